@@ -19,15 +19,14 @@ use crate::pool::Pool;
 use crate::process::{self, OpenFiles, Spawner};
 use crate::session::{Context, MayPrompt, SessionRegistry, Workspaces};
 use crate::shutdown::Shutdown;
-use crate::store::{CheckError, CheckReport, EventStore, OpenError, SqliteStore};
+use crate::store::{CheckError, CheckReport, OpenError, SqliteStore};
 use crate::types::{Ids, Limits, Scope};
 
+use catalogue::OWN_PROGRAM;
 pub use reload::Reloader;
 
 /// How long a start waits for the supervisors of an earlier gateway process to end.
 const SWEEP_TIMEOUT: Duration = Duration::from_secs(5);
-/// The executable of this process. A path on disk could belong to another version later.
-const OWN_PROGRAM: &str = "/proc/self/exe";
 /// File descriptors for one agent process: pipes, sockets of the supervisor, the pidfd, and one or two
 /// terminals.
 const FILES_PER_PROCESS: usize = 16;
@@ -50,8 +49,8 @@ pub enum StartError {
     Sessions(#[from] crate::session::Refusal),
     #[error("could not open a workspace root")]
     Workspaces(#[source] std::io::Error),
-    #[error("could not create the agent home {}", path.display())]
-    Home { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Home(#[from] catalogue::HomeError),
     #[error("could not start the threads for streams")]
     StreamWorkers(#[source] std::io::Error),
     #[error("could not use the listener")]
@@ -151,12 +150,11 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     sweep(config.data.run(), &shutdown).await;
     let store = open_store(&config.data, &limits, &ids)?;
     check_after_unclean_shutdown(&store, &limits, &shutdown).await?;
-    let store: Arc<dyn EventStore> = store;
     let admin = config.admin_key.map(KeyHash::from_bytes);
-    let keys = Keys::open(Arc::clone(&store), ids.clone(), &limits, admin)?;
+    let keys = Keys::open(store.clone(), ids.clone(), &limits, admin)?;
     let link_key = if admin.is_none() { Some(keys.create_link_key()?) } else { None };
     shutdown.spawn(keys.clone().run(shutdown.clone()));
-    let tickets = Tickets::open(Arc::clone(&store), ids.clone(), &limits, &keys)?;
+    let tickets = Tickets::open(store.clone(), ids.clone(), &limits, &keys)?;
     shutdown.spawn(tickets.clone().run(shutdown.clone()));
     let (failed, fatal) = oneshot::channel();
     let on_fatal = Box::new(move |reason: &str| drop(failed.send(reason.to_owned())));
@@ -233,7 +231,7 @@ fn open_files(config: &Config) -> Option<OpenFiles> {
     let raised = OpenFiles::raise();
     let raised =
         raised.inspect_err(|error| tracing::warn!(%error, "could not raise the limit of open files")).ok()?;
-    let processes = config.agents.values().map(|agent| agent.pool.max_size).sum::<usize>();
+    let processes = config.agents.values().map(|agent| agent.settings.pool.max_size).sum::<usize>();
     let connections = config.limits.max_connections;
     let wanted = connections + processes * FILES_PER_PROCESS + BASE_FILES;
     if let Some(limit) = raised.insufficient_for(wanted) {

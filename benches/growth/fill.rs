@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use acp_gateway::event::{Event, Framer, Members};
-use acp_gateway::store::{Batch, EventStore, Put, Run, SqliteStore, Table};
+use acp_gateway::store::{Batch, EventStore as _, Put, RecordStore as _, Run, SqliteStore, Table};
 use acp_gateway::types::{Epoch, Ids, Limits, PromptId, SessionId, Tenant, Timestamp};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --bench growth` accepts `-- sessions=20000 events=100 long=5000000 run=32 data=DIR`: the
 //! number of sessions, the number of events of each, and one session with `long` events. First a gateway
-//! creates one session. All others are copies: `EventStore::commit` writes its records and events with other
+//! creates one session. All others are copies: `RecordStore::commit` writes its records and events with other
 //! ids. Results are lines of JSON.
 //!
 //! `data=DIR` keeps the directory, and uses an existing one again. `gateway=FILE` measures another build.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use acp_gateway::store::{EventStore, Record, SqliteStore, Table};
+use acp_gateway::store::{EventStore as _, Record, RecordStore as _, SqliteStore, Table};
 use acp_gateway::types::{Ids, Limits, SessionId};
 use serde_json::json;
 

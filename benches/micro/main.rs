@@ -7,8 +7,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use acp_gateway::acp::UpdateLine;
-use acp_gateway::api::event::SessionUpdate;
-use acp_gateway::event::{Event, Framer, Members};
+use acp_gateway::event::{Event, Framer, SessionUpdate};
 use acp_gateway::eventlog::{EventLog, Item, Records, Run, SessionLog, Start};
 use acp_gateway::jsonrpc::{self, LineDecoder};
 use acp_gateway::shutdown::Shutdown;
@@ -68,8 +67,7 @@ fn events(block: &str, each: impl FnOnce(&[Event<'_>])) {
     }
     let event = |line: &UpdateLine| {
         let meta = line.meta.clone().map(|meta| block[meta].as_bytes());
-        let pieces = SessionUpdate::encode_parts(block[line.update.clone()].as_bytes(), meta, false);
-        Event { kind: "session.update", prompt: Some(PromptId::new(1)), members: Members::pieces(pieces) }
+        SessionUpdate::chunk(Some(PromptId::new(1)), block[line.update.clone()].as_bytes(), meta, false)
     };
     let events: Vec<Event<'_>> = lines.iter().map(event).collect();
     each(&events);

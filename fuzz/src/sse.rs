@@ -1,7 +1,6 @@
 //! Events encoded as frames and parsed again by an EventSource model.
 
-use acp_gateway::api::event::TYPES;
-use acp_gateway::event::{Event, Framer, Members};
+use acp_gateway::event::{Event, Framer, Members, TYPES};
 use acp_gateway::eventlog::Run;
 use acp_gateway::http::wire::Encoder;
 use acp_gateway::types::{Epoch, PromptId, SessionId, Tenant, Timestamp};

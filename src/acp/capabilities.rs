@@ -4,6 +4,7 @@
 use serde_json::value::RawValue;
 
 use super::raw_object::RawObject;
+use super::version::AcpVersion;
 
 /// The capabilities that the gateway uses. Clients receive the raw object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -71,38 +72,71 @@ pub struct SessionCapabilities {
 }
 
 impl AgentCapabilities {
-    pub fn parse_v1(raw: &RawValue) -> Self {
+    /// Parses the capabilities of an agent with this version.
+    pub fn parse(dialect: AcpVersion, raw: &RawValue) -> Self {
         let Some(all) = RawObject::parse(raw) else { return Self::default() };
-        let prompt = all.object("promptCapabilities");
-        let mcp = all.object("mcpCapabilities");
-        let session = all.object("sessionCapabilities");
-        let auth = all.object("auth");
-        let load_session = has_flag(Some(&all), "loadSession");
+        match dialect {
+            AcpVersion::V1 => Self::parse_v1(&all),
+            AcpVersion::V2 => Self::parse_v2(&all),
+        }
+    }
+
+    fn parse_v1(all: &RawObject<'_>) -> Self {
+        let (prompt, mcp) = (all.object("promptCapabilities"), all.object("mcpCapabilities"));
+        let (session, auth) = (all.object("sessionCapabilities"), all.object("auth"));
+        let load_session = has_flag(Some(all), "loadSession");
+        let session = |key| has_object(session.as_ref(), key);
         Self {
             load_session,
             can_replay: load_session,
-            prompt: PromptCapabilities {
-                image: has_flag(prompt.as_ref(), "image"),
-                audio: has_flag(prompt.as_ref(), "audio"),
-                embedded_context: has_flag(prompt.as_ref(), "embeddedContext"),
-            },
+            prompt: PromptCapabilities::new(|key| has_flag(prompt.as_ref(), key)),
             mcp: McpCapabilities {
                 stdio: true,
                 http: has_flag(mcp.as_ref(), "http"),
                 sse: has_flag(mcp.as_ref(), "sse"),
             },
             session: SessionCapabilities {
-                list: has_object(session.as_ref(), "list"),
-                resume: has_object(session.as_ref(), "resume"),
-                close: has_object(session.as_ref(), "close"),
-                delete: has_object(session.as_ref(), "delete"),
-                fork: has_object(session.as_ref(), "fork"),
-                additional_directories: has_object(session.as_ref(), "additionalDirectories"),
+                list: session("list"),
+                resume: session("resume"),
+                close: session("close"),
+                delete: session("delete"),
+                fork: session("fork"),
+                additional_directories: session("additionalDirectories"),
             },
             auth: AuthCapabilities {
                 logout: has_object(auth.as_ref(), "logout"),
                 status: has_object(auth.as_ref(), "status"),
             },
+        }
+    }
+
+    /// Parses v2 capabilities. `session` includes all methods of the baseline: new, list, resume, close,
+    /// prompt, cancel.
+    fn parse_v2(all: &RawObject<'_>) -> Self {
+        let (session, auth) = (all.object("session"), all.object("auth"));
+        let member = |key| session.as_ref().and_then(|session| session.object(key));
+        let (prompt, mcp) = (member("prompt"), member("mcp"));
+        let baseline = session.is_some();
+        let session = |key| has_object(session.as_ref(), key);
+        Self {
+            load_session: false,
+            can_replay: baseline,
+            prompt: PromptCapabilities::new(|key| has_object(prompt.as_ref(), key)),
+            mcp: McpCapabilities {
+                stdio: has_object(mcp.as_ref(), "stdio"),
+                http: has_object(mcp.as_ref(), "http"),
+                sse: false,
+            },
+            session: SessionCapabilities {
+                list: baseline,
+                resume: baseline,
+                close: baseline,
+                delete: session("delete"),
+                fork: session("fork"),
+                additional_directories: session("additionalDirectories"),
+            },
+            // In v2, every agent with `authMethods` supports signing out.
+            auth: AuthCapabilities { logout: false, status: has_object(auth.as_ref(), "status") },
         }
     }
 }
@@ -111,8 +145,11 @@ impl PromptCapabilities {
     /// Parses the capabilities of any version: v1 uses flags, v2 uses objects.
     pub fn parse_any_version(raw: &RawValue) -> Self {
         let object = RawObject::parse(raw);
-        let takes = |key| has_flag(object.as_ref(), key) || has_object(object.as_ref(), key);
-        Self { image: takes("image"), audio: takes("audio"), embedded_context: takes("embeddedContext") }
+        Self::new(|key| has_flag(object.as_ref(), key) || has_object(object.as_ref(), key))
+    }
+
+    fn new(has: impl Fn(&str) -> bool) -> Self {
+        Self { image: has("image"), audio: has("audio"), embedded_context: has("embeddedContext") }
     }
 }
 
@@ -123,4 +160,26 @@ fn has_flag(object: Option<&RawObject<'_>>, key: &str) -> bool {
 /// Returns true if the member is an object. Most agents advertise such a capability with an empty object.
 pub(super) fn has_object(object: Option<&RawObject<'_>>, key: &str) -> bool {
     object.and_then(|object| object.get(key)).is_some_and(|value| value.get().starts_with('{'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::acp::raw;
+
+    #[test]
+    fn every_used_capability_is_parsed() {
+        let read = |text: &str| AgentCapabilities::parse(AcpVersion::V2, raw(text));
+        let in_session = |member: &str| read(&format!(r#"{{"session":{{{member}}}}}"#));
+        assert!(in_session(r#""prompt":{"image":{}}"#).prompt.image);
+        assert!(in_session(r#""prompt":{"audio":{}}"#).prompt.audio);
+        assert!(in_session(r#""prompt":{"embeddedContext":{}}"#).prompt.embedded_context);
+        assert!(in_session(r#""mcp":{"stdio":{}}"#).mcp.stdio);
+        assert!(in_session(r#""mcp":{"http":{}}"#).mcp.http);
+        assert!(in_session(r#""delete":{}"#).session.delete);
+        assert!(in_session(r#""fork":{}"#).session.fork);
+        assert!(in_session(r#""additionalDirectories":{}"#).session.additional_directories);
+        assert!(read(r#"{"auth":{"status":{}}}"#).auth.status);
+        assert_eq!(read(r#"{"session":null,"auth":[]}"#), read("{}"));
+    }
 }

@@ -81,10 +81,7 @@ fn is_empty_array(raw: &RawValue) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn raw(text: &str) -> &RawValue {
-        serde_json::from_str(text).unwrap()
-    }
+    use crate::acp::raw;
 
     fn list(items: &[&str]) -> Vec<String> {
         items.iter().map(|item| (*item).to_owned()).collect()

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use serde::Serialize;
+use agent_client_protocol_schema::v1;
 use serde_json::value::RawValue;
 
 use super::form::{Form, FormError};
 use super::raw_object::RawObject;
-use super::request_kind::ValidationError;
 use super::to_raw;
+use super::validation_error::ValidationError;
 use crate::types::limits::ELICITATION_ID_BYTES;
 
 /// The params of `elicitation/create` that the gateway uses.
@@ -119,11 +119,7 @@ pub(super) fn validate_answer(params: &RawValue, result: &RawValue) -> Result<()
 
 /// The answer that cancels the elicitation, if no client decides.
 pub(super) fn cancelled_result() -> Box<RawValue> {
-    #[derive(Serialize)]
-    struct Answer {
-        action: &'static str,
-    }
-    to_raw(&Answer { action: "cancel" })
+    to_raw(&v1::CreateElicitationResponse::new(v1::ElicitationAction::Cancel))
 }
 
 /// Returns the `elicitationId` of `elicitation/complete`, and the other members if there are any.
@@ -135,10 +131,7 @@ pub fn completed_elicitation(params: &RawValue) -> Option<(Cow<'_, str>, Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn raw(text: &str) -> &RawValue {
-        serde_json::from_str(text).unwrap()
-    }
+    use crate::acp::raw;
 
     const FORM: &str = r#"{"sessionId":"s","mode":"form","message":"\ud800?","requestedSchema":{"type":"object",
         "properties":{"n":{"type":"integer"}},"required":["n"]}}"#;

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::request_kind::resource_not_found;
 use super::to_raw;
-use super::view::ViewError;
+use super::view_error::ViewError;
 
 /// Params of `fs/read_text_file`.
 #[derive(Debug, Deserialize)]
@@ -49,7 +49,7 @@ pub fn read_text_file_result(content: &str) -> Box<RawValue> {
     to_raw(&TextFile { content })
 }
 
-/// The empty result.
+/// The empty result, also of `terminal/kill` and `terminal/release`.
 pub fn empty_result() -> Box<RawValue> {
     to_raw(&serde_json::Map::new())
 }
@@ -82,10 +82,7 @@ mod tests {
     use agent_client_protocol_schema::v1;
 
     use super::*;
-
-    fn raw(text: &str) -> &RawValue {
-        serde_json::from_str(text).unwrap()
-    }
+    use crate::acp::raw;
 
     #[test]
     fn params_of_the_schema_are_parsed() {
@@ -119,6 +116,7 @@ mod tests {
             serde_json::from_str(read_text_file_result("a\"\n").get()).unwrap();
         assert_eq!(result.content, "a\"\n");
         let _: v1::WriteTextFileResponse = serde_json::from_str(empty_result().get()).unwrap();
+        let _: v1::KillTerminalResponse = serde_json::from_str(empty_result().get()).unwrap();
         let error: v1::Error = serde_json::from_str(file_not_found("/w/a b%é").get()).unwrap();
         assert_eq!(i32::from(error.code), -32002);
         assert_eq!(error.message, "Resource not found: file:///w/a%20b%25%C3%A9");

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::raw_object::RawObject;
-use super::request_kind::ValidationError;
+use super::validation_error::ValidationError;
 use crate::types::limits::{
     FORM_ANSWER_BYTES, FORM_BYTES, FORM_FIELDS, FORM_PATTERN_BACKTRACKS, FORM_PATTERN_BYTES,
     FORM_PATTERN_LENGTH,

@@ -1,14 +1,18 @@
 //! The `initialize` exchange with an agent.
 
-use serde::{Deserialize, Serialize};
+use agent_client_protocol_schema::{ProtocolVersion, v1, v2};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::capabilities::AgentCapabilities;
 use super::raw_object::RawObject;
 use super::to_raw;
-use super::v2;
 use super::version::AcpVersion;
 use crate::types::ServedBy;
+
+/// The gateway's name in `initialize`.
+const NAME: &str = "acp-gateway";
+const TITLE: &str = "ACP Gateway";
 
 /// The agent's answer to `initialize`.
 #[derive(Debug, Clone)]
@@ -92,21 +96,6 @@ impl InitializeResult {
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Initialize<'a> {
-    protocol_version: u64,
-    client_info: ClientInfo<'a>,
-    client_capabilities: OfferedCapabilities,
-}
-
-#[derive(Serialize)]
-pub(super) struct ClientInfo<'a> {
-    name: &'a str,
-    title: &'a str,
-    version: &'a str,
-}
-
 /// The client methods that the gateway offers to an agent. They are fixed at `initialize`. Therefore a
 /// process only serves sessions with the same offer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -128,76 +117,48 @@ impl ClientCapabilities {
     }
 }
 
-#[derive(Serialize)]
-struct OfferedCapabilities {
-    fs: Files,
-    terminal: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    auth: Option<Auth>,
-    session: Session,
-    subagents: EmptyObject,
-    plan: EmptyObject,
-    elicitation: Elicitation,
-}
-
-#[derive(Serialize)]
-struct Elicitation {
-    form: EmptyObject,
-    url: EmptyObject,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Files {
-    read_text_file: bool,
-    write_text_file: bool,
-}
-
-#[derive(Serialize)]
-struct Auth {
-    terminal: bool,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Session {
-    notices: EmptyObject,
-    compaction: EmptyObject,
-    config_options: ConfigOptions,
-}
-
-#[derive(Serialize)]
-struct ConfigOptions {
-    boolean: EmptyObject,
-}
-
-/// `{}`: advertises support for a capability.
-#[derive(Serialize)]
-pub(super) struct EmptyObject {}
-
 /// Params of `initialize`: the gateway's version and capabilities.
 pub fn initialize(dialect: AcpVersion, version: &str, offer: ClientCapabilities) -> Box<RawValue> {
-    let client_info = ClientInfo { name: "acp-gateway", title: "ACP Gateway", version };
-    if dialect == AcpVersion::V2 {
-        return v2::initialize(client_info, offer);
+    match dialect {
+        AcpVersion::V1 => to_raw(&initialize_v1(version, offer)),
+        AcpVersion::V2 => to_raw(&initialize_v2(version, offer)),
     }
-    to_raw(&Initialize {
-        protocol_version: dialect.number(),
-        client_info,
-        client_capabilities: OfferedCapabilities {
-            fs: Files { read_text_file: offer.files, write_text_file: offer.files },
-            terminal: offer.terminals,
-            auth: offer.terminal_auth.then_some(Auth { terminal: true }),
-            session: Session {
-                notices: EmptyObject {},
-                compaction: EmptyObject {},
-                config_options: ConfigOptions { boolean: EmptyObject {} },
-            },
-            subagents: EmptyObject {},
-            plan: EmptyObject {},
-            elicitation: Elicitation { form: EmptyObject {}, url: EmptyObject {} },
-        },
-    })
+}
+
+fn initialize_v1(version: &str, offer: ClientCapabilities) -> v1::InitializeRequest {
+    let files = v1::FileSystemCapabilities::new().read_text_file(offer.files).write_text_file(offer.files);
+    let options = v1::SessionConfigOptionsCapabilities::new();
+    let session = v1::ClientSessionCapabilities::new()
+        .compaction(v1::CompactionCapabilities::new())
+        .config_options(options.boolean(v1::BooleanConfigOptionCapabilities::new()))
+        .notices(v1::NoticeCapabilities::new());
+    let elicitation = v1::ElicitationCapabilities::new()
+        .form(v1::ElicitationFormCapabilities::new())
+        .url(v1::ElicitationUrlCapabilities::new());
+    let capabilities = v1::ClientCapabilities::new()
+        .fs(files)
+        .terminal(offer.terminals)
+        .session(session)
+        .subagents(v1::SubagentCapabilities::new())
+        .plan(v1::PlanCapabilities::new())
+        .auth(v1::AuthCapabilities::new().terminal(offer.terminal_auth))
+        .elicitation(elicitation);
+    v1::InitializeRequest::new(ProtocolVersion::V1)
+        .client_capabilities(capabilities)
+        .client_info(v1::Implementation::new(NAME, version).title(TITLE.to_owned()))
+}
+
+/// v2 has no `fs/*` and `terminal/*`, so the offer is the same for every session.
+fn initialize_v2(version: &str, offer: ClientCapabilities) -> v2::InitializeRequest {
+    let auth = v2::ClientAuthCapabilities::new();
+    let elicitation = v2::ElicitationCapabilities::new()
+        .form(v2::ElicitationFormCapabilities::new())
+        .url(v2::ElicitationUrlCapabilities::new());
+    let capabilities = v2::ClientCapabilities::new()
+        .auth(auth.terminal(offer.terminal_auth.then(v2::TerminalAuthCapabilities::new)))
+        .elicitation(elicitation);
+    let info = v2::Implementation::new(NAME, version).title(TITLE.to_owned());
+    v2::InitializeRequest::new(ProtocolVersion::V2, info).capabilities(capabilities)
 }
 
 #[cfg(test)]
@@ -306,8 +267,7 @@ mod tests {
             ClientCapabilities { files: true, terminals: true, terminal_auth: true },
         );
         insta::assert_snapshot!(params.get(), @r#"{"protocolVersion":2,"info":{"name":"acp-gateway","title":"ACP Gateway","version":"1.2.3"},"capabilities":{"auth":{"terminal":{}},"elicitation":{"form":{},"url":{}}}}"#);
-        let typed: agent_client_protocol_schema::v2::InitializeRequest =
-            serde_json::from_str(params.get()).unwrap();
+        let typed: v2::InitializeRequest = serde_json::from_str(params.get()).unwrap();
         assert_eq!(typed.info.name, "acp-gateway");
         assert!(typed.capabilities.auth.unwrap().terminal.is_some());
         assert!(typed.capabilities.elicitation.unwrap().url.is_some());
@@ -316,13 +276,12 @@ mod tests {
     #[test]
     fn v1_initialize_params_match_the_schema() {
         let params = initialize(AcpVersion::V1, "1.2.3", ClientCapabilities::default());
-        insta::assert_snapshot!(params.get(), @r#"{"protocolVersion":1,"clientInfo":{"name":"acp-gateway","title":"ACP Gateway","version":"1.2.3"},"clientCapabilities":{"fs":{"readTextFile":false,"writeTextFile":false},"terminal":false,"session":{"notices":{},"compaction":{},"configOptions":{"boolean":{}}},"subagents":{},"plan":{},"elicitation":{"form":{},"url":{}}}}"#);
-        let typed: agent_client_protocol_schema::v1::InitializeRequest =
-            serde_json::from_str(params.get()).unwrap();
+        insta::assert_snapshot!(params.get(), @r#"{"protocolVersion":1,"clientCapabilities":{"fs":{"readTextFile":false,"writeTextFile":false},"terminal":false,"session":{"compaction":{},"configOptions":{"boolean":{}},"notices":{}},"subagents":{},"plan":{},"auth":{"terminal":false},"elicitation":{"form":{},"url":{}}},"clientInfo":{"name":"acp-gateway","title":"ACP Gateway","version":"1.2.3"}}"#);
+        let typed: v1::InitializeRequest = serde_json::from_str(params.get()).unwrap();
         assert_eq!(typed.client_info.unwrap().name, "acp-gateway");
         assert!(!typed.client_capabilities.auth.terminal);
         let offer = ClientCapabilities { terminal_auth: true, ..ClientCapabilities::default() };
-        let typed: agent_client_protocol_schema::v1::InitializeRequest =
+        let typed: v1::InitializeRequest =
             serde_json::from_str(initialize(AcpVersion::V1, "1", offer).get()).unwrap();
         assert!(typed.client_capabilities.auth.terminal);
         assert!(!typed.client_capabilities.terminal);

@@ -1,26 +1,19 @@
 //! The sessions that an agent itself lists (ACP, `session/list`).
 
 use std::borrow::Cow;
+use std::path::PathBuf;
 
-use serde::Serialize;
+use agent_client_protocol_schema::v1;
 use serde_json::value::RawValue;
 
 use super::raw_object::RawObject;
 use super::to_raw;
-use super::trace::{Meta, TraceContext};
+use super::trace::{TraceContext, meta};
 
 /// Params of `session/list`.
 pub fn list_sessions(cwd: Option<&str>, cursor: Option<&str>, trace: Option<&TraceContext>) -> Box<RawValue> {
-    #[derive(Serialize)]
-    struct Params<'a> {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        cwd: Option<&'a str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        cursor: Option<&'a str>,
-        #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
-        meta: Meta<'a>,
-    }
-    to_raw(&Params { cwd, cursor, meta: trace })
+    let cwd = cwd.map(PathBuf::from);
+    to_raw(&v1::ListSessionsRequest::new().cwd(cwd).cursor(cursor.map(str::to_owned)).meta(meta(trace)))
 }
 
 /// The result of `session/list`.
@@ -54,8 +47,6 @@ impl<'a> SessionListing<'a> {
 
 #[cfg(test)]
 mod tests {
-    use agent_client_protocol_schema::v1;
-
     use super::*;
 
     #[test]

@@ -69,10 +69,7 @@ impl Serialize for SessionMembers<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn raw(text: &str) -> &RawValue {
-        serde_json::from_str(text).unwrap()
-    }
+    use crate::acp::raw;
 
     #[test]
     fn session_meta_excludes_the_trace_context() {

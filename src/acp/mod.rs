@@ -36,6 +36,8 @@ mod trace;
 pub mod update;
 mod update_line;
 mod v2;
+mod validation_error;
+mod view_error;
 
 pub use attachment::{FileBlock, FileContent, append_blocks};
 pub use capabilities::{
@@ -64,25 +66,27 @@ pub use request::{
     ConfigValue, ConfigValueError, cancel, cancel_request, close_session, delete_session, prompt,
     set_config_option, set_mode,
 };
-pub use request_kind::{Outcome, RequestKind, ValidationError, error, method_not_found, resource_not_found};
+pub use request_kind::{Outcome, RequestKind, error, method_not_found, resource_not_found};
 pub use restore::{RestoreFailure, rejects_session};
 pub use setup::{
     McpServer, McpTransport, NameValue, SessionSetup, fork_session, new_session, replay_session,
     resume_session,
 };
 pub use terminal::{
-    CreateTerminal, create_terminal_result, parse_create_terminal, parse_terminal_id, terminal_empty_result,
-    terminal_output_result, wait_for_exit_result,
+    CreateTerminal, create_terminal_result, parse_create_terminal, parse_terminal_id, terminal_output_result,
+    wait_for_exit_result,
 };
 pub use trace::{TraceContext, with_trace};
 pub use update_line::UpdateLine;
 pub use v2::{CancelTarget, WorkEnd, WorkState, cancel_target, mode_option, parse_cancel_target};
+pub use validation_error::ValidationError;
 pub use version::AcpVersion;
 pub use view::{
-    NewSessionResult, PromptResult, UpdateView, ViewError, config_options_of, has_session_id, null_to_empty,
+    NewSessionResult, PromptResult, UpdateView, config_options_of, has_session_id, null_to_empty,
     parse_cancel_request, parse_update, replace_request_id, replace_session_id, session_id_of,
     with_session_id,
 };
+pub use view_error::ViewError;
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -91,4 +95,9 @@ use serde_json::value::{RawValue, to_raw_value};
 /// that can fail.
 fn to_raw(message: &impl Serialize) -> Box<RawValue> {
     to_raw_value(message).expect("the gateway's own messages have string keys and serialize")
+}
+
+#[cfg(test)]
+fn raw(text: &str) -> &RawValue {
+    serde_json::from_str(text).unwrap()
 }

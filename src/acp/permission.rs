@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
+use agent_client_protocol_schema::v1;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::raw_object::RawObject;
 use super::to_raw;
-use super::view::ViewError;
+use super::view_error::ViewError;
 
 /// The params of `session/request_permission` that the gateway uses.
 #[derive(Debug)]
@@ -134,26 +135,15 @@ impl<'a> Outcome<'a> {
     }
 }
 
-#[derive(Serialize)]
-struct Answer<'a> {
-    outcome: EncodedOutcome<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(tag = "outcome", rename_all = "lowercase", rename_all_fields = "camelCase")]
-enum EncodedOutcome<'a> {
-    Selected { option_id: &'a str },
-    Cancelled,
-}
-
 /// The result that selects an option.
 pub fn selected(option_id: &str) -> Box<RawValue> {
-    to_raw(&Answer { outcome: EncodedOutcome::Selected { option_id } })
+    let outcome = v1::SelectedPermissionOutcome::new(option_id.to_owned());
+    to_raw(&v1::RequestPermissionResponse::new(v1::RequestPermissionOutcome::Selected(outcome)))
 }
 
 /// The result for a cancelled turn, or if no client decides.
 pub fn cancelled() -> Box<RawValue> {
-    to_raw(&Answer { outcome: EncodedOutcome::Cancelled })
+    to_raw(&v1::RequestPermissionResponse::new(v1::RequestPermissionOutcome::Cancelled))
 }
 
 #[cfg(test)]
@@ -161,10 +151,7 @@ mod tests {
     use agent_client_protocol_schema::v2;
 
     use super::*;
-
-    fn raw(text: &str) -> &RawValue {
-        serde_json::from_str(text).unwrap()
-    }
+    use crate::acp::raw;
 
     const PARAMS: &str = r#"{"sessionId":"s","toolCall":{"toolCallId":"c:1","kind":"execute","rawInput":{"a":"\ud800"}},
         "options":[{"optionId":"yes","kind":"allow_once","name":"\ud800"},{"optionId":"no!","kind":"reject_always","name":"No"},

@@ -100,10 +100,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawObject<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn raw(text: &str) -> &RawValue {
-        serde_json::from_str(text).unwrap()
-    }
+    use crate::acp::raw;
 
     #[test]
     fn members_keep_bytes_and_order() {

@@ -1,47 +1,37 @@
-//! Params of messages about an existing session of the agent.
+//! Params of messages about an existing session of the agent. Where v1 and v2 have the same params, the types of
+//! v1 are used.
 
 use std::borrow::Cow;
 
+use agent_client_protocol_schema::{v1, v2};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::depth::to_one_line;
 use super::to_raw;
-use super::trace::{Meta, TraceContext};
+use super::trace::{TraceContext, meta};
 use super::version::AcpVersion;
 use crate::jsonrpc::CallId;
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct SessionParams<'a> {
-    session_id: &'a str,
-    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
-    meta: Meta<'a>,
-}
-
 /// Params of `session/close`.
 pub fn close_session(session_id: &str, trace: Option<&TraceContext>) -> Box<RawValue> {
-    to_raw(&SessionParams { session_id, meta: trace })
+    to_raw(&v1::CloseSessionRequest::new(session_id.to_owned()).meta(meta(trace)))
 }
 
 /// Params of `session/delete`.
 pub fn delete_session(session_id: &str, trace: Option<&TraceContext>) -> Box<RawValue> {
-    close_session(session_id, trace)
+    to_raw(&v1::DeleteSessionRequest::new(session_id.to_owned()).meta(meta(trace)))
 }
 
 /// Params of the notification `session/cancel`.
 pub fn cancel(session_id: &str, trace: Option<&TraceContext>) -> Box<RawValue> {
-    close_session(session_id, trace)
+    to_raw(&v1::CancelNotification::new(session_id.to_owned()).meta(meta(trace)))
 }
 
 /// Params of `$/cancel_request` for a call of the gateway whose result is no longer needed.
 pub fn cancel_request(call: CallId) -> Box<RawValue> {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct CancelRequest {
-        request_id: u64,
-    }
-    to_raw(&CancelRequest { request_id: call.number() })
+    let id = v1::RequestId::Number(call.number().cast_signed());
+    to_raw(&v1::CancelRequestNotification::new(id))
 }
 
 /// Params of `session/prompt`. The blocks remain unchanged, except for line ends between tokens.
@@ -52,21 +42,14 @@ pub fn prompt(session_id: &str, blocks: &RawValue, trace: Option<&TraceContext>)
         session_id: &'a str,
         prompt: &'a RawValue,
         #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
-        meta: Meta<'a>,
+        meta: Option<&'a TraceContext>,
     }
     to_one_line(to_raw(&Params { session_id, prompt: blocks, meta: trace }))
 }
 
 /// Params of `session/set_mode`.
 pub fn set_mode(session_id: &str, mode_id: &str, trace: Option<&TraceContext>) -> Box<RawValue> {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct SetMode<'a> {
-        #[serde(flatten)]
-        named: SessionParams<'a>,
-        mode_id: &'a str,
-    }
-    to_raw(&SetMode { named: SessionParams { session_id, meta: trace }, mode_id })
+    to_raw(&v1::SetSessionModeRequest::new(session_id.to_owned(), mode_id.to_owned()).meta(meta(trace)))
 }
 
 /// A value that a client sets for a configuration option.
@@ -104,46 +87,31 @@ pub fn set_config_option(
     value: &ConfigValue<'_>,
     trace: Option<&TraceContext>,
 ) -> Box<RawValue> {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct SetOption<'a> {
-        #[serde(flatten)]
-        named: SessionParams<'a>,
-        config_id: &'a str,
-        #[serde(flatten)]
-        value: Value<'a>,
+    let (session_id, config_id) = (session_id.to_owned(), config_id.to_owned());
+    match dialect {
+        AcpVersion::V1 => {
+            let value = match value {
+                ConfigValue::Id(id) => v1::SessionConfigOptionValue::value_id(id.to_string()),
+                ConfigValue::Boolean(value) => v1::SessionConfigOptionValue::boolean(*value),
+            };
+            let params = v1::SetSessionConfigOptionRequest::new(session_id, config_id, value);
+            to_raw(&params.meta(meta(trace)))
+        }
+        AcpVersion::V2 => {
+            let value = match value {
+                ConfigValue::Id(id) => v2::SessionConfigOptionValue::id(id.to_string()),
+                ConfigValue::Boolean(value) => v2::SessionConfigOptionValue::boolean(*value),
+            };
+            let params = v2::SetSessionConfigOptionRequest::new(session_id, config_id, value);
+            to_raw(&params.meta(meta(trace)))
+        }
     }
-    #[derive(Serialize)]
-    #[serde(untagged)]
-    enum Value<'a> {
-        Id {
-            /// v2 requires the kind of every value.
-            #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-            kind: Option<&'static str>,
-            value: &'a str,
-        },
-        Boolean {
-            #[serde(rename = "type")]
-            kind: &'static str,
-            value: bool,
-        },
-    }
-    let value = match value {
-        ConfigValue::Id(id) => Value::Id { kind: (dialect == AcpVersion::V2).then_some("id"), value: id },
-        ConfigValue::Boolean(value) => Value::Boolean { kind: "boolean", value: *value },
-    };
-    to_raw(&SetOption { named: SessionParams { session_id, meta: trace }, config_id, value })
 }
 
 #[cfg(test)]
 mod tests {
-    use agent_client_protocol_schema::{v1, v2};
-
     use super::*;
-
-    fn raw(text: &str) -> &RawValue {
-        serde_json::from_str(text).unwrap()
-    }
+    use crate::acp::raw;
 
     #[test]
     fn params_match_the_schema() {

@@ -4,6 +4,7 @@ use serde_json::value::RawValue;
 
 use super::method::{self, error_code};
 use super::raw_object::RawObject;
+use super::validation_error::ValidationError;
 use super::{elicitation, permission, to_raw};
 
 /// The kind of an agent's request. All methods of one kind have the same form of answer.
@@ -20,20 +21,6 @@ pub enum RequestKind {
     EndTerminal,
     /// An extension method, or a method of a later version of ACP.
     Extension,
-}
-
-/// A part of an answer that does not match the request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ValidationError {
-    /// A JSON pointer (RFC 6901) into the result.
-    pub pointer: String,
-    pub detail: String,
-}
-
-impl ValidationError {
-    pub(super) fn new(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { pointer: pointer.into(), detail: detail.into() }
-    }
 }
 
 /// A JSON-RPC result, or the error object of a JSON-RPC error.

@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
+use agent_client_protocol_schema::v1;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::to_raw;
-use super::view::ViewError;
+use super::view_error::ViewError;
 use crate::types::TerminalId;
 
 /// The params of `terminal/create`.
@@ -56,12 +57,7 @@ pub fn parse_terminal_id(params: &RawValue) -> Result<Cow<'_, str>, ViewError> {
 
 /// The result of `terminal/create`.
 pub fn create_terminal_result(terminal_id: TerminalId) -> Box<RawValue> {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Created {
-        terminal_id: TerminalId,
-    }
-    to_raw(&Created { terminal_id })
+    to_raw(&v1::CreateTerminalResponse::new(terminal_id.to_string()))
 }
 
 #[derive(Serialize)]
@@ -94,17 +90,8 @@ pub fn wait_for_exit_result(exit_code: Option<i32>, signal: Option<&str>) -> Box
     to_raw(&ExitStatus { exit_code, signal })
 }
 
-/// The result of `terminal/kill` and `terminal/release`.
-pub fn terminal_empty_result() -> Box<RawValue> {
-    #[derive(Serialize)]
-    struct Done {}
-    to_raw(&Done {})
-}
-
 #[cfg(test)]
 mod tests {
-    use agent_client_protocol_schema::v1;
-
     use super::*;
 
     fn raw(json: &str) -> Box<RawValue> {
@@ -156,6 +143,5 @@ mod tests {
         let exit: v1::WaitForTerminalExitResponse =
             serde_json::from_str(wait_for_exit_result(Some(3), None).get()).unwrap();
         assert_eq!(exit.exit_status.exit_code, Some(3));
-        let _: v1::KillTerminalResponse = serde_json::from_str(terminal_empty_result().get()).unwrap();
     }
 }

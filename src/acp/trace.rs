@@ -1,6 +1,8 @@
 //! The W3C trace context, which ACP transports in `_meta`.
 
+use agent_client_protocol_schema::v1::Meta;
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::raw_object::RawObject;
@@ -85,8 +87,13 @@ pub fn with_trace(params: &RawValue, trace: Option<&TraceContext>) -> Box<RawVal
     RawValue::from_string(text).expect("an object with an additional member is valid JSON")
 }
 
-/// The `_meta` member of the gateway's own messages.
-pub(super) type Meta<'a> = Option<&'a TraceContext>;
+/// The `_meta` of the gateway's own messages.
+pub(super) fn meta(trace: Option<&TraceContext>) -> Option<Meta> {
+    let text = |text: &str| Value::String(text.to_owned());
+    let TraceContext { traceparent, tracestate } = trace?;
+    let state = tracestate.iter().map(|state| ("tracestate".to_owned(), text(state)));
+    Some(std::iter::once(("traceparent".to_owned(), text(traceparent))).chain(state).collect())
+}
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::ViewError;
+use super::view_error::ViewError;
 
 pub const USER_MESSAGE_CHUNK: &str = "user_message_chunk";
 pub const AGENT_MESSAGE_CHUNK: &str = "agent_message_chunk";

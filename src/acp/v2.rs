@@ -1,102 +1,16 @@
-//! The parts of ACP that only v2 has: its `initialize`, its capabilities, and the updates that end a turn.
+//! The parts of ACP that only v2 has: the updates that end a turn, and the cancellation of parts of a turn.
 
 use std::borrow::Cow;
 
-use serde::Serialize;
+use agent_client_protocol_schema::v2;
 use serde_json::value::RawValue;
 
-use super::capabilities::{
-    AgentCapabilities, AuthCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities, has_object,
-};
-use super::initialize::{ClientCapabilities, ClientInfo, EmptyObject};
+use super::capabilities::has_object;
 use super::raw_object::RawObject;
-use super::trace::{Meta, TraceContext};
+use super::trace::{TraceContext, meta};
 use super::version::AcpVersion;
 use super::{method, to_raw, update};
 use crate::jsonrpc::{self, RpcError};
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Initialize<'a> {
-    protocol_version: u64,
-    info: ClientInfo<'a>,
-    capabilities: OfferedCapabilities,
-}
-
-/// v2 has no `fs/*` and `terminal/*`, so the offer is the same for every session.
-#[derive(Serialize)]
-struct OfferedCapabilities {
-    auth: Auth,
-    elicitation: Elicitation,
-}
-
-#[derive(Serialize)]
-struct Auth {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    terminal: Option<EmptyObject>,
-}
-
-#[derive(Serialize)]
-struct Elicitation {
-    form: EmptyObject,
-    url: EmptyObject,
-}
-
-pub(super) fn initialize(info: ClientInfo<'_>, offer: ClientCapabilities) -> Box<RawValue> {
-    to_raw(&Initialize {
-        protocol_version: AcpVersion::V2.number(),
-        info,
-        capabilities: OfferedCapabilities {
-            auth: Auth { terminal: offer.terminal_auth.then_some(EmptyObject {}) },
-            elicitation: Elicitation { form: EmptyObject {}, url: EmptyObject {} },
-        },
-    })
-}
-
-impl AgentCapabilities {
-    /// Parses the capabilities of an agent with this version.
-    pub fn parse(dialect: AcpVersion, raw: &RawValue) -> Self {
-        match dialect {
-            AcpVersion::V1 => Self::parse_v1(raw),
-            AcpVersion::V2 => Self::parse_v2(raw),
-        }
-    }
-
-    /// Parses v2 capabilities. `session` includes all methods of the baseline: new, list, resume, close,
-    /// prompt, cancel.
-    fn parse_v2(raw: &RawValue) -> Self {
-        let all = RawObject::parse(raw);
-        let session = all.as_ref().and_then(|all| all.object("session"));
-        let auth = all.as_ref().and_then(|all| all.object("auth"));
-        let prompt = session.as_ref().and_then(|session| session.object("prompt"));
-        let mcp = session.as_ref().and_then(|session| session.object("mcp"));
-        let baseline = session.is_some();
-        Self {
-            load_session: false,
-            can_replay: baseline,
-            prompt: PromptCapabilities {
-                image: has_object(prompt.as_ref(), "image"),
-                audio: has_object(prompt.as_ref(), "audio"),
-                embedded_context: has_object(prompt.as_ref(), "embeddedContext"),
-            },
-            mcp: McpCapabilities {
-                stdio: has_object(mcp.as_ref(), "stdio"),
-                http: has_object(mcp.as_ref(), "http"),
-                sse: false,
-            },
-            session: SessionCapabilities {
-                list: baseline,
-                resume: baseline,
-                close: baseline,
-                delete: has_object(session.as_ref(), "delete"),
-                fork: has_object(session.as_ref(), "fork"),
-                additional_directories: has_object(session.as_ref(), "additionalDirectories"),
-            },
-            // In v2, every agent with `authMethods` supports signing out.
-            auth: AuthCapabilities { logout: false, status: has_object(auth.as_ref(), "status") },
-        }
-    }
-}
 
 /// The state of the agent's work in a `state_update`.
 #[derive(Debug)]
@@ -165,22 +79,15 @@ pub fn parse_cancel_target(kind: &str, update: &RawValue) -> Option<(CancelTarge
 
 /// Params of `tool_call/cancel` or `terminal/cancel`.
 pub fn cancel_target(session_id: &str, part: &CancelTarget, trace: Option<&TraceContext>) -> Box<RawValue> {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Params<'a> {
-        session_id: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        tool_call_id: Option<&'a str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        terminal_id: Option<&'a str>,
-        #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
-        meta: Meta<'a>,
+    let session_id = session_id.to_owned();
+    match part {
+        CancelTarget::ToolCall(id) => {
+            to_raw(&v2::CancelToolCallRequest::new(session_id, id.clone()).meta(meta(trace)))
+        }
+        CancelTarget::Terminal(id) => {
+            to_raw(&v2::CancelTerminalRequest::new(session_id, id.clone()).meta(meta(trace)))
+        }
     }
-    let (tool_call_id, terminal_id) = match part {
-        CancelTarget::ToolCall(id) => (Some(&**id), None),
-        CancelTarget::Terminal(id) => (None, Some(&**id)),
-    };
-    to_raw(&Params { session_id, tool_call_id, terminal_id, meta: trace })
 }
 
 /// Returns the id of the option with the category `mode` in `configOptions`. v2 uses this option instead of
@@ -194,29 +101,8 @@ pub fn mode_option(config_options: &RawValue) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use agent_client_protocol_schema::v2;
-
     use super::*;
-
-    fn raw(text: &str) -> &RawValue {
-        serde_json::from_str(text).unwrap()
-    }
-
-    #[test]
-    fn every_used_capability_is_parsed() {
-        let read = |text: &str| AgentCapabilities::parse(AcpVersion::V2, raw(text));
-        let in_session = |member: &str| read(&format!(r#"{{"session":{{{member}}}}}"#));
-        assert!(in_session(r#""prompt":{"image":{}}"#).prompt.image);
-        assert!(in_session(r#""prompt":{"audio":{}}"#).prompt.audio);
-        assert!(in_session(r#""prompt":{"embeddedContext":{}}"#).prompt.embedded_context);
-        assert!(in_session(r#""mcp":{"stdio":{}}"#).mcp.stdio);
-        assert!(in_session(r#""mcp":{"http":{}}"#).mcp.http);
-        assert!(in_session(r#""delete":{}"#).session.delete);
-        assert!(in_session(r#""fork":{}"#).session.fork);
-        assert!(in_session(r#""additionalDirectories":{}"#).session.additional_directories);
-        assert!(read(r#"{"auth":{"status":{}}}"#).auth.status);
-        assert_eq!(read(r#"{"session":null,"auth":[]}"#), read("{}"));
-    }
+    use crate::acp::raw;
 
     #[test]
     fn only_idle_ends_the_work() {

@@ -12,12 +12,8 @@ use serde_json::value::RawValue;
 use super::raw_object::{Key, Members, RawObject};
 use super::to_raw;
 use super::update::kind_of;
+use super::view_error::ViewError;
 use crate::types::SessionId;
-
-/// A member that the gateway routes on is missing, repeated or not a string.
-#[derive(Debug, thiserror::Error)]
-#[error("a member that the message is routed by is missing or malformed")]
-pub struct ViewError(#[from] serde_json::Error);
 
 /// The params of `session/update` that the gateway routes on.
 #[derive(Debug)]
@@ -232,10 +228,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    fn raw(text: &str) -> &RawValue {
-        serde_json::from_str(text).unwrap()
-    }
+    use crate::acp::raw;
 
     fn ours() -> SessionId {
         "01938c5e-7a3b-7c4d-8e5f-0123456789ab".parse().unwrap()

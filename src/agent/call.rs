@@ -120,8 +120,7 @@ mod tests {
     use crate::types::Tenant;
 
     async fn connect() -> (Process, MemoryAgent) {
-        let mut spec = AgentSpec::removed("a".parse().unwrap());
-        spec.limits.max_line_bytes = 1 << 10;
+        let spec = AgentSpec::removed("a".parse().unwrap());
         let key = ProcessKey::new(&spec, Tenant::default(), spec.client_capabilities(), Vec::new());
         memory::connect(&Arc::new(spec), &key).await
     }

@@ -35,11 +35,11 @@ impl Handshake<'_> {
         shutdown: &Shutdown,
     ) -> Result<Process, FailedStart> {
         let spec = self.spec;
-        let masked = (spec.limits.max_line_bytes, &*spec.secrets);
+        let masked = (spec.settings.max_line_bytes, &*spec.secrets);
         let dialect = Arc::clone(&self.dialect);
         let (connection, mut batches) =
             Connection::start(incoming, outgoing, dialect, masked, limits, shutdown);
-        let timeout = spec.limits.start_timeout;
+        let timeout = spec.settings.start_timeout;
         let initialized = self.initialize(&connection, &mut batches, &*transport);
         let failure = match tokio::time::timeout(timeout, initialized).await {
             Ok(Ok(initialized)) => {
@@ -68,8 +68,10 @@ impl Handshake<'_> {
         transport: &dyn Transport,
     ) -> Result<InitializeResult, Option<AgentFailure>> {
         // The entry decides this for all its processes, so it is not part of the session's capabilities.
-        let offer =
-            ClientCapabilities { terminal_auth: self.spec.terminal_auth, ..self.key.client_capabilities };
+        let offer = ClientCapabilities {
+            terminal_auth: self.spec.settings.terminal_auth,
+            ..self.key.client_capabilities
+        };
         let version = self.dialect.version();
         let params = acp::initialize(version, self.gateway_version, offer);
         let call = connection.call(acp::method::INITIALIZE, &params).map_err(|_| None)?;
@@ -86,16 +88,16 @@ mod tests {
     use super::*;
     use crate::agent::batch::Inbound;
     use crate::agent::dialect::AcpV1;
-    use crate::agent::spec::{AgentLimits, AgentSpec};
+    use crate::agent::spec::AgentSpec;
     use crate::agent::transport::memory::{self, MemoryAgent};
     use crate::types::Tenant;
 
     /// Runs the handshake while `play` plays the agent.
     async fn start(play: impl AsyncFnOnce(&mut MemoryAgent)) -> (Result<Process, FailedStart>, MemoryAgent) {
         let (channel, mut agent) = memory::open();
-        let spec = AgentSpec::removed("a".parse().unwrap());
-        let limits = AgentLimits { max_line_bytes: 1 << 10, ..spec.limits };
-        let spec = Arc::new(AgentSpec { limits, secrets: vec!["hunter2-key".to_owned()], ..spec });
+        let mut spec = AgentSpec::removed("a".parse().unwrap());
+        spec.secrets = vec!["hunter2-key".to_owned()];
+        let spec = Arc::new(spec);
         let key = ProcessKey::new(&spec, Tenant::default(), ClientCapabilities::default(), Vec::new());
         let handshake =
             Handshake { spec: &spec, key: &key, dialect: Arc::new(AcpV1), gateway_version: "test" };

@@ -61,7 +61,7 @@ impl Launcher {
         let older = || {
             lock_or_abort(self.v1_only.lock()).get(&spec.name).is_some_and(|older| Arc::ptr_eq(older, spec))
         };
-        AcpVersion::from_number(spec.protocol) == Some(AcpVersion::V2) && !older()
+        AcpVersion::from_number(spec.settings.protocol) == Some(AcpVersion::V2) && !older()
     }
 
     /// Spawns and initializes the agent.

@@ -33,7 +33,7 @@ pub use process::{FailedStart, Process};
 pub use process_key::ProcessKey;
 pub use secrets::without_secrets;
 pub use sign_in::{SignInCommand, Terminal};
-pub use spec::{AgentLimits, AgentSpec, Home, Known, OnTimeout, Permissions, PoolSpec};
+pub use spec::{AgentSpec, Home, Known};
 pub use transport::BoxFuture;
 #[cfg(test)]
 pub(crate) use transport::memory;

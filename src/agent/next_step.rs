@@ -43,7 +43,7 @@ fn variable(spec: &AgentSpec) -> String {
 fn call(spec: &AgentSpec, methods: &[OfferedMethod]) -> Option<String> {
     let by_key = methods.iter().find(|method| api_key_format(&method.id).is_some());
     let by_call = methods.iter().find(|method| !method.terminal);
-    let at_terminal = methods.iter().find(|method| method.terminal && spec.terminal_auth);
+    let at_terminal = methods.iter().find(|method| method.terminal && spec.settings.terminal_auth);
     let id = by_key.or(by_call).or(at_terminal)?.id.as_str();
     let id = serde_json::Value::from(plain_line(id, ID_BYTES));
     let key = if by_key.is_some() { ", \"apiKey\": \"KEY\"" } else { "" };

@@ -25,7 +25,7 @@ impl ProcessKey {
         client_capabilities: ClientCapabilities,
         folders: Vec<PathBuf>,
     ) -> Self {
-        let isolation = spec.isolation;
+        let isolation = spec.settings.isolation;
         let folders = if isolation.restricts_folders() { folders } else { Vec::new() };
         Self { tenant, client_capabilities, isolation, folders }
     }

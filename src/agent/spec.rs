@@ -6,10 +6,9 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::acp::{ClientCapabilities, McpServer};
-use crate::types::{AgentName, Isolation, KnownAgent, ServedBy, Tenant};
+use crate::types::{AgentName, AgentSettings, KnownAgent, PoolSettings, Tenant};
 
 /// One `[agents.<name>]` entry with its command resolved and its secrets read.
 #[derive(Clone, PartialEq, Eq)]
@@ -28,28 +27,13 @@ pub struct AgentSpec {
     /// entry, because it does not mask the secrets of others.
     pub mcp: Arc<BTreeMap<String, McpServer>>,
     pub home: Home,
-    pub isolation: Isolation,
-    /// Serves `fs/*`.
-    pub files: ServedBy,
-    /// Serves `terminal/*`.
-    pub terminals: ServedBy,
-    pub permissions: Permissions,
-    /// Keys of `_meta` that clients may send at set-up.
-    pub allowed_meta_keys: Vec<String>,
-    /// Methods that clients may call through `/rpc`.
-    pub allowed_rpc_methods: Vec<String>,
-    /// Whether people may sign in to the agent in a terminal.
-    pub terminal_auth: bool,
-    /// The requested version of ACP: 1 or 2.
-    pub protocol: u64,
-    pub pool: PoolSpec,
-    pub limits: AgentLimits,
+    pub settings: AgentSettings,
 }
 
 impl AgentSpec {
     /// A placeholder for an entry that was removed from the configuration. Its sessions can be read but not prompted.
     pub fn removed(name: AgentName) -> Self {
-        let hour = Duration::from_hours(1);
+        let pool = PoolSettings { max_size: 0, min_idle: 0, ..PoolSettings::default() };
         Self {
             title: name.to_string(),
             name,
@@ -60,23 +44,7 @@ impl AgentSpec {
             secrets: Vec::new(),
             mcp: Arc::default(),
             home: Home::Dedicated(PathBuf::new()),
-            isolation: Isolation::default(),
-            files: ServedBy::Off,
-            terminals: ServedBy::Off,
-            permissions: Permissions { on_timeout: OnTimeout::Reject, timeout: hour, allow: Vec::new() },
-            allowed_meta_keys: Vec::new(),
-            allowed_rpc_methods: Vec::new(),
-            terminal_auth: false,
-            protocol: 1,
-            pool: PoolSpec {
-                max_size: 0,
-                min_idle: 0,
-                min_idle_for: hour,
-                idle_timeout: hour,
-                no_load_idle_timeout: hour,
-                no_load_reclaim_timeout: hour,
-            },
-            limits: AgentLimits { start_timeout: hour, max_line_bytes: 0, turn_idle_timeout: hour },
+            settings: AgentSettings { pool, ..AgentSettings::default() },
         }
     }
 
@@ -103,7 +71,7 @@ impl AgentSpec {
 
     /// The client capabilities that the agent gets if the session does not restrict them.
     pub fn client_capabilities(&self) -> ClientCapabilities {
-        ClientCapabilities::new(self.files, self.terminals)
+        ClientCapabilities::new(self.settings.files, self.settings.terminals)
     }
 }
 
@@ -132,47 +100,4 @@ pub enum Home {
     Dedicated(PathBuf),
     /// The operator's own home: one trust domain with the gateway.
     User(PathBuf),
-}
-
-/// The treatment of permission requests.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Permissions {
-    pub on_timeout: OnTimeout,
-    pub timeout: Duration,
-    /// Kinds of tools (ACP `kind`) that are allowed once without a question.
-    pub allow: Vec<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnTimeout {
-    /// Rejects the request with the agent's own option after `timeout`.
-    Reject,
-    /// Waits until the turn ends.
-    Wait,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolSpec {
-    /// The maximum number of processes, including processes that start or stop.
-    pub max_size: usize,
-    /// The number of initialized processes that wait for a session.
-    pub min_idle: usize,
-    /// `min_idle` is 0 after this time without a request for the agent.
-    pub min_idle_for: Duration,
-    /// A session without a turn releases its process after this time.
-    pub idle_timeout: Duration,
-    /// The same for an agent that can neither load nor resume a session.
-    pub no_load_idle_timeout: Duration,
-    /// The minimum idle time of a process of such an agent before a full pool reclaims it.
-    pub no_load_reclaim_timeout: Duration,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AgentLimits {
-    /// The limit from spawn to the answer of `initialize`.
-    pub start_timeout: Duration,
-    /// The maximum size of one line, in bytes.
-    pub max_line_bytes: usize,
-    /// The maximum time of a turn without output and without an open request.
-    pub turn_idle_timeout: Duration,
 }

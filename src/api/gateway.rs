@@ -30,50 +30,67 @@ pub struct PrincipalInfo {
     pub tenant: String,
 }
 
-/// The limits that apply to clients.
+/// The limits that apply to clients. `perSession` and `perKey` correspond to sections of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayLimits {
     /// The maximum size of a request body in bytes.
-    pub body_bytes: usize,
+    pub max_body_bytes: usize,
     /// The maximum size of a body with a prompt or an answer, in bytes.
-    pub prompt_bytes: usize,
+    pub max_prompt_bytes: usize,
     /// The maximum size of an uploaded file in bytes.
-    pub file_bytes: u64,
-    /// The maximum number of prompts that wait in one session.
-    pub queued_prompts: usize,
-    /// The maximum number of agent requests that wait for an answer in one session.
-    pub pending_requests: usize,
-    /// The maximum number of prompts in a minute. This limit and the next four count all keys of the
-    /// principal together.
-    pub prompts_per_minute: u32,
-    /// The maximum number of requests in a minute.
-    pub requests_per_minute: u32,
-    /// The maximum number of concurrent streams and held responses.
-    pub streams: u32,
-    /// The maximum number of sessions that have a process or wait for one.
-    pub live_sessions: u32,
-    /// The maximum number of prompts of the principal that wait for a process of one agent.
-    pub max_queued_prompts: u32,
+    pub max_file_bytes: u64,
     /// The time in seconds for which an `Idempotency-Key` is remembered.
-    pub idempotency_seconds: u64,
+    pub idempotency_key_max_age_seconds: u64,
+    pub per_session: PerSessionLimits,
+    pub per_key: PerKeyLimits,
+}
+
+/// The limits of each session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PerSessionLimits {
+    /// The maximum number of prompts that wait in the session.
+    pub max_queued_prompts: usize,
+    /// The maximum number of agent requests that wait for an answer.
+    pub max_pending_requests: usize,
+}
+
+/// The limits of the principal. All its keys count together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PerKeyLimits {
+    /// The maximum number of requests in a minute.
+    pub max_requests_per_minute: u32,
+    /// The maximum number of prompts in a minute.
+    pub max_prompts_per_minute: u32,
+    /// The maximum number of concurrent streams and held responses.
+    pub max_streams: u32,
+    /// The maximum number of sessions that have a process or wait for one.
+    pub max_live_sessions: u32,
+    /// The maximum number of prompts and calls that wait for a process of one agent.
+    pub max_queued_prompts: u32,
 }
 
 impl GatewayLimits {
     /// Combines the limits of the gateway with the limits of one principal.
     pub fn of(limits: &Limits, principal: &EffectiveLimits) -> Self {
         Self {
-            body_bytes: limits.max_body_bytes,
-            prompt_bytes: limits.max_prompt_bytes,
-            file_bytes: limits.max_file_bytes,
-            queued_prompts: limits.max_session_queued_prompts,
-            pending_requests: limits.max_pending_requests,
-            prompts_per_minute: principal.get(PrincipalLimit::Prompts),
-            requests_per_minute: principal.get(PrincipalLimit::Requests),
-            streams: principal.get(PrincipalLimit::Streams),
-            live_sessions: principal.get(PrincipalLimit::LiveSessions),
-            max_queued_prompts: principal.get(PrincipalLimit::QueuedPrompts),
-            idempotency_seconds: limits.idempotency_key_max_age.as_secs(),
+            max_body_bytes: limits.max_body_bytes,
+            max_prompt_bytes: limits.max_prompt_bytes,
+            max_file_bytes: limits.max_file_bytes,
+            idempotency_key_max_age_seconds: limits.idempotency_key_max_age.as_secs(),
+            per_session: PerSessionLimits {
+                max_queued_prompts: limits.max_session_queued_prompts,
+                max_pending_requests: limits.max_pending_requests,
+            },
+            per_key: PerKeyLimits {
+                max_requests_per_minute: principal.get(PrincipalLimit::Requests),
+                max_prompts_per_minute: principal.get(PrincipalLimit::Prompts),
+                max_streams: principal.get(PrincipalLimit::Streams),
+                max_live_sessions: principal.get(PrincipalLimit::LiveSessions),
+                max_queued_prompts: principal.get(PrincipalLimit::QueuedPrompts),
+            },
         }
     }
 }

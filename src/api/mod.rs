@@ -1,19 +1,16 @@
-//! The public API: types of requests, responses and events, and the table of problem codes.
+//! The public API: types of requests and responses, and the table of problem codes.
 //!
 //! The module owns the REST contract and its OpenAPI schemas. It must not know routes or how the gateway
 //! performs an operation. The only HTTP status that it knows is the status of a problem code.
 //!
-//! Read `session`, `prompt` and `request` first, then `event` and `frame`, then `problem`. The `*_schema`
-//! modules contain only OpenAPI schemas.
+//! Read `session`, `prompt` and `request` first, then `problem`. The `*_schema` modules contain only OpenAPI
+//! schemas.
 
 pub mod acp_schema;
 pub mod agent;
 pub mod agent_session;
 pub mod auth;
-pub mod event;
-pub mod event_schema;
 pub mod file;
-pub mod frame;
 pub mod gateway;
 pub mod problem;
 pub mod prompt;
@@ -31,9 +28,8 @@ pub mod transcript_schema;
 pub use agent::{Agent, AgentList, PoolFigures};
 pub use agent_session::{AgentSession, AgentSessionList};
 pub use auth::{AgentAuth, ApiKey, SignIn, SignInTerminal};
-pub use event::{EventPage, ResetReason};
 pub use file::{FileContent, FileEntry, FileKind, FileList};
-pub use gateway::{GatewayInfo, GatewayLimits, PrincipalInfo};
+pub use gateway::{GatewayInfo, GatewayLimits, PerKeyLimits, PerSessionLimits, PrincipalInfo};
 pub use problem::{FieldError, Problem, ProblemCode, RpcError};
 pub use prompt::{AttachAs, Attachment, Cancelled, CreatePrompt, Prompt, PromptList, PromptStatus};
 pub use request::{
@@ -42,7 +38,7 @@ pub use request::{
 };
 pub use rpc::{RpcCall, RpcResult};
 pub use session::{
-    BulkResult, BulkResults, OnTimeout, PermissionPolicy, Session, SessionList, SessionPolicy, SessionState,
+    BulkResult, BulkResults, PermissionPolicy, Session, SessionList, SessionPolicy, SessionState,
     SessionSummary,
 };
 pub use session_input::{CreateSession, McpServer, SessionPatch};

@@ -19,7 +19,7 @@ fn text(description: &str, pattern: &str, format: Option<SchemaFormat>) -> RefOr
 }
 
 /// Returns a union of named schemas with the discriminator `type`, from pairs of `type` and schema name.
-pub(super) fn union<'a>(
+pub fn union<'a>(
     description: &str,
     members: impl IntoIterator<Item = (&'a str, &'a str)> + Clone,
 ) -> RefOr<Schema> {

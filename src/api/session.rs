@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::types::{AgentName, EventId, Position, PromptId, ServedBy, SessionId, Timestamp};
+use crate::types::{AgentName, EventId, OnTimeout, Position, PromptId, ServedBy, SessionId, Timestamp};
 
 use super::problem::Problem;
 use super::request::PendingRequest;
@@ -164,14 +164,6 @@ pub struct BulkResults {
     /// The `cursor` of the next batch; null if no other session matches.
     #[schema(required)]
     pub next_cursor: Option<String>,
-}
-
-/// The action for a permission request that is not answered in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum OnTimeout {
-    Reject,
-    Wait,
 }
 
 /// The policy for permission requests.

@@ -6,15 +6,24 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{OWN_PROGRAM, StartError};
 use crate::acp::{McpServer, McpTransport, NameValue};
 use crate::agent::{self, AgentSpec, Catalogue};
 use crate::config::{self, Config, Launch, Secret};
 use crate::process;
-use crate::types::{AgentName, Isolation, KnownAgent, Tenant};
+use crate::types::{AgentName, KnownAgent, Tenant};
+
+/// The executable of this process. A path on disk could belong to another version later.
+pub(super) const OWN_PROGRAM: &str = "/proc/self/exe";
+
+#[derive(Debug, thiserror::Error)]
+#[error("could not create the agent home {}", path.display())]
+pub struct HomeError {
+    path: PathBuf,
+    source: std::io::Error,
+}
 
 /// Builds the catalogue. Resolves commands and creates the homes of agents.
-pub(super) fn build(config: &Config) -> Result<Catalogue, StartError> {
+pub(super) fn build(config: &Config) -> Result<Catalogue, HomeError> {
     let servers = config.mcp.iter().map(|(name, server)| (name.clone(), mcp_server(name, server)));
     let servers = Arc::new(servers.collect());
     let mut agents = Vec::new();
@@ -28,7 +37,7 @@ fn agent_spec(
     config: &Config,
     (name, agent): (&AgentName, &config::Agent),
     servers: &Arc<BTreeMap<String, McpServer>>,
-) -> Result<AgentSpec, StartError> {
+) -> Result<AgentSpec, HomeError> {
     let path = process::trusted_path(&config.child_environment.path);
     let (program, args) = match &agent.launch {
         Launch::Demo => (OWN_PROGRAM.into(), vec!["demo-agent".into()]),
@@ -67,37 +76,10 @@ fn agent_spec(
         secrets: masked_values(config, agent),
         mcp: Arc::clone(servers),
         home,
-        isolation: Isolation::Off,
-        files: agent.files,
-        terminals: agent.terminals,
-        allowed_meta_keys: agent.meta.clone(),
-        allowed_rpc_methods: agent.rpc.clone(),
-        terminal_auth: agent.terminal_auth,
-        protocol: agent.protocol,
-        permissions: agent::Permissions {
-            on_timeout: match agent.permissions.on_timeout {
-                config::OnTimeout::Reject => agent::OnTimeout::Reject,
-                config::OnTimeout::Wait => agent::OnTimeout::Wait,
-            },
-            timeout: agent.permissions.timeout,
-            allow: agent.permissions.allow.clone(),
-        },
-        pool: agent::PoolSpec {
-            max_size: agent.pool.max_size,
-            min_idle: agent.pool.min_idle,
-            min_idle_for: agent.pool.min_idle_for,
-            idle_timeout: agent.pool.idle_timeout,
-            no_load_idle_timeout: agent.pool.no_load_idle_timeout,
-            no_load_reclaim_timeout: agent.pool.no_load_reclaim_timeout,
-        },
-        limits: agent::AgentLimits {
-            start_timeout: agent.limits.start_timeout,
-            max_line_bytes: agent.limits.max_line_bytes,
-            turn_idle_timeout: agent.limits.turn_idle_timeout,
-        },
+        settings: agent.settings.clone(),
     };
     let tenant = Tenant::default();
-    spec.create_home(&tenant).map_err(|source| StartError::Home { path: spec.home_of(&tenant), source })?;
+    spec.create_home(&tenant).map_err(|source| HomeError { path: spec.home_of(&tenant), source })?;
     Ok(spec)
 }
 

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::types::{Ids, KeyLimits, Principal, Scope, Scopes, Tenant, Timestamp};
+use crate::types::{Ids, KeyLimits, Principal, Scopes, Tenant, Timestamp};
 
 /// The secret text of a key: `acpg_` and 256 random bits in base64url. It is shown once and never stored.
 #[derive(Clone)]
@@ -121,46 +121,5 @@ pub struct Key {
 impl Key {
     pub fn principal(&self) -> Principal {
         Principal { id: self.name.clone(), tenant: self.tenant.clone(), scopes: self.scopes }
-    }
-}
-
-/// The record of a key in `Table::Key`, stored under its hash.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct KeyRecord {
-    kind: KeyKind,
-    name: Arc<str>,
-    tenant: String,
-    scopes: Vec<Scope>,
-    #[serde(default, skip_serializing_if = "KeyLimits::is_empty")]
-    limits: KeyLimits,
-    created_at: Timestamp,
-    last_used_at: Option<Timestamp>,
-}
-
-impl KeyRecord {
-    pub(super) fn of(key: &Key) -> Self {
-        Self {
-            kind: key.kind,
-            name: key.name.clone(),
-            tenant: key.tenant.as_str().to_owned(),
-            scopes: key.scopes.iter().collect(),
-            limits: key.limits,
-            created_at: key.created_at,
-            last_used_at: key.last_used_at,
-        }
-    }
-
-    pub(super) fn into_key(self, hash: KeyHash) -> Key {
-        Key {
-            id: hash.id(),
-            kind: self.kind,
-            name: self.name,
-            tenant: Tenant::new(&self.tenant),
-            scopes: self.scopes.into_iter().collect(),
-            limits: self.limits,
-            created_at: self.created_at,
-            last_used_at: self.last_used_at,
-        }
     }
 }

@@ -5,6 +5,7 @@
 //! time of a key's last use to the store every minute, so the command line sees it with that delay.
 
 mod change;
+mod record;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -14,15 +15,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use super::key::{Key, KeyHash, KeyId, KeyKind, KeyRecord, KeyText};
+use super::key::{Key, KeyHash, KeyId, KeyKind, KeyText};
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::store::{Batch, CommitError, Delete, EventStore, Expect, Put, ReadError, Table};
+use crate::store::{Batch, CommitError, Delete, Expect, Put, ReadError, RecordStore, Table};
 use crate::types::{
     Expiry, Ids, LimitChange, Limits, Principal, PrincipalLimits, Scope, Scopes, Tenant, Timestamp,
 };
 
 pub use change::{KeyChange, UpdateKeyError};
-use change::{limits_by_principal, push_replace};
+use record::{decode, encode, limits_by_principal, push_replace};
 
 /// The principal of every link key: the person who started the gateway.
 const OWNER_NAME: &str = "owner";
@@ -41,7 +42,7 @@ pub struct Keys(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    store: Arc<dyn EventStore>,
+    store: Arc<dyn RecordStore>,
     ids: Ids,
     expiry: Expiry,
     link_key_idle_timeout: Duration,
@@ -122,7 +123,7 @@ pub enum RevokeError {
 impl Keys {
     /// Loads all keys. `admin` is the hash of the operator's key, which is never stored.
     pub fn open(
-        store: Arc<dyn EventStore>,
+        store: Arc<dyn RecordStore>,
         ids: Ids,
         limits: &Limits,
         admin: Option<KeyHash>,
@@ -421,15 +422,12 @@ impl Keys {
             .filter(|(_, entry)| entry.last_used() != entry.key.last_used_at)
             .map(|(hash, entry)| {
                 let key = Key { last_used_at: entry.last_used(), ..entry.key.clone() };
-                (hash.as_bytes().to_vec(), entry.stored.clone(), encode(&key))
+                let mut batch = Batch::default();
+                push_replace(&mut batch, *hash, &key, entry.stored.clone());
+                batch
             })
             .collect();
-        for (key, stored, value) in used {
-            let batch = Batch {
-                puts: vec![Put { table: Table::Key, key: key.clone(), value }],
-                expect: vec![Expect { table: Table::Key, key, value: Some(stored) }],
-                ..Batch::default()
-            };
+        for batch in used {
             match self.0.store.commit(&batch) {
                 Ok(_) | Err(CommitError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
@@ -452,14 +450,4 @@ fn verified_admin(hash: &KeyHash) -> Verified {
     let scopes = Scopes::from_iter([Scope::Admin]);
     let principal = Principal { id: ADMIN_NAME.into(), tenant: Tenant::default(), scopes };
     Verified { principal, key: hash.id() }
-}
-
-fn encode(key: &Key) -> Bytes {
-    serde_json::to_vec(&KeyRecord::of(key)).expect("a key record serializes to JSON").into()
-}
-
-fn decode(key: &[u8], value: &[u8]) -> Option<(KeyHash, Key)> {
-    let hash = KeyHash::from_bytes(key.try_into().ok()?);
-    let record: KeyRecord = serde_json::from_slice(value).ok()?;
-    Some((hash, record.into_key(hash)))
 }

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::key::{KeyHash, KeyId};
 use super::keys::{Keys, Verified};
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::store::{Batch, CommitError, Delete, EventStore, Put, ReadError, Table};
+use crate::store::{Batch, CommitError, Delete, Put, ReadError, RecordStore, Table};
 use crate::types::{Ids, Limits, Timestamp};
 
 /// How often the expiry of tickets with open streams is stored again. The stored expiry is later by this
@@ -33,7 +33,7 @@ pub struct Tickets(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    store: Arc<dyn EventStore>,
+    store: Arc<dyn RecordStore>,
     ids: Ids,
     unused_ttl: Duration,
     reconnect_ttl: Duration,
@@ -110,7 +110,7 @@ pub enum TicketStoreError {
 impl Tickets {
     /// Loads the stored tickets and deletes those whose key has ended. Blocks on the store.
     pub fn open(
-        store: Arc<dyn EventStore>,
+        store: Arc<dyn RecordStore>,
         ids: Ids,
         limits: &Limits,
         keys: &Keys,

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags};
 
-use super::{Failure, Options, lock, output};
+use super::failure::Failure;
+use super::options::Options;
+use super::{lock, output};
 use crate::config::DataDir;
 use crate::store::{self, CheckReport};
 use crate::types::Ids;

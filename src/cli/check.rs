@@ -1,6 +1,8 @@
 //! `check`: prints the effective configuration.
 
-use super::{Failure, Options, output};
+use super::failure::Failure;
+use super::options::Options;
+use super::output;
 use crate::config::{self, Config, Launch, Shown};
 use crate::process;
 

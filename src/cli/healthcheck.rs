@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use super::{Failure, Options};
+use super::failure::Failure;
+use super::options::Options;
 
 const TIMEOUT: Duration = Duration::from_secs(3);
 

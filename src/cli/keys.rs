@@ -7,7 +7,9 @@ use std::fmt::Write;
 
 use clap::{Args, Subcommand};
 
-use super::{Failure, Options, lock, output};
+use super::failure::Failure;
+use super::options::Options;
+use super::{lock, output};
 use crate::app;
 use crate::auth::{Key, KeyChange, KeyKind, Keys, NewKey};
 use crate::types::{Ids, LimitChange, PrincipalLimit, Scope, Tenant};
@@ -53,13 +55,14 @@ pub(super) enum KeyCommand {
 // All keys with the same name share these limits. (A doc comment would replace the help text of the
 // subcommand.)
 #[derive(Debug, Args)]
+#[expect(clippy::struct_field_names, reason = "a flag has the name of its configuration key")]
 pub(super) struct LimitFlags {
     /// Maximum requests in a minute
     #[arg(long, value_name = "N|default")]
-    requests_per_minute: Option<LimitValue>,
+    max_requests_per_minute: Option<LimitValue>,
     /// Maximum prompts in a minute
     #[arg(long, value_name = "N|default")]
-    prompts_per_minute: Option<LimitValue>,
+    max_prompts_per_minute: Option<LimitValue>,
     /// Maximum concurrent streams and held responses
     #[arg(long, value_name = "N|default")]
     max_streams: Option<LimitValue>,
@@ -75,8 +78,8 @@ impl LimitFlags {
     fn changes(&self) -> Vec<LimitChange> {
         let flags = PrincipalLimit::ALL.map(|limit| {
             let value = match limit {
-                PrincipalLimit::Requests => self.requests_per_minute,
-                PrincipalLimit::Prompts => self.prompts_per_minute,
+                PrincipalLimit::Requests => self.max_requests_per_minute,
+                PrincipalLimit::Prompts => self.max_prompts_per_minute,
                 PrincipalLimit::Streams => self.max_streams,
                 PrincipalLimit::LiveSessions => self.max_live_sessions,
                 PrincipalLimit::QueuedPrompts => self.max_queued_prompts,

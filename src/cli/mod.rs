@@ -11,27 +11,26 @@
 
 mod backup;
 mod check;
+mod failure;
 mod healthcheck;
 mod keys;
 mod lock;
+mod options;
 mod output;
 mod serve;
 mod signals;
-mod source;
 mod startup;
 
-use std::error::Error;
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use source::ConfigSource;
+use failure::{Failure, print_error};
+use options::Options;
 
-use crate::config::{Environment, Flags, LocalConfig};
-use crate::{config, demo_agent, http, process};
+use crate::{demo_agent, http, process};
 
 /// Runs ACP agents and lets web apps use them over HTTP.
 #[derive(Debug, Parser)]
@@ -41,25 +40,6 @@ struct CommandLine {
     command: Option<Command>,
     #[command(flatten)]
     options: Options,
-}
-
-#[derive(Debug, Args)]
-struct Options {
-    /// The configuration file (TOML); by default, no file is read
-    #[arg(long, global = true, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// The folder for the log, keys, workspaces and homes of agents [default: ~/.local/share/acp-gateway]
-    #[arg(long, global = true, value_name = "DIR")]
-    data: Option<PathBuf>,
-    /// The address to listen on [default: 127.0.0.1:8080 or the next free port]
-    #[arg(long, global = true, value_name = "ADDR")]
-    listen: Option<String>,
-    /// A folder in which sessions may work, in addition to the workspaces in the data folder; repeatable
-    #[arg(long = "workspace", global = true, value_name = "DIR")]
-    workspaces: Vec<PathBuf>,
-    /// Listen on a non-loopback address without TLS; anyone who can read the traffic can use the keys
-    #[arg(long, global = true)]
-    insecure_http: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -115,8 +95,6 @@ enum DemoCommand {
     SignIn,
 }
 
-type Failure = Box<dyn Error + Send + Sync>;
-
 /// Parses the arguments of this process and runs the subcommand.
 pub fn main() -> ExitCode {
     let line = CommandLine::parse();
@@ -151,27 +129,6 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints an error and its causes to stderr.
-fn print_error(failure: &dyn Error) {
-    // If stderr is closed, there is no other place to report the error.
-    drop(writeln!(std::io::stderr().lock(), "acp-gateway: {}", error_chain(failure)));
-}
-
-/// An error and its causes on one line.
-fn error_chain(failure: &dyn Error) -> String {
-    let mut text = failure.to_string();
-    let mut cause = failure.source();
-    while let Some(inner) = cause {
-        let inner_text = inner.to_string();
-        // Some errors already contain the message of their source.
-        if !text.ends_with(&inner_text) {
-            text = format!("{text}: {inner_text}");
-        }
-        cause = inner.source();
-    }
-    text
-}
-
 fn openapi() -> Result<(), Failure> {
     Ok(output::write_line(http::document_json().trim_end())?)
 }
@@ -180,26 +137,4 @@ fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut CommandLine::command(), "acp-gateway", &mut script);
     Ok(output::write_stdout(&script)?)
-}
-
-impl Options {
-    /// The sources of the configuration for the gateway that this process runs.
-    fn config_source(&self) -> ConfigSource {
-        ConfigSource { flags: self.flags(), environment: Environment::from_process() }
-    }
-
-    /// The data folder and the address of a gateway that may run in another process. Reads no secrets.
-    fn local_config(&self) -> Result<LocalConfig, Failure> {
-        Ok(config::load_local(&self.flags(), &Environment::from_process())?)
-    }
-
-    fn flags(&self) -> Flags {
-        Flags {
-            config: self.config.clone(),
-            data: self.data.clone(),
-            listen: self.listen.clone(),
-            workspaces: self.workspaces.clone(),
-            insecure_http: self.insecure_http,
-        }
-    }
 }

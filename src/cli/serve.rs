@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::failure::{Failure, error_chain};
 use super::lock::DataLock;
+use super::options::{ConfigSource, Options};
 use super::signals::Signals;
-use super::source::ConfigSource;
 use super::startup::Summary;
-use super::{Failure, Options, backup, error_chain, lock, output};
+use super::{backup, lock, output};
 use crate::app::{self, Reloader};
 use crate::config::{Config, Listen};
 use crate::http::StreamWorkers;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::node::Origin;
+use super::origin::Origin;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {

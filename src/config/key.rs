@@ -4,6 +4,9 @@ use super::Config;
 use super::error::ConfigError;
 use super::section::Field;
 
+/// The section of the limits that apply to each principal.
+pub(super) const PER_KEY: &str = "limits.per_key";
+
 /// A key outside the tables of agents and MCP servers. Reading, printing, the sample file and the reference all
 /// use this entry, so that they cannot differ.
 pub(super) struct Key {
@@ -36,6 +39,6 @@ impl Key {
 
     /// Returns true if a reload applies the key. All other keys need a restart.
     pub(super) fn is_reloadable(&self) -> bool {
-        self.section == super::keys::PER_KEY
+        self.section == PER_KEY
     }
 }

@@ -2,12 +2,9 @@
 
 use super::Config;
 use super::error::{ConfigError, closest};
-use super::key::Key;
+use super::key::{Key, PER_KEY};
 use super::section::{Field, Section};
 use super::{limits, settings};
-
-/// The section of the limits that apply to each principal.
-pub(super) const PER_KEY: &str = "limits.per_key";
 
 /// The sections and their descriptions.
 pub(super) const SECTIONS: [(&str, &str); 9] = [

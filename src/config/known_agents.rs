@@ -30,7 +30,7 @@ fn discovered_agent(known: &KnownAgent, environment: &Environment) -> Agent {
     // The agent's sign-ins are in the operator's home directory. The operator did not configure the agent, so
     // no process starts ahead of a request.
     agent.home = Home::User;
-    agent.pool.min_idle = 0;
+    agent.settings.pool.min_idle = 0;
     let secrets = known.secrets.iter().map(|name| (*name, true));
     let settings = known.settings.iter().map(|name| (*name, false));
     for (name, secret) in secrets.chain(settings) {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::admin_key;
 use super::environment::Environment;
 use super::error::{ConfigError, closest};
-use super::node::{Node, Origin, Value, parse_file, parse_text};
+use super::node::{Node, Value, parse_file, parse_text};
+use super::origin::Origin;
 
 /// The flags of the command line.
 #[derive(Debug, Clone, Default)]

@@ -4,10 +4,9 @@
 
 use super::error::ConfigError;
 use super::key::{Key, KeyDefault};
-use super::section::Field;
+use super::kinds::{count, count_or_none, percent, size, size_or_none, time, time_or_none};
 #[cfg(debug_assertions)]
 use super::section::Section;
-use super::units::{duration_text, size_text};
 #[cfg(debug_assertions)]
 use crate::types::Limits;
 
@@ -63,7 +62,6 @@ limits! {
         }
         ["limits.per_session"] {
             max_queued_prompts = max_session_queued_prompts: count_or_none, "Prompts that wait in the session. Beyond it, prompts fail with 429.";
-            max_pending_requests = max_pending_requests: count, "Requests of the agent without an answer. Beyond it, the agent receives an error.";
             max_terminals = max_terminals: count_or_none, "Terminals that the gateway runs. Beyond it, the agent receives an error.";
             max_bytes_per_hour = max_session_bytes_per_hour: size, "Bytes that the session may log in an hour. Beyond it, the turn fails and prompts fail with 429.";
             max_events_per_hour = max_session_events_per_hour: count, "Events that the session may log in an hour. Beyond it, the turn fails and prompts fail with 429.";
@@ -71,12 +69,7 @@ limits! {
         ["timeouts"] {
             session_new_timeout = session_new_timeout: time, "Creating or resuming a session at the agent. Then the request fails with 504.";
             session_load_timeout = session_load_timeout: time, "Loading a session with its history at the agent. Then the request fails with 504.";
-            restore_timeout = restore_timeout: time, "Retries to restore a session. Then the turn fails with a retryable error.";
-            call_timeout = call_timeout: time, "A call to an agent outside a session. Then the call fails with 504.";
-            cancel_timeout = cancel_timeout: time, "A cancelled turn. Then the gateway stops the agent's process.";
-            sign_in_timeout = sign_in_timeout: time, "A sign-in to an agent. Then the call fails with 504, and a terminal closes.";
             queue_timeout = queue_timeout: time, "Waiting for a process of an agent. Then the request fails with 504.";
-            client_answer_timeout = client_answer_timeout: time, "A file or terminal request to clients. Then the agent receives an error.";
             drain_timeout = drain_timeout: time_or_none, "Running turns during a shutdown. Then the gateway cancels them.";
             queued_prompt_max_age = queued_prompt_max_age: time, "The age of a queued prompt after a restart. An older prompt fails with `prompt_expired`.";
             keep_alive_interval = keep_alive_interval: time, "The interval between keep-alive comments on a quiet stream.";
@@ -85,8 +78,6 @@ limits! {
             max_session_bytes = max_session_log_bytes: size, "The stored size of a session's log. Beyond it, the oldest events are deleted.";
             max_total_bytes = max_total_log_bytes: size, "The stored size of all logs. Beyond it, the oldest events of the largest logs are deleted.";
             max_age = max_log_age: time, "The age of a session's log after its last event. Older logs are deleted.";
-            deleted_max_age = deleted_max_age: time, "How long `session.deleted` remains on /v1/events, at most `max_age`.";
-            idempotency_key_max_age = idempotency_key_max_age: time, "How long the gateway remembers an `Idempotency-Key`.";
             min_free_disk_bytes = min_free_disk_bytes: size_or_none, "Free disk space. Below it, prompts, new sessions and /readyz fail with 507.";
             min_free_disk_percent = min_free_disk_percent: percent, "The same in percent of the disk. The larger value applies.";
             disk_reserve_bytes = disk_reserve_bytes: size_or_none, "Disk space that the gateway reserves, to commit the ends of turns on a full disk.";
@@ -97,10 +88,11 @@ limits! {
         }
     }
     internal {
-        time: header_timeout, connection_idle_timeout, body_timeout, write_stall_timeout, replay_quiet_interval, replay_quiet_timeout,
-            short_lease_timeout, cancel_total_timeout, stdin_stall_timeout, ticket_unused_timeout, ticket_idle_timeout, min_backoff, max_backoff,
-            breaker_window, spawn_timeout, settings_queue_timeout, upstream_delete_timeout, clock_jump_threshold, session_idle_timeout,
-            extension_answer_timeout, terminal_idle_timeout;
+        time: header_timeout, connection_idle_timeout, body_timeout, write_stall_timeout, restore_timeout, replay_quiet_interval,
+            replay_quiet_timeout, call_timeout, short_lease_timeout, sign_in_timeout, cancel_timeout, cancel_total_timeout, stdin_stall_timeout,
+            idempotency_key_max_age, ticket_unused_timeout, ticket_idle_timeout, min_backoff, max_backoff, breaker_window, spawn_timeout,
+            settings_queue_timeout, upstream_delete_timeout, clock_jump_threshold, deleted_max_age, session_idle_timeout,
+            client_answer_timeout, extension_answer_timeout, terminal_idle_timeout;
         time_or_none: clock_settle_timeout, stop_stdin_timeout, stop_term_timeout, stop_kill_timeout, drain_stdin_timeout, drain_term_timeout,
             drain_cancel_timeout;
         size: max_sign_in_output_bytes, max_websocket_message_bytes, max_pending_write_bytes, max_attached_text_bytes, max_batch_bytes,
@@ -110,92 +102,7 @@ limits! {
             max_total_terminal_bytes, max_terminal_log_bytes;
         count: max_breaker_crashes, max_named_keys, max_link_keys, max_tickets, max_file_requests, max_search_names, max_json_depth,
             max_queued_batches, max_queued_commands, max_invalid_lines_per_minute, max_stdin_lines, max_reserved_stdin_lines,
-            max_queued_writes, max_pre_attach_updates, max_queue_places, max_store_readers, max_h2_streams, max_h2_unauthenticated_streams,
+            max_queued_writes, max_pre_attach_updates, max_pending_requests, max_queue_places, max_store_readers, max_h2_streams, max_h2_unauthenticated_streams,
             max_h2_pending_resets;
-    }
-}
-
-fn require_non_zero<T: PartialEq + Default>(field: &Field, value: T) -> Result<T, ConfigError> {
-    if value == T::default() { Err(field.invalid("must be more than 0")) } else { Ok(value) }
-}
-
-mod time {
-    use super::{ConfigError, Field, duration_text, require_non_zero};
-    use std::time::Duration;
-
-    pub(super) fn read(field: &Field) -> Result<Duration, ConfigError> {
-        require_non_zero(field, field.duration()?)
-    }
-
-    pub(super) fn show(value: Duration) -> String {
-        format!("\"{}\"", duration_text(value))
-    }
-}
-
-mod time_or_none {
-    use super::{ConfigError, Field};
-    use std::time::Duration;
-
-    pub(super) use super::time::show;
-
-    pub(super) fn read(field: &Field) -> Result<Duration, ConfigError> {
-        field.duration()
-    }
-}
-
-mod size {
-    use super::{ConfigError, Field, require_non_zero, size_text};
-
-    pub(super) fn read<T: TryFrom<u64> + PartialEq + Default>(field: &Field) -> Result<T, ConfigError> {
-        require_non_zero(field, field.size()?)
-    }
-
-    pub(super) fn show<T: TryInto<u64>>(value: T) -> String {
-        format!("\"{}\"", size_text(value.try_into().unwrap_or(u64::MAX)))
-    }
-}
-
-mod size_or_none {
-    use super::{ConfigError, Field};
-
-    pub(super) use super::size::show;
-
-    pub(super) fn read(field: &Field) -> Result<u64, ConfigError> {
-        field.size()
-    }
-}
-
-mod count {
-    use super::{ConfigError, Field, require_non_zero};
-
-    pub(super) fn read<T: TryFrom<u64> + PartialEq + Default>(field: &Field) -> Result<T, ConfigError> {
-        require_non_zero(field, field.count()?)
-    }
-
-    pub(super) fn show<T: ToString + Copy>(value: T) -> String {
-        value.to_string()
-    }
-}
-
-mod count_or_none {
-    use super::{ConfigError, Field};
-
-    pub(super) use super::count::show;
-
-    pub(super) fn read(field: &Field) -> Result<usize, ConfigError> {
-        field.count()
-    }
-}
-
-mod percent {
-    use super::{ConfigError, Field};
-
-    pub(super) use super::count::show;
-
-    pub(super) fn read(field: &Field) -> Result<u64, ConfigError> {
-        match field.count()? {
-            percent @ 0..=100 => Ok(percent),
-            _ => Err(field.invalid("must be at most 100")),
-        }
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::agent::Agent;
 use super::environment::{ChildEnvironment, Environment};
 use super::error::ConfigError;
 use super::key::Key;
@@ -11,9 +10,10 @@ use super::layers::{Flags, merge_layers};
 #[cfg(debug_assertions)]
 use super::limits;
 use super::listen::Listen;
-use super::node::{Node, Origin, Value};
+use super::node::{Node, Value};
+use super::origin::Origin;
 use super::section::{Field, Section};
-use super::{Config, DataDir, admin_key, keys, known_agents, mcp, settings};
+use super::{Config, DataDir, admin_key, agent_keys, keys, known_agents, mcp, settings};
 use crate::types::{AgentName, Limits};
 
 /// Reads and validates the whole configuration for the gateway. `on_path` returns true if a program with this
@@ -64,7 +64,7 @@ fn read(
     }
     for (name, field) in root.take("agents").map_or(Ok(Vec::new()), Field::entries)? {
         let name = name.parse::<AgentName>().map_err(|error| field.invalid(error.to_string()))?;
-        config.agents.insert(name, Agent::read(field, environment)?);
+        config.agents.insert(name, agent_keys::read(field, environment)?);
     }
     if config.agents.is_empty() {
         config.agents = known_agents::default_agents(!config.listen.is_exposed(), on_path, environment);

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::agent::read_program;
 use super::environment::Environment;
 use super::error::ConfigError;
 use super::secret::{self, Secret};
@@ -39,7 +38,7 @@ pub(super) fn read(field: Field, environment: &Environment) -> Result<McpServer,
             }
         }
         (None, Some(command)) => McpServer::Stdio {
-            command: read_program(&command)?,
+            command: command.program()?,
             args: section.take("args").map_or(Ok(Vec::new()), Field::strings)?,
             env: section.take("env").map_or(Ok(BTreeMap::new()), |env| {
                 secret::read_all(env, environment, secret::is_variable_name)

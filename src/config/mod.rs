@@ -7,14 +7,17 @@
 //! implicitly.
 //!
 //! Read `load` first, then `layers`, `node` and `section`. `key` and `keys` define the table of keys, whose rows are in
-//! `settings` and `limits`. `show` and `sample` print it. The other modules read single sections.
+//! `settings` and `limits`. `agent_keys` is the table for the entries of agents. `show` and `sample` print both tables.
+//! The other modules read single sections and values.
 
 mod admin_key;
 mod agent;
+mod agent_keys;
 mod environment;
 mod error;
 mod key;
 mod keys;
+mod kinds;
 mod known_agents;
 mod layers;
 mod limits;
@@ -31,20 +34,21 @@ mod settings;
 mod show;
 mod toml_text;
 mod units;
+mod web_origin;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::types::{AgentName, Limits, Network};
 
-pub use agent::{Agent, AgentLimits, Home, Launch, OnTimeout, Permissions, Pool};
+pub use agent::{Agent, Home, Launch};
 pub use environment::{ChildEnvironment, Environment};
 pub use error::ConfigError;
 pub use layers::Flags;
 pub use listen::Listen;
 pub use load::{LocalConfig, load, load_local};
 pub use mcp::McpServer;
-pub use node::Origin;
+pub use origin::Origin;
 pub use sample::{reference, sample};
 pub use secret::{Secret, SecretText};
 pub use show::{Shown, show};

@@ -1,34 +1,14 @@
-//! A value and its origin.
+//! A tree of values with their origins.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::ConfigError;
-
-/// The origin of a value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
-    Default,
-    File { path: Arc<PathBuf>, line: usize },
-    Environment(Arc<str>),
-    Flag(&'static str),
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Default => f.write_str("default"),
-            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Self::Environment(name) => f.write_str(name),
-            Self::Flag(name) => f.write_str(name),
-        }
-    }
-}
+use super::origin::Origin;
 
 #[derive(Debug, Clone)]
 pub(super) struct Node {

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use super::agent::{Agent, Launch};
 use super::key::{Key, KeyDefault};
-use super::show::agent_values;
-use super::{Config, DataDir, keys};
+use super::{Config, DataDir, agent_keys, keys};
 
 const SAMPLE_HEAD: &str = "\
 # A sample configuration of acp-gateway: every key with its default. Remove the # before a key to change it.
@@ -14,35 +13,6 @@ const SAMPLE_HEAD: &str = "\
 # Pass the file with --config FILE or ACP_GATEWAY_CONFIG. Variables such as ACP_GATEWAY__SERVER__MAX_CONNECTIONS
 # override keys of the file, and flags override variables. Sizes are numbers of bytes or texts such as \"16MiB\".
 ";
-
-/// The documentation of the keys of an agent's entry.
-const AGENT_KEYS: [(&str, &str); 13] = [
-    (
-        "env",
-        "Variables of the agent. A value is a text, { from_env = \"NAME\" } or { from_file = \"/path\" }.",
-    ),
-    (
-        "home",
-        "\"own\": a separate home directory. \"user\": the home directory and sign-ins of the operator.",
-    ),
-    ("files", "The server of the agent's file requests: \"off\", \"client\" or \"gateway\"."),
-    ("terminals", "The server of the agent's terminal requests: \"off\", \"client\" or \"gateway\"."),
-    (
-        "permissions",
-        "Without an answer within `timeout`: \"reject\", or \"wait\" until the turn ends. `allow` has kinds of tools.",
-    ),
-    ("meta", "Keys of `_meta` that clients may send when they create a session."),
-    ("rpc", "Methods that clients may call. A name that ends in * is a prefix."),
-    ("terminal_auth", "Whether users may sign in to the agent in a terminal."),
-    ("protocol", "The version of ACP that the gateway requests: 1 or 2."),
-    (
-        "pool",
-        "The number of processes, the idle processes that the pool keeps ready, and the times before it reclaims them.",
-    ),
-    ("start_timeout", "The time until the agent answers `initialize`. Then the start fails."),
-    ("turn_idle_timeout", "The time of a turn without an update or a request. Then the gateway cancels it."),
-    ("max_line_bytes", "The size of one message of the agent. A longer message ends the process."),
-];
 
 const AGENT_HEAD: &str = "
 # Agents: one table for each. Without a table, the gateway offers the demo agent and known agents on PATH.
@@ -84,8 +54,9 @@ pub fn sample() -> String {
         }
     }
     text.push_str(AGENT_HEAD);
-    for (name, comment, value) in agent_keys() {
-        write_line(&mut text, &format!("# # {comment}\n# {name} = {value}"));
+    let agent = Agent::new(Launch::Demo);
+    for key in &agent_keys::KEYS {
+        write_line(&mut text, &format!("# # {}\n# {} = {}", key.comment, key.name, (key.show)(&agent)));
     }
     text.push_str(MCP_TAIL);
     text
@@ -110,14 +81,6 @@ pub fn reference() -> String {
         text.push('\n');
     }
     text
-}
-
-/// Iterates over the keys of an agent's entry with their documentation and defaults.
-fn agent_keys() -> impl Iterator<Item = (&'static str, &'static str, String)> {
-    agent_values(&Agent::new(Launch::Demo)).into_iter().map(|(name, value)| {
-        let comment = AGENT_KEYS.iter().find(|(key, _)| *key == name).map_or("", |(_, comment)| comment);
-        (name, comment, value)
-    })
 }
 
 fn default_config() -> Config {

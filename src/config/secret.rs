@@ -1,5 +1,6 @@
 //! Secret values. They never appear in the output of `check`, in a log or in an error.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
@@ -7,6 +8,7 @@ use super::environment::Environment;
 use super::error::ConfigError;
 use super::node::Value;
 use super::section::Field;
+use super::toml_text::key;
 
 /// No key or certificate is larger.
 const MAX_FILE_BYTES: u64 = 64 << 10;
@@ -128,7 +130,7 @@ pub(super) fn read_all(
     field: Field,
     environment: &Environment,
     valid: fn(&str) -> bool,
-) -> Result<std::collections::BTreeMap<String, Secret>, ConfigError> {
+) -> Result<BTreeMap<String, Secret>, ConfigError> {
     let read = |(name, field): (String, Field)| {
         if valid(&name) {
             Ok((name, Secret::read(field, environment)?))
@@ -145,9 +147,19 @@ pub(super) fn is_variable_name(name: &str) -> bool {
 }
 
 /// Describes the origin of a secret for `check`, without its value.
-pub(super) fn describe(secret: &Secret) -> String {
+fn describe(secret: &Secret) -> String {
     match secret {
         Secret::Plain(text) => toml::Value::from(text.as_str()).to_string(),
         Secret::Hidden { from, .. } | Secret::Setting { from, .. } => from.clone(),
     }
+}
+
+/// Describes named secrets as an inline table, without their values.
+pub(super) fn table(secrets: &BTreeMap<String, Secret>) -> String {
+    if secrets.is_empty() {
+        return "{}".to_owned();
+    }
+    let entries: Vec<_> =
+        secrets.iter().map(|(name, secret)| format!("{} = {}", key(name), describe(secret))).collect();
+    format!("{{ {} }}", entries.join(", "))
 }

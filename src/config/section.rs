@@ -1,11 +1,13 @@
 //! Reads tables. Reading a key marks it as known, and unknown keys are errors.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
 use super::error::{ConfigError, closest};
-use super::node::{Node, Origin, Value, parse_text};
+use super::node::{Node, Value, parse_text};
+use super::origin::Origin;
 use super::units;
 
 /// A table with a fixed set of keys.
@@ -90,6 +92,15 @@ impl Field {
             Value::Untyped(text) | Value::String(text) => Ok(text),
             _ => Err(self.type_error("a string")),
         }
+    }
+
+    /// Reads a program: a name to look up on PATH, or an absolute path.
+    pub(super) fn program(&self) -> Result<String, ConfigError> {
+        let command = self.string()?;
+        if command.is_empty() || (command.contains('/') && !Path::new(command).is_absolute()) {
+            return Err(self.invalid("must be the name of a program on PATH, or an absolute path"));
+        }
+        Ok(command.to_owned())
     }
 
     pub(super) fn boolean(&self) -> Result<bool, ConfigError> {

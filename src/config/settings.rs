@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use super::DataDir;
 use super::error::ConfigError;
 use super::key::{Key, KeyDefault};
-use super::node::Origin;
+use super::origin::Origin;
 use super::section::Field;
 use super::toml_text::{list, path, quoted};
-use super::{listen, origin};
+use super::{listen, web_origin};
 
 pub(super) const KEYS: &[Key] = &[
     Key {
@@ -48,7 +48,7 @@ pub(super) const KEYS: &[Key] = &[
         default: KeyDefault::Described { text: "none", example: "\"https://gateway.example\"" },
         local: false,
         read: |config, field| {
-            config.public_url = Some(origin::read_public_url(&field)?);
+            config.public_url = Some(web_origin::read_public_url(&field)?);
             Ok(())
         },
         show: |config| config.public_url.as_deref().map(quoted),
@@ -84,7 +84,7 @@ pub(super) const KEYS: &[Key] = &[
         default: KeyDefault::Fixed,
         local: false,
         read: |config, field| {
-            config.allowed_origins = parse_each(field, origin::read)?;
+            config.allowed_origins = parse_each(field, web_origin::read)?;
             Ok(())
         },
         show: |config| Some(list(&config.allowed_origins)),

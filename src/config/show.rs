@@ -3,14 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::agent::{Agent, Home, Launch, OnTimeout};
+use super::agent::{Agent, Launch};
 use super::mcp::McpServer;
-use super::node::Origin;
-use super::secret::{Secret, describe};
-use super::toml_text::{key, list, quoted};
-use super::units::{duration_text, size_text};
-use super::{Config, keys};
-use crate::types::ServedBy;
+use super::origin::Origin;
+use super::toml_text::{list, quoted};
+use super::{Config, agent_keys, keys, secret};
 
 /// Which values [`show`] prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,13 +111,13 @@ impl<'a> TomlWriter<'a> {
             McpServer::Stdio { command, args, env } => {
                 self.required_line("command", &quoted(command));
                 self.value_line("args", &list(args));
-                self.value_line("env", &table(env));
+                self.value_line("env", &secret::table(env));
                 return;
             }
         };
         self.value_line("type", &quoted(kind));
         self.required_line("url", &quoted(url));
-        self.value_line("headers", &table(headers));
+        self.value_line("headers", &secret::table(headers));
     }
 
     fn agent_lines(&mut self, agent: &Agent) {
@@ -137,67 +134,13 @@ impl<'a> TomlWriter<'a> {
                 self.required_line("args", &list(args));
             }
         }
-        for (name, value) in agent_values(agent) {
-            if agent.discovered && matches!(name, "env" | "home") {
-                self.required_line(name, &value);
+        for key in &agent_keys::KEYS {
+            let value = (key.show)(agent);
+            if agent.discovered && matches!(key.name, "env" | "home") {
+                self.required_line(key.name, &value);
             } else {
-                self.value_line(name, &value);
+                self.value_line(key.name, &value);
             }
         }
     }
-}
-
-/// Returns the keys of an agent's entry, except those that start it, and their values.
-pub(super) fn agent_values(agent: &Agent) -> Vec<(&'static str, String)> {
-    let duration = |time| format!("\"{}\"", duration_text(time));
-    let (permissions, pool, limits) = (&agent.permissions, &agent.pool, &agent.limits);
-    let on_timeout = if permissions.on_timeout == OnTimeout::Reject { "reject" } else { "wait" };
-    let home = if agent.home == Home::Private { "\"own\"" } else { "\"user\"" };
-    let permissions = format!(
-        "{{ on_timeout = \"{on_timeout}\", timeout = {}, allow = {} }}",
-        duration(permissions.timeout),
-        list(&permissions.allow)
-    );
-    let pool = format!(
-        "{{ max_size = {}, min_idle = {}, min_idle_for = {}, idle_timeout = {}, no_load_idle_timeout = {}, \
-         no_load_reclaim_timeout = {} }}",
-        pool.max_size,
-        pool.min_idle,
-        duration(pool.min_idle_for),
-        duration(pool.idle_timeout),
-        duration(pool.no_load_idle_timeout),
-        duration(pool.no_load_reclaim_timeout)
-    );
-    vec![
-        ("env", table(&agent.env)),
-        ("home", home.to_owned()),
-        ("files", served_by(agent.files).to_owned()),
-        ("terminals", served_by(agent.terminals).to_owned()),
-        ("permissions", permissions),
-        ("meta", list(&agent.meta)),
-        ("rpc", list(&agent.rpc)),
-        ("terminal_auth", agent.terminal_auth.to_string()),
-        ("protocol", agent.protocol.to_string()),
-        ("pool", pool),
-        ("start_timeout", duration(limits.start_timeout)),
-        ("turn_idle_timeout", duration(limits.turn_idle_timeout)),
-        ("max_line_bytes", format!("\"{}\"", size_text(limits.max_line_bytes as u64))),
-    ]
-}
-
-fn served_by(served: ServedBy) -> &'static str {
-    match served {
-        ServedBy::Off => "\"off\"",
-        ServedBy::Client => "\"client\"",
-        ServedBy::Gateway => "\"gateway\"",
-    }
-}
-
-fn table(secrets: &BTreeMap<String, Secret>) -> String {
-    if secrets.is_empty() {
-        return "{}".to_owned();
-    }
-    let entries: Vec<_> =
-        secrets.iter().map(|(name, secret)| format!("{} = {}", key(name), describe(secret))).collect();
-    format!("{{ {} }}", entries.join(", "))
 }

@@ -9,7 +9,7 @@
 //! works with an editor.
 //!
 //! Reading order: [`wire`], [`connection`], [`peer`], [`agent`], [`v1`], [`v2`], [`sessions`], [`session`],
-//! [`turn`], [`scenes`].
+//! [`record`], [`turn`], [`scenes`].
 
 mod agent;
 mod commands;
@@ -22,6 +22,7 @@ mod options;
 mod peer;
 mod permission;
 mod prompt;
+mod record;
 mod scenes;
 mod session;
 mod sessions;
@@ -71,7 +72,11 @@ pub fn main() -> ExitCode {
 /// Runs the sign-in in this process's terminal, for clients that start the agent for this.
 pub fn sign_in() -> ExitCode {
     let word = variable(WORD).and_then(|word| word.into_string().ok());
-    sign_in::at_terminal(state_folder(), word.as_deref().unwrap_or("acp"))
+    match sign_in::at_terminal(state_folder(), word.as_deref().unwrap_or("acp")) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => report_error(&error),
+    }
 }
 
 /// Stdin and stdout without the buffers of the standard library, so that a line is one write.

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use agent_client_protocol_schema::v1::{
-    Error, SessionConfigOption, SessionConfigSelectOption, SessionMode, SessionModeState,
+    ConfigOptionUpdate, CurrentModeUpdate, Error, SessionConfigOption, SessionConfigSelectOption,
+    SessionMode, SessionModeState, SessionUpdate,
 };
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +45,10 @@ impl Choice for Mode {
 }
 
 impl Mode {
+    pub(super) fn update(self) -> SessionUpdate {
+        SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(self.id()))
+    }
+
     pub(super) fn state(self) -> SessionModeState {
         let modes = Self::ALL
             .iter()
@@ -123,6 +128,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The complete list of options, for a client that did not change them itself.
+    pub(super) fn update(self, booleans: bool) -> SessionUpdate {
+        SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(self.list(booleans)))
+    }
+
     /// Sets an option by the id of its value, or a boolean option.
     pub(super) fn set(&mut self, option: &str, id: Option<&str>, on: Option<bool>) -> Result<(), Error> {
         let wrong = || Error::invalid_params().data("the option has no such value");

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 use agent_client_protocol_schema::v1::{
     CancelRequestNotification, Error, RequestId, SessionId, SessionNotification, SessionUpdate,
 };
+use agent_client_protocol_schema::v2;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::{mpsc, oneshot};
 
-use super::v2;
+use super::v2::update as convert;
 use super::version::Version;
 use crate::shutdown::lock_or_abort;
 
@@ -86,8 +87,14 @@ impl Peer {
             Version::V1 => {
                 self.notify("session/update", SessionNotification::new(session.clone(), update)).await;
             }
-            Version::V2 => self.update_v2(session, v2::update(update)).await,
+            Version::V2 => self.update_v2(session, convert(update)).await,
         }
+    }
+
+    /// Sends an update of v2.
+    pub(super) async fn update_v2(&self, session: &SessionId, update: v2::SessionUpdate) {
+        let params = v2::UpdateSessionNotification::new(session.0.clone(), update);
+        self.notify("session/update", params).await;
     }
 
     /// Sends a request to the client. Dropping the future cancels the request, and a late answer is ignored.

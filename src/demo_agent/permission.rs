@@ -6,7 +6,7 @@ use agent_client_protocol_schema::v1::{
 };
 
 use super::options::Mode;
-use super::session::Grant;
+use super::record::Grant;
 use super::turn::{Step, StepError, Turn};
 use super::v2;
 use super::version::Version;

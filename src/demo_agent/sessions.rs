@@ -8,7 +8,8 @@ use agent_client_protocol_schema::v1::{Error, SessionId};
 
 use crate::types::Ids;
 
-use super::session::{Record, Session, Workspace};
+use super::record::{Record, Workspace};
+use super::session::Session;
 use super::store::{Entry, Store};
 
 /// The maximum number of open sessions.

@@ -8,7 +8,6 @@ use std::fs;
 use std::io::{self, BufRead, IsTerminal as _, Read as _, Write};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent_client_protocol_schema::v1::{AuthMethod, AuthMethodAgent, AuthMethodTerminal, Error};
@@ -105,28 +104,22 @@ fn failed(error: &io::Error) -> Error {
     Error::internal_error().data(format!("could not save the sign-in: {error}"))
 }
 
-/// Runs `demo-agent sign-in`: asks at the terminal. Success is exit code 0.
-pub(super) fn at_terminal(folder: Option<PathBuf>, word: &str) -> ExitCode {
+/// Runs `demo-agent sign-in`: asks at the terminal. Returns whether the user is signed in.
+pub(super) fn at_terminal(folder: Option<PathBuf>, word: &str) -> io::Result<bool> {
     let stdin = io::stdin();
     let mut stdout = io::stdout();
-    let entered = if !stdin.is_terminal() {
-        Err(io::Error::other("stdin is not a terminal: run the sign-in in a terminal"))
-    } else if folder.is_none() {
-        Err(io::Error::other("HOME is not set, so the sign-in cannot be saved"))
-    } else {
-        ask(&mut stdin.lock(), &mut stdout, word).and_then(|right| {
-            if right {
-                SignIn::new(true, folder).record_sign_in()?;
-                writeln!(stdout, "You are signed in.")?;
-            }
-            Ok(right)
-        })
-    };
-    match entered {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => super::report_error(&error),
+    if !stdin.is_terminal() {
+        return Err(io::Error::other("stdin is not a terminal: run the sign-in in a terminal"));
     }
+    if folder.is_none() {
+        return Err(io::Error::other("HOME is not set, so the sign-in cannot be saved"));
+    }
+    let right = ask(&mut stdin.lock(), &mut stdout, word)?;
+    if right {
+        SignIn::new(true, folder).record_sign_in()?;
+        writeln!(stdout, "You are signed in.")?;
+    }
+    Ok(right)
 }
 
 /// Whether the user entered the word within the allowed tries.

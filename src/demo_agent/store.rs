@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::types::Timestamp;
 
-use super::session::{Record, Workspace};
+use super::record::{Record, Workspace};
 
 /// The maximum size of a session's file. A larger session loses its oldest turns.
 const FILE_MAX: usize = 1 << 20;

@@ -1,4 +1,6 @@
-//! Truncates, splits and quotes text.
+//! Truncates, splits, quotes and parses text.
+
+use agent_client_protocol_schema::v1::Error;
 
 /// Chunks as a model streams them: a few words each, never within a character, without loss.
 pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
@@ -79,6 +81,16 @@ pub(super) fn fenced(language: &str, text: &str) -> String {
     let longest = text.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
     format!("{fence}{language}\n{}\n{fence}", text.trim_end())
+}
+
+/// A number within a range from a command's input.
+pub(super) fn number(input: &str, default: u32, max: u32) -> u32 {
+    input.parse().unwrap_or(default).clamp(1, max)
+}
+
+/// The client's error for a rejected request, as text in markdown.
+pub(super) fn error_text(error: &Error) -> String {
+    format!("{} ({})", quoted(&error.message, 200), i32::from(error.code))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use agent_client_protocol_schema::v1::{
     SessionId, SessionInfoUpdate, SessionUpdate, TerminalId, ToolCall, ToolCallId, ToolCallStatus,
     ToolCallUpdate, ToolCallUpdateFields, Usage, UsageUpdate,
 };
+use agent_client_protocol_schema::v2;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
@@ -19,9 +20,9 @@ use super::client_support::ClientSupport;
 use super::options::{Mode, Options};
 use super::peer::Peer;
 use super::prompt::Prompt;
-use super::session::{Record, Running, Session};
+use super::record::Record;
+use super::session::{Running, Session};
 use super::text::{one_line, pieces};
-use super::v1;
 use super::version::Version;
 
 /// The size of the simulated context window.
@@ -261,7 +262,7 @@ impl Turn {
         self.change(|record| record.options = options)?;
         match self.version() {
             Version::V1 => {
-                let update = v1::options_changed(&self.record(), self.offer);
+                let update = self.options().update(self.offer.booleans);
                 self.act(update).await
             }
             Version::V2 => self.send_options().await,
@@ -271,7 +272,7 @@ impl Turn {
     pub(super) async fn set_mode(&mut self, mode: Mode) -> Step {
         self.change(|record| record.mode = mode)?;
         match self.version() {
-            Version::V1 => self.act(v1::mode_changed(mode)).await,
+            Version::V1 => self.act(mode.update()).await,
             Version::V2 => self.send_options().await,
         }
     }
@@ -315,6 +316,11 @@ impl Turn {
     pub(super) async fn send(&self, update: SessionUpdate) {
         self.keep(&update);
         self.peer.update(&self.running.session.id, update).await;
+    }
+
+    /// Sends an update that v1 does not have.
+    pub(super) async fn send_v2(&self, update: v2::SessionUpdate) {
+        self.peer.update_v2(&self.running.session.id, update).await;
     }
 
     pub(super) fn keep(&self, update: &SessionUpdate) {

@@ -1,20 +1,44 @@
 //! The events of the log: their bytes, written and read.
 //!
-//! This module owns the frame format and the position of each member in an event. No other module reads the
-//! bytes of an event: others forward them whole, or read them through [`EventRef`]. The module must not know
-//! the store, readers or HTTP.
+//! This module owns the frame format, the members of each event type and their positions in an event. No other
+//! module reads the bytes of an event: others forward them whole, or read them through [`EventRef`]. The module
+//! must not know the store, readers or HTTP.
 //!
-//! Reading order: `frame` (the format), `framer` (events to frames), `event_ref` and `payload` (frames
-//! to events).
+//! Reading order: `frame` (the format), `table` (the event types), `session` and its neighbours (the members of
+//! each type), `members` and `framer` (events to frames), `control` (frames that are not in the log), `event_ref`
+//! and `payload` (frames to events), `schema` (the OpenAPI schemas).
 
+mod agent;
+mod control;
 mod event_ref;
 mod frame;
 mod framer;
+mod members;
 mod payload;
+mod prompt;
+mod request;
+mod schema;
+mod session;
+mod table;
+mod terminal;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use agent::{AgentExited, AgentInvalidOutput, Extension, SessionUpdate};
+pub use control::{
+    ControlFrame, EndFrame, EndReason, PositionFrame, ProblemFrame, Ready, Reset, ResetReason, ShutdownFrame,
+};
 pub use event_ref::{EventRef, Head};
 pub use frame::{ends, events, write_block};
 pub use framer::{Event, Framer, Members};
+pub use members::{EncodedEvent, EventMembers};
 pub use payload::Payload;
+pub use prompt::{PromptCompleted, PromptFailed, PromptQueued, PromptStarted};
+pub use request::{ElicitationCompleted, RequestCreated, RequestResolved};
+pub use schema::{EventHead, EventPage, SessionEvent};
+pub use session::{
+    AttachedBy, Context, DetachedReason, LostReason, SessionAttached, SessionChanged, SessionClosed,
+    SessionCreated, SessionDeleted, SessionDetached,
+};
+pub use table::TYPES;
+pub use terminal::{TerminalCreated, TerminalExited, TerminalOutput};

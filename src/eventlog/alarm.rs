@@ -5,12 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
-use crate::shutdown::lock_or_abort;
-use crate::store::{Disk, EventStore};
+use crate::shutdown::{Shutdown, lock_or_abort};
+use crate::store::{Disk, Maintenance};
 use crate::types::Limits;
-
-use super::Shared;
 
 /// The interval between two checks of the disk.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -36,19 +35,25 @@ pub enum DiskSpace {
 
 #[derive(Debug)]
 pub(super) struct Alarms {
+    store: Arc<dyn Maintenance>,
+    limits: Arc<Limits>,
     disk_space: watch::Sender<DiskSpace>,
     low: AtomicBool,
     /// Whether the reserve is allocated. Locked while that changes.
     reserved: Mutex<bool>,
 }
 
-impl Default for Alarms {
-    fn default() -> Self {
-        Self { disk_space: watch::Sender::default(), low: AtomicBool::default(), reserved: Mutex::new(true) }
-    }
-}
-
 impl Alarms {
+    pub(super) fn new(store: Arc<dyn Maintenance>, limits: Arc<Limits>) -> Self {
+        Self {
+            store,
+            limits,
+            disk_space: watch::Sender::default(),
+            low: AtomicBool::default(),
+            reserved: Mutex::new(true),
+        }
+    }
+
     /// Records whether a commit found the disk full. Returns whether the disk was full before.
     pub(super) fn set_full(&self, full: bool) -> bool {
         if full {
@@ -82,9 +87,9 @@ impl Alarms {
     }
 
     /// Releases the reserve. Returns false if there is none.
-    pub(super) fn release_reserve(&self, store: &dyn EventStore) -> bool {
+    pub(super) fn release_reserve(&self) -> bool {
         let mut reserved = lock_or_abort(self.reserved.lock());
-        let released = store.release_reserve();
+        let released = self.store.release_reserve();
         if released {
             *reserved = false;
             self.set_disk_space(|_| DiskSpace::ReserveReleased);
@@ -93,11 +98,11 @@ impl Alarms {
     }
 
     /// Checks the store's disk. Returns false if the store has no disk.
-    pub(super) fn check_disk(&self, store: &dyn EventStore, limits: &Limits) -> bool {
-        let Some(disk) = store.disk() else { return false };
+    pub(super) fn check_disk(&self) -> bool {
+        let Some(disk) = self.store.disk() else { return false };
         match disk {
             Ok(disk) => {
-                let low = is_low(disk, limits);
+                let low = is_low(disk, &self.limits);
                 if self.low.swap(low, Ordering::Relaxed) != low {
                     tracing::warn!(
                         low,
@@ -106,7 +111,7 @@ impl Alarms {
                         "free disk space crossed the configured limit"
                     );
                 }
-                self.keep_reserve(store, disk, limits);
+                self.keep_reserve(disk);
             }
             Err(error) => tracing::warn!(%error, "could not read the free disk space"),
         }
@@ -114,18 +119,15 @@ impl Alarms {
     }
 
     /// Allocates the reserve if it is missing and the disk has space for it.
-    fn keep_reserve(&self, store: &dyn EventStore, disk: Disk, limits: &Limits) {
+    fn keep_reserve(&self, disk: Disk) {
+        let bytes = self.limits.disk_reserve_bytes;
         let mut reserved = lock_or_abort(self.reserved.lock());
-        let kept = store.keep_reserve(limits.disk_reserve_bytes, disk.free).unwrap_or_else(|error| {
+        let kept = self.store.keep_reserve(bytes, disk.free).unwrap_or_else(|error| {
             tracing::warn!(%error, "could not allocate the disk reserve");
             false
         });
         if std::mem::replace(&mut *reserved, kept) != kept {
-            tracing::warn!(
-                kept,
-                bytes = limits.disk_reserve_bytes,
-                "the disk reserve was allocated or released"
-            );
+            tracing::warn!(kept, bytes, "the disk reserve was allocated or released");
         }
         let room = if kept { DiskSpace::Available } else { DiskSpace::ReserveReleased };
         // A commit that is being retried clears this state itself.
@@ -139,17 +141,16 @@ impl Alarms {
 }
 
 /// Checks the disk until the log closes or the gateway drains. A draining gateway accepts no new work.
-pub(super) async fn watch(shared: Arc<Shared>) {
+pub(super) async fn watch(alarms: Arc<Alarms>, shutdown: Shutdown, closed: CancellationToken) {
     loop {
         tokio::select! {
-            () = shared.closed.cancelled() => return,
-            () = shared.shutdown.drain_started() => return,
+            () = closed.cancelled() => return,
+            () = shutdown.drain_started() => return,
             () = tokio::time::sleep(CHECK_INTERVAL) => {}
         }
-        let looking = Arc::clone(&shared);
+        let checked = Arc::clone(&alarms);
         // A system call on a slow disk blocks.
-        let look = move || looking.alarms.check_disk(&*looking.store, &looking.limits);
-        if !shared.shutdown.spawn_blocking(look).await.unwrap_or(false) {
+        if !shutdown.spawn_blocking(move || checked.check_disk()).await.unwrap_or(false) {
             return;
         }
     }
@@ -164,6 +165,8 @@ fn is_low(disk: Disk, limits: &Limits) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::MemoryStore;
+    use crate::types::Ids;
 
     #[test]
     fn larger_limit_applies() {
@@ -176,7 +179,7 @@ mod tests {
 
     #[test]
     fn either_cause_raises_alarm() {
-        let alarms = Alarms::default();
+        let alarms = Alarms::new(Arc::new(MemoryStore::new(Ids::system())), Arc::default());
         assert_eq!(alarms.get(), None);
         assert!(!alarms.set_full(true));
         alarms.low.store(true, Ordering::Relaxed);

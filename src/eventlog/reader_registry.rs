@@ -1,64 +1,30 @@
 //! The registry of active readers and the sessions that they read.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use crate::types::{KeyedCounts, KeyedGuard, SessionId, Tenant};
 
-use crate::shutdown::lock_or_abort;
-use crate::types::{SessionId, Tenant};
-
-use super::Shared;
-use super::global_reader::Scope;
-
-/// The sessions that one reader reads.
-#[derive(Debug)]
+/// The sessions that a reader reads.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum ReaderScope {
-    One(SessionId),
-    Many(Arc<Scope>),
+    Session(SessionId),
+    /// All sessions of a tenant.
+    Tenant(Tenant),
 }
 
 /// All active readers.
 #[derive(Debug, Default)]
-pub(super) struct ReaderRegistry(Mutex<Entries>);
+pub(super) struct ReaderRegistry(KeyedCounts<ReaderScope>);
 
-#[derive(Debug, Default)]
-struct Entries {
-    next: u64,
-    readers: BTreeMap<u64, ReaderScope>,
-}
+/// Registers a reader until it is dropped.
+pub(super) type ReaderRegistration = KeyedGuard<ReaderScope>;
 
 impl ReaderRegistry {
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        lock_or_abort(self.0.lock())
+    pub(super) fn register(&self, scope: ReaderScope) -> ReaderRegistration {
+        self.0.acquire(scope, usize::MAX).expect("the number of readers has no limit")
     }
 
     pub(super) fn has_reader(&self, tenant: &Tenant, session: SessionId) -> bool {
-        self.entries().readers.values().any(|follows| match follows {
-            ReaderScope::One(one) => *one == session,
-            ReaderScope::Many(scope) => scope.contains(tenant.as_str(), session),
-        })
-    }
-}
-
-/// Registers a reader and removes it on drop.
-#[derive(Debug)]
-pub(super) struct ReaderRegistration {
-    shared: Arc<Shared>,
-    key: u64,
-}
-
-impl ReaderRegistration {
-    pub(super) fn register(shared: &Arc<Shared>, scope: ReaderScope) -> Self {
-        let mut entries = shared.reader_registry.entries();
-        entries.next += 1;
-        let key = entries.next;
-        entries.readers.insert(key, scope);
-        drop(entries);
-        Self { shared: Arc::clone(shared), key }
-    }
-}
-
-impl Drop for ReaderRegistration {
-    fn drop(&mut self) {
-        self.shared.reader_registry.entries().readers.remove(&self.key);
+        [ReaderScope::Session(session), ReaderScope::Tenant(tenant.clone())]
+            .iter()
+            .any(|scope| self.0.count(scope) > 0)
     }
 }

@@ -5,16 +5,15 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::shutdown::Shutdown;
 use crate::store::{Batch, Cut, Delete, LogUsage, ReadError, RunHeader, Table};
-use crate::types::{Limits, SessionId, Timestamp};
+use crate::types::{SessionId, Timestamp};
 
-use super::Shared;
+use super::state::Shared;
 
 /// The interval between two passes over all logs.
 const PASS_INTERVAL: Duration = Duration::from_mins(1);
@@ -23,49 +22,26 @@ const TOMBSTONE_INTERVAL: Duration = Duration::from_hours(1);
 /// The number of logs, runs or records in one step. It bounds the time for which a commit waits.
 const STEP: usize = 64;
 
-/// The stored bytes that were written since the last pass.
-#[derive(Debug, Default)]
-pub(super) struct Growth {
-    bytes: AtomicU64,
-    threshold_reached: Notify,
-}
-
-impl Growth {
-    /// Adds committed bytes. Triggers an early pass when they exceed an eighth of a limit.
-    pub(super) fn add(&self, bytes: u64, limits: &Limits) {
-        const PART: u64 = 8;
-        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before + bytes >= limits.max_session_log_bytes.min(limits.max_total_log_bytes) / PART {
-            self.bytes.store(0, Ordering::Relaxed);
-            self.threshold_reached.notify_one();
-        }
-    }
-
-    async fn wait_for_threshold(&self) {
-        self.threshold_reached.notified().await;
-    }
-}
-
 /// Keeps the logs within their limits until the log closes.
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(super) async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
     // Tombstones live for days, and each pass reads all of them.
     let tombstones = (shared.limits.deleted_max_age / 24).min(TOMBSTONE_INTERVAL);
     let mut tombstones_at = Instant::now();
     loop {
         tokio::select! {
-            () = shared.closed.cancelled() => return,
-            () = shared.shutdown.drain_started() => return,
+            () = shared.queue.closed().cancelled() => return,
+            () = shutdown.drain_started() => return,
             () = shared.growth.wait_for_threshold() => {}
             () = tokio::time::sleep(PASS_INTERVAL.min(shared.limits.max_log_age / 2)) => {}
         }
-        shared.read_cache().evict_if_unused();
+        shared.published.read_cache().evict_if_unused();
         let forget = Instant::now() >= tombstones_at;
         if forget {
             tombstones_at = Instant::now() + tombstones;
         }
         let passed = tokio::select! {
             passed = pass(&shared, forget) => passed,
-            () = shared.shutdown.drain_started() => return,
+            () = shutdown.drain_started() => return,
         };
         if let Err(error) = passed {
             tracing::warn!(%error, "retention could not read the log; it tries again in the next pass");
@@ -83,8 +59,12 @@ pub(super) async fn pass(shared: &Shared, tombstones: bool) -> Result<(), ReadEr
     if let Some(level) = target_log_bytes(shared) {
         drop_from_large(shared, level).await?;
     }
-    while shared.run_maintenance(|store| store.compact()).await == Some(true) {}
-    Ok(())
+    loop {
+        let store = Arc::clone(&shared.maintenance);
+        if shared.queue.run_maintenance(move || store.compact()).await != Some(true) {
+            return Ok(());
+        }
+    }
 }
 
 /// Deletes expired tombstones, together with the last events of their sessions.
@@ -92,9 +72,10 @@ async fn delete_tombstones(shared: &Shared) -> Result<(), ReadError> {
     let old = shared.expired_before(shared.limits.deleted_max_age);
     let mut after = None;
     loop {
-        let store = Arc::clone(&shared.store);
+        let store = Arc::clone(shared.store.port());
         let from: Option<Vec<u8>> = after.clone();
-        let found = shared.blocking(move || store.scan(Table::Tombstone, b"", from.as_deref(), STEP)).await?;
+        let found =
+            shared.store.blocking(move || store.scan(Table::Tombstone, b"", from.as_deref(), STEP)).await?;
         let Some((last, _)) = found.last() else { return Ok(()) };
         after = Some(last.clone());
         let mut batch = Batch::default();
@@ -108,8 +89,9 @@ async fn delete_tombstones(shared: &Shared) -> Result<(), ReadError> {
                 batch.deletes.push(Delete { table: Table::Tombstone, key });
             }
         }
+        let store = Arc::clone(shared.store.port());
         if !batch.erase.is_empty()
-            && shared.run_maintenance(move |store| store.commit(&batch)).await.is_none()
+            && shared.queue.run_maintenance(move || store.commit(&batch)).await.is_none()
         {
             return Ok(());
         }
@@ -119,7 +101,7 @@ async fn delete_tombstones(shared: &Shared) -> Result<(), ReadError> {
 async fn drop_old(shared: &Shared) {
     let old = shared.expired_before(shared.limits.max_log_age);
     loop {
-        let logs = shared.store.usages(STEP, &|log| log.runs > 1 && log.last_time < old);
+        let logs = shared.maintenance.usages(STEP, &|log| log.runs > 1 && log.last_time < old);
         let cuts: Vec<Cut> = logs.iter().map(all_but_the_last).collect();
         if cuts.is_empty() || !prune(shared, cuts).await {
             return;
@@ -129,7 +111,7 @@ async fn drop_old(shared: &Shared) {
 
 async fn drop_from_large(shared: &Shared, limit: u64) -> Result<(), ReadError> {
     loop {
-        let logs = shared.store.usages(STEP, &|log| log.runs > 1 && log.bytes > limit);
+        let logs = shared.maintenance.usages(STEP, &|log| log.runs > 1 && log.bytes > limit);
         let mut cuts = Vec::with_capacity(logs.len());
         for log in &logs {
             let heads = run_headers(shared, log.session).await?;
@@ -144,10 +126,13 @@ async fn drop_from_large(shared: &Shared, limit: u64) -> Result<(), ReadError> {
 
 /// The size to which the largest logs must shrink, so that all logs together are within their limit.
 fn target_log_bytes(shared: &Shared) -> Option<u64> {
-    let over =
-        shared.store.total_bytes().checked_sub(shared.limits.max_total_log_bytes).filter(|over| *over > 0)?;
+    let over = shared
+        .maintenance
+        .total_bytes()
+        .checked_sub(shared.limits.max_total_log_bytes)
+        .filter(|over| *over > 0)?;
     let sizes = RefCell::new(Vec::new());
-    shared.store.usages(1, &|log| {
+    shared.maintenance.usages(1, &|log| {
         sizes.borrow_mut().extend((log.runs > 1).then_some(log.bytes));
         false
     });
@@ -182,17 +167,18 @@ fn oldest_with_bytes(heads: &[RunHeader], bytes: u64) -> &[RunHeader] {
 }
 
 async fn run_headers(shared: &Shared, session: SessionId) -> Result<Vec<RunHeader>, ReadError> {
-    let store = Arc::clone(&shared.store);
-    shared.blocking(move || store.run_headers(Some(session), 0, STEP)).await
+    let store = Arc::clone(&shared.maintenance);
+    shared.store.blocking(move || store.run_headers(Some(session), 0, STEP)).await
 }
 
 /// Prunes logs. Returns false if nothing was deleted: further calls would delete nothing either.
 pub(super) async fn prune(shared: &Shared, cuts: Vec<Cut>) -> bool {
     let sessions: Vec<SessionId> = cuts.iter().map(|cut| cut.session).collect();
-    let pruned = shared.run_maintenance(move |store| store.prune(&cuts, STEP)).await;
+    let store = Arc::clone(&shared.maintenance);
+    let pruned = shared.queue.run_maintenance(move || store.prune(&cuts, STEP)).await;
     let Some(pruned) = pruned.filter(|pruned| pruned.runs > 0) else { return false };
     for session in sessions {
-        shared.read_cache().invalidate(session);
+        shared.published.read_cache().invalidate(session);
     }
     tracing::info!(
         runs = pruned.runs,

@@ -1,129 +1,24 @@
-//! One session's log: append, commit notification, and creation of readers.
+//! A handle on one session's log: append, commit notification, and creation of readers.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::event::Event;
-use crate::shutdown::lock_or_abort;
 use crate::store::{ReadError, Run, Table};
 use crate::types::{EventId, SessionId, Tenant};
 
-use super::notify::Watermark;
+use super::alarm::DiskSpace;
 use super::pending::Pending;
+use super::queue::Job;
 use super::reader::{Reader, Start};
 use super::records::Records;
-use super::tails::SessionTail;
-use super::{DiskSpace, Shared};
+use super::state::State;
 
 /// The log stopped before the requested commit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the log is closed: the event was not committed")]
 pub struct Closed;
-
-/// State that all handles of a session's log share. It is freed with the last handle.
-#[derive(Debug)]
-pub(super) struct State {
-    pub(super) shared: Arc<Shared>,
-    pub(super) tenant: Tenant,
-    pub(super) id: SessionId,
-    pub(super) committed: Watermark,
-    pending: Mutex<Pending>,
-    tail: Mutex<SessionTail>,
-    /// Only one reader of the session reads the store at a time. The others then find the page in the cache.
-    reads: Arc<Semaphore>,
-    /// The seq of the last event of an erased session after its commit, otherwise 0.
-    erased_at: AtomicU64,
-}
-
-impl State {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        tenant: Tenant,
-        id: SessionId,
-        last_seq: u64,
-        erased: bool,
-    ) -> Self {
-        Self {
-            pending: Mutex::new(Pending::new(&shared.epoch, id, last_seq, erased)),
-            shared,
-            tenant,
-            id,
-            committed: Watermark::new(last_seq),
-            tail: Mutex::default(),
-            reads: Arc::new(Semaphore::new(1)),
-            erased_at: AtomicU64::new(if erased { last_seq } else { 0 }),
-        }
-    }
-
-    pub(super) fn pending(&self) -> MutexGuard<'_, Pending> {
-        lock_or_abort(self.pending.lock())
-    }
-
-    pub(super) fn tail(&self) -> MutexGuard<'_, SessionTail> {
-        lock_or_abort(self.tail.lock())
-    }
-
-    pub(super) fn erased_at(&self) -> Option<u64> {
-        Some(self.erased_at.load(Ordering::Acquire)).filter(|seq| *seq > 0)
-    }
-
-    /// Adds a committed run to the tails. [`Watermark::advance`](super::notify::Watermark::advance) then
-    /// notifies readers.
-    pub(super) fn publish(self: &Arc<Self>, run: Run, erase: bool) {
-        let last_seq = run.last_seq;
-        let limits = &self.shared.limits;
-        let dropped = self.tail().push(run.clone(), limits.max_session_tail_bytes);
-        let evicted = {
-            let mut tails = self.shared.tails();
-            for pos in dropped {
-                tails.remove(pos);
-            }
-            tails.push(Arc::downgrade(self), run, limits.max_tail_bytes)
-        };
-        for (state, pos) in evicted {
-            if let Some(state) = state.upgrade() {
-                state.tail().evict(pos);
-            }
-        }
-        if erase {
-            self.erased_at.store(last_seq, Ordering::Release);
-            self.shared.read_cache().invalidate(self.id);
-        }
-    }
-
-    pub(super) async fn read_permit(&self) -> OwnedSemaphorePermit {
-        Arc::clone(&self.reads).acquire_owned().await.expect("the semaphore is never closed")
-    }
-
-    /// Events after `seq` that another reader has read from the store.
-    pub(super) fn cached_after(&self, seq: u64) -> Option<Run> {
-        self.shared.read_cache().after(self.id, seq)
-    }
-
-    /// Caches runs for other readers of this log.
-    pub(super) fn cache_runs(&self, runs: &[Run]) {
-        let mut pages = self.shared.read_cache();
-        // Check under the lock of the cache: a prune updates the store first and then invalidates the cache.
-        let first = self.shared.store.usage(self.id).map_or(u64::MAX, |log| log.first_seq);
-        for run in runs.iter().filter(|run| run.first_seq >= first) {
-            pages.add(run.clone(), self.shared.limits.max_read_cache_bytes);
-        }
-    }
-}
-
-impl Drop for State {
-    fn drop(&mut self) {
-        let places: Vec<u64> = self.tail().positions().collect();
-        let mut tails = self.shared.tails();
-        for pos in places {
-            tails.remove(pos);
-        }
-        drop(tails);
-        self.shared.remove_state(self.id);
-    }
-}
 
 /// A handle on one session's log. Cheap to clone. The session's state stays in memory while a handle exists.
 #[derive(Debug, Clone)]
@@ -190,7 +85,7 @@ impl SessionLog {
         let enters = pending.enter_queue();
         drop(pending);
         if enters {
-            self.state.shared.queue.push_session(Arc::clone(&self.state));
+            self.state.shared.queue.push(Job::Session(Arc::clone(&self.state)));
         }
     }
 
@@ -220,7 +115,7 @@ impl SessionLog {
         tokio::select! {
             biased;
             reached = commits.wait_for(|committed| *committed >= seq) => reached.map(drop).map_err(|_| Closed),
-            () = self.state.shared.closed.cancelled() => {
+            () = self.state.shared.queue.closed().cancelled() => {
                 if self.committed() >= seq { Ok(()) } else { Err(Closed) }
             }
         }
@@ -243,12 +138,12 @@ impl SessionLog {
 
     /// Whether any reader reads this session's log at the moment.
     pub fn has_reader(&self) -> bool {
-        self.state.shared.reader_registry.has_reader(&self.state.tenant, self.state.id)
+        self.state.shared.readers.has_reader(&self.state.tenant, self.state.id)
     }
 
     /// Replays from `start` to the tail, then follows.
     pub fn reader(&self, start: Start) -> Reader {
-        Reader::new(Arc::clone(&self.state), start)
+        Reader::of_session(Arc::clone(&self.state), start)
     }
 
     /// Returns about `max_bytes` of committed events after `after`. Empty at the tail. It skips events that
@@ -258,10 +153,10 @@ impl SessionLog {
         let mut runs = self.read_tail(after, max_bytes);
         let mut cursor = after;
         while runs.is_empty() && cursor < committed {
-            let (store, session) = (Arc::clone(&self.state.shared.store), self.state.id);
-            match self.state.shared.blocking(move || store.read(session, cursor, max_bytes)).await {
+            let (store, session) = (Arc::clone(self.state.shared.store.port()), self.state.id);
+            match self.state.shared.store.blocking(move || store.read(session, cursor, max_bytes)).await {
                 Err(ReadError::Corrupt { session, first_seq, last_seq, after }) => {
-                    self.state.shared.report_damage(session, first_seq, last_seq);
+                    self.state.shared.store.report_damage(session, first_seq, last_seq);
                     cursor = after;
                 }
                 read => {

@@ -3,11 +3,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
-use std::sync::Weak;
 
 use crate::store::Run;
-
-use super::session::State;
+use crate::types::SessionId;
 
 /// The last runs of one session's log.
 #[derive(Debug, Default)]
@@ -56,7 +54,7 @@ impl SessionTail {
 /// The runs of all sessions' tails by position. A run that left its session's tail leaves a gap.
 #[derive(Debug, Default)]
 pub(super) struct Tails {
-    runs: BTreeMap<u64, (Weak<State>, Run)>,
+    runs: BTreeMap<u64, Run>,
     bytes: usize,
 }
 
@@ -71,21 +69,21 @@ pub(super) enum Found {
 }
 
 impl Tails {
-    /// Adds a run. Returns the evicted runs, which the caller must also evict from their sessions' tails.
-    pub(super) fn push(&mut self, state: Weak<State>, run: Run, limit: usize) -> Vec<(Weak<State>, u64)> {
+    /// Adds a run. Returns the positions of evicted runs, which the caller must also evict from their sessions' tails.
+    pub(super) fn push(&mut self, run: Run, limit: usize) -> Vec<(SessionId, u64)> {
         self.bytes += run.frames.len();
-        self.runs.insert(run.last_pos, (state, run));
+        self.runs.insert(run.last_pos, run);
         let mut dropped = Vec::new();
         while self.bytes > limit && self.runs.len() > 1 {
-            let Some((pos, (state, run))) = self.runs.pop_first() else { break };
+            let Some((pos, run)) = self.runs.pop_first() else { break };
             self.bytes -= run.frames.len();
-            dropped.push((state, pos));
+            dropped.push((run.session, pos));
         }
         dropped
     }
 
     pub(super) fn remove(&mut self, pos: u64) {
-        if let Some((_, run)) = self.runs.remove(&pos) {
+        if let Some(run) = self.runs.remove(&pos) {
             self.bytes -= run.frames.len();
         }
     }
@@ -95,7 +93,7 @@ impl Tails {
     pub(super) fn after(&self, pos: u64, wanted: impl Fn(&Run) -> bool) -> Found {
         const MAX_RUNS: usize = 512;
         let mut at = pos;
-        for (last, (_, run)) in self.runs.range((Bound::Excluded(pos), Bound::Unbounded)).take(MAX_RUNS) {
+        for (last, run) in self.runs.range((Bound::Excluded(pos), Bound::Unbounded)).take(MAX_RUNS) {
             if run.first_pos() > at + 1 {
                 return if at == pos { Found::Gap } else { Found::NoneUpTo(at) };
             }

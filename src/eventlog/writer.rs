@@ -2,22 +2,15 @@
 //!
 //! While it syncs, the next transaction accumulates. Therefore the size of commits adapts to the load.
 
-use std::collections::VecDeque;
-use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::Duration;
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use crate::shutdown::lock_or_abort;
-use crate::store::{Batch, BoxError, CommitError, Committed, EventStore, Run};
+use crate::store::{Batch, BoxError, CommitError, Committed, Run};
 
-use super::records::{Changes, Records};
-use super::session::State;
-use super::{Shared, WriteError};
-
-/// The delay between two attempts while the disk is full.
-const RETRY: Duration = Duration::from_secs(1);
+use super::queue::{Job, MaintenanceJob, Write, WriteError};
+use super::records::Changes;
+use super::state::{Shared, State};
 
 /// The writer notifies readers inline after a commit of at most this many bytes, if no other commit waits.
 /// Larger output is split into fewer pieces when the readers' own thread delivers it.
@@ -25,133 +18,6 @@ const INLINE_NOTIFY_BYTES: usize = 4 << 10;
 
 /// Called once on the writer thread when the log can commit nothing more. The process must exit.
 pub type Fatal = Box<dyn FnOnce(&str) + Send>;
-
-/// One entry of the commit queue.
-#[derive(Debug)]
-enum Job {
-    Session(Arc<State>),
-    Write(Write),
-    Maintenance(MaintenanceJob),
-}
-
-#[derive(Debug)]
-pub(super) struct Write {
-    pub(super) records: Records,
-    pub(super) done: oneshot::Sender<Result<(), WriteError>>,
-}
-
-/// Work on the store that is not a commit. The writer runs it, so that failures are handled in one place. A
-/// commit waits for at most one job.
-pub(super) struct MaintenanceJob(pub(super) MaintenanceFn);
-
-type MaintenanceFn = Box<dyn FnOnce(&dyn EventStore) -> Result<(), CommitError> + Send>;
-
-impl fmt::Debug for MaintenanceJob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Upkeep")
-    }
-}
-
-/// The queue of the writer, first in, first out. A session is queued at most once. Callers bound the number
-/// of writes.
-#[derive(Debug, Default)]
-pub(super) struct CommitQueue {
-    state: Mutex<QueueState>,
-    wake: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct QueueState {
-    jobs: VecDeque<Job>,
-    closing: bool,
-    closed: bool,
-}
-
-impl CommitQueue {
-    fn state(&self) -> MutexGuard<'_, QueueState> {
-        lock_or_abort(self.state.lock())
-    }
-
-    pub(super) fn push_session(&self, state: Arc<State>) {
-        self.push(Job::Session(state));
-    }
-
-    pub(super) fn push_write(&self, write: Write) {
-        self.push(Job::Write(write));
-    }
-
-    pub(super) fn push_maintenance(&self, job: MaintenanceJob) {
-        self.push(Job::Maintenance(job));
-    }
-
-    fn push(&self, job: Job) {
-        let mut line = self.state();
-        if line.closed {
-            // Drop the job after the lock is released: dropping a session state acquires other locks.
-            drop(line);
-            return;
-        }
-        line.jobs.push_back(job);
-        drop(line);
-        self.wake.notify_one();
-    }
-
-    /// Asks the writer to commit all queued jobs and to stop.
-    pub(super) fn close(&self) {
-        self.state().closing = true;
-        self.wake.notify_one();
-    }
-
-    fn close_and_drain(&self) {
-        let mut line = self.state();
-        line.closed = true;
-        let rest = std::mem::take(&mut line.jobs);
-        drop(line);
-        drop(rest);
-    }
-
-    /// Waits for a job. Returns false if the queue is empty and closing.
-    fn wait(&self) -> bool {
-        let mut line = self.state();
-        while line.jobs.is_empty() {
-            if line.closing {
-                return false;
-            }
-            line = lock_or_abort(self.wake.wait(line));
-        }
-        true
-    }
-
-    /// Requeues a job from [`pop`](Self::pop) for the next transaction.
-    fn push_front(&self, job: Job) {
-        self.state().jobs.push_front(job);
-    }
-
-    /// Waits for the retry interval. Returns false if the log closes.
-    fn wait_before_retry(&self) -> bool {
-        let line = self.state();
-        let (line, _) = lock_or_abort(self.wake.wait_timeout_while(line, RETRY, |line| !line.closing));
-        !line.closing
-    }
-
-    fn is_empty(&self) -> bool {
-        self.state().jobs.is_empty()
-    }
-
-    fn pop(&self) -> Option<Job> {
-        self.state().jobs.pop_front()
-    }
-
-    /// Whether the next job needs a transaction of its own: a maintenance job, or a write with expected
-    /// values, because a conflict must fail only that write.
-    fn next_is_exclusive(&self) -> bool {
-        match self.state().jobs.front() {
-            Some(Job::Write(write)) => !write.records.expect.is_empty(),
-            Some(Job::Maintenance(_)) => true,
-            Some(Job::Session(_)) | None => false,
-        }
-    }
-}
 
 /// One commit: its batch, and the sessions and writes that wait for it.
 #[derive(Default)]
@@ -187,7 +53,7 @@ pub(super) fn run(log: Arc<Shared>, fatal: Fatal) {
     while shared.queue.wait() {
         let done = match gather(&shared) {
             Next::Commit(transaction) => commit(&shared, transaction),
-            Next::Maintenance(MaintenanceJob(work)) => match work(&*shared.store) {
+            Next::Maintenance(MaintenanceJob(work)) => match work() {
                 Err(CommitError::Failed(cause)) => Err(StopReason::Failed(cause)),
                 // Deletes fail on a full disk too. Retention tries again later.
                 _ => Ok(()),
@@ -226,7 +92,7 @@ impl Drop for ExitGuard {
         }
         if let Some(shared) = self.shared.take() {
             shared.queue.close_and_drain();
-            let closed = shared.closed.clone();
+            let closed = shared.queue.closed().clone();
             drop(shared);
             closed.cancel();
         }
@@ -254,7 +120,7 @@ fn gather(shared: &Shared) -> Next {
             }
             Some(Job::Session(state)) => transaction.add_session(state),
             Some(Job::Write(write)) => transaction.add_write(write),
-            Some(Job::Maintenance(upkeep)) => return Next::Maintenance(upkeep),
+            Some(Job::Maintenance(job)) => return Next::Maintenance(job),
             None => break,
         }
         if alone || transaction.bytes >= shared.limits.max_transaction_bytes {
@@ -280,7 +146,7 @@ impl Transaction {
         let taken = state.pending().pop_chunk();
         let Some((mut chunk, more)) = taken else { return };
         if more {
-            state.shared.queue.push_session(Arc::clone(&state));
+            state.shared.queue.push(Job::Session(Arc::clone(&state)));
         }
         let run = chunk.last_seq >= chunk.first_seq;
         if chunk.erase {
@@ -332,8 +198,8 @@ fn commit(shared: &Shared, mut transaction: Transaction) -> Result<(), StopReaso
 /// Commits. While the disk is full, it first releases the reserve, then retries.
 fn commit_with_retry(shared: &Shared, batch: &Batch) -> Result<Committed, CommitError> {
     loop {
-        match shared.store.commit(batch) {
-            Err(CommitError::Full) if shared.alarms.release_reserve(&*shared.store) => {
+        match shared.store.port().commit(batch) {
+            Err(CommitError::Full) if shared.alarms.release_reserve() => {
                 tracing::error!("the disk is full: released the disk reserve");
             }
             Err(CommitError::Full) => {
@@ -341,7 +207,7 @@ fn commit_with_retry(shared: &Shared, batch: &Batch) -> Result<Committed, Commit
                     tracing::error!("the disk is full: events wait until space is free");
                 }
                 if !shared.queue.wait_before_retry() {
-                    return shared.store.commit(batch);
+                    return shared.store.port().commit(batch);
                 }
             }
             other => {
@@ -376,7 +242,7 @@ fn publish(shared: &Shared, transaction: Transaction, committed: &Committed) {
         state.committed.advance(last_seq, alone && bytes <= INLINE_NOTIFY_BYTES);
     }
     if let Some(last) = committed.positions.last() {
-        shared.last_pos.advance(*last, false);
+        shared.published.last_pos.advance(*last, false);
     }
     for done in transaction.writes {
         // The caller may have stopped waiting.

@@ -1,13 +1,12 @@
 //! The accept loop: HTTP/1.1 and h2c on one listener. Limits and timeouts bound each resource that a peer can
 //! use.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -31,8 +30,8 @@ use super::hijack::Hijack;
 use super::layers::Peer;
 use super::response_body::{ResponseBody, run_until_stalled};
 use super::stream_workers::{self, StreamWorkers};
-use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::types::{Limits, Network};
+use crate::shutdown::Shutdown;
+use crate::types::{KeyedCounts, KeyedGuard, Limits, Network};
 
 /// The settings of the accept loop.
 #[derive(Debug, Clone)]
@@ -160,9 +159,8 @@ impl Listener {
             return;
         }
         // Over the limit. Closing at once costs the least.
-        let Some(counted) = connections.acquire(peer.ip()) else { return };
+        let Some(permit) = connections.acquire(peer.ip()) else { return };
         set_socket_options(&stream, &acceptor.limits);
-        let permit = ConnectionPermit { guard: Arc::new(counted) };
         let begun = OpenSocket { stream, read_buf: Bytes::new(), activity: Activity::new() };
         acceptor.shutdown.spawn_client(serve_connection(Arc::clone(self), begun, peer, permit));
     }
@@ -282,7 +280,7 @@ async fn serve_connection(
                 if !send_backlog.is_empty() {
                     activity.response_in_progress();
                 }
-                match activity.next_check(limits, permit.is_crowded()) {
+                match activity.next_check(limits, permit.is_crowded(limits)) {
                     Some(next) => (look, asked) = (next, false),
                     // The first step is a graceful shutdown, so that a request on its way is not lost.
                     None if !asked => {
@@ -378,95 +376,53 @@ where
     }
 }
 
-/// The number of open connections, in total and per address.
-#[derive(Debug, Clone)]
-struct Connections(Arc<ConnectionCounts>);
-
+/// The open connections, in total and per address.
 #[derive(Debug)]
-struct ConnectionCounts {
-    max: usize,
-    max_per_address: usize,
+struct Connections {
+    limits: Arc<Limits>,
     proxies: Vec<Network>,
-    open: Mutex<OpenConnections>,
-}
-
-#[derive(Debug, Default)]
-struct OpenConnections {
-    all: usize,
-    by_address: HashMap<IpAddr, usize>,
+    all: KeyedCounts<()>,
+    by_address: KeyedCounts<IpAddr>,
 }
 
 /// Counts a connection while any clone exists. A connection that became a WebSocket outlives the task that
 /// served it as HTTP.
 #[derive(Debug, Clone)]
-pub(super) struct ConnectionPermit {
-    guard: Arc<ConnectionGuard>,
+pub(super) struct ConnectionPermit(Arc<ConnectionGuard>);
+
+/// One counted connection. Dropping it releases the counts.
+#[derive(Debug)]
+struct ConnectionGuard {
+    all: KeyedGuard<()>,
+    /// `None` for a trusted proxy.
+    by_address: Option<KeyedGuard<IpAddr>>,
 }
 
 impl ConnectionPermit {
     /// Whether more than half of a connection limit is in use.
-    fn is_crowded(&self) -> bool {
-        let ConnectionGuard { connections, address } = &*self.guard;
-        let ConnectionCounts { max, max_per_address, .. } = *connections.0;
-        let open = connections.open();
-        let beside = address.and_then(|address| open.by_address.get(&address)).copied().unwrap_or(0);
-        open.all > max / 2 || beside > max_per_address / 2
+    fn is_crowded(&self, limits: &Limits) -> bool {
+        let ConnectionGuard { all, by_address } = &*self.0;
+        let of_address = by_address.as_ref().map_or(0, KeyedGuard::count);
+        all.count() > limits.max_connections / 2 || of_address > limits.max_connections_per_address / 2
     }
-}
-
-/// One counted connection. Dropping it releases the count.
-#[derive(Debug)]
-struct ConnectionGuard {
-    connections: Connections,
-    /// `None` for a trusted proxy.
-    address: Option<IpAddr>,
 }
 
 impl Connections {
     fn new(acceptor: &Acceptor) -> Self {
-        Self(Arc::new(ConnectionCounts {
-            max: acceptor.limits.max_connections,
-            max_per_address: acceptor.limits.max_connections_per_address,
-            proxies: acceptor.proxies.clone(),
-            open: Mutex::default(),
-        }))
+        let (limits, proxies) = (Arc::clone(&acceptor.limits), acceptor.proxies.clone());
+        Self { limits, proxies, all: KeyedCounts::default(), by_address: KeyedCounts::default() }
     }
 
-    fn open(&self) -> MutexGuard<'_, OpenConnections> {
-        lock_or_abort(self.0.open.lock())
-    }
-
-    fn acquire(&self, address: IpAddr) -> Option<ConnectionGuard> {
+    fn acquire(&self, address: IpAddr) -> Option<ConnectionPermit> {
+        let Self { limits, proxies, all, by_address } = self;
         let address = address.to_canonical();
-        let address = (!self.0.proxies.iter().any(|proxy| proxy.contains(address))).then_some(address);
-        let mut open = self.open();
-        if open.all >= self.0.max {
-            return None;
-        }
-        if let Some(address) = address {
-            let count = open.by_address.entry(address).or_default();
-            if *count >= self.0.max_per_address {
-                return None;
-            }
-            *count += 1;
-        }
-        open.all += 1;
-        drop(open);
-        Some(ConnectionGuard { connections: self.clone(), address })
-    }
-}
-
-impl Drop for ConnectionGuard {
-    fn drop(&mut self) {
-        let mut open = self.connections.open();
-        open.all -= 1;
-        let Some(address) = self.address else { return };
-        if let Some(count) = open.by_address.get_mut(&address) {
-            *count -= 1;
-            if *count == 0 {
-                open.by_address.remove(&address);
-            }
-        }
+        let all = all.acquire((), limits.max_connections)?;
+        let by_address = if proxies.iter().any(|proxy| proxy.contains(address)) {
+            None
+        } else {
+            Some(by_address.acquire(address, limits.max_connections_per_address)?)
+        };
+        Some(ConnectionPermit(Arc::new(ConnectionGuard { all, by_address })))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
@@ -10,13 +10,13 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 
 use super::error::ApiError;
 use crate::shutdown::lock_or_abort;
-use crate::types::{Principal, PrincipalLimit, PrincipalLimits, Tenant};
+use crate::types::{KeyedCounts, KeyedGuard, Principal, PrincipalLimit, PrincipalLimits, Tenant};
 
 /// The suggested delay before a retry when too many streams are open.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// The unit of counting: a principal in its tenant.
-type PrincipalKey = (Tenant, Arc<str>);
+pub(crate) type PrincipalKey = (Tenant, Arc<str>);
 
 fn principal_key(principal: &Principal) -> PrincipalKey {
     (principal.tenant.clone(), Arc::clone(&principal.id))
@@ -89,51 +89,25 @@ impl RateLimits {
     }
 }
 
-/// The number of open streams of each principal.
+/// The open streams of each principal.
 #[derive(Debug, Clone)]
 pub(crate) struct Streams {
     limits: PrincipalLimits,
-    open: Arc<Mutex<HashMap<PrincipalKey, usize>>>,
+    open: KeyedCounts<PrincipalKey>,
 }
 
 /// One open stream. Dropping it releases the count.
-#[derive(Debug)]
-pub(crate) struct StreamGuard {
-    streams: Streams,
-    key: PrincipalKey,
-}
+pub(crate) type StreamGuard = KeyedGuard<PrincipalKey>;
 
 impl Streams {
     pub(crate) fn new(limits: PrincipalLimits) -> Self {
-        Self { limits, open: Arc::default() }
-    }
-
-    fn open(&self) -> MutexGuard<'_, HashMap<PrincipalKey, usize>> {
-        lock_or_abort(self.open.lock())
+        Self { limits, open: KeyedCounts::default() }
     }
 
     pub(crate) fn acquire(&self, principal: &Principal) -> Result<StreamGuard, ApiError> {
-        let (key, limits) = (principal_key(principal), self.limits.effective(principal));
-        let mut open = self.open();
-        let count = open.get(&key).copied().unwrap_or_default();
-        if !limits.allows(PrincipalLimit::Streams, count) {
-            return Err(limits.exceeded(PrincipalLimit::Streams, RETRY_AFTER).into());
-        }
-        open.insert(key.clone(), count + 1);
-        drop(open);
-        Ok(StreamGuard { streams: self.clone(), key })
-    }
-}
-
-impl Drop for StreamGuard {
-    fn drop(&mut self) {
-        let mut open = self.streams.open();
-        if let Some(count) = open.get_mut(&self.key) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&self.key);
-            }
-        }
+        let limits = self.limits.effective(principal);
+        let guard = self.open.acquire(principal_key(principal), limits.max(PrincipalLimit::Streams));
+        guard.ok_or_else(|| limits.exceeded(PrincipalLimit::Streams, RETRY_AFTER).into())
     }
 }
 
@@ -155,7 +129,7 @@ mod tests {
         assert!(streams.acquire(&principal("b")).is_ok());
         drop(first);
         assert!(streams.acquire(&principal("a")).is_ok());
-        assert_eq!(streams.open().len(), 1, "principals without a stream are removed");
+        assert_eq!(streams.open.count(&principal_key(&principal("a"))), 1);
     }
 
     #[test]

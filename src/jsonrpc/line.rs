@@ -47,22 +47,14 @@ pub fn notification(method: &str, params: &RawValue) -> Bytes {
 }
 
 pub fn result(id: &RawValue, result: &RawValue) -> Bytes {
-    join_line(&[
-        br#"{"jsonrpc":"2.0","id":"#,
-        id.get().as_bytes(),
-        br#","result":"#,
-        result.get().as_bytes(),
-        b"}",
-    ])
+    response(id, br#","result":"#, result)
 }
 
 /// Encodes an error response. `error` is a complete error object.
 pub fn error(id: &RawValue, error: &RawValue) -> Bytes {
-    join_line(&[
-        br#"{"jsonrpc":"2.0","id":"#,
-        id.get().as_bytes(),
-        br#","error":"#,
-        error.get().as_bytes(),
-        b"}",
-    ])
+    response(id, br#","error":"#, error)
+}
+
+fn response(id: &RawValue, member: &[u8], value: &RawValue) -> Bytes {
+    join_line(&[br#"{"jsonrpc":"2.0","id":"#, id.get().as_bytes(), member, value.get().as_bytes(), b"}"])
 }

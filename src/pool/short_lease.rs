@@ -79,7 +79,7 @@ impl Pool {
         tenant: &Tenant,
     ) -> Result<Lease, ShortLeaseError> {
         let patience = self.limits().short_lease_timeout;
-        let end = Instant::now() + spec.limits.start_timeout + patience;
+        let end = Instant::now() + spec.settings.start_timeout + patience;
         loop {
             let waited = tokio::time::timeout(patience, place.lease()).await;
             if let Ok(lease) = waited {

@@ -82,7 +82,7 @@ impl Pool {
             let agent = state.pools.get_mut(&PoolKey::new(&spec.name, tenant));
             let Some(agent) = agent else { return Ok(None) };
             // An offer is valid only for its entry.
-            if !spec.terminal_auth || !Arc::ptr_eq(&agent.spec, spec) {
+            if !spec.settings.terminal_auth || !Arc::ptr_eq(&agent.spec, spec) {
                 return Ok(None);
             }
             match &mut agent.sign_in_slot {

@@ -109,7 +109,7 @@ impl Pool {
             tracing::info!(agent = %spec.name, %failure, "retrying a failed start alone: another start ran in the same HOME");
             home.release();
             let alone = tokio::time::timeout(
-                spec.limits.start_timeout,
+                spec.settings.start_timeout,
                 self.homes().acquire(spec, &key.tenant, true),
             )
             .await;

@@ -90,7 +90,8 @@ pub(super) struct ActiveLease {
 impl ActiveLease {
     /// Whether a full pool may reclaim the process. A session that cannot be loaded keeps it for a longer time.
     fn can_be_reclaimed(&self, now: Instant) -> bool {
-        let keep = if self.can_load { Duration::ZERO } else { self.spec.pool.no_load_reclaim_timeout };
+        let keep =
+            if self.can_load { Duration::ZERO } else { self.spec.settings.pool.no_load_reclaim_timeout };
         !self.releasing && self.idle_since.is_some_and(|since| now >= since + keep)
     }
 
@@ -295,7 +296,7 @@ impl AgentState {
         let pressing = unblocked.iter().filter(|waiter| waiter.may_reclaim()).count();
         let starting = self.starting + self.checking.len();
         if wanted > starting {
-            if self.live < self.spec.pool.max_size {
+            if self.live < self.spec.settings.pool.max_size {
                 return Step::Start(unblocked[starting].key.clone());
             }
             let coming = self.starting + self.stopping_count();
@@ -310,7 +311,7 @@ impl AgentState {
         let lacking = idle_process < self.min_idle(now);
         let held_back =
             self.crashes.remaining_backoff(now).or(self.prestart_crashes.remaining_backoff(now)).is_some();
-        if lacking && !held_back && self.live < self.spec.pool.max_size {
+        if lacking && !held_back && self.live < self.spec.settings.pool.max_size {
             return Step::Start(self.unused_key());
         }
         self.take_expired(now).map_or(Step::Wait, Step::Stop)
@@ -320,8 +321,8 @@ impl AgentState {
     /// while the agent requires a sign-in, since a new process could only refuse.
     pub(super) fn min_idle(&self, now: Instant) -> usize {
         let refuses = self.sign_in.state == AuthState::Unauthenticated;
-        let forgotten = now - self.last_requested_at > self.spec.pool.min_idle_for;
-        if refuses || forgotten { 0 } else { self.spec.pool.min_idle }
+        let forgotten = now - self.last_requested_at > self.spec.settings.pool.min_idle_for;
+        if refuses || forgotten { 0 } else { self.spec.settings.pool.min_idle }
     }
 
     /// The number of idle processes that any principal can use.
@@ -340,7 +341,7 @@ impl AgentState {
 
     /// The next waiter and its idle process. A waiter is skipped only if a starting process will serve it.
     fn next_grant(&self) -> Option<(usize, usize)> {
-        let mut coming = self.starting + self.spec.pool.max_size.saturating_sub(self.live);
+        let mut coming = self.starting + self.spec.settings.pool.max_size.saturating_sub(self.live);
         for (at, waiter) in self.queue.iter().enumerate() {
             if self.is_blocked(waiter) {
                 continue;
@@ -383,7 +384,7 @@ impl AgentState {
     }
 
     fn take_expired(&mut self, now: Instant) -> Option<IdleProcess> {
-        let idle = self.spec.pool.idle_timeout;
+        let idle = self.spec.settings.pool.idle_timeout;
         let surplus = self.unused_idle_count() > self.min_idle(now);
         let over = |idle_process: &IdleProcess| {
             now - idle_process.idle_since > idle && (surplus || !self.is_unused(idle_process))

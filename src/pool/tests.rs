@@ -63,7 +63,7 @@ fn principal(tenant: &str, id: &str) -> Principal {
 
 fn pool(max_size: usize) -> (Pool, MemorySource, Arc<AgentSpec>) {
     let mut spec = AgentSpec::removed(name());
-    (spec.pool.max_size, spec.limits.max_line_bytes) = (max_size, 1 << 10);
+    spec.settings.pool.max_size = max_size;
     let catalogue = Catalogue::new([spec]);
     let spec = Arc::clone(catalogue.agent(&name()).unwrap());
     let (source, limits, shutdown) = (MemorySource::default(), Arc::new(Limits::default()), Shutdown::new());

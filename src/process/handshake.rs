@@ -7,12 +7,14 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use tokio::io::AsyncReadExt;
 
 use super::report::{self, Report};
+use super::spawn_error::SpawnError;
 
 /// More than a supervisor ever writes.
 const MAX_REPORT_BYTES: u64 = 4096;
@@ -43,15 +45,34 @@ pub(super) fn send_descriptors(socket: &UnixStream, descriptors: &[BorrowedFd<'_
     Ok(())
 }
 
-/// Reads the supervisor's report until it closes its end of the socket. Returns `None` after `limit`.
-pub(super) async fn read_report(ours: UnixStream, limit: Duration) -> io::Result<Option<Report>> {
-    ours.set_nonblocking(true)?;
-    let mut said = Vec::new();
-    let mut socket = tokio::net::UnixStream::from_std(ours)?.take(MAX_REPORT_BYTES);
-    match tokio::time::timeout(limit, socket.read_to_end(&mut said)).await {
+/// Waits for the supervisor's report about the start of `program`, at most for `limit`. Returns the pid of the
+/// program.
+pub(super) async fn await_report(
+    control: UnixStream,
+    limit: Duration,
+    program: PathBuf,
+) -> Result<u32, SpawnError> {
+    let report = tokio::time::timeout(limit, read_report(control)).await.map_err(|_| SpawnError::Timeout)?;
+    match report.map_err(SpawnError::Supervisor)? {
+        Report::Started(pid) => Ok(pid.cast_unsigned()),
+        Report::ExecFailed(errno) => {
+            Err(SpawnError::Program { program, source: io::Error::from_raw_os_error(errno) })
+        }
+        Report::NoDirectory(errno) => {
+            Err(SpawnError::Directory { folder: PathBuf::new(), source: io::Error::from_raw_os_error(errno) })
+        }
+        Report::SetupFailed(text) => Err(SpawnError::Setup(text)),
+    }
+}
+
+/// Reads the report until the supervisor closes its end of the socket.
+async fn read_report(control: UnixStream) -> io::Result<Report> {
+    control.set_nonblocking(true)?;
+    let mut bytes = Vec::new();
+    let mut socket = tokio::net::UnixStream::from_std(control)?.take(MAX_REPORT_BYTES);
+    match socket.read_to_end(&mut bytes).await {
         // A supervisor that failed before it read all messages resets the socket after its report.
-        Ok(Err(error)) if error.kind() != io::ErrorKind::ConnectionReset => Err(error),
-        Ok(_) => Ok(Some(report::parse(&said))),
-        Err(_) => Ok(None),
+        Err(error) if error.kind() != io::ErrorKind::ConnectionReset => Err(error),
+        _ => Ok(report::parse(&bytes)),
     }
 }

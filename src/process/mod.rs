@@ -13,35 +13,41 @@
 //! A [`Child`] is the gateway's handle. Three tasks serve it: one writes stdin, one drains stderr, and the
 //! reaper owns the supervisor process and stops it gracefully. Dropping the handle requests a stop.
 //!
-//! Reading order: [`spec`], [`spawn`], [`handshake`] with [`report`], [`supervisor`], [`child`], [`reaper`],
-//! [`stdin`], [`stderr`] with [`mask`], then [`pty`] and [`terminal`]. [`run_file`], [`tree`] and [`procfs`]
-//! find processes, and [`resolve`] finds programs.
+//! Reading order: [`spec`], [`spawn`], [`handshake`] with [`report`], [`supervisor`], [`exit`], [`child`],
+//! [`kill_switch`], [`reaper`], [`stdin`], [`stderr`] with [`mask`], then [`pty`] and [`terminal`].
+//! [`run_file`], [`tree`] and [`procfs`] find processes, and [`resolve`] finds programs.
 
 mod child;
-mod reaper;
+mod exit;
 mod handshake;
-pub mod supervisor;
+mod kill_switch;
 mod mask;
 mod open_files;
 mod procfs;
 mod pty;
+mod reaper;
 mod report;
 mod resolve;
 mod run_file;
 mod spawn;
+mod spawn_error;
 mod spec;
 mod stderr;
 mod stdin;
+pub mod supervisor;
 mod terminal;
 mod tree;
 
-pub use child::{Child, Exit, StopReason};
+pub use child::Child;
+pub use exit::Exit;
+pub use kill_switch::StopReason;
 pub use mask::masked;
 pub use open_files::OpenFiles;
 pub use pty::{PtyChild, PtyReader, PtySize, PtyWriter};
 pub use resolve::{ResolveError, resolve, trusted_path};
 pub use run_file::sweep;
-pub use spawn::{SpawnError, Spawner};
+pub use spawn::Spawner;
+pub use spawn_error::SpawnError;
 pub use spec::ChildSpec;
 pub use stderr::StderrTail;
 pub use stdin::{StdinError, StdinWriter};

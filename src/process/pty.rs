@@ -16,7 +16,8 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe;
 
-use super::child::{Exit, KillSwitch, StopRequest};
+use super::exit::Exit;
+use super::kill_switch::{KillSwitch, StopRequest};
 
 /// The terminal type of the program. Terminals in browsers support it.
 pub(super) const TERM: &str = "xterm-256color";

@@ -10,7 +10,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::child::{Exit, ExitState, StopReason, StopRequest};
+use super::exit::Exit;
+use super::kill_switch::{ExitState, StopReason, StopRequest};
 use super::run_file::RunFile;
 use crate::shutdown::Shutdown;
 use crate::types::Limits;

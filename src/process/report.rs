@@ -9,7 +9,7 @@
 
 use rustix::process::WaitStatus;
 
-use super::Exit;
+use super::exit::Exit;
 
 /// The result of a start.
 #[derive(Debug, PartialEq, Eq)]

@@ -8,7 +8,6 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
@@ -18,31 +17,16 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::child::{Child, ExitState, KillSwitch, StopRequest};
+use super::child::Child;
+use super::kill_switch::{ExitState, KillSwitch, StopRequest};
 use super::open_files::{self, OpenFiles};
 use super::pty::{self, Pty, PtyChild, PtySize};
 use super::reaper::{Pipes, Reaper};
-use super::report::Report;
 use super::run_file::RunFile;
 use super::stdin::StdinTask;
-use super::{ChildSpec, StderrTail, StdinWriter, Terminals, handshake};
+use super::{ChildSpec, SpawnError, StderrTail, StdinWriter, Terminals, handshake};
 use crate::shutdown::Shutdown;
 use crate::types::Limits;
-
-/// Why a spawn failed. No process of the attempt is left.
-#[derive(Debug, thiserror::Error)]
-pub enum SpawnError {
-    #[error("could not execute the program {program:?}")]
-    Program { program: PathBuf, source: io::Error },
-    #[error("could not enter the directory {folder:?}")]
-    Directory { folder: PathBuf, source: io::Error },
-    #[error("could not start the supervisor")]
-    Supervisor(#[source] io::Error),
-    #[error("the supervisor failed before the program started: {0}")]
-    Setup(String),
-    #[error("the supervisor did not start the program in time")]
-    Timeout,
-}
 
 /// A running supervisor whose program has not started yet.
 struct StartingChild<E> {
@@ -188,7 +172,7 @@ impl Spawner {
         kill_switch: &KillSwitch,
         program: PathBuf,
     ) -> Result<u32, SpawnError> {
-        let error = match await_report(control, self.limits.spawn_timeout, program).await {
+        let error = match handshake::await_report(control, self.limits.spawn_timeout, program).await {
             Ok(pid) => return Ok(pid),
             Err(error) => error,
         };
@@ -232,26 +216,6 @@ impl Spawner {
         RunFile::write(&self.run_dir, pid)
             .inspect_err(|error| tracing::warn!(%error, "could not write a run file"))
             .ok()
-    }
-}
-
-/// Reads the supervisor's report about the start of `program`.
-pub(super) async fn await_report(
-    control: UnixStream,
-    limit: Duration,
-    program: PathBuf,
-) -> Result<u32, SpawnError> {
-    match handshake::read_report(control, limit).await {
-        Ok(Some(Report::Started(pid))) => Ok(pid.cast_unsigned()),
-        Ok(Some(Report::ExecFailed(errno))) => {
-            Err(SpawnError::Program { program, source: io::Error::from_raw_os_error(errno) })
-        }
-        Ok(Some(Report::NoDirectory(errno))) => {
-            Err(SpawnError::Directory { folder: PathBuf::new(), source: io::Error::from_raw_os_error(errno) })
-        }
-        Ok(Some(Report::SetupFailed(text))) => Err(SpawnError::Setup(text)),
-        Ok(None) => Err(SpawnError::Timeout),
-        Err(error) => Err(SpawnError::Supervisor(error)),
     }
 }
 

@@ -20,7 +20,6 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::mask::Mask;
-use super::spawn::await_report;
 use super::{Exit, SpawnError, handshake, report};
 use crate::shutdown::Shutdown;
 use crate::types::Limits;
@@ -97,7 +96,7 @@ impl Terminals {
         // From here on this handle owns the terminal: dropping it kills the terminal.
         let child = TerminalChild::watch(line, &self.shutdown).map_err(SpawnError::Supervisor)?;
         let folder = spec.cwd;
-        match await_report(control, self.start_timeout, PathBuf::from(spec.command)).await {
+        match handshake::await_report(control, self.start_timeout, PathBuf::from(spec.command)).await {
             Ok(_pid) => Ok((child, TerminalOutput::new(output, &self.secrets))),
             Err(SpawnError::Directory { source, .. }) => Err(SpawnError::Directory { folder, source }),
             Err(error) => Err(error),

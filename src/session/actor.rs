@@ -15,7 +15,6 @@ use super::committed;
 use super::context::{Context, LiveGuard};
 use super::creation::CreateWaiter;
 use super::discarded::DiscardCounter;
-use super::encode::EncodedEvent;
 use super::event_loop::{EventLoop, WakeConditions, Wakeup};
 use super::list;
 use super::metadata::MetadataIndex;
@@ -29,9 +28,8 @@ use super::subagents::Subagents;
 use super::terminals::Terminals;
 use super::turn::{Queued, Turn};
 use crate::agent::AgentSpec;
-use crate::api::event::DetachedReason;
 use crate::api::{Session, SessionState};
-use crate::event::{Event, Members};
+use crate::event::{DetachedReason, EncodedEvent};
 use crate::eventlog::{DiskSpace, Records, SessionLog};
 use crate::jsonrpc::CallId;
 use crate::pool::{CrashBackoff, LeaseActivity};
@@ -265,17 +263,18 @@ impl Actor {
         event: impl Into<EncodedEvent>,
         records: Records,
     ) -> u64 {
-        let EncodedEvent { kind, members } = event.into();
-        self.quota.count(1, members.len(), Instant::now());
+        let event = event.into();
+        let event = event.in_turn(prompt);
+        self.quota.count(1, event.members.len(), Instant::now());
         self.unsaved_events += 1;
-        self.log.append(&Event { kind, prompt, members: Members::whole(&members) }, records)
+        self.log.append(&event, records)
     }
 
     /// Adds the session's records as of the next event. Call it right before that event is appended.
     pub(super) fn with_session_records(&mut self, mut records: Records) -> Records {
         let id = self.record.session_id;
         self.unsaved_events = 0;
-        self.record.state = self.state();
+        self.record.state = self.state().into();
         self.record.updated_at = self.context.ids.now();
         self.record.title = self.fold.title().map(str::to_owned);
         self.record.prompt_id = self.turn.as_ref().map(|turn| turn.record.prompt_id);
@@ -302,7 +301,7 @@ impl Actor {
     }
 
     fn state(&self) -> SessionState {
-        if self.record.state == SessionState::Closed {
+        if self.record.is_closed() {
             SessionState::Closed
         } else if !self.requests.is_empty() {
             SessionState::Waiting

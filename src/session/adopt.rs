@@ -1,8 +1,5 @@
 //! Adopts sessions that exist only at the agent: those of the agent's list, and forks by the agent.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
-
 use serde_json::value::RawValue;
 use tracing::Instrument;
 
@@ -20,37 +17,17 @@ use super::upstream_delete;
 use crate::acp::{self, AgentCapabilities, TraceContext};
 use crate::agent::{AgentFailure, AgentSpec};
 use crate::api::CreateSession;
-use crate::shutdown::lock_or_abort;
 use crate::store::Table;
-use crate::types::{AgentName, Principal, Scope, SessionId, Tenant};
+use crate::types::{AgentName, KeyedCounts, KeyedGuard, Principal, Scope, SessionId, Tenant};
 
 /// The maximum number of bytes of an agent's session id.
 const AGENT_SESSION_ID_BYTES: usize = 1024;
 
 /// The agent sessions that are being adopted. Each can be adopted only once.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Adoptions(Arc<Mutex<HashSet<(Tenant, AgentName, String)>>>);
+pub(super) type Adoptions = KeyedCounts<(Tenant, AgentName, String)>;
 
 /// Reserves an agent session until it is dropped.
-#[derive(Debug)]
-pub(super) struct AdoptionGuard {
-    adoptions: Adoptions,
-    key: (Tenant, AgentName, String),
-}
-
-impl Adoptions {
-    fn begin(&self, tenant: &Tenant, agent: &AgentName, id: &str) -> Option<AdoptionGuard> {
-        let what = (tenant.clone(), agent.clone(), id.to_owned());
-        let first = lock_or_abort(self.0.lock()).insert(what.clone());
-        first.then(|| AdoptionGuard { adoptions: self.clone(), key: what })
-    }
-}
-
-impl Drop for AdoptionGuard {
-    fn drop(&mut self) {
-        lock_or_abort(self.adoptions.0.lock()).remove(&self.key);
-    }
-}
+type AdoptionGuard = KeyedGuard<(Tenant, AgentName, String)>;
 
 /// The agent session that a request adopts. `None`: a new session. Fails without the scope `admin`.
 pub(super) fn adopted_session<'a>(
@@ -111,7 +88,7 @@ impl SessionRegistry {
         id: &str,
     ) -> Result<AdoptionGuard, Refusal> {
         let taken = |detail: &str| invalid("/agentSessionId", detail);
-        let take = self.context().adoptions.begin(&by.tenant, agent, id);
+        let take = self.context().adoptions.acquire((by.tenant.clone(), agent.clone(), id.to_owned()), 1);
         let take = take.ok_or_else(|| taken("another request is adopting this session"))?;
         match self.find_by_agent_session(by, agent, id).await? {
             Some(ours) => Err(taken(&format!("session {ours} already uses this session of the agent"))),

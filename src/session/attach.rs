@@ -9,14 +9,14 @@ use tokio::time::Instant;
 use super::actor::{Actor, send_reply};
 use super::attachment::{AttachMethod, AttachWaiter, Attachment, PreAttachBuffer};
 use super::background_work::BackgroundWork;
+use super::record::StoredState;
 use super::refusal::{Refusal, agent_failure};
 use super::requirements;
 use super::restore::LostContext;
 use super::sign_in::LoadSignIn;
 use crate::acp::{self, McpServer, SessionSetup, TraceContext};
 use crate::agent::AgentFailure;
-use crate::api::SessionState;
-use crate::api::event::{Context, DetachedReason, SessionAttached, SessionDetached};
+use crate::event::{Context, DetachedReason, SessionAttached, SessionDetached};
 use crate::eventlog::Records;
 use crate::jsonrpc::RpcError;
 use crate::pool::{AcquireError, Disposition, Lease, LeaseActivity};
@@ -75,7 +75,7 @@ impl Actor {
     }
 
     pub(super) fn attach(&mut self, attaching: AttachWaiter) {
-        if matches!(self.attachment, Attachment::Attached) && self.record.state != SessionState::Closed {
+        if matches!(self.attachment, Attachment::Attached) && !self.record.is_closed() {
             return send_reply(attaching.reply, Ok(self.log.appended()));
         }
         match self.check_quota().and_then(|()| self.reserve()) {
@@ -240,8 +240,8 @@ impl Actor {
         self.record.attached = true;
         let prompt = initialized.prompt_capabilities().filter(|raw| raw.get().len() <= FOLDED_MEMBER_BYTES);
         self.record.prompt_capabilities = prompt;
-        if self.record.state == SessionState::Closed {
-            self.record.state = SessionState::Idle;
+        if self.record.is_closed() {
+            self.record.state = StoredState::Idle;
         }
         self.fold_changed |= self.fold.attached(result);
         self.record.models =

@@ -12,7 +12,7 @@ use super::discarded::DiscardCounter;
 use super::refusal::Refusal;
 use crate::acp::{self, TraceContext};
 use crate::agent::{AgentFailure, Dialect};
-use crate::api::event::{AttachedBy, DetachedReason};
+use crate::event::{AttachedBy, DetachedReason};
 use crate::jsonrpc::{CallId, RpcError};
 use crate::pool::Disposition;
 use crate::types::Limits;
@@ -122,7 +122,7 @@ impl AttachMethod {
 impl Actor {
     /// How long an idle session keeps its process. It depends on whether the agent can restore it.
     fn idle_timeout(&self) -> Duration {
-        let pool = &self.spec.pool;
+        let pool = &self.spec.settings.pool;
         match &self.event_loop.lease {
             Some(lease) if !lease.process().initialized.capabilities.can_restore() => {
                 pool.no_load_idle_timeout

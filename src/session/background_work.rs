@@ -173,7 +173,7 @@ impl Actor {
     /// Until when background work keeps the process without an update.
     pub(super) fn background_deadline(&self) -> Option<Instant> {
         let alone = self.works_in_background() && matches!(self.attachment, Attachment::Attached);
-        alone.then(|| self.background_work.last_update + self.spec.limits.turn_idle_timeout)
+        alone.then(|| self.background_work.last_update + self.spec.settings.turn_idle_timeout)
     }
 
     pub(super) fn check_background_deadlines(&mut self, now: Instant) {
@@ -202,7 +202,7 @@ impl Actor {
     pub(super) fn check_cancellable(&self, part: &CancelTarget) -> Result<(), Refusal> {
         let speaks_v1 = match &self.event_loop.lease {
             Some(_) => !self.dialect().has_cancel_targets(),
-            None => AcpVersion::from_number(self.spec.protocol) != Some(AcpVersion::V2),
+            None => AcpVersion::from_number(self.spec.settings.protocol) != Some(AcpVersion::V2),
         };
         if speaks_v1 {
             let method = part.cancel_method().to_owned();

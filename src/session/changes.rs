@@ -8,16 +8,14 @@ use tokio::time::Instant;
 use super::actor::{Actor, send_reply};
 use super::attachment::Attachment;
 use super::command::{ClientCall, Reply};
-use super::encode::EncodedEvent;
 use super::metadata;
-use super::record::{index_key, prompt_key, put_open, request_key, session_key, terminal_key};
+use super::record::{StoredState, index_key, prompt_key, put_open, request_key, session_key, terminal_key};
 use super::refusal::{Refusal, agent_failure};
 use super::upstream_delete;
 use crate::acp::TraceContext;
 use crate::agent::AgentFailure;
-use crate::api::event::{DetachedReason, SessionChanged, SessionClosed, SessionDeleted};
-use crate::api::{SessionPatch, SessionState};
-use crate::event::{Event, Members};
+use crate::api::SessionPatch;
+use crate::event::{DetachedReason, EncodedEvent, SessionChanged, SessionClosed, SessionDeleted};
 use crate::eventlog::Records;
 use crate::jsonrpc::{CallId, RpcError};
 use crate::pool::Disposition;
@@ -66,9 +64,7 @@ impl Actor {
 
     /// Appends `session.changed` and updates the fold.
     pub(super) fn append_changed(&mut self, event: EncodedEvent) -> u64 {
-        let object = [b"{", &event.members[..], b"}"].concat();
-        let object: &RawValue = serde_json::from_slice(&object).expect("valid JSON");
-        self.fold_changed |= self.fold.changed(object);
+        self.fold_changed |= self.fold.changed(event.object());
         let records = self.with_session_records(Records::default());
         self.append(None, event, records)
     }
@@ -80,7 +76,7 @@ impl Actor {
         trace: Option<TraceContext>,
         reply: Reply<(Box<RawValue>, u64)>,
     ) {
-        if self.record.state == SessionState::Closed {
+        if self.record.is_closed() {
             return send_reply(reply, Err(Refusal::Closed));
         }
         // A cancel ends work, so the quota does not apply to it.
@@ -188,11 +184,11 @@ impl Actor {
 
     /// Closes the session and ends its work. The log remains readable, and `attach` reopens the session.
     pub(super) fn close(&mut self, by: &Principal, trace: Option<&TraceContext>) -> u64 {
-        if self.record.state == SessionState::Closed {
+        if self.record.is_closed() {
             return self.log.appended();
         }
         self.end_all(trace);
-        self.record.state = SessionState::Closed;
+        self.record.state = StoredState::Closed;
         let records = self.with_session_records(Records::default());
         let mut seq = self.append(None, &SessionClosed { by: &by.id }, records);
         if self.record.attached {
@@ -242,8 +238,7 @@ impl Actor {
             gone(Table::Terminal, terminal_key(id, TerminalId::new(number)));
         }
         put_open(id, false, &mut records);
-        let EncodedEvent { kind, members } = EncodedEvent::from(&SessionDeleted { by });
-        let seq = self.log.erase(&Event { kind, prompt: None, members: Members::whole(&members) }, records);
+        let seq = self.log.erase(&EncodedEvent::from(&SessionDeleted { by }).in_turn(None), records);
         self.erased = true;
         self.stopping = true;
         seq

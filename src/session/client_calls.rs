@@ -7,12 +7,11 @@ use super::actor::{Actor, send_reply};
 use super::adopt::can_fork;
 use super::changes::PendingCall;
 use super::command::ClientCall;
-use super::encode::EncodedEvent;
 use super::refusal::Refusal;
 use crate::acp::client_input_policy::{self, ClientInputError};
 use crate::acp::{self, ConfigValue};
 use crate::agent::AgentFailure;
-use crate::api::event::SessionChanged;
+use crate::event::{EncodedEvent, SessionChanged};
 use crate::eventlog::Records;
 use crate::jsonrpc::CallId;
 
@@ -43,9 +42,10 @@ impl Actor {
         let gated = |gated: ClientInputError| Refusal::from_policy(&gated, "/params");
         // Agents that report `models` accept this method, so it needs no permission of the operator.
         if !(method == acp::method::SESSION_SET_MODEL && self.record.models) {
-            client_input_policy::check_method(&self.spec.allowed_rpc_methods, method).map_err(gated)?;
+            client_input_policy::check_method(&self.spec.settings.allowed_rpc_methods, method)
+                .map_err(gated)?;
         }
-        client_input_policy::check_params(&self.spec.allowed_meta_keys, params).map_err(gated)?;
+        client_input_policy::check_params(&self.spec.settings.allowed_meta_keys, params).map_err(gated)?;
         let named = acp::session_id_of(params).map_err(|_| wrong_session());
         let ours = self.record.session_id.to_string();
         if named?.is_none_or(|id| *id == *ours) { Ok(()) } else { Err(wrong_session()) }

@@ -23,7 +23,7 @@ pub(super) fn build_snapshot(
         title: fold.title().map(str::to_owned),
         metadata: record.metadata.clone(),
         cwd: record.cwd.clone(),
-        state: record.state,
+        state: record.state.into(),
         attached: record.attached,
         created_at: record.created_at,
         updated_at: record.updated_at,
@@ -37,7 +37,7 @@ pub(super) fn build_snapshot(
         plan: fold.plan().map(ToOwned::to_owned),
         usage: fold.usage.clone(),
         subagents: fold.subagents(),
-        policy: record.policy.clone(),
+        policy: record.policy.clone().into(),
         last_event_id,
     }
 }
@@ -73,7 +73,8 @@ async fn requests(context: &Context, record: &SessionRecord) -> Result<Vec<Pendi
     for request in &record.open_requests {
         let key = record::request_key(record.session_id, *request);
         let stored = read_record::<RequestRecord>(context, Table::Request, key).await?;
-        open.extend(stored.filter(|stored| stored.resolution.is_none()).and_then(|stored| stored.pending));
+        let pending = stored.filter(|stored| stored.resolution.is_none()).and_then(|stored| stored.pending);
+        open.extend(pending.map(PendingRequest::from));
     }
     Ok(open)
 }

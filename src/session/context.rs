@@ -1,8 +1,7 @@
 //! The dependencies of the actors, and the state that they share.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -14,8 +13,10 @@ use super::quota::Quotas;
 use crate::agent::CurrentCatalogue;
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
-use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::types::{EffectiveLimits, Ids, LimitExceeded, Limits, Principal, PrincipalLimit, Tenant};
+use crate::shutdown::Shutdown;
+use crate::types::{
+    EffectiveLimits, Ids, KeyedCounts, KeyedGuard, LimitExceeded, Limits, Principal, PrincipalLimit, Tenant,
+};
 use crate::workspace::ScrollbackBudget;
 
 /// Checks whether a principal still has a key that allows prompts.
@@ -97,16 +98,12 @@ impl Context {
     }
 }
 
-/// The number of sessions of each principal that have or await a process.
+/// The sessions of each principal that have or await a process.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LiveSessions(Arc<Mutex<HashMap<Arc<str>, usize>>>);
+pub(super) struct LiveSessions(KeyedCounts<Arc<str>>);
 
 /// Counts one session until it is dropped.
-#[derive(Debug)]
-pub(super) struct LiveGuard {
-    sessions: LiveSessions,
-    principal: Arc<str>,
-}
+pub(super) type LiveGuard = KeyedGuard<Arc<str>>;
 
 impl LiveSessions {
     pub(super) fn acquire(
@@ -114,24 +111,7 @@ impl LiveSessions {
         principal: &Principal,
         limits: &EffectiveLimits,
     ) -> Result<LiveGuard, LimitExceeded> {
-        let mut counts = lock_or_abort(self.0.lock());
-        let count = counts.get(&principal.id).copied().unwrap_or_default();
-        if !limits.allows(PrincipalLimit::LiveSessions, count) {
-            return Err(limits.exceeded(PrincipalLimit::LiveSessions, RETRY_AFTER));
-        }
-        counts.insert(Arc::clone(&principal.id), count + 1);
-        Ok(LiveGuard { sessions: self.clone(), principal: Arc::clone(&principal.id) })
-    }
-}
-
-impl Drop for LiveGuard {
-    fn drop(&mut self) {
-        let mut counts = lock_or_abort(self.sessions.0.lock());
-        if let Some(count) = counts.get_mut(&self.principal) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.principal);
-            }
-        }
+        let guard = self.0.acquire(Arc::clone(&principal.id), limits.max(PrincipalLimit::LiveSessions));
+        guard.ok_or_else(|| limits.exceeded(PrincipalLimit::LiveSessions, RETRY_AFTER))
     }
 }

@@ -10,7 +10,7 @@ use super::refusal::Refusal;
 use crate::acp::{AgentCapabilities, TraceContext};
 use crate::agent::AgentFailure;
 use crate::api::Session;
-use crate::api::event::{AttachedBy, SessionCreated};
+use crate::event::{AttachedBy, SessionCreated};
 use crate::eventlog::Records;
 use crate::types::SessionId;
 

@@ -8,7 +8,7 @@ use super::client_methods::WorkOutput;
 use super::requests::OfferedRequest;
 use crate::acp::{self, ElicitationMode, RequestKind, error_code};
 use crate::api::Resolution;
-use crate::api::event::ElicitationCompleted;
+use crate::event::ElicitationCompleted;
 use crate::eventlog::Records;
 use crate::jsonrpc::IncomingId;
 use crate::types::PromptId;

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::idempotency::IdempotencyRecord;
-use super::record;
+use super::record::{self, IdempotencyRecord};
 use super::refusal::Refusal;
 use super::registry::SessionRegistry;
 use crate::eventlog::Records;

@@ -339,7 +339,7 @@ impl SessionHandle {
                 let Some(RequestRecord { resolution: Some(resolution), by, .. }) = stored else {
                     return Err(Refusal::NotFound(what));
                 };
-                Err(Refusal::RequestResolved { id: request, resolution, by })
+                Err(Refusal::RequestResolved { id: request, resolution: resolution.into(), by })
             }
             Err(refusal) => Err(refusal),
         }

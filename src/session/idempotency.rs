@@ -3,19 +3,14 @@
 //! The record is written in the commit of the event that the request caused, so a crash leaves both or
 //! neither.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
-
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::context::Context;
-use super::record;
+use super::record::{self, IdempotencyRecord};
 use super::refusal::Refusal;
 use crate::eventlog::Records;
-use crate::shutdown::lock_or_abort;
-use crate::store::{Put, Table};
-use crate::types::{Principal, PromptId, SessionId, Timestamp};
+use crate::store::Table;
+use crate::types::{KeyedCounts, KeyedGuard, Principal, PromptId, SessionId, Timestamp};
 
 /// A client's key, with the route and the SHA-256 of the body.
 #[derive(Debug, Clone)]
@@ -23,15 +18,6 @@ pub struct IdempotencyKey {
     pub key: String,
     pub route: String,
     pub body_hash: [u8; 32],
-}
-
-/// The result of the first request with a key.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct IdempotencyRecord {
-    body_hash: [u8; 32],
-    pub(super) expires_at: Timestamp,
-    pub(super) session: SessionId,
-    pub(super) prompt: Option<PromptId>,
 }
 
 /// The permission to execute the first request with a key. Its record is written with the event.
@@ -48,31 +34,16 @@ impl Claim {
     pub(super) fn put(&self, session: SessionId, prompt: Option<PromptId>, records: &mut Records) {
         let record =
             IdempotencyRecord { body_hash: self.body_hash, expires_at: self.expires_at, session, prompt };
-        let value = serde_json::to_vec(&record).expect("an idempotency record is valid JSON").into();
-        records.puts.push(Put { table: Table::Idempotency, key: self.record_key.clone(), value });
+        record.put(self.record_key.clone(), records);
     }
 }
 
 /// The keys whose first request is in flight.
-#[derive(Debug, Clone, Default)]
-pub(super) struct InFlight(Arc<Mutex<HashSet<Vec<u8>>>>);
-
-/// Marks a key as in flight until it is dropped.
-#[derive(Debug)]
-pub(super) struct InFlightGuard {
-    in_flight: InFlight,
-    record_key: Vec<u8>,
-}
-
-impl Drop for InFlightGuard {
-    fn drop(&mut self) {
-        lock_or_abort(self.in_flight.0.lock()).remove(&self.record_key);
-    }
-}
+pub(super) type InFlight = KeyedCounts<Vec<u8>>;
 
 /// A claimed key.
 pub(super) struct Claimed {
-    pub(super) flight: InFlightGuard,
+    pub(super) flight: KeyedGuard<Vec<u8>>,
     pub(super) claim: Claim,
     /// The result of an earlier request with the same key.
     pub(super) previous: Option<IdempotencyRecord>,
@@ -89,11 +60,7 @@ pub(super) async fn claim(
         hash.update(part);
     }
     let record_key = hash.finalize().to_vec();
-    let in_flight = context.in_flight.clone();
-    if !lock_or_abort(in_flight.0.lock()).insert(record_key.clone()) {
-        return Err(Refusal::IdempotencyInFlight);
-    }
-    let flight = InFlightGuard { in_flight, record_key: record_key.clone() };
+    let flight = context.in_flight.acquire(record_key.clone(), 1).ok_or(Refusal::IdempotencyInFlight)?;
     let stored = context
         .log
         .get(Table::Idempotency, record_key.clone())

@@ -8,8 +8,7 @@ use super::attachment::{AttachMethod, Attachment};
 use super::subagents::SessionOwner;
 use crate::acp;
 use crate::agent::{Batch, Inbound};
-use crate::api::event::{AgentInvalidOutput, EventMembers as _, Extension, SessionUpdate};
-use crate::event::{Event, Members};
+use crate::event::{AgentInvalidOutput, Extension, SessionUpdate};
 use crate::eventlog::Records;
 use crate::jsonrpc::{CallId, RpcError};
 use crate::types::PromptId;
@@ -75,8 +74,7 @@ impl Actor {
         let (prompt, late) = self.turn_of_update(false);
         let events = lines.map(|line| {
             let meta = line.meta.clone().map(|meta| &block[meta]);
-            let pieces = SessionUpdate::encode_parts(&block[line.update.clone()], meta, late);
-            Event { kind: SessionUpdate::TYPE, prompt, members: Members::pieces(pieces) }
+            SessionUpdate::chunk(prompt, &block[line.update.clone()], meta, late)
         });
         let (mut count, mut bytes) = (0, 0);
         for event in events.clone() {

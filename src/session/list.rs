@@ -1,18 +1,13 @@
 //! The list of a tenant's sessions, newest first.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use serde::Deserialize;
-
-use serde_json::value::RawValue;
-
 use super::context::Context;
 use super::metadata::{self, MetadataFilter};
-use super::record::{self, SessionRecord, index_prefix, session_key};
+use super::record::{self, SessionRecord, SessionRecordView, index_prefix, session_key};
 use super::refusal::Refusal;
 use crate::api::{SessionList, SessionState, SessionSummary};
 use crate::store::Table;
@@ -74,7 +69,8 @@ async fn list_candidates(
     let mut fitting = BTreeMap::new();
     // A session that was deleted meanwhile has no record.
     for value in stored.iter().flatten() {
-        let looked: RecordView<'_> = record::decode(value).map_err(|error| Refusal::internal(&error))?;
+        let looked: SessionRecordView<'_> =
+            record::decode(value).map_err(|error| Refusal::internal(&error))?;
         if query.matches(&looked) {
             let record: SessionRecord = record::decode(value).map_err(|error| Refusal::internal(&error))?;
             fitting.insert(record.index_key(), record);
@@ -105,7 +101,8 @@ async fn scan_index(
             if records.len() == query.limit {
                 return Ok(ListPage { records, next: after });
             }
-            let looked: RecordView<'_> = record::decode(&value).map_err(|error| Refusal::internal(&error))?;
+            let looked: SessionRecordView<'_> =
+                record::decode(&value).map_err(|error| Refusal::internal(&error))?;
             if query.matches(&looked) {
                 records.push(record::decode(&value).map_err(|error| Refusal::internal(&error))?);
             }
@@ -125,7 +122,8 @@ pub(super) async fn has_session_in(context: &Context, tenant: &Tenant, cwd: &str
         let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.take(), PAGE).await;
         let page = page.map_err(|error| Refusal::internal(&error))?;
         for (_, value) in &page {
-            let looked: RecordView<'_> = record::decode(value).map_err(|error| Refusal::internal(&error))?;
+            let looked: SessionRecordView<'_> =
+                record::decode(value).map_err(|error| Refusal::internal(&error))?;
             if looked.cwd == cwd {
                 return Ok(true);
             }
@@ -149,23 +147,6 @@ fn decode(cursor: &str, prefix: &[u8]) -> Result<Vec<u8>, Refusal> {
     })
 }
 
-/// The members of a record that filters use. The other members are not decoded.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RecordView<'a> {
-    session_id: SessionId,
-    agent: AgentName,
-    #[serde(borrow)]
-    title: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    cwd: Cow<'a, str>,
-    #[serde(borrow)]
-    metadata: &'a RawValue,
-    state: SessionState,
-    #[serde(default)]
-    unfinished: bool,
-}
-
 impl ListQuery {
     /// Whether the query can reject a record.
     fn has_filter(&self) -> bool {
@@ -176,11 +157,11 @@ impl ListQuery {
             || !self.metadata.is_empty()
     }
 
-    fn matches(&self, record: &RecordView<'_>) -> bool {
+    fn matches(&self, record: &SessionRecordView<'_>) -> bool {
         let contains = |text: &str, part: &str| text.to_lowercase().contains(part);
         !record.unfinished
             && self.agent.as_ref().is_none_or(|agent| *agent == record.agent)
-            && self.state.is_none_or(|state| state == record.state)
+            && self.state.is_none_or(|state| state == SessionState::from(record.state))
             && self.cwd.as_ref().is_none_or(|cwd| record.cwd == cwd.as_str())
             && (self.metadata.is_empty()
                 || serde_json::from_str(record.metadata.get())
@@ -199,7 +180,7 @@ fn summary(context: &Context, record: SessionRecord) -> SessionSummary {
         title: record.title,
         metadata: record.metadata,
         cwd: record.cwd,
-        state: record.state,
+        state: record.state.into(),
         attached: record.attached,
         created_at: record.created_at,
         updated_at: record.updated_at,

@@ -59,7 +59,6 @@ mod terminals;
 mod turn;
 mod gc;
 mod client_calls;
-mod encode;
 
 pub use bulk::BulkAction;
 pub use command::{Answer, PromptRequest};

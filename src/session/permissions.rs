@@ -5,11 +5,12 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::actor::Actor;
+use super::record::StoredOnTimeout;
 use super::requests::{OfferedRequest, Wait};
 use crate::acp::{self, error_code};
-use crate::agent::OnTimeout;
-use crate::api::{self, Resolution};
+use crate::api::Resolution;
 use crate::jsonrpc::IncomingId;
+use crate::types::OnTimeout;
 
 impl Actor {
     pub(super) fn handle_permission(&mut self, incoming: IncomingId, params: &RawValue, own: Box<RawValue>) {
@@ -49,11 +50,11 @@ impl Actor {
 
     /// How long a question waits for an answer: the agent's setting, as narrowed by the client's policy.
     pub(super) fn answer_wait(&self) -> Wait {
-        let entry = &self.spec.permissions;
+        let entry = &self.spec.settings.permissions;
         let narrowed = self.record.policy.permissions.as_ref();
         let on_timeout = match narrowed.and_then(|policy| policy.on_timeout) {
-            Some(api::OnTimeout::Reject) => OnTimeout::Reject,
-            Some(api::OnTimeout::Wait) | None => entry.on_timeout,
+            Some(StoredOnTimeout::Reject) => OnTimeout::Reject,
+            Some(StoredOnTimeout::Wait) | None => entry.on_timeout,
         };
         let timeout = narrowed.and_then(|policy| policy.timeout_seconds).map(Duration::from_secs);
         match on_timeout {
@@ -69,6 +70,6 @@ impl Actor {
         let narrowed = self.record.policy.permissions.as_ref();
         let listed = |list: &[String]| kind.is_some_and(|kind| list.iter().any(|allowed| allowed == kind));
         let narrow = narrowed.and_then(|policy| policy.allow.as_deref());
-        listed(&self.spec.permissions.allow) && narrow.is_none_or(listed)
+        listed(&self.spec.settings.permissions.allow) && narrow.is_none_or(listed)
     }
 }

@@ -11,13 +11,12 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use super::encode::EncodedEvent;
-use super::record::{self, PromptRecord};
+use super::record::{self, PromptRecord, StoredStatus};
 use super::recovery::read_record;
 use super::refusal::Refusal;
 use super::turn::{Queued, Turn};
-use crate::api::event::PromptStarted;
-use crate::api::{Problem, ProblemCode, PromptStatus};
+use crate::api::{Problem, ProblemCode};
+use crate::event::{EncodedEvent, PromptStarted};
 use crate::eventlog::Records;
 use crate::store::{Run, Table};
 use crate::types::{PromptId, Timestamp};
@@ -68,7 +67,7 @@ impl Actor {
             // The commit of `session.attached` permits the send.
             return self.begin(queued, u64::MAX);
         }
-        queued.record.status = PromptStatus::Running;
+        queued.record.status = StoredStatus::Running;
         let prompt = queued.record.prompt_id;
         let mut records = Records::default();
         queued.record.put(self.record.session_id, &mut records);
@@ -145,7 +144,7 @@ impl Actor {
         &self,
         record: &PromptRecord,
     ) -> Result<Result<Box<RawValue>, Problem>, Refusal> {
-        if record.status != PromptStatus::Queued && !record.unsent {
+        if record.status != StoredStatus::Queued && !record.unsent {
             return Ok(Err(interrupted()));
         }
         if !self.context.may_prompt.allows(&self.record.tenant(), &record.by) {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use super::attachment::Attachment;
 use super::refusal::Refusal;
-use crate::api::event::DetachedReason;
+use crate::event::DetachedReason;
 use crate::pool::Disposition;
 use crate::shutdown::lock_or_abort;
 use crate::types::{Limits, SessionId};

@@ -17,15 +17,15 @@ use super::context::Context;
 use super::discarded::DiscardCounter;
 use super::event_loop::EventLoop;
 use super::metadata::MetadataIndex;
-use super::record::{self, FoldRecord, RequestRecord, SessionRecord, TerminalRecord};
+use super::record::{self, FoldRecord, RequestRecord, SessionRecord, StoredState, TerminalRecord};
 use super::refusal::Refusal;
 use super::restore::Restore;
 use super::subagents::Subagents;
 use super::terminals::Terminals;
 use crate::acp::RequestKind;
 use crate::agent::AgentSpec;
-use crate::api::event::{DetachedReason, RequestResolved};
-use crate::api::{Resolution, SessionState};
+use crate::api::Resolution;
+use crate::event::{DetachedReason, RequestResolved};
 use crate::eventlog::{Records, SessionLog};
 use crate::pool::{CrashBackoff, LeaseActivity};
 use crate::store::Table;
@@ -183,7 +183,7 @@ impl Actor {
             return Ok(());
         }
         let failed = self.restore_queue(restore).await?;
-        if self.record.state == SessionState::Waiting {
+        if self.record.state == StoredState::Waiting {
             for (number, record) in self.open_requests().await? {
                 self.expire_request(number, record);
             }
@@ -203,9 +203,9 @@ impl Actor {
     }
 
     /// Expires a request, because its process is gone.
-    fn expire_request(&mut self, number: RequestId, mut record: RequestRecord) {
-        let Some(pending) = record.pending.take() else { return };
-        record.resolution = Some(Resolution::Expired);
+    fn expire_request(&mut self, number: RequestId, record: RequestRecord) {
+        let Some(pending) = record.pending else { return };
+        let record = RequestRecord::resolved(Resolution::Expired, record.by);
         let mut records = Records::default();
         record.put(self.record.session_id, number, &mut records);
         let outcome = RequestKind::from_method(&pending.method).cancelled_reply();

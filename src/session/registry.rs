@@ -17,16 +17,16 @@ use super::handle::SessionHandle;
 use super::idempotency::{self, Claim, Claimed};
 use super::list::{self, ListQuery};
 use super::metadata;
-use super::record::SessionRecord;
+use super::record::{SessionRecord, StoredState};
 use super::recovery::ActorEntry;
 use super::refusal::Refusal;
 use super::{IdempotencyKey, adopt, gc, requirements};
 use crate::acp::{self, TraceContext, client_input_policy};
-use crate::agent::{AgentSpec, OnTimeout};
-use crate::api::{self, CreateSession, McpServer, Session, SessionList, SessionState};
+use crate::agent::AgentSpec;
+use crate::api::{self, CreateSession, McpServer, Session, SessionList};
 use crate::shutdown::lock_or_abort;
 use crate::store::Table;
-use crate::types::{Principal, SessionId, Tenant};
+use crate::types::{OnTimeout, Principal, SessionId, Tenant};
 
 /// The maximum number of characters of a title.
 const TITLE_CHARS: usize = 512;
@@ -389,8 +389,8 @@ impl SessionRegistry {
             additional_directories,
             mcp_servers,
             meta: request.meta.as_deref().and_then(|meta| acp::split_meta(meta).0).map(acp::to_one_line),
-            policy: request.policy.unwrap_or_default(),
-            state: SessionState::Idle,
+            policy: request.policy.unwrap_or_default().into(),
+            state: StoredState::Idle,
             attached: false,
             agent_session_id: request.agent_session_id,
             created_at: now,
@@ -426,7 +426,7 @@ fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result<(), Refusa
     check_count("/additionalDirectories", request.additional_directories.len())?;
     check_count("/mcpServers", request.mcp_servers.len())?;
     if let Some(meta) = &request.meta {
-        client_input_policy::check_meta(&spec.allowed_meta_keys, meta)
+        client_input_policy::check_meta(&spec.settings.allowed_meta_keys, meta)
             .map_err(|gated| Refusal::from_policy(&gated, ""))?;
     }
     Ok(())
@@ -472,22 +472,24 @@ fn check_paths<'a>(paths: impl Iterator<Item = (&'static str, &'a String)>) -> R
 /// A client can only narrow the agent's policy.
 fn check_policy(policy: Option<&api::SessionPolicy>, spec: &AgentSpec) -> Result<(), Refusal> {
     let Some(policy) = policy else { return Ok(()) };
-    for (pointer, wanted, entry) in
-        [("/policy/files", policy.files, spec.files), ("/policy/terminals", policy.terminals, spec.terminals)]
-    {
-        if wanted.is_some_and(|wanted| wanted > entry) {
+    let entry = &spec.settings;
+    for (pointer, wanted, permitted) in [
+        ("/policy/files", policy.files, entry.files),
+        ("/policy/terminals", policy.terminals, entry.terminals),
+    ] {
+        if wanted.is_some_and(|wanted| wanted > permitted) {
             return Err(invalid(pointer, "a session can only narrow the setting of the agent"));
         }
     }
     let Some(permissions) = &policy.permissions else { return Ok(()) };
-    let waits = permissions.on_timeout == Some(api::OnTimeout::Wait);
-    if waits && spec.permissions.on_timeout == OnTimeout::Reject {
+    let waits = permissions.on_timeout == Some(OnTimeout::Wait);
+    if waits && entry.permissions.on_timeout == OnTimeout::Reject {
         return Err(invalid(
             "/policy/permissions/onTimeout",
             "the agent's entry rejects unanswered requests",
         ));
     }
-    let listed = |kind: &String| spec.permissions.allow.contains(kind);
+    let listed = |kind: &String| entry.permissions.allow.contains(kind);
     if !permissions.allow.iter().flatten().all(listed) {
         return Err(invalid("/policy/permissions/allow", "the agent's entry does not allow all of these"));
     }

@@ -6,7 +6,7 @@ use super::actor::Actor;
 use super::attachment::Attachment;
 use super::refusal::Refusal;
 use crate::agent::{AgentExit, AgentFailure};
-use crate::api::event::{AgentExited, DetachedReason};
+use crate::event::{AgentExited, DetachedReason};
 use crate::eventlog::Records;
 use crate::pool::Disposition;
 

@@ -7,12 +7,11 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use super::encode::EncodedEvent;
 use super::record::RequestRecord;
 use super::refusal::Refusal;
 use crate::acp::{self, RequestKind, error_code};
-use crate::api::event::{RequestCreated, RequestResolved};
 use crate::api::{PendingRequest, Resolution};
+use crate::event::{EncodedEvent, RequestCreated, RequestResolved};
 use crate::eventlog::Records;
 use crate::jsonrpc::IncomingId;
 use crate::types::{Principal, PromptId, RequestId};
@@ -98,7 +97,7 @@ impl Actor {
             Wait::AtMost(limit) | Wait::WhileFollowed(limit) => Some(Instant::now() + limit),
             Wait::Turn => None,
         };
-        let record = RequestRecord { pending: Some((*shown).clone()), resolution: None, by: None };
+        let record = RequestRecord::open(&shown);
         let mut records = Records::default();
         record.put(self.record.session_id, id, &mut records);
         let event = EncodedEvent::from(&RequestCreated {
@@ -153,7 +152,7 @@ impl Actor {
         let Some(pending) = self.requests.remove(&id) else { return self.log.appended() };
         let mut records = Records::default();
         let by = by.map(str::to_owned);
-        let record = RequestRecord { pending: None, resolution: Some(resolution), by: by.clone() };
+        let record = RequestRecord::resolved(resolution, by.clone());
         record.put(self.record.session_id, id, &mut records);
         let event = RequestResolved {
             request_id: id,

@@ -9,12 +9,18 @@ use crate::types::ServedBy;
 impl Actor {
     /// The server of the agent's files: the setting of the agent, restricted by the policy of the client.
     pub(super) fn files_served_by(&self) -> ServedBy {
-        self.record.policy.files.map_or(self.spec.files, |wanted| wanted.min(self.spec.files))
+        self.record
+            .policy
+            .files
+            .map_or(self.spec.settings.files, |wanted| wanted.min(self.spec.settings.files))
     }
 
     /// The server of the agent's terminals: the setting of the agent, restricted by the policy of the client.
     pub(super) fn terminals_served_by(&self) -> ServedBy {
-        self.record.policy.terminals.map_or(self.spec.terminals, |wanted| wanted.min(self.spec.terminals))
+        self.record
+            .policy
+            .terminals
+            .map_or(self.spec.settings.terminals, |wanted| wanted.min(self.spec.settings.terminals))
     }
 
     /// The capabilities that the gateway sends in `initialize`.

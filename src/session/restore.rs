@@ -17,7 +17,7 @@ use super::replay::Replay;
 use super::sign_in::LoadSignIn;
 use crate::acp::{self, RestoreFailure};
 use crate::agent::Process;
-use crate::api::event::LostReason;
+use crate::event::LostReason;
 use crate::jsonrpc::RpcError;
 use crate::pool::{Disposition, RequestedSession};
 use crate::types::Timestamp;

@@ -13,12 +13,10 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use super::attachment::Attachment;
 use super::client_methods::WorkOutput;
-use super::encode::EncodedEvent;
-use super::record::TerminalRecord;
+use super::record::{StoredExit, StoredTerminal, TerminalRecord};
 use super::refusal::Refusal;
 use crate::acp::{self, CreateTerminal, RequestKind, error_code, method};
-use crate::api::event::{TerminalCreated, TerminalExited, TerminalOutput};
-use crate::api::{self, TerminalExit};
+use crate::event::{EncodedEvent, TerminalCreated, TerminalExited, TerminalOutput};
 use crate::eventlog::Records;
 use crate::jsonrpc::IncomingId;
 use crate::types::{PromptId, TerminalId};
@@ -40,7 +38,7 @@ struct OpenTerminal {
     terminal: workspace::Terminal,
     record: TerminalRecord,
     /// Notifies the requests that wait for the exit.
-    exit: watch::Sender<Option<TerminalExit>>,
+    exit: watch::Sender<Option<StoredExit>>,
     /// Whether the agent has released the terminal. It is removed when its command ends.
     released: bool,
 }
@@ -114,7 +112,7 @@ impl Actor {
                 }
                 self.serve(incoming, async move {
                     wait_exit(exit).await;
-                    WorkOutput::Answer(Ok(acp::terminal_empty_result()))
+                    WorkOutput::Answer(Ok(acp::empty_result()))
                 });
             }
             _ => self.send_answer(incoming, &Err(acp::method_not_found(method))),
@@ -192,7 +190,7 @@ impl Actor {
         self.context.shutdown.spawn_isolated(follower);
         let prompt = self.running_turn();
         let CreateTerminal { command, args, .. } = asked;
-        let shown = api::Terminal {
+        let shown = StoredTerminal {
             terminal_id: id,
             prompt_id: prompt,
             command,
@@ -206,7 +204,7 @@ impl Actor {
         record.put(self.record.session_id, &mut records);
         let open = OpenTerminal { terminal, record, exit: watch::Sender::new(None), released: false };
         let open = self.terminals.open.entry(id).insert_entry(open).into_mut();
-        let api::Terminal { command, args, cwd, .. } = &open.record.shown;
+        let StoredTerminal { command, args, cwd, .. } = &open.record.shown;
         let event = EncodedEvent::from(&TerminalCreated { terminal_id: id, command, args, cwd });
         let records = self.with_session_records(records);
         self.append(prompt, event, records);
@@ -233,7 +231,7 @@ impl Actor {
                 self.append(prompt, &event, Records::default());
             }
             OutputEvent::Exited(exit) => {
-                self.terminal_ended(id, &TerminalExit { exit_code: exit.code, signal: exit.signal });
+                self.terminal_ended(id, &StoredExit { exit_code: exit.code, signal: exit.signal });
             }
         }
     }
@@ -244,7 +242,7 @@ impl Actor {
     }
 
     /// Appends the only end of a terminal and notifies the requests that wait for it.
-    fn terminal_ended(&mut self, id: TerminalId, exit: &TerminalExit) {
+    fn terminal_ended(&mut self, id: TerminalId, exit: &StoredExit) {
         let seq = self.log.appended() + 1;
         let Some(open) = self.terminals.open.get_mut(&id) else { return };
         open.record.shown.exit_status = Some(exit.clone());
@@ -273,7 +271,7 @@ impl Actor {
     pub(super) fn end_terminals(&mut self) {
         let running: Vec<TerminalId> = self.terminals.running().collect();
         for id in running {
-            self.terminal_ended(id, &TerminalExit { exit_code: None, signal: Some(KILL_SIGNAL.to_owned()) });
+            self.terminal_ended(id, &StoredExit { exit_code: None, signal: Some(KILL_SIGNAL.to_owned()) });
         }
         self.terminals.open.clear();
     }
@@ -281,7 +279,7 @@ impl Actor {
     /// Closes a terminal that a crash left open. Its exit status is unknown.
     pub(super) fn close_lost_terminal(&mut self, mut record: TerminalRecord) {
         let id = record.shown.terminal_id;
-        record.shown.exit_status = Some(TerminalExit { exit_code: None, signal: None });
+        record.shown.exit_status = Some(StoredExit { exit_code: None, signal: None });
         record.last_seq = Some(self.log.appended() + 1);
         let mut records = Records::default();
         record.put(self.record.session_id, &mut records);
@@ -329,13 +327,13 @@ fn terminal_error(code: i64, detail: &str) -> WorkOutput {
     WorkOutput::Terminal(Box::new(Err(acp::error(code, detail))))
 }
 
-fn output(scrollback: &Scrollback, exit: Option<&TerminalExit>) -> Box<RawValue> {
+fn output(scrollback: &Scrollback, exit: Option<&StoredExit>) -> Box<RawValue> {
     let (text, truncated) = scrollback.snapshot();
     acp::terminal_output_result(&text, truncated, exit.map(|exit| (exit.exit_code, exit.signal.as_deref())))
 }
 
 /// Waits for the exit of a terminal. The actor always reports it.
-async fn wait_exit(mut exit: watch::Receiver<Option<TerminalExit>>) -> TerminalExit {
+async fn wait_exit(mut exit: watch::Receiver<Option<StoredExit>>) -> StoredExit {
     let exit = exit.wait_for(Option::is_some).await.ok().and_then(|exit| exit.clone());
-    exit.unwrap_or(TerminalExit { exit_code: None, signal: None })
+    exit.unwrap_or(StoredExit { exit_code: None, signal: None })
 }

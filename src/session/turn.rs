@@ -6,16 +6,17 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use super::attachment::Attachment;
 use super::background_work::PromptWork;
-use super::encode::EncodedEvent;
 use super::idempotency::Claim;
-use super::record::PromptRecord;
+use super::record::{PromptRecord, StoredStatus};
 use super::refusal::{Refusal, prompt_failure};
 use crate::acp::{
     self, ContentError, PromptCapabilities, PromptResult, TraceContext, error_code, stop_reason,
 };
 use crate::agent::AgentFailure;
-use crate::api::event::{DetachedReason, PromptCompleted, PromptFailed, PromptQueued, PromptStarted};
-use crate::api::{Problem, ProblemCode, Prompt, PromptStatus, SessionState};
+use crate::api::{Problem, ProblemCode, Prompt};
+use crate::event::{
+    DetachedReason, EncodedEvent, PromptCompleted, PromptFailed, PromptQueued, PromptStarted,
+};
 use crate::eventlog::Records;
 use crate::jsonrpc::{CallId, RpcError};
 use crate::pool::{Disposition, Lease};
@@ -58,7 +59,7 @@ impl Actor {
         trace: Option<TraceContext>,
         claim: Option<&Claim>,
     ) -> Result<(Prompt, u64), Refusal> {
-        if self.record.state == SessionState::Closed {
+        if self.record.is_closed() {
             return Err(Refusal::Closed);
         }
         if self.drain_at.is_some() {
@@ -87,7 +88,7 @@ impl Actor {
         let queued = ahead.is_some();
         let record = PromptRecord {
             prompt_id,
-            status: if queued { PromptStatus::Queued } else { PromptStatus::Running },
+            status: if queued { StoredStatus::Queued } else { StoredStatus::Running },
             by: by.id.to_string(),
             created_at: self.context.ids.now(),
             ended_at: None,
@@ -217,7 +218,7 @@ impl Actor {
 
     pub(super) fn complete_turn(&mut self, reason: &str, result: &RawValue, usage: Option<Box<RawValue>>) {
         let Some(mut turn) = self.take_turn() else { return };
-        turn.record.status = PromptStatus::Completed;
+        turn.record.status = StoredStatus::Completed;
         turn.record.stop_reason = Some(reason.to_owned());
         let event =
             EncodedEvent::from(&PromptCompleted { stop_reason: reason, result, usage: usage.as_deref() });
@@ -271,9 +272,9 @@ impl Actor {
     }
 
     pub(super) fn end_failed(&mut self, mut record: PromptRecord, problem: Problem) {
-        record.status = PromptStatus::Failed;
+        record.status = StoredStatus::Failed;
         let event = EncodedEvent::from(&PromptFailed { problem: &problem });
-        record.error = Some(problem);
+        record.error = Some((&problem).into());
         self.append_turn_end(record, event);
     }
 
@@ -317,7 +318,7 @@ impl Actor {
         let mut cancelled = Vec::new();
         for Queued { mut record, .. } in cancelled_prompts {
             cancelled.push(record.prompt_id);
-            record.status = PromptStatus::Completed;
+            record.status = StoredStatus::Completed;
             record.stop_reason = Some(stop_reason::CANCELLED.to_owned());
             let (stop_reason, result) = (stop_reason::CANCELLED, &cancelled_result());
             self.append_turn_end(record, &PromptCompleted { stop_reason, result, usage: None });
@@ -379,7 +380,7 @@ impl Actor {
                 drain.into_iter().chain([at + limits.cancel_timeout]).min()
             }
             None if turn.call.is_some() && !self.agent_is_waiting() => {
-                Some(turn.last_activity + self.spec.limits.turn_idle_timeout)
+                Some(turn.last_activity + self.spec.settings.turn_idle_timeout)
             }
             None => self.drain_at,
         }

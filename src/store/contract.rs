@@ -5,7 +5,10 @@ use std::ops::RangeInclusive;
 
 use crate::types::{Ids, Limits, SessionId, Tenant};
 
-use super::{Batch, CommitError, Cut, Delete, EventStore, Expect, MemoryStore, Put, Run, SqliteStore, Table};
+use super::{
+    Batch, CommitError, Cut, Delete, EventStore, Expect, Maintenance, MemoryStore, Put, RecordStore, Run,
+    SqliteStore, Table,
+};
 
 pub(crate) fn session(number: u8) -> SessionId {
     SessionId::from_uuid(uuid::Uuid::from_bytes([number; 16]))
@@ -69,7 +72,7 @@ fn expect(table: Table, key: &str, value: Option<&str>) -> Expect {
     Expect { table, key: key.into(), value: value.map(|value| value.to_owned().into()) }
 }
 
-pub(crate) fn append(store: &dyn EventStore, runs: Vec<Run>) -> Vec<u64> {
+pub(crate) fn append(store: &dyn RecordStore, runs: Vec<Run>) -> Vec<u64> {
     let batch = Batch { runs, ..Batch::default() };
     store.commit(&batch).expect("could not commit").positions
 }
@@ -78,7 +81,7 @@ pub(crate) fn seqs(runs: &[Run]) -> Vec<u64> {
     runs.iter().flat_map(Run::events).map(|event| event.seq()).collect()
 }
 
-fn value(store: &dyn EventStore, table: Table, key: &str) -> Option<String> {
+fn value(store: &dyn RecordStore, table: Table, key: &str) -> Option<String> {
     let value = store.get(table, key.as_bytes()).expect("could not read the store")?;
     Some(String::from_utf8(value.to_vec()).expect("invalid UTF-8"))
 }
@@ -97,7 +100,7 @@ fn read_everything(store: &dyn EventStore, after_pos: u64, max_bytes: usize) -> 
     found
 }
 
-fn rejected_batch_changes_nothing(store: &dyn EventStore) {
+fn rejected_batch_changes_nothing(store: &(impl EventStore + Maintenance)) {
     append(store, vec![run(1, 1..=2)]);
     store.commit(&Batch { puts: vec![put(Table::Key, "a", "1")], ..Batch::default() }).unwrap();
     let refused = Batch {
@@ -117,7 +120,7 @@ fn rejected_batch_changes_nothing(store: &dyn EventStore) {
     assert_eq!((store.tail().last_pos, store.usage(session(2))), (2, None));
 }
 
-fn expected_records_are_compared_and_set(store: &dyn EventStore) {
+fn expected_records_are_compared_and_set(store: &(impl EventStore + Maintenance)) {
     let step = |expected: Option<&str>, then: &str| {
         store.commit(&Batch {
             expect: vec![expect(Table::Meta, "k", expected)],
@@ -137,7 +140,7 @@ fn expected_records_are_compared_and_set(store: &dyn EventStore) {
     step(None, "y").unwrap();
 }
 
-fn read_starts_after_any_event(store: &dyn EventStore) {
+fn read_starts_after_any_event(store: &(impl EventStore + Maintenance)) {
     for runs in [vec![run(1, 1..=3), run(2, 1..=1)], vec![run(1, 4..=4)], vec![run(1, 5..=9), run(2, 2..=2)]]
     {
         append(store, runs);
@@ -163,7 +166,7 @@ fn read_starts_after_any_event(store: &dyn EventStore) {
     assert_eq!(bytes, run(1, 1..=9).frames);
 }
 
-fn positions_follow_commit_order(store: &dyn EventStore) {
+fn positions_follow_commit_order(store: &(impl EventStore + Maintenance)) {
     assert_eq!(store.tail().last_pos, 0);
     assert_eq!(append(store, vec![run(1, 1..=3), run(2, 1..=2)]), [3, 5]);
     assert_eq!(append(store, vec![run(2, 3..=3), run(1, 4..=6)]), [6, 9]);
@@ -183,7 +186,7 @@ fn positions_follow_commit_order(store: &dyn EventStore) {
     assert!(page.runs.is_empty() && page.through_pos == 9);
 }
 
-fn erased_positions_are_not_reused(store: &dyn EventStore) {
+fn erased_positions_are_not_reused(store: &(impl EventStore + Maintenance)) {
     append(store, vec![run(1, 1..=3), run(2, 1..=2)]);
     append(store, vec![run(1, 4..=5)]);
     let last = Batch { erase: vec![session(1)], runs: vec![run(1, 6..=6)], ..Batch::default() };
@@ -201,7 +204,7 @@ fn erased_positions_are_not_reused(store: &dyn EventStore) {
     assert_eq!(append(store, vec![run(3, 1..=1)]), [9]);
 }
 
-fn scan_is_ordered_and_bounded_by_prefix(store: &dyn EventStore) {
+fn scan_is_ordered_and_bounded_by_prefix(store: &(impl EventStore + Maintenance)) {
     let keys = ["b", "a/2", "a/1", "a/10", "a", "a0", "\u{ff}"];
     let puts = keys.iter().map(|key| put(Table::Prompt, key, key)).collect();
     store.commit(&Batch { puts, ..Batch::default() }).unwrap();
@@ -218,7 +221,7 @@ fn scan_is_ordered_and_bounded_by_prefix(store: &dyn EventStore) {
     assert_eq!(scan("", None, 10), ["a", "a/1", "a/10", "a/2", "a0", "b", "\u{ff}"]);
 }
 
-fn prune_removes_oldest_and_keeps_last_run(store: &dyn EventStore) {
+fn prune_removes_oldest_and_keeps_last_run(store: &(impl EventStore + Maintenance)) {
     for n in 0..5 {
         append(store, vec![run(1, n * 2 + 1..=n * 2 + 2), run(2, n + 1..=n + 1)]);
     }

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use crate::types::{Epoch, Ids, SessionId};
 
 use super::{
-    Batch, CommitError, Committed, Cut, Disk, EventStore, LogUsage, MemoryStore, Page, Pruned, ReadError,
-    Record, Run, RunHeader, Table, Tail,
+    Batch, CommitError, Committed, Cut, Disk, EventStore, LogUsage, Maintenance, MemoryStore, Page, Pruned,
+    ReadError, Record, RecordStore, Run, RunHeader, Table, Tail,
 };
 
 /// The outcome of a commit or a prune.
@@ -126,16 +126,32 @@ impl FaultyStore {
     }
 }
 
-impl EventStore for FaultyStore {
-    fn epoch(&self) -> Epoch {
-        self.inner.epoch()
-    }
-
+impl RecordStore for FaultyStore {
     fn commit(&self, batch: &Batch) -> Result<Committed, CommitError> {
         self.apply_outcome()?;
         let committed = self.inner.commit(batch)?;
         self.script().batches.push(batch.clone());
         Ok(committed)
+    }
+
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ReadError> {
+        self.readable()?.get(table, key)
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Record>, ReadError> {
+        self.readable()?.scan(table, prefix, after, limit)
+    }
+}
+
+impl EventStore for FaultyStore {
+    fn epoch(&self) -> Epoch {
+        self.inner.epoch()
     }
 
     fn read(&self, session: SessionId, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError> {
@@ -156,30 +172,18 @@ impl EventStore for FaultyStore {
         self.inner.usage(session)
     }
 
+    fn tail(&self) -> Tail {
+        self.inner.tail()
+    }
+}
+
+impl Maintenance for FaultyStore {
     fn usages(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
         self.inner.usages(limit, wanted)
     }
 
     fn total_bytes(&self) -> u64 {
         self.inner.total_bytes()
-    }
-
-    fn tail(&self) -> Tail {
-        self.inner.tail()
-    }
-
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ReadError> {
-        self.readable()?.get(table, key)
-    }
-
-    fn scan(
-        &self,
-        table: Table,
-        prefix: &[u8],
-        after: Option<&[u8]>,
-        limit: usize,
-    ) -> Result<Vec<Record>, ReadError> {
-        self.readable()?.scan(table, prefix, after, limit)
     }
 
     fn run_headers(

@@ -11,8 +11,8 @@ use crate::types::{Epoch, Ids, SessionId, Timestamp};
 
 use super::usage::Usages;
 use super::{
-    Batch, CommitError, Committed, Cut, EventStore, LogUsage, Page, Pruned, ReadError, Record, Run,
-    RunHeader, Table, Tail,
+    Batch, CommitError, Committed, Cut, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError, Record,
+    RecordStore, Run, RunHeader, Table, Tail,
 };
 
 /// Keeps everything in maps. For tests, and for gateways without durable data.
@@ -99,11 +99,7 @@ fn run_header(run: &Run, last_pos: u64, time: Timestamp) -> RunHeader {
     RunHeader::of(run, last_pos, run.frames.len() as u64, time)
 }
 
-impl EventStore for MemoryStore {
-    fn epoch(&self) -> Epoch {
-        self.epoch.clone()
-    }
-
+impl RecordStore for MemoryStore {
     fn commit(&self, batch: &Batch) -> Result<Committed, CommitError> {
         let time = batch.time.unwrap_or_else(|| self.ids.now());
         let mut maps = self.maps();
@@ -119,6 +115,33 @@ impl EventStore for MemoryStore {
             maps.records.remove(&(delete.table, delete.key.clone()));
         }
         Ok(Committed::of(&heads))
+    }
+
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ReadError> {
+        Ok(self.maps().records.get(&(table, key.to_vec())).cloned())
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Record>, ReadError> {
+        let from = match after {
+            Some(after) if after >= prefix => Bound::Excluded((table, after.to_vec())),
+            _ => Bound::Included((table, prefix.to_vec())),
+        };
+        let maps = self.maps();
+        let found = maps.records.range((from, Bound::Unbounded));
+        let found = found.take_while(|((of, key), _)| *of == table && key.starts_with(prefix));
+        Ok(found.take(limit).map(|((_, key), value)| (key.clone(), value.clone())).collect())
+    }
+}
+
+impl EventStore for MemoryStore {
+    fn epoch(&self) -> Epoch {
+        self.epoch.clone()
     }
 
     fn read(&self, session: SessionId, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError> {
@@ -166,38 +189,19 @@ impl EventStore for MemoryStore {
         self.maps().usages.get(session)
     }
 
+    fn tail(&self) -> Tail {
+        let maps = self.maps();
+        Tail { first_pos: maps.pruned_pos + 1, last_pos: maps.last_pos }
+    }
+}
+
+impl Maintenance for MemoryStore {
     fn usages(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
         self.maps().usages.select(limit, wanted)
     }
 
     fn total_bytes(&self) -> u64 {
         self.maps().usages.bytes()
-    }
-
-    fn tail(&self) -> Tail {
-        let maps = self.maps();
-        Tail { first_pos: maps.pruned_pos + 1, last_pos: maps.last_pos }
-    }
-
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ReadError> {
-        Ok(self.maps().records.get(&(table, key.to_vec())).cloned())
-    }
-
-    fn scan(
-        &self,
-        table: Table,
-        prefix: &[u8],
-        after: Option<&[u8]>,
-        limit: usize,
-    ) -> Result<Vec<Record>, ReadError> {
-        let from = match after {
-            Some(after) if after >= prefix => Bound::Excluded((table, after.to_vec())),
-            _ => Bound::Included((table, prefix.to_vec())),
-        };
-        let maps = self.maps();
-        let found = maps.records.range((from, Bound::Unbounded));
-        let found = found.take_while(|((of, key), _)| *of == table && key.starts_with(prefix));
-        Ok(found.take(limit).map(|((_, key), value)| (key.clone(), value.clone())).collect())
     }
 
     fn run_headers(

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 
 use crate::event::{self, EventRef};
-use crate::types::{Epoch, SessionId, Tenant};
+use crate::types::{Epoch, SessionId, Tenant, Timestamp};
 
 /// Consecutive events of one session. A run can be split after any event. Splitting shares the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +16,25 @@ pub struct Run {
     /// consecutive, except in a run that a reader concatenated from several runs.
     pub last_pos: u64,
     pub frames: Bytes,
+}
+
+/// A run without its frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunHeader {
+    pub session: SessionId,
+    pub first_seq: u64,
+    pub last_seq: u64,
+    pub last_pos: u64,
+    /// The stored bytes of its frames.
+    pub bytes: u64,
+    /// The time of the commit.
+    pub time: Timestamp,
+}
+
+impl RunHeader {
+    pub(super) fn of(run: &Run, last_pos: u64, bytes: u64, time: Timestamp) -> Self {
+        Self { session: run.session, first_seq: run.first_seq, last_seq: run.last_seq, last_pos, bytes, time }
+    }
 }
 
 impl Run {

@@ -121,10 +121,20 @@ fn plain_text(block: &RawValue) -> Option<&str> {
     block.get("text")?.get().strip_prefix('"')?.strip_suffix('"')
 }
 
+/// The elements of an array; empty for any other value.
+pub(super) fn array(raw: &RawValue) -> Vec<&RawValue> {
+    serde_json::from_str(raw.get()).unwrap_or_default()
+}
+
+/// The string member with this name, for display.
+pub(super) fn text(object: &RawObject<'_>, key: &str) -> Option<String> {
+    decode(object.get(key)?.get())
+}
+
 /// The text of a text block for display. Lone surrogates become replacement characters.
 pub(super) fn text_of(block: &RawValue) -> Option<String> {
     let block = RawObject::parse(block)?;
-    if block.text("type")? == "text" { decode(block.get("text")?.get()) } else { None }
+    if block.text("type")? == "text" { text(&block, "text") } else { None }
 }
 
 /// Decodes a JSON string for display. `None` if it is not a JSON string.

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
 
-use super::content::{decode, text_of};
+use super::content::{array, decode, text, text_of};
 use super::diff;
 use super::escape::{blockquote, close_code_fence, code, element, fenced, indent, inline};
 use super::plan_text::plan_text;
@@ -292,14 +292,6 @@ fn chosen_option(request: &TurnRequest, result: &RawValue) -> Option<String> {
         .filter_map(RawObject::parse)
         .find(|option| option.text("optionId").as_deref() == Some(&id));
     option.and_then(|option| text(&option, "name")).or(Some(id))
-}
-
-pub(super) fn array(raw: &RawValue) -> Vec<&RawValue> {
-    serde_json::from_str(raw.get()).unwrap_or_default()
-}
-
-pub(super) fn text(object: &RawObject<'_>, key: &str) -> Option<String> {
-    decode(object.get(key)?.get())
 }
 
 /// Content blocks as text. Other blocks become a placeholder with their type.

@@ -1,7 +1,6 @@
 //! Folds a terminal's output from the log.
 
-use crate::api::event::{EventMembers, TerminalOutput};
-use crate::event::{EventRef, Payload};
+use crate::event::{EventMembers, EventRef, Payload, TerminalOutput};
 use crate::types::TerminalId;
 
 /// The latest contiguous output of a terminal.

@@ -2,8 +2,8 @@
 
 use serde_json::value::RawValue;
 
+use super::content::{array, text};
 use super::escape::{blockquote, code, inline};
-use super::markdown::{array, text};
 use crate::acp::RawObject;
 
 /// Renders the entries as a list, or the URI or text that replaces them. `None`: the plan is empty.

@@ -1,6 +1,7 @@
 //! Every limit and timeout, its default, and the effect of reaching it.
 //!
-//! The configuration may change each value. No other file defines such a number.
+//! The configuration sets the limits that have a key. All other limits are constant in release builds, and the
+//! section `[testing]` of debug builds sets them in tests. No other file defines such a number.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ pub struct Limits {
     /// The time that a connection may be idle after a request. When it expires, the connection closes. The
     /// default is longer than the idle timeout of most clients and proxies. Thus the client closes the
     /// connection first, and no request arrives on a connection that is closing. While more than half of the
-    /// connection slots are in use, `header` applies instead.
+    /// connection slots are in use, `header_timeout` applies instead.
     pub connection_idle_timeout: Duration,
     /// The time to read the body of a request. When it expires, the connection closes.
     pub body_timeout: Duration,
@@ -83,7 +84,7 @@ pub struct Limits {
     pub ticket_idle_timeout: Duration,
     /// The lifetime of an unused link key. After it, requests with the key fail with 401.
     pub link_key_idle_timeout: Duration,
-    /// The back-off after a crash grows from `backoff_min` to `backoff_max`. After `breaker_crashes` crashes
+    /// The back-off after a crash grows from `min_backoff` to `max_backoff`. After `max_breaker_crashes` crashes
     /// within `breaker_window`, the breaker opens and requests fail with 503.
     pub min_backoff: Duration,
     pub max_backoff: Duration,
@@ -104,10 +105,10 @@ pub struct Limits {
     /// The size in bytes of an uploaded file, and of a file that an agent reads or writes through the
     /// gateway. A larger upload fails with 413, and an agent receives an error.
     pub max_file_bytes: u64,
-    /// `file_answers` is the number of concurrent file requests of a session's agent. It includes answers that the
-    /// agent has not read. Further requests wait. `file_wanted_bytes` limits the content of the waiting write
-    /// requests. Beyond it, the agent receives an error.
+    /// The number of concurrent file requests of a session's agent. It includes answers that the agent has not
+    /// read. Further requests wait.
     pub max_file_requests: usize,
+    /// The content in bytes of the waiting write requests. Beyond it, the agent receives an error.
     pub max_pending_write_bytes: usize,
     /// The size in bytes up to which an attached text becomes part of the prompt. A longer text is attached
     /// as a link.
@@ -150,28 +151,28 @@ pub struct Limits {
     /// The number of requests of an agent that may wait for an answer in a session. Beyond it, the agent
     /// receives an error.
     pub max_pending_requests: usize,
-    /// `client_answer` is the time that a client has to serve a file or terminal request. `extension_answer`
-    /// is the time for an extension request, which only clients can answer. When it expires, the agent
-    /// receives an error.
+    /// The time that a client has to serve a file or terminal request. When it expires, the agent receives an
+    /// error.
     pub client_answer_timeout: Duration,
+    /// The same for an extension request, which only clients can answer.
     pub extension_answer_timeout: Duration,
     /// The number of terminals that the gateway runs for a session and the agent has not released. Beyond it,
     /// the agent receives an error.
     pub max_terminals: usize,
-    /// The number of bytes of terminal output that the gateway keeps. `terminal_bytes` is the default of a
-    /// terminal, and `terminal_max_bytes` is the maximum that an agent may request. `terminals_bytes` is the total
-    /// of all terminals. Beyond it, the oldest output is discarded.
+    /// The number of bytes of a terminal's output that the gateway keeps: the default, and the maximum that an
+    /// agent may request. Beyond it, the oldest output is discarded.
     pub default_terminal_bytes: usize,
     pub max_terminal_bytes: usize,
+    /// The same number for all terminals together.
     pub max_total_terminal_bytes: usize,
     /// The number of bytes of a terminal's output in the log. Beyond it, only the end of the output is
     /// logged, after the command has ended.
     pub max_terminal_log_bytes: u64,
     /// The time that a terminal may run without a turn. When it expires, the gateway kills the command.
     pub terminal_idle_timeout: Duration,
-    /// The number of places in an agent's wait queue; beyond it, requests fail with 503. `line_wait` is the
-    /// time that a request may wait there; when it expires, the request fails with 504.
+    /// The number of places in an agent's wait queue. Beyond it, requests fail with 503.
     pub max_queue_places: usize,
+    /// The time that a request may wait in the queue. When it expires, the request fails with 504.
     pub queue_timeout: Duration,
     /// The time for which a request outside a turn (attach, mode, option, call) waits for a process. When it
     /// expires, the request fails with 503.
@@ -221,9 +222,10 @@ pub struct Limits {
     /// The number of concurrent reads of the store, and the size in bytes of the page that one read returns.
     pub max_store_readers: usize,
     pub store_page_bytes: usize,
-    /// `read_ahead_bytes` is the number of bytes that a sequential reader prefetches from the store, at most a
-    /// quarter of `pages_bytes`. `pages_bytes` is the size of the cache for other readers of the same log.
+    /// The number of bytes that a sequential reader prefetches from the store, at most a quarter of
+    /// `max_read_cache_bytes`.
     pub read_ahead_bytes: usize,
+    /// The size in bytes of the cache for other readers of the same log.
     pub max_read_cache_bytes: usize,
     /// The bytes and events that one session may write in an hour. Beyond it, the gateway stops the agent's
     /// process, the turn fails, and prompts fail with 429 until the hour ends.
@@ -232,17 +234,17 @@ pub struct Limits {
     /// The number of bytes, on disk and decoded, up to which a log that a crashed gateway left open is
     /// checked before the start. A larger log is checked in the background while the gateway serves.
     pub max_start_check_bytes: u64,
-    /// Retention: the stored bytes of a session's log, and its age after the last event; beyond it, the
-    /// oldest events are deleted. `logs_bytes` is the total of all logs; beyond it, the oldest events of the
-    /// largest logs are deleted.
+    /// Retention: the stored bytes of a session's log, and its age after the last event. Beyond it, the oldest
+    /// events are deleted.
     pub max_session_log_bytes: u64,
     pub max_log_age: Duration,
+    /// Retention: the stored bytes of all logs. Beyond it, the oldest events of the largest logs are deleted.
     pub max_total_log_bytes: u64,
     /// The step of the wall clock that counts as a jump. Nothing expires by age until the jump has persisted
-    /// for `clock_settle`.
+    /// for `clock_settle_timeout`.
     pub clock_jump_threshold: Duration,
     pub clock_settle_timeout: Duration,
-    /// The time for which `session.deleted` remains on `/v1/events`.
+    /// The time for which `session.deleted` remains on `/v1/events`, at most `max_log_age`.
     pub deleted_max_age: Duration,
     /// The free disk space below which prompts fail with 507, in percent of the disk and in bytes. The larger
     /// value applies.

@@ -1,9 +1,9 @@
 //! Types that every layer shares: ids, principals, cursors, time and limits.
 //!
-//! The module has no state and imports no other module of the crate.
+//! The module imports no other module of the crate.
 //!
-//! Read `ids`, `cursor` and `principal` first, then `clock` and `expiry`, then `limits` and
-//! `principal_limits`.
+//! Read `ids`, `cursor` and `principal` first, then `clock` and `expiry`, then `limits`, `principal_limits` and
+//! `keyed_guard`.
 
 /// The text form of an id: `Debug` prints the same text as `Display`, and serde uses a string.
 macro_rules! text_form {
@@ -32,9 +32,11 @@ macro_rules! text_form {
 mod expiry;
 mod isolation;
 mod agent_name;
+mod agent_settings;
 pub mod clock;
 pub mod cursor;
 pub mod ids;
+mod keyed_guard;
 pub mod known_agents;
 pub mod limits;
 pub mod method_list;
@@ -44,11 +46,13 @@ mod principal_limits;
 mod served_by;
 
 pub use agent_name::AgentName;
+pub use agent_settings::{AgentSettings, OnTimeout, Permissions, PoolSettings};
 pub use clock::{Clock, Entropy, Ids, Timestamp};
 pub use cursor::{Epoch, EventId, Position};
 pub use expiry::Expiry;
 pub use ids::{PromptId, RequestId, SessionId, TerminalId};
 pub use isolation::Isolation;
+pub use keyed_guard::{KeyedCounts, KeyedGuard};
 pub use known_agents::KnownAgent;
 pub use limits::Limits;
 pub use network::Network;

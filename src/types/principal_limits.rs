@@ -42,8 +42,8 @@ impl PrincipalLimit {
     /// The flag of `key create` and `key update`, without its dashes.
     pub const fn flag(self) -> &'static str {
         match self {
-            Self::Requests => "requests-per-minute",
-            Self::Prompts => "prompts-per-minute",
+            Self::Requests => "max-requests-per-minute",
+            Self::Prompts => "max-prompts-per-minute",
             Self::Streams => "max-streams",
             Self::LiveSessions => "max-live-sessions",
             Self::QueuedPrompts => "max-queued-prompts",
@@ -155,7 +155,12 @@ impl EffectiveLimits {
 
     /// Returns true if the limit allows one more object besides `count`.
     pub fn allows(&self, limit: PrincipalLimit, count: usize) -> bool {
-        u32::try_from(count).is_ok_and(|count| count < self.get(limit))
+        count < self.max(limit)
+    }
+
+    /// The limit as a number of objects.
+    pub fn max(&self, limit: PrincipalLimit) -> usize {
+        usize::try_from(self.get(limit)).unwrap_or(usize::MAX)
     }
 
     pub fn exceeded(&self, limit: PrincipalLimit, retry_after: Duration) -> LimitExceeded {

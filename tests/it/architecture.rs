@@ -1,14 +1,20 @@
-//! The layers are a law: this reads `src/**` and fails, with file and line, on what the table does not list.
+//! Checks of the source in `src/`: layers, import cycles between files, and the sizes of files and structs. A failure
+//! names the file and the line.
 //!
-//! `ARCHITECTURE.md` shows the same table to people; a test here keeps the two equal.
+//! `ARCHITECTURE.md` shows the same table of layers. A test compares both.
 
-mod lexer;
+mod cycles;
+mod imports;
 mod rules;
+mod structs;
+mod tokens;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use self::rules::{LAYERS, LINES, violations};
+use self::cycles::Graph;
+use self::rules::{FIELDS, LAYERS, LINES, WIDE_STRUCTS, violations};
+use self::structs::structs;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -52,6 +58,56 @@ fn modules_import_only_what_the_table_lists() {
         })
         .collect();
     assert!(broken.is_empty(), "the layers are broken:\n{}", broken.join("\n"));
+}
+
+/// Modules whose files still import each other in cycles.
+const KNOWN_CYCLES: [&str; 12] =
+    ["agent", "api", "app", "auth", "cli", "config", "event", "eventlog", "http", "pool", "session", "store"];
+
+#[test]
+fn files_do_not_import_each_other_in_cycles() {
+    let sources: Vec<(String, String)> =
+        rust_files("src").iter().map(|file| (file.display().to_string(), read(file))).collect();
+    let graph = Graph::of(sources.iter().map(|(file, source)| (file.as_str(), source.as_str())));
+    if let Some(cycle) = graph.shortest_cycle(|module| !KNOWN_CYCLES.contains(&module)) {
+        panic!("files import each other in a cycle:\n{cycle}");
+    }
+    for known in KNOWN_CYCLES {
+        let cycle = graph.shortest_cycle(|module| module == known);
+        assert!(cycle.is_some(), "KNOWN_CYCLES lists {known}, which has no cycle any more");
+    }
+}
+
+/// Structs that still have too many fields.
+const KNOWN_WIDE_STRUCTS: [(&str, &str); 5] = [
+    ("agent", "AgentSpec"),
+    ("eventlog", "Shared"),
+    ("pool", "AgentState"),
+    ("session", "Actor"),
+    ("session", "Context"),
+];
+
+#[test]
+fn structs_have_few_fields() {
+    let mut wide = BTreeSet::new();
+    let mut listed = Vec::new();
+    for file in rust_files("src") {
+        let path = file.display().to_string();
+        for found in structs(&read(&file)) {
+            if found.fields <= FIELDS || WIDE_STRUCTS.iter().any(|start| path.starts_with(start)) {
+                continue;
+            }
+            let module = path.split(['/', '.']).nth(1).unwrap_or_default();
+            if KNOWN_WIDE_STRUCTS.contains(&(module, &found.name)) {
+                wide.insert(found.name);
+            } else {
+                listed.push(format!("{path}:{}: {} has {} fields", found.line, found.name, found.fields));
+            }
+        }
+    }
+    assert!(listed.is_empty(), "structs with more than {FIELDS} fields:\n{}", listed.join("\n"));
+    let known: BTreeSet<String> = KNOWN_WIDE_STRUCTS.iter().map(|(_, name)| (*name).to_owned()).collect();
+    assert_eq!(wide, known, "left: structs with too many fields, right: KNOWN_WIDE_STRUCTS");
 }
 
 #[test]
@@ -137,8 +193,8 @@ fn path_steps(text: &str) -> Vec<(String, String)> {
     steps
 }
 
-/// Test modules that call the library. All others, those of prompts and streams among them, use a running gateway only,
-/// so that they hold whatever the modules and types of `src/` are called.
+/// Test modules that call the library. All others use a running gateway only, for example the tests of prompts and streams.
+/// They do not depend on the names in `src/`.
 const USE_THE_LIBRARY: [&str; 22] = [
     "agents",
     "architecture",
@@ -182,7 +238,7 @@ fn tests_of_prompts_and_streams_use_a_running_gateway_only() {
     );
 }
 
-/// The pieces of a text that stand between backticks.
+/// The parts of a text between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -202,7 +258,7 @@ fn shown_table(text: &str) -> Vec<(String, BTreeSet<String>)> {
         .collect()
 }
 
-/// What a text names as a path of the repository: in backticks, below a known folder or with a known ending.
+/// The paths of the repository in a text: in backticks, below a known folder or with a known ending.
 fn named_paths(text: &str) -> BTreeSet<String> {
     const FOLDERS: [&str; 9] =
         ["src/", "tests/", "web/", "docs/", "scripts/", "openapi/", "benches/", ".ci/", ".github/"];

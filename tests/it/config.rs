@@ -7,9 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use acp_gateway::config::{
-    self, Config, ConfigError, Environment, Flags, Home, Launch, McpServer, OnTimeout, Shown,
-};
+use acp_gateway::config::{self, Config, ConfigError, Environment, Flags, Home, Launch, McpServer, Shown};
+use acp_gateway::types::OnTimeout;
 
 const DATA: (&str, &str) = ("ACP_GATEWAY_DATA", "/data");
 
@@ -115,13 +114,13 @@ fn the_whole_file_of_the_documentation_is_read() {
     assert_eq!(headers["Authorization"].expose(), "t0ken-from-a-file");
     let claude = &config.agents[&"claude".parse().unwrap()];
     assert_eq!(claude.env["ANTHROPIC_API_KEY"].expose(), "sk-from-the-environment");
-    assert_eq!((claude.home, claude.permissions.on_timeout), (Home::User, OnTimeout::Wait));
-    assert_eq!(claude.permissions.timeout, Duration::from_mins(90));
-    assert_eq!((claude.pool.max_size, claude.pool.min_idle, claude.limits.max_line_bytes), (4, 0, 32 << 20));
+    let settings = &claude.settings;
+    assert_eq!((claude.home, settings.permissions.on_timeout), (Home::User, OnTimeout::Wait));
+    assert_eq!(settings.permissions.timeout, Duration::from_mins(90));
+    assert_eq!((settings.pool.max_size, settings.pool.min_idle, settings.max_line_bytes), (4, 0, 32 << 20));
     assert_eq!(config.agents[&"demo".parse().unwrap()].launch, Launch::Demo);
-    assert_eq!(config.limits.max_body_bytes, 2 << 20);
+    assert_eq!((config.limits.max_body_bytes, config.limits.max_session_queued_prompts), (2 << 20, 0));
     assert_eq!(config.limits.keep_alive_interval, Duration::from_millis(500));
-    assert_eq!(config.limits.max_session_queued_prompts, 0);
 
     // What nobody may see is nowhere: not in `check`, not in a debug print.
     let shown = config::show(&config, Shown::Set);
@@ -385,7 +384,7 @@ fn flags_win_over_the_environment_and_the_environment_over_the_file() {
     assert_eq!(config.listen.address.port(), 2);
     assert_eq!((config.limits.max_streams, config.limits.max_body_bytes), (2, 1));
     let a = &config.agents[&"a".parse().unwrap()];
-    assert_eq!((a.pool.max_size, a.pool.min_idle), (6, 2));
+    assert_eq!((a.settings.pool.max_size, a.settings.pool.min_idle), (6, 2));
     assert_eq!(a.launch, Launch::Command { command: "x".into(), args: vec!["--fast".into(), "-v".into()] });
     assert_eq!(a.env["Mixed__Case"].expose(), "kept as it is");
     assert_eq!(config.agents[&"b".parse().unwrap()].home, Home::User);
@@ -451,7 +450,7 @@ fn known_agents_are_offered_only_when_nobody_named_one_and_only_here() {
     let environment = [DATA].into_iter().collect();
     let config = config::load(&here, &environment, &|program| program == "gemini").unwrap();
     let gemini = &config.agents[&"gemini".parse().unwrap()];
-    assert_eq!((gemini.home, gemini.pool.min_idle), (Home::User, 0));
+    assert_eq!((gemini.home, gemini.settings.pool.min_idle), (Home::User, 0));
 
     let named = load("[agents.mine]\ncommand = \"x\"", &[]).unwrap();
     assert_eq!(named.agents.len(), 1);

@@ -159,7 +159,7 @@ fn routes_and_events_of_the_table_exist() {
             routes.insert(format!("{} {}", method.to_uppercase(), plain(path)));
         }
     }
-    let events: Vec<&str> = acp_gateway::api::event::TYPES.iter().map(|event| event.1).collect();
+    let events: Vec<&str> = acp_gateway::event::TYPES.iter().map(|event| event.1).collect();
     let (headings, mut named, mut wrong) = (listed(), 0, Vec::new());
     for (heading, table) in rows().iter().filter(|(heading, _)| headings.contains_key(heading.as_str())) {
         for row in table {

@@ -29,7 +29,7 @@ fn every_problem_code_is_in_the_problem_reference_with_its_status() {
 #[test]
 fn every_event_type_is_in_the_event_reference() {
     let page = read("docs/reference/events.md");
-    for (_, name, _) in acp_gateway::api::event::TYPES {
+    for (_, name, _) in acp_gateway::event::TYPES {
         let named = page.lines().any(|line| line.starts_with("| `") && line.contains(&format!("`{name}`")));
         assert!(named, "no row for {name}");
     }

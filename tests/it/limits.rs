@@ -16,7 +16,7 @@ fn by(gateway: &Gateway, key: &str, method: Method, path: &str) -> RequestBuilde
 }
 
 async fn limits(gateway: &Gateway, key: &str) -> Value {
-    Answer::of(by(gateway, key, Method::GET, "/v1")).await.body["limits"].clone()
+    Answer::of(by(gateway, key, Method::GET, "/v1")).await.body["limits"]["perKey"].clone()
 }
 
 async fn stream(gateway: &Gateway, key: &str, path: &str) -> reqwest::Response {
@@ -122,9 +122,9 @@ async fn the_wait_queue_has_room_for_others_when_one_principal_has_filled_its_pa
 async fn limits_of_a_key_are_its_principals_own() {
     let gateway = Setup::fake(&[]).start();
     let flags = [
-        "--requests-per-minute",
+        "--max-requests-per-minute",
         "1000",
-        "--prompts-per-minute",
+        "--max-prompts-per-minute",
         "7",
         "--max-streams",
         "1",
@@ -137,16 +137,16 @@ async fn limits_of_a_key_are_its_principals_own() {
     let bob = key(&gateway, "bob", "read,prompt").await;
     let shown = limits(&gateway, &alice).await;
     for (member, value) in [
-        ("requestsPerMinute", 1000),
-        ("promptsPerMinute", 7),
-        ("streams", 1),
-        ("liveSessions", 3),
+        ("maxRequestsPerMinute", 1000),
+        ("maxPromptsPerMinute", 7),
+        ("maxStreams", 1),
+        ("maxLiveSessions", 3),
         ("maxQueuedPrompts", 2),
     ] {
         assert_eq!(shown[member], value, "{member}: {shown}");
     }
     let defaults = limits(&gateway, &bob).await;
-    assert!(defaults["streams"].as_u64() >= Some(1000), "{defaults}");
+    assert!(defaults["maxStreams"].as_u64() >= Some(1000), "{defaults}");
 
     let open = stream(&gateway, &alice, "/v1/events").await;
     assert_eq!(open.status(), 200);
@@ -164,7 +164,7 @@ async fn limits_of_a_key_are_its_principals_own() {
     // A second key of the name is the same principal, with the same limits.
     let second = key_command(&gateway, &["create", "alice", "--scopes", "read"]);
     eventually("the gateway knows the key", PATIENCE, || async {
-        (limits(&gateway, &second).await["streams"] == 1).then_some(())
+        (limits(&gateway, &second).await["maxStreams"] == 1).then_some(())
     })
     .await;
     let list = key_command(&gateway, &["list"]);
@@ -172,7 +172,7 @@ async fn limits_of_a_key_are_its_principals_own() {
     let rows: Vec<_> = list.lines().filter(|line| line.contains("alice")).collect();
     assert_eq!(rows.len(), 2, "{list}");
     for row in rows {
-        assert!(row.contains("max-streams=1") && row.contains("prompts-per-minute=7"), "{row}");
+        assert!(row.contains("max-streams=1") && row.contains("max-prompts-per-minute=7"), "{row}");
     }
 }
 
@@ -202,7 +202,7 @@ async fn key_updates_apply_to_a_running_gateway_within_a_second() {
     let began = Instant::now();
     key_command(&gateway, &["update", &id, "--max-streams", "2", "--scopes", "read"]);
     prompt(403).await;
-    assert_eq!(limits(&gateway, &alice).await["streams"], 2);
+    assert_eq!(limits(&gateway, &alice).await["maxStreams"], 2);
     // One second is the gateway's, the rest is that of a busy machine and of starting the command.
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
 
@@ -212,12 +212,12 @@ async fn key_updates_apply_to_a_running_gateway_within_a_second() {
     key_command(&gateway, &["update", "alice", "--max-streams", "default", "--scopes", "prompt"]);
     let frames = open.rest().await;
     assert!(frames.last().is_some_and(|last| last.data["problem"]["code"] == "unauthorized"), "{frames:?}");
-    key_command(&gateway, &["update", "alice", "--prompts-per-minute", "3"]);
+    key_command(&gateway, &["update", "alice", "--max-prompts-per-minute", "3"]);
     gateway.kill();
     gateway.start();
     let after = limits(&gateway, &alice).await;
-    assert_eq!(after["promptsPerMinute"], 3, "it is stored with the key");
-    assert!(after["streams"].as_u64() >= Some(1000), "{after}");
+    assert_eq!(after["maxPromptsPerMinute"], 3, "it is stored with the key");
+    assert!(after["maxStreams"].as_u64() >= Some(1000), "{after}");
 }
 
 #[tokio::test]
@@ -227,7 +227,7 @@ async fn default_limits_change_with_a_reload() {
         .run_by(&["setsid"])
         .start();
     let bob = key(&gateway, "bob", "read").await;
-    assert_eq!(limits(&gateway, &bob).await["streams"], 1);
+    assert_eq!(limits(&gateway, &bob).await["maxStreams"], 1);
     let first = stream(&gateway, &bob, "/v1/events").await;
     assert_eq!(first.status(), 200);
     let file = gateway.path("config.toml");
@@ -242,10 +242,10 @@ async fn default_limits_change_with_a_reload() {
     .expect("the folder is ours");
     gateway.signal(Signal::HUP);
     eventually("the new limit holds", PATIENCE, || async {
-        (limits(&gateway, &bob).await["streams"] == 2).then_some(())
+        (limits(&gateway, &bob).await["maxStreams"] == 2).then_some(())
     })
     .await;
-    assert_eq!(limits(&gateway, &bob).await["promptsPerMinute"], 9);
+    assert_eq!(limits(&gateway, &bob).await["maxPromptsPerMinute"], 9);
     let second = by(&gateway, &bob, Method::GET, "/v1/events?after=tail").header("prefer", "wait=1");
     assert_eq!(Answer::of(second).await.status, 200);
     assert!(!gateway.log().contains("take effect only at the next start"), "{}", gateway.log());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use acp_gateway::store::{Cut, EventStore, SqliteStore};
+use acp_gateway::store::{Cut, Maintenance as _, SqliteStore};
 use acp_gateway::types::{Ids, Limits};
 use reqwest::Method;
 use serde_json::json;

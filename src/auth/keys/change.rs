@@ -1,14 +1,10 @@
 //! Changes to existing keys: their scopes, and the limits of their principals.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use bytes::Bytes;
-
-use super::super::key::{Key, KeyHash};
-use super::{KeyStoreError, Keys, encode};
-use crate::store::{Batch, CommitError, Expect, Put, Table};
-use crate::types::{KeyLimits, LimitChange, Scopes, Tenant};
+use super::super::key::Key;
+use super::record::push_replace;
+use super::{KeyStoreError, Keys};
+use crate::store::{Batch, CommitError};
+use crate::types::{LimitChange, Scopes};
 
 /// The maximum number of attempts when another process changes the same keys.
 const MAX_TRIES: usize = 5;
@@ -76,23 +72,4 @@ impl Keys {
         }
         Err(KeyStoreError::from(conflict.expect("each failed attempt stores its conflict")).into())
     }
-}
-
-/// The limits of each principal. All keys of a principal have the same limits; if not, the newest key counts.
-pub(super) fn limits_by_principal<'a>(
-    keys: impl Iterator<Item = &'a Key>,
-) -> HashMap<(Tenant, Arc<str>), KeyLimits> {
-    let mut keys: Vec<_> = keys.collect();
-    keys.sort_by_key(|key| key.created_at);
-    let all = keys.into_iter().map(|key| ((key.tenant.clone(), key.name.clone()), key.limits));
-    let mut limits: HashMap<_, _> = all.collect();
-    limits.retain(|_, limits: &mut KeyLimits| !limits.is_empty());
-    limits
-}
-
-/// Adds to `batch` a new record of a key. The commit fails unless the store still has `stored`.
-pub(super) fn push_replace(batch: &mut Batch, hash: KeyHash, key: &Key, stored: Bytes) {
-    let id = hash.as_bytes().to_vec();
-    batch.puts.push(Put { table: Table::Key, key: id.clone(), value: encode(key) });
-    batch.expect.push(Expect { table: Table::Key, key: id, value: Some(stored) });
 }

@@ -37,7 +37,7 @@ impl Fixture {
     /// Opens the keys and tickets from the store, as at a start of the gateway.
     fn start(&self) -> Instance {
         let limits = Limits::default();
-        let store: Arc<dyn EventStore> = self.store.clone();
+        let store: Arc<dyn RecordStore> = self.store.clone();
         let keys = Keys::open(Arc::clone(&store), self.ids.clone(), &limits, None).unwrap();
         let tickets = Tickets::open(store, self.ids.clone(), &limits, &keys).unwrap();
         Instance { keys, tickets }
@@ -155,7 +155,7 @@ impl OneTicketFixture {
     fn new() -> Self {
         let fixture = Fixture::new();
         let limits = Limits { max_tickets: 1, ..Limits::default() };
-        let store: Arc<dyn EventStore> = fixture.store.clone();
+        let store: Arc<dyn RecordStore> = fixture.store.clone();
         let keys = Keys::open(Arc::clone(&store), fixture.ids.clone(), &limits, None).unwrap();
         let tickets = Tickets::open(store, fixture.ids.clone(), &limits, &keys).unwrap();
         let instance = Instance { keys, tickets };

@@ -7,10 +7,9 @@ use agent_client_protocol_schema::v1::{
 use serde_json::Value;
 
 use super::super::permission::Permission;
-use super::super::session::Grant;
-use super::super::text::{excerpt, fenced, quoted, words};
+use super::super::record::Grant;
+use super::super::text::{error_text, excerpt, fenced, quoted, words};
 use super::super::turn::{Step, Turn};
-use super::error_text;
 use super::work::{call, denied, done, failed};
 
 /// The maximum number of characters of a file in the answer.

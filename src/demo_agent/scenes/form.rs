@@ -10,9 +10,8 @@ use agent_client_protocol_schema::v1::{
     StringPropertySchema,
 };
 
-use super::super::text::quoted;
+use super::super::text::{error_text, quoted};
 use super::super::turn::{Step, Turn};
-use super::error_text;
 
 /// The maximum number of characters of a value in the answer.
 const VALUE_MAX: usize = 80;

@@ -116,13 +116,3 @@ async fn mode(turn: &mut Turn, input: &str) -> Step {
     turn.set_mode(mode).await?;
     turn.say(&format!("The mode is **{}** now, and I notified your client.", mode.name())).await
 }
-
-/// A number within a range from a command's input.
-fn number(input: &str, default: u32, max: u32) -> u32 {
-    input.parse().unwrap_or(default).clamp(1, max)
-}
-
-/// The client's error for a rejected request, as text in markdown.
-fn error_text(error: &Error) -> String {
-    format!("{} ({})", quoted(&error.message, 200), i32::from(error.code))
-}

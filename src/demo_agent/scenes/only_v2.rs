@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::super::text::number;
 use super::super::turn::{Step, Turn};
 use super::super::version::Version;
-use super::number;
 
 const OLDER: &str = "ACP v1 does not have this feature. Set `protocol = 2` in my entry of the gateway's configuration, and try \
 again in a new session.";

@@ -5,9 +5,9 @@ use std::time::Duration;
 use agent_client_protocol_schema::v1::{ToolCall, ToolCallStatus, ToolCallUpdateFields, ToolKind};
 use serde_json::{Value, json};
 
-use super::super::text::fenced;
+use super::super::text::{error_text, fenced, number};
 use super::super::turn::{Step, Turn};
-use super::{error_text, number, work};
+use super::work;
 
 /// A permission request that is cancelled after a time without an answer.
 pub(super) async fn withdraw(turn: &mut Turn, input: &str) -> Step {

@@ -9,11 +9,10 @@ use agent_client_protocol_schema::v1::{
 use serde_json::json;
 
 use super::super::permission::Permission;
-use super::super::session::Grant;
-use super::super::text::{excerpt, words};
+use super::super::record::Grant;
+use super::super::text::{error_text, excerpt, number, words};
 use super::super::turn::{Step, Turn};
 use super::work::{call, denied, failed};
-use super::{error_text, number};
 
 /// The interval between two checks of a command with a time limit.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);

@@ -1,8 +1,8 @@
 //! Scenes that consist only of text.
 
 use super::super::commands;
+use super::super::text::number;
 use super::super::turn::{Step, Turn};
-use super::number;
 
 const MARKDOWN: &str = r#"# A heading
 

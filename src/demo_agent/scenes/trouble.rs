@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use agent_client_protocol_schema::v1::{Error, StopReason, ToolCall, ToolKind};
 
+use super::super::text::number;
 use super::super::turn::{Step, StepError, Turn};
-use super::number;
 use super::work;
 
 /// The exit code of `/crash`.

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::super::options::Mode;
 use super::super::permission::Permission;
-use super::super::session::Grant;
+use super::super::record::Grant;
 use super::super::text::fenced;
 use super::super::turn::{Step, Turn};
 

@@ -5,9 +5,9 @@ mod set_up;
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
     AgentAuthCapabilities, AgentCapabilities, AuthenticateRequest, AuthenticateResponse,
-    AvailableCommandsUpdate, ConfigOptionUpdate, CurrentModeUpdate, Error, Implementation, InitializeRequest,
-    InitializeResponse, LogoutCapabilities, LogoutResponse, PromptCapabilities, PromptRequest,
-    PromptResponse, SessionAdditionalDirectoriesCapabilities, SessionCapabilities, SessionCloseCapabilities,
+    AvailableCommandsUpdate, Error, Implementation, InitializeRequest, InitializeResponse,
+    LogoutCapabilities, LogoutResponse, PromptCapabilities, PromptRequest, PromptResponse,
+    SessionAdditionalDirectoriesCapabilities, SessionCapabilities, SessionCloseCapabilities,
     SessionDeleteCapabilities, SessionForkCapabilities, SessionId, SessionListCapabilities,
     SessionResumeCapabilities, SessionUpdate, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
     SetSessionModeRequest, SetSessionModeResponse,
@@ -18,7 +18,6 @@ use serde_json::value::RawValue;
 use super::agent::{Agent, parse};
 use super::client_support::ClientSupport;
 use super::options::{Choice as _, Mode};
-use super::session::Record;
 use super::turn::Turn;
 use super::{commands, scenes};
 
@@ -108,7 +107,7 @@ impl Agent {
         let mode = Mode::from_id(&request.mode_id.0)
             .ok_or_else(|| Error::invalid_params().data("modeId is not a mode of the session"))?;
         session.change(|record| record.mode = mode)?;
-        self.peer.update(&session.id, mode_changed(mode)).await;
+        self.peer.update(&session.id, mode.update()).await;
         Ok(SetSessionModeResponse::new())
     }
 
@@ -149,13 +148,4 @@ impl Agent {
         }));
         Ok(())
     }
-}
-
-pub(super) fn mode_changed(mode: Mode) -> SessionUpdate {
-    SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(mode.id()))
-}
-
-/// The complete list of options, sent after the agent itself changed one.
-pub(super) fn options_changed(record: &Record, offer: ClientSupport) -> SessionUpdate {
-    SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(record.options.list(offer.booleans)))
 }

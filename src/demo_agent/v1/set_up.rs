@@ -9,7 +9,7 @@ use agent_client_protocol_schema::v1::{
 use serde_json::value::RawValue;
 
 use super::super::agent::{Agent, parse};
-use super::super::session::Workspace;
+use super::super::record::Workspace;
 
 impl Agent {
     pub(super) fn create(&mut self, params: &RawValue) -> Result<(SessionId, NewSessionResponse), Error> {

@@ -6,7 +6,7 @@ use agent_client_protocol_schema::v2::{
     ToolCallPermissionSubject,
 };
 
-use super::super::session::Record;
+use super::super::record::Record;
 use super::updates::{call_fields, convert};
 
 pub(in super::super) fn question(

@@ -9,7 +9,7 @@ use agent_client_protocol_schema::v2::{
 use serde_json::value::RawValue;
 
 use super::super::agent::{Agent, parse};
-use super::super::session::Workspace;
+use super::super::record::Workspace;
 use super::settings::{available, options};
 use super::updates::{replay, session_id_v1};
 

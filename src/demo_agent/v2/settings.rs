@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::super::agent::{Agent, parse};
 use super::super::commands;
 use super::super::options::{Choice as _, Mode, select_values};
-use super::super::session::Record;
+use super::super::record::Record;
 use super::super::turn::{Step, Turn};
 use super::updates::{convert, session_id_v1};
 

@@ -6,14 +6,12 @@ use agent_client_protocol_schema::v1;
 use agent_client_protocol_schema::v2::{
     AgentMessage, AgentThought, ContentBlock, Diff, DiffChange, DiffChangeOperation, DiffPathChange,
     MessageId, PlanItems, PlanUpdate, PlanUpdateContent, SessionId, SessionUpdate, ToolCallContent,
-    ToolCallUpdate, UpdateSessionNotification, UserMessage,
+    ToolCallUpdate, UserMessage,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::super::history::History;
-use super::super::peer::Peer;
-use super::super::turn::Turn;
 
 /// The id of the plan, which has none in v1.
 const PLAN: &str = "plan";
@@ -171,19 +169,5 @@ fn said(update: &v1::SessionUpdate) -> Option<(Speaker, &v1::ContentChunk)> {
         v1::SessionUpdate::AgentMessageChunk(chunk) => Some((Speaker::Agent, chunk)),
         v1::SessionUpdate::AgentThoughtChunk(chunk) => Some((Speaker::Thought, chunk)),
         _ => None,
-    }
-}
-
-impl Peer {
-    pub(in super::super) async fn update_v2(&self, session: &v1::SessionId, update: SessionUpdate) {
-        let params = UpdateSessionNotification::new(session.0.clone(), update);
-        self.notify("session/update", params).await;
-    }
-}
-
-impl Turn {
-    /// Sends an update that v1 does not have.
-    pub(super) async fn send_v2(&self, update: SessionUpdate) {
-        self.peer.update_v2(&self.session().id, update).await;
     }
 }

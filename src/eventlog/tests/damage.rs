@@ -1,5 +1,6 @@
 //! Readers of damaged events: a reset past the damage, then all later events.
 
+use super::super::queue::{Job, MaintenanceJob};
 use super::*;
 use crate::store::SqliteStore;
 
@@ -21,10 +22,10 @@ async fn spoilt(which: &str) -> Spoilt {
             let session = super::open(&log, number).await;
             // The job blocks the writer until both events are appended, so that they form one run.
             let (go, held) = std::sync::mpsc::sync_channel::<()>(1);
-            log.shared.queue.push_maintenance(MaintenanceJob(Box::new(move |_| {
+            log.shared.queue.push(Job::Maintenance(MaintenanceJob(Box::new(move || {
                 held.recv().expect("the test dropped the sender");
                 Ok(())
-            })));
+            }))));
             say(&session, "");
             let last = say(&session, "");
             go.send(()).expect("the job ended early");
@@ -51,11 +52,11 @@ async fn read(spoilt: &Spoilt, start: Start) -> (Vec<u64>, Vec<u64>) {
     loop {
         match next(&mut reader).await {
             Item::Run(run) => events.extend(seqs(&run)),
-            Item::Reset { reason: ResetReason::Damaged, before } => {
+            Item::Reset { reason: ResetReason::Damaged, before, session: None } => {
                 assert_eq!(reader.cursor(), before);
                 resets.push(before);
             }
-            Item::Ready { last_seq } => {
+            Item::Ready { cursor: last_seq } => {
                 assert_eq!(last_seq, 10);
                 return (events, resets);
             }
@@ -84,8 +85,11 @@ async fn log_with_damaged_end_accepts_appends() {
     let session = open(&log.log, 1).await;
     assert_eq!(session.read(6, 1000).await.unwrap(), []);
     let mut reader = session.reader(Start::After(8));
-    assert_eq!(next(&mut reader).await, Item::Reset { reason: ResetReason::Damaged, before: 10 });
-    assert_eq!(next(&mut reader).await, Item::Ready { last_seq: 10 });
+    assert_eq!(
+        next(&mut reader).await,
+        Item::Reset { reason: ResetReason::Damaged, before: 10, session: None }
+    );
+    assert_eq!(next(&mut reader).await, Item::Ready { cursor: 10 });
     assert_eq!(say(&session, ""), 11);
     assert_eq!(next_seqs(&mut reader).await, [11]);
 }
@@ -103,23 +107,23 @@ async fn damage_resets_only_readers_of_that_session() {
     let only = |sessions: &[(u8, Option<u64>)]| {
         Some(sessions.iter().map(|(number, start)| (id(*number), *start)).collect::<HashMap<_, _>>())
     };
-    let reset = |before| GlobalItem::Reset { reason: ResetReason::Damaged, before, session: Some(id(1)) };
+    let reset = |before| Item::Reset { reason: ResetReason::Damaged, before, session: Some(id(1)) };
     for (sessions, start, resets, of_the_first, of_the_second) in [
-        (None, GlobalStart::After(0), vec![reset(6), reset(10)], vec![1, 2, 7, 8, 9, 10], 10),
-        (None, GlobalStart::After(5), vec![reset(6), reset(10)], vec![7, 8, 9, 10], 8),
-        (None, GlobalStart::After(10), vec![], vec![7, 8, 9, 10], 6),
+        (None, Start::After(0), vec![reset(6), reset(10)], vec![1, 2, 7, 8, 9, 10], 10),
+        (None, Start::After(5), vec![reset(6), reset(10)], vec![7, 8, 9, 10], 8),
+        (None, Start::After(10), vec![], vec![7, 8, 9, 10], 6),
         (
             only(&[(1, None), (2, None)]),
-            GlobalStart::Beginning,
+            Start::Beginning,
             vec![reset(6), reset(10)],
             vec![1, 2, 7, 8, 9, 10],
             10,
         ),
-        (only(&[(2, None)]), GlobalStart::Beginning, vec![], vec![], 10),
-        (only(&[(1, Some(6)), (2, Some(0))]), GlobalStart::Beginning, vec![], vec![7, 8, 9, 10], 10),
+        (only(&[(2, None)]), Start::Beginning, vec![], vec![], 10),
+        (only(&[(1, Some(6)), (2, Some(0))]), Start::Beginning, vec![], vec![7, 8, 9, 10], 10),
         (
             only(&[(1, Some(3)), (2, Some(9))]),
-            GlobalStart::Beginning,
+            Start::Beginning,
             vec![reset(6), reset(10)],
             vec![7, 8, 9, 10],
             1,
@@ -130,10 +134,10 @@ async fn damage_resets_only_readers_of_that_session() {
         let (mut first, mut second, mut found) = (Vec::new(), 0, Vec::new());
         loop {
             match in_time(reader.next()).await.unwrap() {
-                GlobalItem::Run(run) if run.session == id(1) => first.extend(seqs(&run)),
-                GlobalItem::Run(run) => second += run.count(),
-                GlobalItem::Ready { .. } => break,
-                reset @ GlobalItem::Reset { .. } => found.push(reset),
+                Item::Run(run) if run.session == id(1) => first.extend(seqs(&run)),
+                Item::Run(run) => second += run.count(),
+                Item::Ready { .. } => break,
+                other => found.push(other),
             }
         }
         assert_eq!((found, first, second), (resets, of_the_first, of_the_second), "{scope:?} {start:?}");

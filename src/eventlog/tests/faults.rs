@@ -26,8 +26,7 @@ fn start_to_fail(store: &Arc<FaultyStore>, limits: Limits) -> (EventLog, mpsc::R
     let (watermark, why) = mpsc::sync_channel(1);
     let fatal: Fatal =
         Box::new(move |why| watermark.send(why.to_owned()).expect("the test dropped the receiver"));
-    let store: Arc<dyn EventStore> = Arc::clone(store) as _;
-    let log = EventLog::start(store, Ids::system(), Arc::new(limits), Shutdown::new(), fatal);
+    let log = EventLog::start(Arc::clone(store), Ids::system(), Arc::new(limits), Shutdown::new(), fatal);
     (log.expect("could not start the writer"), why)
 }
 
@@ -38,7 +37,7 @@ async fn slow_commit_delays_readers_not_appends() {
     let log = start(store.clone(), Limits::default());
     let session = open(&log, 1).await;
     let mut reader = session.reader(Start::Tail);
-    assert_eq!(next(&mut reader).await, Item::Ready { last_seq: 0 });
+    assert_eq!(next(&mut reader).await, Item::Ready { cursor: 0 });
     for _ in 0..1000 {
         say(&session, "");
     }
@@ -62,7 +61,7 @@ async fn intermittently_full_disk_keeps_batches_atomic() {
     let log = start(store.clone(), Limits::default());
     let session = open(&log, 1).await;
     let mut reader = session.reader(Start::Tail);
-    assert_eq!(next(&mut reader).await, Item::Ready { last_seq: 0 });
+    assert_eq!(next(&mut reader).await, Item::Ready { cursor: 0 });
     for n in 1..=3 {
         store.set(Outcome::Full);
         session.append(&event(""), Records::new().put(Table::Fold, "f", n.to_string()));
@@ -89,7 +88,8 @@ async fn maintenance_waits_for_space_and_failure_is_fatal() {
     }
     let prune = || {
         let cut = Cut { session: id(1), through: 4 };
-        in_time(log.shared.run_maintenance(move |store| store.prune(&[cut], 100)))
+        let maintenance = Arc::clone(&log.shared.maintenance);
+        in_time(log.shared.queue.run_maintenance(move || maintenance.prune(&[cut], 100)))
     };
     store.next([Outcome::Full]);
     assert!(prune().await.is_none(), "a full disk rejects deletes");
@@ -112,20 +112,20 @@ async fn reader_resumes_after_failed_read() {
     }
     let mut reader = session.reader(Start::Beginning);
     let scope = GlobalScope { tenant: Tenant::default(), sessions: None };
-    let mut all = log.global_reader(scope, GlobalStart::Beginning).await.unwrap();
+    let mut all = log.global_reader(scope, Start::Beginning).await.unwrap();
     let (mut seen, mut of_all, mut failures) = (Vec::new(), Vec::new(), 0);
     for turn in 0.. {
         store.set_reads(if turn % 2 == 0 { Some(unreadable) } else { None });
         let of_one = if seen.last() == Some(&60) { None } else { Some(in_time(reader.next()).await) };
-        match of_one.unwrap_or(Ok(Item::Ready { last_seq: 60 })) {
+        match of_one.unwrap_or(Ok(Item::Ready { cursor: 60 })) {
             Ok(Item::Run(run)) => seen.extend(seqs(&run)),
-            Ok(other) => assert_eq!(other, Item::Ready { last_seq: 60 }),
+            Ok(other) => assert_eq!(other, Item::Ready { cursor: 60 }),
             Err(error) => failures += usize::from(matches!(error, ReadError::Failed(_))),
         }
         let of_many = if of_all.last() == Some(&60) { None } else { Some(in_time(all.next()).await) };
-        match of_many.unwrap_or(Ok(GlobalItem::Ready { last_pos: 60 })) {
-            Ok(GlobalItem::Run(run)) => of_all.extend(seqs(&run)),
-            Ok(other) => assert_eq!(other, GlobalItem::Ready { last_pos: 60 }),
+        match of_many.unwrap_or(Ok(Item::Ready { cursor: 60 })) {
+            Ok(Item::Run(run)) => of_all.extend(seqs(&run)),
+            Ok(other) => assert_eq!(other, Item::Ready { cursor: 60 }),
             Err(error) => failures += usize::from(matches!(error, ReadError::Failed(_))),
         }
         if seen.last() == Some(&60) && of_all.last() == Some(&60) {
@@ -162,9 +162,12 @@ async fn damage_is_skipped_once() {
     }
     let mut reader = session.reader(Start::After(10));
     store.set_reads(Some(|| ReadError::Corrupt { session: id(1), first_seq: 11, last_seq: 20, after: 20 }));
-    assert_eq!(next(&mut reader).await, Item::Reset { reason: ResetReason::Damaged, before: 20 });
+    assert_eq!(
+        next(&mut reader).await,
+        Item::Reset { reason: ResetReason::Damaged, before: 20, session: None }
+    );
     store.set_reads(None);
     let (events, ready) = follow(&mut reader, 60).await;
     assert_eq!((events, ready), ((21..=60).collect(), Vec::new()));
-    assert_eq!(next(&mut reader).await, Item::Ready { last_seq: 60 });
+    assert_eq!(next(&mut reader).await, Item::Ready { cursor: 60 });
 }

@@ -2,20 +2,20 @@
 
 use super::*;
 
-async fn next_all(reader: &mut GlobalReader) -> GlobalItem {
+async fn next_all(reader: &mut Reader) -> Item {
     in_time(reader.next()).await.expect("readable")
 }
 
 /// Returns (session, seq, position) of the next `count` events, and skips items that are not runs.
-async fn events(reader: &mut GlobalReader, count: usize) -> Vec<(SessionId, u64, u64)> {
+async fn events(reader: &mut Reader, count: usize) -> Vec<(SessionId, u64, u64)> {
     let mut found = Vec::new();
     while found.len() < count {
         match next_all(reader).await {
-            GlobalItem::Run(run) => {
+            Item::Run(run) => {
                 found.extend(run.events().map(|e| (run.session, e.seq(), run.pos(e.seq()))));
             }
-            GlobalItem::Ready { .. } => {}
-            other @ GlobalItem::Reset { .. } => panic!("{other:?}"),
+            Item::Ready { .. } => {}
+            other => panic!("{other:?}"),
         }
     }
     found
@@ -35,14 +35,16 @@ async fn say_and_wait(session: &SessionLog) {
     in_time(session.wait(seq)).await.unwrap();
     // The global position is published right after the session's commit.
     let shared = &session.state.shared;
-    until("the global position is published", || shared.last_pos.last() == shared.store.tail().last_pos)
-        .await;
+    until("the global position is published", || {
+        shared.published.last_pos.last() == shared.store.port().tail().last_pos
+    })
+    .await;
 }
 
 async fn both_ways(limits: Limits) {
     let log = memory_log(limits);
-    let mut all = log.global_reader(everything(), GlobalStart::Beginning).await.unwrap();
-    assert_eq!(next_all(&mut all).await, GlobalItem::Ready { last_pos: 0 });
+    let mut all = log.global_reader(everything(), Start::Beginning).await.unwrap();
+    assert_eq!(next_all(&mut all).await, Item::Ready { cursor: 0 });
     let (a, b) = (open(&log, 1).await, open(&log, 2).await);
     let mut expected = Vec::new();
     for n in 1..=20 {
@@ -62,27 +64,26 @@ async fn both_ways(limits: Limits) {
         expected,
         "commit order, with new sessions, without other tenants"
     );
-    let mut resumed = log.global_reader(everything(), GlobalStart::After(30)).await.unwrap();
+    let mut resumed = log.global_reader(everything(), Start::After(30)).await.unwrap();
     assert_eq!(events(&mut resumed, 11).await, expected[30..]);
-    assert_eq!(next_all(&mut resumed).await, GlobalItem::Ready { last_pos: 42 });
+    assert_eq!(next_all(&mut resumed).await, Item::Ready { cursor: 42 });
 
-    let mut one = log.global_reader(only(&[(2, None), (3, None)]), GlobalStart::Beginning).await.unwrap();
+    let mut one = log.global_reader(only(&[(2, None), (3, None)]), Start::Beginning).await.unwrap();
     let of_both: Vec<_> = expected.iter().copied().filter(|event| event.0 != id(1)).collect();
     assert_eq!(events(&mut one, 21).await, of_both);
 
-    let mut own = log.global_reader(only(&[(1, Some(18)), (3, None)]), GlobalStart::Tail).await.unwrap();
+    let mut own = log.global_reader(only(&[(1, Some(18)), (3, None)]), Start::Tail).await.unwrap();
     assert_eq!(
         events(&mut own, 2).await,
         [(id(1), 19, 37), (id(1), 20, 39)],
         "starts at the session's own cursor"
     );
-    assert_eq!(next_all(&mut own).await, GlobalItem::Ready { last_pos: 42 });
+    assert_eq!(next_all(&mut own).await, Item::Ready { cursor: 42 });
     say_and_wait(&b).await;
     say_and_wait(&new).await;
     assert_eq!(events(&mut own, 1).await, [(id(3), 2, 44)]);
 
-    let mut again =
-        log.global_reader(only(&[(1, Some(18)), (2, Some(0))]), GlobalStart::After(38)).await.unwrap();
+    let mut again = log.global_reader(only(&[(1, Some(18)), (2, Some(0))]), Start::After(38)).await.unwrap();
     assert_eq!(events(&mut again, 3).await, [(id(1), 20, 39), (id(2), 20, 40), (id(2), 21, 43)]);
     say_and_wait(&a).await;
     assert_eq!(events(&mut again, 1).await, [(id(1), 21, 45)]);
@@ -114,12 +115,12 @@ async fn global_reader_sees_no_gap_and_no_duplicate() {
             max_run_bytes: 500,
             ..Limits::default()
         });
-        let mut reader = log.global_reader(everything(), GlobalStart::Tail).await.unwrap();
+        let mut reader = log.global_reader(everything(), Start::Tail).await.unwrap();
         let mut sessions = Vec::new();
         for number in 1..=4 {
             sessions.push(open(&log, number).await);
         }
-        let writing = log.shared.shutdown.clone().spawn(async move {
+        let writing = Shutdown::new().spawn(async move {
             for n in 0..EVENTS {
                 for session in &sessions {
                     say(session, "");
@@ -145,21 +146,21 @@ async fn unknown_cursors_reset() {
     let log = memory_log(Limits::default());
     let session = open(&log, 1).await;
     say_and_wait(&session).await;
-    let unknown = GlobalItem::Reset { reason: ResetReason::UnknownCursor, before: 0, session: None };
+    let unknown = Item::Reset { reason: ResetReason::UnknownCursor, before: 0, session: None };
     let starts = [
-        (everything(), GlobalStart::After(2)),
-        (only(&[(1, Some(2))]), GlobalStart::Tail),
-        (only(&[(1, None), (5, Some(1))]), GlobalStart::Beginning),
-        (only(&[(1, Some(1))]), GlobalStart::Reset(ResetReason::UnknownCursor)),
+        (everything(), Start::After(2)),
+        (only(&[(1, Some(2))]), Start::Tail),
+        (only(&[(1, None), (5, Some(1))]), Start::Beginning),
+        (only(&[(1, Some(1))]), Start::Reset(ResetReason::UnknownCursor)),
     ];
     for (scope, start) in starts {
         let mut reader = log.global_reader(scope, start).await.unwrap();
         assert_eq!(next_all(&mut reader).await, unknown);
         assert_eq!(events(&mut reader, 1).await, [(id(1), 1, 1)]);
-        assert_eq!(next_all(&mut reader).await, GlobalItem::Ready { last_pos: 1 });
+        assert_eq!(next_all(&mut reader).await, Item::Ready { cursor: 1 });
     }
-    let mut new = log.global_reader(only(&[(5, Some(0))]), GlobalStart::Tail).await.unwrap();
-    assert_eq!(next_all(&mut new).await, GlobalItem::Ready { last_pos: 1 });
+    let mut new = log.global_reader(only(&[(5, Some(0))]), Start::Tail).await.unwrap();
+    assert_eq!(next_all(&mut new).await, Item::Ready { cursor: 1 });
     say_and_wait(&open(&log, 5).await).await;
     assert_eq!(events(&mut new, 1).await, [(id(5), 1, 2)]);
 }
@@ -174,7 +175,7 @@ async fn erased_session_keeps_last_event() {
     let last = a.erase(&event(""), Records::new());
     in_time(a.wait(last)).await.unwrap();
     drop(a);
-    until("the session state is freed", || log.shared.state(id(1)).is_none()).await;
-    let mut reader = log.global_reader(everything(), GlobalStart::After(0)).await.unwrap();
+    until("the session state is freed", || log.shared.sessions.get(id(1)).is_none()).await;
+    let mut reader = log.global_reader(everything(), Start::After(0)).await.unwrap();
     assert_eq!(events(&mut reader, 2).await, [(id(2), 1, 2), (id(1), 3, 4)]);
 }

@@ -8,11 +8,14 @@ mod readers;
 mod retention;
 mod writer;
 
+use std::collections::HashMap;
+use std::time::Duration;
+
 use super::*;
-use crate::event::{Event, Members};
+use crate::event::{Event, Members, ResetReason};
 use crate::store::contract::session as id;
 use crate::store::faulty::{FaultyStore, Outcome};
-use crate::store::{MemoryStore, Run};
+use crate::store::{MemoryStore, RecordStore as _, Run};
 
 /// A timeout for waits in tests.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -21,7 +24,7 @@ fn no_fatal() -> Fatal {
     Box::new(|why| panic!("fatal: {why}"))
 }
 
-fn start(store: Arc<dyn EventStore>, limits: Limits) -> EventLog {
+fn start(store: Arc<impl EventStore + Maintenance + 'static>, limits: Limits) -> EventLog {
     EventLog::start(store, Ids::system(), Arc::new(limits), Shutdown::new(), no_fatal())
         .expect("could not start the writer")
 }
@@ -76,7 +79,7 @@ async fn follow(reader: &mut Reader, last: u64) -> (Vec<u64>, Vec<u64>) {
     while events.last() != Some(&last) {
         match next(reader).await {
             Item::Run(run) => events.extend(seqs(&run)),
-            Item::Ready { last_seq } => ready.push(last_seq),
+            Item::Ready { cursor: last_seq } => ready.push(last_seq),
             other => panic!("{other:?}"),
         }
     }
@@ -88,7 +91,7 @@ async fn appended_event_is_readable_after_commit() {
     let log = memory_log(Limits::default());
     let session = open(&log, 1).await;
     let mut live = session.reader(Start::Beginning);
-    assert_eq!(next(&mut live).await, Item::Ready { last_seq: 0 });
+    assert_eq!(next(&mut live).await, Item::Ready { cursor: 0 });
     for n in 1..=100 {
         assert_eq!(say(&session, &format!("\"n\":{n}")), n);
     }
@@ -113,9 +116,12 @@ async fn session_state_is_freed_with_last_handle() {
     let last = say(&session, "");
     assert_eq!(other.appended(), 1, "two handles share one state");
     in_time(session.wait(last)).await.unwrap();
-    assert!(log.shared.tails().bytes() > 0);
+    assert!(log.shared.published.tails().bytes() > 0);
     drop((session, other));
-    until("the state is freed", || log.shared.sessions().is_empty() && log.shared.tails().bytes() == 0).await;
+    until("the state is freed", || {
+        log.shared.sessions.is_empty() && log.shared.published.tails().bytes() == 0
+    })
+    .await;
     let again = open(&log, 1).await;
     assert_eq!((again.committed(), say(&again, "")), (1, 2), "the seq continues");
 }

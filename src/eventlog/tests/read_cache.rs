@@ -62,14 +62,14 @@ async fn concurrent_readers_read_each_page_once() {
     let readers: Vec<_> = (0..10)
         .map(|_| {
             let session = session.clone();
-            log.shared.shutdown.spawn(async move { replays(&session).await })
+            Shutdown::new().spawn(async move { replays(&session).await })
         })
         .collect();
     for reader in readers {
         in_time(reader).await.expect("a reader task panicked");
     }
     let together = store.run_reads() - before;
-    log.shared.read_cache().invalidate(id(1));
+    log.shared.published.read_cache().invalidate(id(1));
     let before = store.run_reads();
     replays(&session).await;
     assert_eq!(together, store.run_reads() - before, "concurrent readers must read as often as one reader");
@@ -81,11 +81,11 @@ async fn cache_is_bounded_and_evicted_when_unused() {
     let (log, session) = written(&store, Limits { max_read_cache_bytes: 3000, ..behind_the_tail() }).await;
     replays(&session).await;
     replays(&session).await;
-    let bytes = || log.shared.read_cache().bytes();
+    let bytes = || log.shared.published.read_cache().bytes();
     assert!((1000..=3000).contains(&bytes()), "{}", bytes());
-    log.shared.read_cache().evict_if_unused();
+    log.shared.published.read_cache().evict_if_unused();
     assert!(bytes() > 0, "the cache was used since the last call");
-    log.shared.read_cache().evict_if_unused();
+    log.shared.published.read_cache().evict_if_unused();
     assert_eq!(bytes(), 0);
     replays(&session).await;
 }
@@ -99,9 +99,9 @@ async fn erase_invalidates_cache() {
     replays(&session).await;
     let last = session.erase(&event(""), Records::new());
     in_time(session.wait(last)).await.unwrap();
-    assert_eq!(log.shared.read_cache().bytes(), 0);
+    assert_eq!(log.shared.published.read_cache().bytes(), 0);
     assert_eq!(follow(&mut lagging, last).await.0, [last]);
-    let before = log.shared.read_cache().bytes();
+    let before = log.shared.published.read_cache().bytes();
     session.state.cache_runs(&[Run {
         tenant: Tenant::default(),
         session: id(1),
@@ -110,7 +110,11 @@ async fn erase_invalidates_cache() {
         last_pos: 1,
         frames: Bytes::from_static(b"late"),
     }]);
-    assert_eq!(log.shared.read_cache().bytes(), before, "a read from before the erase must not be cached");
+    assert_eq!(
+        log.shared.published.read_cache().bytes(),
+        before,
+        "a read from before the erase must not be cached"
+    );
 }
 
 #[tokio::test]
@@ -119,12 +123,16 @@ async fn prune_invalidates_cache() {
     let (log, session) = written(&store, behind_the_tail()).await;
     let mut early = session.reader(Start::Beginning);
     assert_eq!(next_seqs(&mut early).await[0], 1);
-    let read = log.shared.read_cache().after(id(1), 0).expect("the run is cached");
+    let read = log.shared.published.read_cache().after(id(1), 0).expect("the run is cached");
     assert!(prune(&log.shared, vec![Cut { session: id(1), through: EVENTS / 2 }]).await);
     assert!(store.usage(id(1)).expect("the session has a log").first_seq > read.last_seq);
-    assert_eq!(log.shared.read_cache().bytes(), 0);
+    assert_eq!(log.shared.published.read_cache().bytes(), 0);
     session.state.cache_runs(&[read]);
-    assert_eq!(log.shared.read_cache().bytes(), 0, "a read from before the prune must not be cached");
+    assert_eq!(
+        log.shared.published.read_cache().bytes(),
+        0,
+        "a read from before the prune must not be cached"
+    );
     let mut late = session.reader(Start::After(1));
     assert!(matches!(next(&mut late).await, Item::Reset { reason: ResetReason::Pruned, .. }));
 }
@@ -134,12 +142,12 @@ async fn evicted_page_is_read_again_alone() {
     let store = Arc::new(FaultyStore::new(Outcome::Commit));
     let (log, session) = written(&store, Limits { max_read_cache_bytes: 8000, ..behind_the_tail() }).await;
     let mut slow = session.reader(Start::Beginning);
-    while log.shared.read_cache().bytes() <= 1200 {
+    while log.shared.published.read_cache().bytes() <= 1200 {
         next_seqs(&mut slow).await;
     }
-    log.shared.read_cache().invalidate(id(1));
+    log.shared.published.read_cache().invalidate(id(1));
     next_seqs(&mut slow).await;
-    let bytes = log.shared.read_cache().bytes();
+    let bytes = log.shared.published.read_cache().bytes();
     assert!((1..1200).contains(&bytes), "{bytes}");
 }
 
@@ -158,6 +166,6 @@ async fn uncommitted_notice_hides_events() {
     }]);
     let mut reader = session.reader(Start::After(EVENTS - 2));
     assert_eq!(next_seqs(&mut reader).await, [EVENTS - 1, EVENTS]);
-    assert_eq!(next(&mut reader).await, Item::Ready { last_seq: EVENTS });
+    assert_eq!(next(&mut reader).await, Item::Ready { cursor: EVENTS });
     assert_eq!(reader.try_next(), Err(NotReady::AtTail));
 }

@@ -25,7 +25,7 @@ async fn readers_see_everything(log: EventLog, bursts: Vec<u64>, starts: Vec<(us
     let total: u64 = bursts.iter().sum();
     let mut tasks = Vec::new();
     let spawn = |cursor: u64| {
-        let (session, shutdown) = (session.clone(), log.shared.shutdown.clone());
+        let (session, shutdown) = (session.clone(), Shutdown::new());
         shutdown.spawn(async move {
             let committed = session.committed();
             let cursor = cursor.min(committed).min(total - 1);
@@ -34,7 +34,7 @@ async fn readers_see_everything(log: EventLog, bursts: Vec<u64>, starts: Vec<(us
             assert_eq!(events, (cursor + 1..=total).collect::<Vec<_>>(), "after {cursor}");
             if ready.is_empty() {
                 match next(&mut reader).await {
-                    Item::Ready { last_seq } => ready.push(last_seq),
+                    Item::Ready { cursor: last_seq } => ready.push(last_seq),
                     other => panic!("{other:?}"),
                 }
             }
@@ -77,12 +77,13 @@ proptest! {
             }
             let folder = tempfile::tempdir().unwrap();
             let limits = tight(run, tail, page);
-            let store: Arc<dyn EventStore> = if on_disk {
-                Arc::new(SqliteStore::open(&folder.path().join("log"), Ids::system(), &limits).unwrap())
+            let log = if on_disk {
+                let path = folder.path().join("log");
+                start(Arc::new(SqliteStore::open(&path, Ids::system(), &limits).unwrap()), limits)
             } else {
-                Arc::new(MemoryStore::new(Ids::system()))
+                memory_log(limits)
             };
-            readers_see_everything(start(store, limits), bursts, starts).await;
+            readers_see_everything(log, bursts, starts).await;
         });
     }
 }
@@ -124,7 +125,7 @@ async fn stalled_reader_costs_nothing_and_catches_up() {
         say(&session, &update);
         if n % 1000 == 0 {
             in_time(session.wait(n)).await.unwrap();
-            assert!(log.shared.tails().bytes() <= bound);
+            assert!(log.shared.published.tails().bytes() <= bound);
         }
     }
     let (events, ready) = follow(&mut stalled, EVENTS).await;
@@ -138,7 +139,7 @@ async fn readers_share_bytes() {
     let session = open(&log, 1).await;
     let mut readers: Vec<Reader> = (0..1000).map(|_| session.reader(Start::Tail)).collect();
     for reader in &mut readers {
-        assert_eq!(next(reader).await, Item::Ready { last_seq: 0 });
+        assert_eq!(next(reader).await, Item::Ready { cursor: 0 });
     }
     say(&session, "");
     let mut places = std::collections::HashSet::new();
@@ -159,13 +160,19 @@ async fn reader_start_positions() {
     in_time(session.wait(5)).await.unwrap();
 
     let mut tail = session.reader(Start::Tail);
-    assert_eq!(next(&mut tail).await, Item::Ready { last_seq: 5 });
+    assert_eq!(next(&mut tail).await, Item::Ready { cursor: 5 });
     let mut unknown = session.reader(Start::After(6));
-    assert_eq!(next(&mut unknown).await, Item::Reset { reason: ResetReason::UnknownCursor, before: 0 });
+    assert_eq!(
+        next(&mut unknown).await,
+        Item::Reset { reason: ResetReason::UnknownCursor, before: 0, session: None }
+    );
     assert_eq!(follow(&mut unknown, 5).await.0, [1, 2, 3, 4, 5]);
-    assert_eq!(next(&mut unknown).await, Item::Ready { last_seq: 5 });
+    assert_eq!(next(&mut unknown).await, Item::Ready { cursor: 5 });
     let mut foreign = session.reader(Start::Reset(ResetReason::NewEpoch));
-    assert_eq!(next(&mut foreign).await, Item::Reset { reason: ResetReason::NewEpoch, before: 0 });
+    assert_eq!(
+        next(&mut foreign).await,
+        Item::Reset { reason: ResetReason::NewEpoch, before: 0, session: None }
+    );
     assert_eq!(follow(&mut foreign, 5).await.0, [1, 2, 3, 4, 5]);
     say(&session, "");
     assert_eq!(next_seqs(&mut tail).await, [6]);
@@ -182,7 +189,7 @@ async fn erase_ends_readers_after_last_event() {
     in_time(session.wait(20)).await.unwrap();
     let mut live = session.reader(Start::After(20));
     let mut lagging = session.reader(Start::After(3));
-    assert_eq!(next(&mut live).await, Item::Ready { last_seq: 20 });
+    assert_eq!(next(&mut live).await, Item::Ready { cursor: 20 });
     say(&session, "\"before\":true");
     let last = session.erase(&event("\"by\":\"alice\""), Records::new().put(Table::Meta, "m", "1"));
     assert_eq!(last, 22);
@@ -215,7 +222,7 @@ async fn erase_ends_readers_after_last_event() {
     let session = open(&log, 1).await;
     let mut late = session.reader(Start::After(5));
     assert_eq!(next_seqs(&mut late).await, [22]);
-    assert_eq!(next(&mut late).await, Item::Ready { last_seq: 22 });
+    assert_eq!(next(&mut late).await, Item::Ready { cursor: 22 });
     assert_eq!(next(&mut late).await, Item::End);
     assert_eq!(say(&session, ""), 22);
 }

@@ -77,7 +77,10 @@ async fn large_log_is_pruned_and_readers_are_reset() {
 
     let before = usage.first_seq - 1;
     for mut reader in [lagging, large.reader(Start::Beginning)] {
-        assert_eq!(next(&mut reader).await, Item::Reset { reason: ResetReason::Pruned, before });
+        assert_eq!(
+            next(&mut reader).await,
+            Item::Reset { reason: ResetReason::Pruned, before, session: None }
+        );
         assert_eq!(follow(&mut reader, 200).await.0, (before + 1..=200).collect::<Vec<_>>());
     }
     lagging = large.reader(Start::After(before));
@@ -88,13 +91,13 @@ async fn large_log_is_pruned_and_readers_are_reset() {
     );
 
     let scope = GlobalScope { tenant: Tenant::default(), sessions: None };
-    let mut all = aging.log.global_reader(scope.clone(), GlobalStart::After(1)).await.unwrap();
-    let reset = GlobalItem::Reset { reason: ResetReason::Pruned, before: 0, session: None };
+    let mut all = aging.log.global_reader(scope.clone(), Start::After(1)).await.unwrap();
+    let reset = Item::Reset { reason: ResetReason::Pruned, before: 0, session: None };
     assert_eq!(in_time(all.next()).await.unwrap(), reset);
-    let GlobalItem::Run(run) = in_time(all.next()).await.unwrap() else { panic!("expected a run") };
+    let Item::Run(run) = in_time(all.next()).await.unwrap() else { panic!("expected a run") };
     assert_eq!((run.session, run.first_seq), (id(1), before + 1));
-    let mut recent = aging.log.global_reader(scope, GlobalStart::After(200)).await.unwrap();
-    assert!(matches!(in_time(recent.next()).await.unwrap(), GlobalItem::Run(run) if run.session == id(2)));
+    let mut recent = aging.log.global_reader(scope, Start::After(200)).await.unwrap();
+    assert!(matches!(in_time(recent.next()).await.unwrap(), Item::Run(run) if run.session == id(2)));
 }
 
 #[tokio::test]
@@ -105,7 +108,7 @@ async fn total_limit_prunes_largest_logs() {
     aging.fill(3, 30).await;
     aging.fill(2, 40).await;
     pass(&aging.log.shared, true).await.unwrap();
-    let total = aging.log.shared.store.total_bytes();
+    let total = aging.log.shared.maintenance.total_bytes();
     assert!(total <= 20_000 && total > 19_000, "{total}");
     assert_eq!(
         (aging.first_seq(1), aging.first_seq(3)),
@@ -125,7 +128,7 @@ async fn large_logs_shrink_to_same_size() {
     let bytes = |number| aging.log.shared.store.usage(id(number)).unwrap().bytes;
     assert_eq!(aging.first_seq(3), 1);
     assert!(bytes(1).abs_diff(bytes(2)) < 700, "{} {}", bytes(1), bytes(2));
-    let total = aging.log.shared.store.total_bytes();
+    let total = aging.log.shared.maintenance.total_bytes();
     assert!(total <= 30_000 && total > 28_000, "{total}");
 }
 

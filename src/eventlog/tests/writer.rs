@@ -101,7 +101,7 @@ async fn conflict_fails_only_its_own_write() {
         let log = log.clone();
         let records = Records::new().put(Table::Meta, "k", value);
         let records = records.expect(Table::Meta, "k", expected.map(Bytes::from));
-        log.shared.shutdown.clone().spawn(async move { log.write(records).await })
+        Shutdown::new().spawn(async move { log.write(records).await })
     };
     let writes = [write(None, "1"), write(None, "2"), write(Some("1"), "3")];
     let plain = log.write(Records::new().put(Table::Meta, "other", "1"));
@@ -125,7 +125,7 @@ async fn full_disk_raises_alarm_and_loses_nothing() {
     let log = start(store.clone(), Limits::default());
     let session = open(&log, 1).await;
     let mut reader = session.reader(Start::Beginning);
-    assert_eq!(next(&mut reader).await, Item::Ready { last_seq: 0 });
+    assert_eq!(next(&mut reader).await, Item::Ready { cursor: 0 });
     for _ in 0..10 {
         say(&session, "");
     }
@@ -181,7 +181,7 @@ async fn failed_store_is_fatal_and_publishes_nothing() {
     let log = EventLog::start(store.clone(), Ids::system(), limits, Shutdown::new(), fatal).unwrap();
     let session = open(&log, 1).await;
     let mut reader = session.reader(Start::Beginning);
-    assert_eq!(next(&mut reader).await, Item::Ready { last_seq: 0 });
+    assert_eq!(next(&mut reader).await, Item::Ready { cursor: 0 });
     store.set(Outcome::Fail);
     let seq = say(&session, "");
     assert_eq!(in_time(session.wait(seq)).await, Err(Closed));

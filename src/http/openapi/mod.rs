@@ -18,8 +18,8 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::page::etag;
 use super::router::api_router;
-use crate::api::event::SessionEvent;
 use crate::api::{Problem, ProblemCode};
+use crate::event::SessionEvent;
 
 mod about;
 mod examples;

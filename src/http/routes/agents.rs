@@ -4,13 +4,13 @@ use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 
-use crate::agent::{AgentSpec, PoolSpec};
+use crate::agent::AgentSpec;
 use crate::api::{Agent, AgentList, AgentSessionList, PoolFigures};
 use crate::http::error::ApiError;
 use crate::http::extract::{AgentPath, Authorized, CanAdmin, CanRead, NoQuery, Params, Trace};
 use crate::http::state::Gateway;
 use crate::pool::PoolStats;
-use crate::types::Principal;
+use crate::types::{PoolSettings, Principal};
 
 /// Lists the agents that can run sessions.
 #[utoipa::path(
@@ -89,7 +89,7 @@ fn agent_info(gateway: &Gateway, by: &Principal, spec: &AgentSpec) -> Agent {
         agent_info: info,
         capabilities: said.map(|said| said.raw_capabilities.clone()),
         auth_methods: said.and_then(|said| said.auth_methods.clone()),
-        pool: figures.map(|figures| pool_figures(&figures, &spec.pool)).unwrap_or_default(),
+        pool: figures.map(|figures| pool_figures(&figures, &spec.settings.pool)).unwrap_or_default(),
     }
 }
 
@@ -100,7 +100,7 @@ struct DisplayNames {
     version: Option<String>,
 }
 
-fn pool_figures(figures: &PoolStats, settings: &PoolSpec) -> PoolFigures {
+fn pool_figures(figures: &PoolStats, settings: &PoolSettings) -> PoolFigures {
     PoolFigures {
         max_size: settings.max_size,
         processes: figures.live,

@@ -50,7 +50,7 @@ pub(in crate::http) async fn get_auth(
         state: said.unwrap_or_else(seen),
         status,
         can_logout: initialized.as_deref().is_some_and(InitializeResult::can_log_out),
-        terminal_auth: spec.terminal_auth,
+        terminal_auth: spec.settings.terminal_auth,
     }))
 }
 
@@ -100,7 +100,8 @@ pub(in crate::http) async fn sign_in(
     let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
     let SignIn { method_id, api_key, meta } = body.value;
     if let Some(meta) = &meta {
-        check_meta(&spec.allowed_meta_keys, meta).map_err(|gated| Refusal::from_policy(&gated, ""))?;
+        check_meta(&spec.settings.allowed_meta_keys, meta)
+            .map_err(|gated| Refusal::from_policy(&gated, ""))?;
     }
     let meta = match api_key {
         Some(key) => Some(meta_with_key(&method_id, &key, meta.as_deref())?),
@@ -149,7 +150,7 @@ fn offer_terminal_sign_in(
     by: &Principal,
     method: TerminalAuth,
 ) -> Result<Response, ApiError> {
-    if !spec.terminal_auth {
+    if !spec.settings.terminal_auth {
         let detail = "sign-in in a terminal is disabled for this agent: set terminal_auth in its entry";
         return Err(ApiError::new(ProblemCode::AgentUnsupported, detail));
     }

@@ -7,10 +7,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 
-use crate::api::EventPage;
-use crate::api::event::SessionEvent;
 use crate::auth::Admission;
-use crate::eventlog::{GlobalScope, GlobalStart, ResetReason, Start};
+use crate::event::{EventPage, ResetReason, SessionEvent};
+use crate::eventlog::{GlobalScope, Start};
 use crate::http::error::ApiError;
 use crate::http::extract::{Authorized, CanRead, LastEventId, Params, PreferWait, PromptPath, SessionPath};
 use crate::http::limits::StreamGuard;
@@ -369,18 +368,18 @@ async fn respond_all(
     let starts = selected_starts(&gateway.epoch(), &chosen);
     let start = match query.cursor {
         // A client with a position in the global log has already received the reset, if there was one.
-        Cursor::After(pos) => GlobalStart::After(pos),
-        Cursor::None | Cursor::Tail if starts.is_none() => GlobalStart::Reset(ResetReason::NewEpoch),
-        Cursor::None => GlobalStart::Beginning,
-        Cursor::Tail => GlobalStart::Tail,
-        Cursor::Reset(reason) => GlobalStart::Reset(reason),
+        Cursor::After(pos) => Start::After(pos),
+        Cursor::None | Cursor::Tail if starts.is_none() => Start::Reset(ResetReason::NewEpoch),
+        Cursor::None => Start::Beginning,
+        Cursor::Tail => Start::Tail,
+        Cursor::Reset(reason) => Start::Reset(reason),
     };
     let none = || chosen.iter().map(|(id, _)| (*id, None)).collect();
     let sessions_from = starts.unwrap_or_else(none);
     let scope =
         GlobalScope { tenant: by.tenant.clone(), sessions: (!chosen.is_empty()).then_some(sessions_from) };
     let reader = log.global_reader(scope, start).await?;
-    let feed = build_feed(gateway, Source::All { reader: Box::new(reader), sessions }, &query);
+    let feed = build_feed(gateway, Source::All { reader, sessions }, &query);
     stream_or_page(gateway, by, feed, &query, form, wait).await
 }
 

@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 
 use super::events;
 use super::sessions::IDEMPOTENCY_REPLAYED;
-use crate::api::event::SessionEvent;
 use crate::api::{Cancelled, CreatePrompt, Prompt, PromptList};
+use crate::event::SessionEvent;
 use crate::http::error::ApiError;
 use crate::http::extract::{
     Authorized, CanPrompt, CanRead, IdempotencyHeader, JsonBody, NoQuery, Params, PreferWait, PromptPath,

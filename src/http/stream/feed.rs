@@ -2,12 +2,11 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::frame::{ControlFrame, Encoder};
+use super::frame::Encoder;
 use super::source::{Next, Reset, Source};
 use super::types::EventTypes;
-use crate::api::event::{self, EndFrame, EndReason, PositionFrame, Ready, ResetReason as ApiReason};
-use crate::event::EventRef;
-use crate::eventlog::{ReadError, ResetReason, Run, TailCursor};
+use crate::event::{self, ControlFrame, EndFrame, EndReason, EventRef, PositionFrame, Ready, ResetReason};
+use crate::eventlog::{ReadError, Run, TailCursor};
 use crate::session::SessionHandle;
 use crate::types::{Epoch, Ids, PromptId};
 
@@ -42,10 +41,10 @@ pub(super) enum Piece {
         run: Run,
         end: Option<End>,
     },
-    Control(ControlFrame<'static>),
+    Control(ControlFrame),
     /// The end of the replay. With `end`, it completes the feed.
     Ready {
-        frame: ControlFrame<'static>,
+        frame: ControlFrame,
         end: Option<End>,
     },
     End(End),
@@ -106,10 +105,10 @@ impl Feed {
         run.events().find(ends).map(|event| event.seq())
     }
 
-    fn ready_frame(&self, cursor: u64) -> ControlFrame<'static> {
+    fn ready_frame(&self, cursor: u64) -> ControlFrame {
         let id = self.source.id(&self.epoch, cursor);
         let own = ControlFrame::new(&Ready { last_event_id: &id }, self.ids.now());
-        ControlFrame { id: self.from_tail.then_some(id), ..own }
+        own.with_id(self.from_tail.then_some(id))
     }
 
     /// The `reset` frames with a snapshot, one for each affected session that the client named. If the client
@@ -124,31 +123,19 @@ impl Feed {
             resets.extend(self.reset_frame(session, reason).await);
         }
         if resets.is_empty() {
-            let own = ControlFrame::new(
-                &event::Reset { reason: api_reason(reason), session: None },
-                self.ids.now(),
-            );
-            resets.push(ControlFrame { session: session_id, ..own });
+            let own = ControlFrame::new(&event::Reset { reason, session: None }, self.ids.now());
+            resets.push(own.with_session(session_id));
         }
         // Only the last frame has an id. A client that disconnects earlier receives all frames again.
-        if let Some(last) = resets.last_mut() {
-            last.id = Some(self.source.id(&self.epoch, before));
-        }
-        resets.into_iter().map(Piece::Control).collect()
+        let last = resets.pop().map(|last| last.with_id(self.source.id(&self.epoch, before)));
+        resets.into_iter().chain(last).map(Piece::Control).collect()
     }
 
     /// Returns `None` if the session no longer exists. The end of the session follows.
-    async fn reset_frame(
-        &self,
-        session: &SessionHandle,
-        reason: ResetReason,
-    ) -> Option<ControlFrame<'static>> {
+    async fn reset_frame(&self, session: &SessionHandle, reason: ResetReason) -> Option<ControlFrame> {
         let snapshot = session.snapshot().await.ok()?;
-        let own = ControlFrame::new(
-            &event::Reset { reason: api_reason(reason), session: Some(&snapshot) },
-            self.ids.now(),
-        );
-        Some(ControlFrame { session: Some(session.id()), ..own })
+        let own = ControlFrame::new(&event::Reset { reason, session: Some(&snapshot) }, self.ids.now());
+        Some(own.with_session(session.id()))
     }
 
     /// Whether the feed selects every event.
@@ -206,26 +193,17 @@ impl Feed {
 
     /// The frame that advances the cursor of the client to that of the source. `None` if the client already
     /// has it.
-    pub(super) fn position_frame(&mut self) -> Option<ControlFrame<'static>> {
+    pub(super) fn position_frame(&mut self) -> Option<ControlFrame> {
         let cursor = self.source.cursor();
         let moved = std::mem::replace(&mut self.client_cursor, cursor) != cursor;
-        let own = |id| ControlFrame { id: Some(id), ..ControlFrame::new(&PositionFrame {}, self.ids.now()) };
+        let own = |id: String| ControlFrame::new(&PositionFrame {}, self.ids.now()).with_id(id);
         moved.then(|| own(self.source.id(&self.epoch, cursor)))
     }
 
     /// The last frame of a complete stream. A client that reconnects with its id receives 204.
-    pub(super) fn end_frame(&self, End { reason, cursor }: End) -> ControlFrame<'static> {
+    pub(super) fn end_frame(&self, End { reason, cursor }: End) -> ControlFrame {
         let id = self.source.id(&self.epoch, cursor.unwrap_or_else(|| self.source.cursor()));
         let own = ControlFrame::new(&EndFrame { reason, last_event_id: &id }, self.ids.now());
-        ControlFrame { id: Some(id), ..own }
-    }
-}
-
-const fn api_reason(reason: ResetReason) -> ApiReason {
-    match reason {
-        ResetReason::Pruned => ApiReason::Pruned,
-        ResetReason::UnknownCursor => ApiReason::UnknownCursor,
-        ResetReason::NewEpoch => ApiReason::NewEpoch,
-        ResetReason::Damaged => ApiReason::Damaged,
+        own.with_id(id)
     }
 }

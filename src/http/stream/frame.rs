@@ -1,10 +1,8 @@
-//! Control frames, which are not in the log, and the encoders for all frames.
+//! The encodings of a stream.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::api::event::EventMembers;
-use crate::event;
-use crate::types::{SessionId, Timestamp};
+use crate::event::{self, ControlFrame};
 
 /// The encoding of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,50 +11,6 @@ pub enum Encoder {
     Sse { named: bool },
     /// One JSON object per line.
     Ndjson,
-}
-
-/// A frame that the gateway creates and that is not in the log.
-#[derive(Debug)]
-pub(super) struct ControlFrame<'a> {
-    /// The cursor of the client after this frame.
-    pub(super) id: Option<String>,
-    pub(super) session: Option<SessionId>,
-    pub(super) time: Timestamp,
-    pub(super) kind: &'a str,
-    pub(super) members: Vec<u8>,
-}
-
-impl ControlFrame<'_> {
-    pub(super) fn new<E: EventMembers>(event: &E, time: Timestamp) -> Self {
-        Self { id: None, session: None, time, kind: E::TYPE, members: event.members() }
-    }
-
-    /// The frame as one line of JSON. Its members have the order of logged events.
-    pub(super) fn data(&self) -> Vec<u8> {
-        let mut data = Vec::with_capacity(self.members.len() + 160);
-        data.push(b'{');
-        if let Some(id) = &self.id {
-            data.extend_from_slice(format!("\"id\":\"{id}\",").as_bytes());
-        }
-        data.extend_from_slice(format!("\"type\":\"{}\"", self.kind).as_bytes());
-        if let Some(session) = self.session {
-            data.extend_from_slice(format!(",\"sessionId\":\"{session}\"").as_bytes());
-        }
-        data.extend_from_slice(format!(",\"time\":\"{}\"", self.time).as_bytes());
-        if !self.members.is_empty() {
-            data.push(b',');
-            data.extend_from_slice(&self.members);
-        }
-        data.push(b'}');
-        data
-    }
-
-    pub(super) fn encode(&self, encoder: Encoder) -> Bytes {
-        let data = self.data();
-        let mut out = BytesMut::with_capacity(data.len() + 96);
-        encoder.encode_into(&mut out, self.id.as_deref(), self.kind, &data);
-        out.freeze()
-    }
 }
 
 impl Encoder {
@@ -69,6 +23,13 @@ impl Encoder {
             out.put_slice(data);
             out.put_u8(b'\n');
         }
+    }
+
+    pub(super) fn encode_control(self, frame: &ControlFrame) -> Bytes {
+        let data = frame.json();
+        let mut out = BytesMut::with_capacity(data.len() + 96);
+        self.encode_into(&mut out, frame.id(), frame.kind(), &data);
+        out.freeze()
     }
 
     /// The delay before a client reconnects. The line belongs to the block that the next frame completes,
@@ -93,18 +54,19 @@ impl Encoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::event::Ready;
+    use crate::event::Ready;
+    use crate::types::Timestamp;
 
     #[test]
     fn control_frames_have_an_id_only_when_they_move_the_cursor() {
-        let mut ready = ControlFrame::new(&Ready { last_event_id: "k3-42" }, Timestamp::from_millis(0));
+        let ready = ControlFrame::new(&Ready { last_event_id: "k3-42" }, Timestamp::from_millis(0));
         let data = r#"{"type":"ready","time":"1970-01-01T00:00:00.000Z","lastEventId":"k3-42"}"#;
         let named = Encoder::Sse { named: true };
-        assert_eq!(ready.encode(named), format!("event: ready\ndata: {data}\n\n"));
-        assert_eq!(ready.encode(Encoder::Sse { named: false }), format!("data: {data}\n\n"));
-        assert_eq!(ready.encode(Encoder::Ndjson), format!("{data}\n"));
-        ready.id = Some("k3-42".to_owned());
+        assert_eq!(named.encode_control(&ready), format!("event: ready\ndata: {data}\n\n"));
+        assert_eq!(Encoder::Sse { named: false }.encode_control(&ready), format!("data: {data}\n\n"));
+        assert_eq!(Encoder::Ndjson.encode_control(&ready), format!("{data}\n"));
+        let ready = ready.with_id("k3-42".to_owned());
         let data = data.replacen('{', r#"{"id":"k3-42","#, 1);
-        assert_eq!(ready.encode(named), format!("id: k3-42\nevent: ready\ndata: {data}\n\n"));
+        assert_eq!(named.encode_control(&ready), format!("id: k3-42\nevent: ready\ndata: {data}\n\n"));
     }
 }

@@ -104,7 +104,7 @@ impl Page {
                     }
                 }
                 Piece::Control(own) => {
-                    self.push_event(&own.data());
+                    self.push_event(&own.json());
                     self.cursor = feed.source.cursor();
                 }
                 Piece::Ready { end, .. } => {

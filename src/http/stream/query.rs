@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::frame::Encoder;
 use super::types::EventTypes;
-use crate::eventlog::ResetReason;
+use crate::event::ResetReason;
 use crate::http::error::ApiError;
 use crate::http::extract::{LastEventId, Params};
 use crate::http::negotiate::Representation;

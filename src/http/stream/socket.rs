@@ -293,7 +293,10 @@ mod tests {
     }
 
     fn parked(reader: &Reader, keep_alive: &KeepAlive) -> Parked {
-        Parked { tail_cursor: reader.tail_cursor(), keep_alive: keep_alive.park() }
+        Parked {
+            tail_cursor: reader.tail_cursor().expect("a reader of one session"),
+            keep_alive: keep_alive.park(),
+        }
     }
 
     #[tokio::test]

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::eventlog::{
-    DirectSink, GlobalItem, GlobalReader, Item, NotReady, Notifier, ReadError, Reader, ResetReason, Run,
-    TailCursor,
-};
+use crate::event::ResetReason;
+use crate::eventlog::{DirectSink, Item, NotReady, Notifier, ReadError, Reader, Run, TailCursor};
 use crate::session::SessionHandle;
 use crate::types::{Epoch, EventId, Position, SessionId};
 
@@ -18,8 +16,7 @@ pub(crate) enum Source {
     },
     /// An empty `sessions` selects all sessions that the key may read.
     All {
-        /// Boxed, because it is rare and larger than the rest of a stream.
-        reader: Box<GlobalReader>,
+        reader: Reader,
         sessions: Vec<SessionHandle>,
     },
 }
@@ -46,76 +43,57 @@ impl From<Item> for Next {
     fn from(item: Item) -> Self {
         match item {
             Item::Run(run) => Self::Run(run),
-            Item::Ready { last_seq } => Self::Ready { cursor: last_seq },
-            Item::Reset { reason, before } => Self::Reset(Reset { reason, before, session: None }),
+            Item::Ready { cursor } => Self::Ready { cursor },
+            Item::Reset { reason, before, session } => Self::Reset(Reset { reason, before, session }),
             Item::End => Self::End,
         }
     }
 }
 
-impl From<GlobalItem> for Next {
-    fn from(item: GlobalItem) -> Self {
-        match item {
-            GlobalItem::Run(run) => Self::Run(run),
-            GlobalItem::Ready { last_pos } => Self::Ready { cursor: last_pos },
-            GlobalItem::Reset { reason, before, session } => Self::Reset(Reset { reason, before, session }),
+impl Source {
+    const fn reader(&self) -> &Reader {
+        match self {
+            Self::Session { reader, .. } | Self::All { reader, .. } => reader,
         }
     }
-}
 
-impl Source {
+    const fn reader_mut(&mut self) -> &mut Reader {
+        match self {
+            Self::Session { reader, .. } | Self::All { reader, .. } => reader,
+        }
+    }
+
     /// The next item. Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Result<Next, ReadError> {
-        match self {
-            Self::Session { reader, .. } => reader.next().await.map(Next::from),
-            Self::All { reader, .. } => reader.next().await.map(Next::from),
-        }
+        self.reader_mut().next().await.map(Next::from)
     }
 
     /// The next item, without waiting.
     pub(super) fn try_next(&mut self) -> Result<Next, NotReady> {
-        match self {
-            Self::Session { reader, .. } => reader.try_next().map(Next::from),
-            Self::All { reader, .. } => reader.try_next().map(Next::from),
-        }
+        self.reader_mut().try_next().map(Next::from)
     }
 
-    /// Subscribes to commits through the notifier. Only a session reader supports direct delivery: the global
-    /// reader must filter erased sessions.
+    /// Subscribes to commits through the notifier.
     pub(super) fn subscribe_via(&mut self, notifier: &Arc<Notifier>, sink: Option<Arc<dyn DirectSink>>) {
-        match self {
-            Self::Session { reader, .. } => reader.subscribe_via(notifier, sink),
-            Self::All { reader, .. } => reader.subscribe_via(notifier),
-        }
+        self.reader_mut().subscribe_via(notifier, sink);
     }
 
     /// The cursor for direct delivery. `None` for the global reader.
     pub(super) fn tail_cursor(&self) -> Option<TailCursor> {
-        match self {
-            Self::Session { reader, .. } => Some(reader.tail_cursor()),
-            Self::All { .. } => None,
-        }
+        self.reader().tail_cursor()
     }
 
     pub(super) fn resume(&mut self, from: &TailCursor) {
-        if let Self::Session { reader, .. } = self {
-            reader.resume_from(from);
-        }
+        self.reader_mut().resume_from(from);
     }
 
     /// Completes when the log has new events.
     pub(super) async fn changed(&mut self) {
-        match self {
-            Self::Session { reader, .. } => reader.changed().await,
-            Self::All { reader, .. } => reader.changed().await,
-        }
+        self.reader_mut().changed().await;
     }
 
     pub(crate) fn cursor(&self) -> u64 {
-        match self {
-            Self::Session { reader, .. } => reader.cursor(),
-            Self::All { reader, .. } => reader.cursor(),
-        }
+        self.reader().cursor()
     }
 
     /// The cursor as clients see it.

@@ -15,12 +15,12 @@ use tracing::Instrument;
 
 use super::body_sink::BodySink;
 use super::feed::{End, Feed, Piece};
-use super::frame::{ControlFrame, Encoder};
+use super::frame::Encoder;
 use super::keep_alive::{KeepAlive, ParkedKeepAlive};
 use super::source::{Next, Reset};
 use crate::api::Problem;
-use crate::api::event::{EndReason, ProblemFrame, ShutdownFrame};
 use crate::auth::Admission;
+use crate::event::{ControlFrame, EndReason, ProblemFrame, ShutdownFrame};
 use crate::eventlog::{DirectSink, NotReady, Notifier, ReadError, TailCursor};
 use crate::http::body::body_from;
 use crate::http::error::ApiError;
@@ -108,7 +108,7 @@ pub(crate) fn problem_response(problem: &Problem, ids: &Ids) -> Response {
     let retry = spread_retry(ids, problem.retry_after_seconds.unwrap_or(1) * 1000, 1000);
     let own = ControlFrame::new(&ProblemFrame { problem }, ids.now());
     let mut body = encoder.encode_retry(retry).to_vec();
-    body.extend_from_slice(&own.encode(encoder));
+    body.extend_from_slice(&encoder.encode_control(&own));
     stream_response(encoder, Body::from(body))
 }
 
@@ -317,7 +317,8 @@ impl Stream {
         if self.gateway.shutdown.is_draining() {
             let retry_ms = spread_retry(&self.gateway.ids, 1000, 3000);
             self.send(self.encoder.encode_retry(retry_ms), wire);
-            self.send(ControlFrame::new(&ShutdownFrame { retry_ms }, self.now()).encode(self.encoder), wire);
+            let frame = ControlFrame::new(&ShutdownFrame { retry_ms }, self.now());
+            self.send(self.encoder.encode_control(&frame), wire);
             return true;
         }
         let holds = self.admission.is_key_valid();
@@ -368,11 +369,11 @@ impl Stream {
                 self.push_end(end, wire)
             }
             Piece::Control(own) => {
-                self.send(own.encode(self.encoder), wire);
+                self.send(self.encoder.encode_control(&own), wire);
                 false
             }
             Piece::Ready { frame: own, end } => {
-                self.send(own.encode(self.encoder), wire);
+                self.send(self.encoder.encode_control(&own), wire);
                 let caught_up = (!self.follow).then_some(End::new(EndReason::CaughtUp));
                 self.push_end(end.or(caught_up), wire)
             }
@@ -383,7 +384,7 @@ impl Stream {
     /// Queues the last frame if the stream is complete. Returns whether it is complete.
     fn push_end<W: StreamSink>(&mut self, end: Option<End>, wire: &mut W) -> bool {
         if let Some(end) = end {
-            self.send(self.feed.end_frame(end).encode(self.encoder), wire);
+            self.send(self.encoder.encode_control(&self.feed.end_frame(end)), wire);
         }
         end.is_some()
     }
@@ -392,7 +393,7 @@ impl Stream {
     /// clients receive a comment.
     fn send_keep_alive<W: StreamSink>(&mut self, advance_cursor: bool, wire: &mut W) {
         let position = if advance_cursor { self.feed.position_frame() } else { None };
-        let written = position.map(|own| own.encode(self.encoder));
+        let written = position.map(|own| self.encoder.encode_control(&own));
         self.send(written.unwrap_or(Bytes::from_static(self.encoder.keep_alive())), wire);
     }
 
@@ -401,7 +402,7 @@ impl Stream {
         let _span = id.map(|id| tracing::error_span!("request", id).entered());
         let problem = error.into_problem();
         self.send(
-            ControlFrame::new(&ProblemFrame { problem: &problem }, self.now()).encode(self.encoder),
+            self.encoder.encode_control(&ControlFrame::new(&ProblemFrame { problem: &problem }, self.now())),
             wire,
         );
     }

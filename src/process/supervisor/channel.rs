@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::write;
 use rustix::process::{WaitStatus, getpid};
+use rustix::stdio::stdin;
 
 use super::receive;
 use crate::process::report;
@@ -83,4 +84,10 @@ fn start_terminal(control: &OwnedFd, output: OwnedFd) {
 /// The write fails only if the gateway has ended, which the supervisor detects by itself.
 pub(super) fn write_line(socket: &OwnedFd, line: &str) {
     write(socket, line.as_bytes()).unwrap_or(0);
+}
+
+/// Reports to the gateway over the control socket, which replaces stdin until the program starts. An error
+/// means that the gateway has ended.
+pub(super) fn write_report(line: &str) {
+    write(stdin(), line.as_bytes()).unwrap_or(0);
 }

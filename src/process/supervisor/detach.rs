@@ -8,7 +8,7 @@ use rustix::process::{
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::thread::set_no_new_privs;
 
-use super::SupervisorError;
+use super::error::SupervisorError;
 
 /// The number after stderr: children inherit no descriptor from here on.
 const FIRST_INHERITED: i32 = 3;

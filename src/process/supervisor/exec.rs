@@ -14,8 +14,17 @@ use rustix::process::{
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stdin};
 
 use super::channel::write_line;
-use super::{EXIT_SETUP_FAILED, StdioMode, SupervisorError, detach, receive};
+use super::error::{EXIT_SETUP_FAILED, SupervisorError};
+use super::{detach, receive};
 use crate::process::report;
+
+/// The kind of the program's stdin, stdout and stderr.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StdioMode {
+    Pipes,
+    /// One pseudo terminal, which is the program's controlling terminal.
+    Pty,
+}
 
 /// Becomes `program`. Returns only if the kernel refuses to execute it.
 pub(super) fn run(

@@ -12,10 +12,11 @@
 //! - TERM, INT and HUP go to the child's process group. A second one kills everything.
 //! - QUIT kills everything at once.
 //!
-//! Reading order: [`watch`], [`exec`], [`channel`], [`signals`], [`receive`], [`detach`].
+//! Reading order: [`error`], [`watch`], [`exec`], [`channel`], [`signals`], [`receive`], [`detach`].
 
 mod channel;
 mod detach;
+mod error;
 mod exec;
 mod receive;
 mod signals;
@@ -24,35 +25,12 @@ mod watch;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use rustix::io::write;
 use rustix::process::Pid;
 
-use super::open_files;
-
-/// The exit code of a supervisor that could not run the child.
-const EXIT_SETUP_FAILED: u8 = 125;
-
-/// The kind of the program's stdin, stdout and stderr.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StdioMode {
-    Pipes,
-    /// One pseudo terminal, which is the program's controlling terminal.
-    Pty,
-}
-
-/// A failed step and its cause.
-#[derive(Debug, thiserror::Error)]
-#[error("{step}: {source}")]
-struct SupervisorError {
-    step: &'static str,
-    source: std::io::Error,
-}
-
-impl SupervisorError {
-    fn at<E: Into<std::io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
-        move |source| Self { step, source: source.into() }
-    }
-}
+use self::channel::write_report;
+use self::error::{EXIT_SETUP_FAILED, SupervisorError};
+use self::exec::StdioMode;
+use super::{open_files, report};
 
 /// Runs the hidden subcommand. `args` are the arguments after its name:
 ///
@@ -68,7 +46,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let parent = args.next().and_then(|pid| Pid::from_raw(pid.to_str()?.parse().ok()?));
     let watches = stage.as_ref().is_some_and(|stage| stage == "watch" || stage == "watch-pty");
     if watches && let Err(error) = apply_limits(args.next()) {
-        write_report(&super::report::setup_failed_line(&error.to_string()));
+        write_report(&report::setup_failed_line(&error.to_string()));
         return ExitCode::from(EXIT_SETUP_FAILED);
     }
     let program = args.next();
@@ -90,7 +68,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         _ => Err(SupervisorError { step: "arguments", source: std::io::ErrorKind::InvalidInput.into() }),
     };
     outcome.unwrap_or_else(|error| {
-        write_report(&super::report::setup_failed_line(&error.to_string()));
+        write_report(&report::setup_failed_line(&error.to_string()));
         ExitCode::from(EXIT_SETUP_FAILED)
     })
 }
@@ -99,10 +77,4 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn apply_limits(open_files: Option<OsString>) -> Result<(), SupervisorError> {
     let open_files = open_files.unwrap_or_default();
     open_files::apply(&open_files.to_string_lossy()).map_err(SupervisorError::at("limit of open files"))
-}
-
-/// Reports to the gateway over the control socket, which replaces stdin until the program starts. An error
-/// means that the gateway has ended.
-fn write_report(line: &str) {
-    write(rustix::stdio::stdin(), line.as_bytes()).unwrap_or(0);
 }

@@ -16,9 +16,11 @@ use rustix::process::{
 use rustix::stdio::stdin;
 use signal_hook::low_level::emulate_default_handler;
 
-use super::channel::Channel;
+use super::channel::{Channel, write_report};
+use super::error::{EXIT_SETUP_FAILED, SupervisorError};
+use super::exec::StdioMode;
 use super::signals::{self, Signals};
-use super::{EXIT_SETUP_FAILED, StdioMode, SupervisorError, detach, receive};
+use super::{detach, receive};
 use crate::process::terminal::TerminalSpec;
 use crate::process::{procfs, report};
 
@@ -63,7 +65,7 @@ pub(super) fn run_terminal(supervisor: Pid) -> Result<ExitCode, SupervisorError>
     let [line, spec] = receive::descriptors(stdin()).map_err(SupervisorError::at("terminal"))?;
     let spec = TerminalSpec::read(spec).map_err(SupervisorError::at("terminal"))?;
     if let Err(errno) = chdir(&spec.cwd) {
-        super::write_report(&report::no_directory_line(errno.raw_os_error()));
+        write_report(&report::no_directory_line(errno.raw_os_error()));
         return Ok(ExitCode::from(EXIT_SETUP_FAILED));
     }
     let args: Vec<OsString> = spec.args.iter().map(OsString::from).collect();

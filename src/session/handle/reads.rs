@@ -51,7 +51,9 @@ impl SessionHandle {
                 next_cursor = terminals.last().map(|terminal: &Terminal| terminal.terminal_id.to_string());
                 break;
             }
-            terminals.extend(self.terminal_record(TerminalId::new(number)).await?.map(|record| record.shown));
+            terminals.extend(
+                self.terminal_record(TerminalId::new(number)).await?.map(|record| record.shown.into()),
+            );
         }
         Ok(TerminalList { terminals, next_cursor })
     }
@@ -82,6 +84,12 @@ impl SessionHandle {
         }
         let OutputFold { output, offset, .. } = window;
         let last_event_id = self.entry.log.id(last.max(record.first_seq));
-        Ok(TerminalWindow { terminal: record.shown, output, offset, truncated: offset > 0, last_event_id })
+        Ok(TerminalWindow {
+            terminal: record.shown.into(),
+            output,
+            offset,
+            truncated: offset > 0,
+            last_event_id,
+        })
     }
 }

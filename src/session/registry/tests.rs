@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::*;
 use crate::agent::{AgentSpec, Catalogue, CurrentCatalogue, Launcher};
-use crate::api::PromptStatus;
+use crate::api::{PromptStatus, SessionState};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::session::{MayPrompt, PromptRequest, Workspaces};
@@ -38,8 +38,8 @@ fn record(id: SessionId, by: &Principal, now: crate::types::Timestamp, last_prom
         additional_directories: Vec::new(),
         mcp_servers: Vec::new(),
         meta: None,
-        policy: api::SessionPolicy::default(),
-        state: SessionState::Idle,
+        policy: api::SessionPolicy::default().into(),
+        state: StoredState::Idle,
         attached: false,
         agent_session_id: Some("theirs".to_owned()),
         created_at: now,

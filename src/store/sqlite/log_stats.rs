@@ -173,7 +173,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::super::contract::{append, run, session};
-    use super::super::super::{Batch, Cut, EventStore, SqliteStore};
+    use super::super::super::{Batch, Cut, EventStore as _, Maintenance as _, RecordStore as _, SqliteStore};
     use super::super::schema;
     use super::*;
     use crate::types::{Ids, Limits};

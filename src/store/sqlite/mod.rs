@@ -48,8 +48,8 @@ use crate::shutdown::lock_or_abort;
 use crate::types::{Epoch, Ids, Limits, SessionId};
 
 use super::{
-    Batch, BoxError, CommitError, Committed, Cut, Disk, EventStore, LogUsage, Page, Pruned, ReadError,
-    Record, Run, RunHeader, Table, Tail,
+    Batch, BoxError, CommitError, Committed, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned,
+    ReadError, Record, RecordStore, Run, RunHeader, Table, Tail,
 };
 use check::Check;
 use checkpoint::Checkpointer;
@@ -241,11 +241,7 @@ fn checksum(session: SessionId, first_seq: u64, last_seq: u64, stored: &[u8]) ->
     crc32c::crc32c_append(crc, stored)
 }
 
-impl EventStore for SqliteStore {
-    fn epoch(&self) -> Epoch {
-        self.epoch.clone()
-    }
-
+impl RecordStore for SqliteStore {
     fn commit(&self, batch: &Batch) -> Result<Committed, CommitError> {
         let time = batch.time.unwrap_or_else(|| self.ids.now());
         let writer = self.writer();
@@ -273,6 +269,26 @@ impl EventStore for SqliteStore {
         self.report_damaged(&erased);
         self.checkpointer.record_write(written, !erased.is_empty());
         Ok(Committed::of(&runs))
+    }
+
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ReadError> {
+        self.readers.with(|connection| Ok(read::record(connection, table, key)?))
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Record>, ReadError> {
+        self.readers.with(|connection| Ok(read::scan(connection, table, prefix, after, limit)?))
+    }
+}
+
+impl EventStore for SqliteStore {
+    fn epoch(&self) -> Epoch {
+        self.epoch.clone()
     }
 
     fn read(&self, session: SessionId, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError> {
@@ -340,31 +356,19 @@ impl EventStore for SqliteStore {
         Ok(Some(corrected))
     }
 
+    fn tail(&self) -> Tail {
+        let index = self.index();
+        Tail { first_pos: index.pruned_pos + 1, last_pos: index.last_pos }
+    }
+}
+
+impl Maintenance for SqliteStore {
     fn usages(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
         self.index().usages.select(limit, wanted)
     }
 
     fn total_bytes(&self) -> u64 {
         self.index().usages.bytes()
-    }
-
-    fn tail(&self) -> Tail {
-        let index = self.index();
-        Tail { first_pos: index.pruned_pos + 1, last_pos: index.last_pos }
-    }
-
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ReadError> {
-        self.readers.with(|connection| Ok(read::record(connection, table, key)?))
-    }
-
-    fn scan(
-        &self,
-        table: Table,
-        prefix: &[u8],
-        after: Option<&[u8]>,
-        limit: usize,
-    ) -> Result<Vec<Record>, ReadError> {
-        self.readers.with(|connection| Ok(read::scan(connection, table, prefix, after, limit)?))
     }
 
     fn run_headers(

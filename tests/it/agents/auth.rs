@@ -164,7 +164,7 @@ async fn an_agent_without_a_sign_in_needs_none() {
 async fn a_sign_in_that_new_processes_do_not_take_is_told_once_more_and_never_again() {
     let log = tempfile::NamedTempFile::new().expect("a file");
     let args = ["--auth-required", "--auth-once", "--log", log.path().to_str().expect("text")];
-    let gateway = Setup::fake(&args).settings("timeouts.call_timeout = \"300ms\"").start();
+    let gateway = Setup::fake(&args).settings("testing.call_timeout = \"300ms\"").start();
     sign_in(&gateway).await;
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo on").await;

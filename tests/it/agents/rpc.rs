@@ -118,7 +118,7 @@ async fn a_call_that_nobody_waits_for_is_cancelled_and_its_process_ends() {
 
 #[tokio::test]
 async fn a_call_has_a_deadline() {
-    let gateway = Setup::fake_with(&[], LISTED).settings("timeouts.call_timeout = \"300ms\"").start();
+    let gateway = Setup::fake_with(&[], LISTED).settings("testing.call_timeout = \"300ms\"").start();
     gateway.posted(RPC, &[], &json!({ "method": "_vendor/hang" })).await.problem(504, "agent_timeout");
     gateway.none_alive().await;
 }

@@ -183,7 +183,7 @@ async fn limits_end_it_with_a_problem() {
     let idle = "pool = { max_size = 1, min_idle = 0, idle_timeout = \"100ms\" }";
     let (first, _folder) = setup(idle);
     let gateway = first
-        .settings("timeouts.sign_in_timeout = \"1s\"\ntesting.max_websocket_message_bytes = \"1KiB\"")
+        .settings("testing.sign_in_timeout = \"1s\"\ntesting.max_websocket_message_bytes = \"1KiB\"")
         .start();
     let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
     let end = socket.next().await.expect("its end");
@@ -212,7 +212,7 @@ async fn a_client_that_takes_nothing_keeps_no_sign_in_from_its_end() {
         let (setup, _folder) = setup(idle);
         let sign_in = if stopped { "10m" } else { "2s" };
         let limits = format!(
-            "timeouts.sign_in_timeout = \"{sign_in}\"\ntesting.max_sign_in_output_bytes = \"1GiB\"\ntesting.write_stall_timeout = \"10m\""
+            "testing.sign_in_timeout = \"{sign_in}\"\ntesting.max_sign_in_output_bytes = \"1GiB\"\ntesting.write_stall_timeout = \"10m\""
         );
         let mut gateway = setup.settings(&limits).start();
         let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
@@ -235,13 +235,13 @@ async fn it_is_off_unless_the_entry_says_so() {
     gateway.posted(AUTH, &[], &json!({ "methodId": "shell" })).await.problem(501, "agent_unsupported");
     let log = tempfile::NamedTempFile::new().expect("a file");
     let args = ["--log", log.path().to_str().expect("text")];
-    for (entry, offered) in [("", json!(null)), ("terminal_auth = true", json!({ "terminal": true }))] {
+    for (entry, offered) in [("", false), ("terminal_auth = true", true)] {
         let gateway = Setup::fake_with(&args, entry).start();
         gateway.session("fake").await;
         let said = std::fs::read_to_string(log.path()).expect("it is ours");
         let initialize = said.lines().rfind(|line| line.contains("initialize")).expect("the first message");
         let initialize: Value = serde_json::from_str(initialize).expect("JSON");
-        assert_eq!(initialize["params"]["clientCapabilities"]["auth"], offered);
+        assert_eq!(initialize["params"]["clientCapabilities"]["auth"], json!({ "terminal": offered }));
     }
 }
 

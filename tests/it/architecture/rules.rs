@@ -1,13 +1,20 @@
-//! The table of layers, and what breaks it.
+//! The table of layers, and the imports that violate it.
 
 use std::path::Path;
 
-use super::lexer::{Kind, Token, tokens};
+use super::tokens::{Kind, Token, tokens};
 
-/// A file with more lines wants to be two.
+/// The maximum number of lines of a file.
 pub(crate) const LINES: usize = 500;
 
-/// Each module with what it may import, lowest first. `telemetry` is open to all above it.
+/// The maximum number of fields of a struct.
+pub(crate) const FIELDS: usize = 12;
+
+/// Paths whose structs may have more fields: types of the API, configuration, limits, and stored types.
+pub(crate) const WIDE_STRUCTS: [&str; 5] =
+    ["src/api/", "src/config/", "src/types/limits.rs", "src/event/payload.rs", "src/session/record.rs"];
+
+/// Each module with the modules that it may import, lowest layer first. All modules above `telemetry` may import it.
 pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("shutdown", &[]),
@@ -109,16 +116,16 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("main", &["cli"]),
 ];
 
-/// Crates that only some modules may know.
+/// Crates that only some modules may use.
 const WEB_CRATES: [&str; 3] = ["axum", "utoipa_axum", "utoipa_swagger_ui"];
 const WEB_MODULES: [&str; 2] = ["http", "app"];
-/// Modules that know nothing of ACP.
+/// Modules that must not know ACP.
 const NO_ACP: [&str; 5] = ["types", "store", "eventlog", "jsonrpc", "process"];
 
-/// A line, and what is wrong there.
+/// A line and its violation.
 pub(crate) type Violation = (usize, String);
 
-/// Everything in one file, named relative to the repository, that the law forbids.
+/// The violations in one file. `file` is relative to the repository.
 pub(crate) fn violations(file: &Path, source: &str) -> Vec<Violation> {
     let mut module: Vec<String> = file
         .with_extension("")
@@ -129,7 +136,7 @@ pub(crate) fn violations(file: &Path, source: &str) -> Vec<Violation> {
         .collect();
     let owner = module.first().cloned().unwrap_or_else(|| "lib".to_owned());
     if owner == "main" {
-        // It is the root of a crate of its own.
+        // `main.rs` is the root of a separate crate.
         module.clear();
     }
     let mut walk = Walk { tokens: tokens(source), module, owner, inline: Vec::new(), found: Vec::new() };
@@ -139,11 +146,11 @@ pub(crate) fn violations(file: &Path, source: &str) -> Vec<Violation> {
 
 struct Walk {
     tokens: Vec<Token>,
-    /// The path of the module that the walk stands in, inline ones included.
+    /// The path of the current module, including inline modules.
     module: Vec<String>,
-    /// The first part of it: the row of the table.
+    /// The first part of the path: the row of the table.
     owner: String,
-    /// At which depth of braces each inline module began.
+    /// The depth of braces at which each inline module begins.
     inline: Vec<usize>,
     found: Vec<Violation>,
 }
@@ -194,7 +201,7 @@ impl Walk {
         }
     }
 
-    /// Judges what begins here; returns where to go on.
+    /// Checks the item at `at`. Returns the position after it.
     fn item(&mut self, at: usize) -> usize {
         if let Some(Kind::Text(text)) = self.kind(at) {
             // `#[serde(with = "crate::x")]` is an import too.
@@ -221,7 +228,7 @@ impl Walk {
         at + 1
     }
 
-    /// Crates and calls that have their lawful places.
+    /// Checks crates and calls that only some modules may use.
     fn crates(&mut self, at: usize) {
         let word = self.word(at).to_owned();
         let leads = self.is_sep(at + 1) || (at > 0 && self.word(at - 1) == "use");
@@ -243,7 +250,7 @@ impl Walk {
         }
     }
 
-    /// Walks a path or a tree of paths that starts in `base`; returns the first token after it.
+    /// Walks a path or a tree of paths that starts in `base`. Returns the position after it.
     fn tree(&mut self, mut at: usize, mut base: Vec<String>) -> usize {
         loop {
             match self.word(at) {
@@ -263,7 +270,7 @@ impl Walk {
             at += 2;
         }
         if !base.is_empty() {
-            // It stays within its own row; a group may still climb out of it.
+            // The path stays in its own row. A group may leave it.
             base.push(self.word(at).to_owned());
             let group = if self.is(at, '{') { at } else { at + 2 };
             return if self.is(group, '{') { self.group(group, &base) } else { at + 1 };
@@ -276,7 +283,7 @@ impl Walk {
         at + 1
     }
 
-    /// Walks `{a, b::c, d}`; every member starts in `base`.
+    /// Walks `{a, b::c, d}`. Every member starts in `base`.
     fn group(&mut self, open: usize, base: &[String]) -> usize {
         let base: Vec<String> = base.iter().filter(|part| !part.is_empty()).cloned().collect();
         let mut at = open + 1;

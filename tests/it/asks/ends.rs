@@ -27,7 +27,7 @@ fn command((method, params): (&str, &str)) -> String {
 
 #[tokio::test]
 async fn a_file_that_nobody_gives_in_time_is_an_error() {
-    let setup = Setup::fake_with(&[], CLIENT).settings("timeouts.client_answer_timeout = \"300ms\"");
+    let setup = Setup::fake_with(&[], CLIENT).settings("testing.client_answer_timeout = \"300ms\"");
     let (gateway, session, created) = asking(setup, &command(READ)).await;
     let events = end(&gateway, &session).await;
     assert_eq!(said(&events), "fs/read_text_file: error -32603\n");
@@ -42,7 +42,7 @@ async fn a_file_that_nobody_gives_in_time_is_an_error() {
 #[tokio::test]
 async fn a_command_is_waited_for_as_long_as_a_client_follows() {
     let setup = Setup::fake_with(&[], &format!("{CLIENT}\nturn_idle_timeout = \"1s\""));
-    let gateway = setup.settings("timeouts.client_answer_timeout = \"300ms\"").start();
+    let gateway = setup.settings("testing.client_answer_timeout = \"300ms\"").start();
     let (session, other) = (gateway.session("fake").await, gateway.session("fake").await);
     let mut stream = gateway.events(&format!("/v1/sessions/{session}/events")).await;
     gateway.prompt(&session, &command(WAIT)).await;
@@ -215,9 +215,8 @@ async fn more_than_may_wait_are_refused_to_the_agent_whatever_their_kind() {
 
 #[tokio::test]
 async fn what_the_gateway_serves_can_be_taken_back_and_its_work_ends() {
-    let gateway = Setup::fake_with(&[], "terminals = \"gateway\"")
-        .settings("limits.per_session.max_pending_requests = 2")
-        .start();
+    let gateway =
+        Setup::fake_with(&[], "terminals = \"gateway\"").settings("testing.max_pending_requests = 2").start();
     let session = gateway.session("fake").await;
     let create = r#"{"sessionId":$SESSION,"command":"sleep","args":["60"]}"#;
     let one_terminal = r#"{"sessionId":$SESSION,"terminalId":"t1"}"#;

@@ -112,7 +112,7 @@ async fn an_agent_that_closes_its_stdout_is_ended() {
 
 /// Begins a turn that will not end, and cancels it when the agent is in it.
 async fn cancelled(args: &[&str], text: &str) -> (Case, String, Vec<Value>) {
-    let limits = "timeouts.cancel_timeout = \"200ms\"\ntesting.cancel_total_timeout = \"1s\"";
+    let limits = "testing.cancel_timeout = \"200ms\"\ntesting.cancel_total_timeout = \"1s\"";
     let (gateway, session) = Case::fake_with(args, "", limits).await;
     gateway.prompt(&session, text).await;
     gateway.log_until(&session, |event| event["type"] == "session.update").await;

@@ -57,11 +57,9 @@ async fn a_huge_prompt_to_an_agent_that_reads_arrives_whole() {
 
 #[tokio::test]
 async fn a_cancel_that_is_never_read_ends_the_agent_and_the_turn_once() {
-    let (case, session) = deaf(
-        &["--ignore-term"],
-        "timeouts.cancel_timeout = \"200ms\"\ntesting.cancel_total_timeout = \"5s\"",
-    )
-    .await;
+    let (case, session) =
+        deaf(&["--ignore-term"], "testing.cancel_timeout = \"200ms\"\ntesting.cancel_total_timeout = \"5s\"")
+            .await;
     // The last that it reads.
     case.prompt(&session, "hang").await;
     case.log_until(&session, |event| event["type"] == "prompt.started" && event["promptId"] == "p2").await;

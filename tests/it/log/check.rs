@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use acp_gateway::store::{Batch, EventStore as _, Run, SqliteStore};
+use acp_gateway::store::{Batch, RecordStore as _, Run, SqliteStore};
 use acp_gateway::types::{Ids, Limits, SessionId, Tenant};
 use serde_json::json;
 

@@ -174,7 +174,7 @@ async fn after_a_kill_of_the_gateway_an_open_request_has_expired_and_its_turn_ha
 
 #[tokio::test]
 async fn more_requests_than_may_wait_are_refused_to_the_agent() {
-    let gateway = Setup::fake(&[]).settings("limits.per_session.max_pending_requests = 2").start();
+    let gateway = Setup::fake(&[]).settings("testing.max_pending_requests = 2").start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "permissions n=3").await;
     gateway.log_until(&session, |event| event["requestId"] == "r2").await;

@@ -98,7 +98,7 @@ async fn a_client_misses_nothing_through_kills() {
         journals.to_str().expect("UTF-8"),
     ];
     let mut gateway =
-        Setup::fake(&args).settings(&format!("{LIMITS}timeouts.cancel_timeout = \"200ms\"")).start();
+        Setup::fake(&args).settings(&format!("{LIMITS}testing.cancel_timeout = \"200ms\"")).start();
     let session = gateway.session("fake").await;
     let mut follower = Follower::start(&gateway, &session);
     let mut sender = Sender { session, answers: Vec::new() };

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use acp_gateway::store::{Batch, EventStore, Put, Record, Run, SqliteStore, Table};
+use acp_gateway::store::{Batch, EventStore as _, Put, Record, RecordStore as _, Run, SqliteStore, Table};
 use acp_gateway::types::{Ids, Limits, SessionId, Tenant};
 use rusqlite::Connection;
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use acp_gateway::store::{Batch, EventStore, Put, Record, Run, SqliteStore, Table};
+use acp_gateway::store::{Batch, EventStore as _, Put, Record, RecordStore as _, Run, SqliteStore, Table};
 use acp_gateway::types::{Ids, Limits, SessionId, Tenant};
 use serde_json::json;
 

@@ -171,7 +171,7 @@ async fn a_session_that_another_process_of_the_gateway_keeps_locked_is_adopted()
 #[tokio::test]
 async fn a_lock_that_no_process_of_the_gateway_holds_is_waited_for() {
     let gateway =
-        locking("max_size = 2, min_idle = 0, idle_timeout = \"100ms\"", "timeouts.restore_timeout = \"1s\"");
+        locking("max_size = 2, min_idle = 0, idle_timeout = \"100ms\"", "testing.restore_timeout = \"1s\"");
     let session = remembering(&gateway, 1).await.remove(0);
     gateway.log_until(&session, |event| event["type"] == "session.detached").await;
     eventually("no process is left", Duration::from_secs(10), || async {

@@ -9,7 +9,7 @@ use crate::support::log::all;
 use crate::support::{Answer, Gateway, Setup, eventually};
 
 const LIMITS: &str = "limits.per_key.max_prompts_per_minute = 100000\nlimits.per_key.max_requests_per_minute = 1000000\ntesting.min_backoff = \"1ms\"\n\
-                      testing.max_backoff = \"5ms\"\ntesting.max_breaker_crashes = 100000\ntimeouts.cancel_timeout = \"100ms\"\ntesting.cancel_total_timeout = \"300ms\"\n\
+                      testing.max_backoff = \"5ms\"\ntesting.max_breaker_crashes = 100000\ntesting.cancel_timeout = \"100ms\"\ntesting.cancel_total_timeout = \"300ms\"\n\
                       testing.stop_stdin_timeout = \"50ms\"\ntesting.stop_term_timeout = \"50ms\"\ntesting.session_idle_timeout = \"10ms\"\ntimeouts.queue_timeout = \"1s\"";
 const PROMPTS: [&str; 14] = [
     "hello",

@@ -98,7 +98,7 @@ async fn a_process_that_starts_is_waited_for() {
 #[tokio::test]
 async fn a_setting_outlives_the_process_whose_cancel_was_ignored() {
     let setup = Setup::fake(&["--state", "state"]);
-    let gateway = setup.settings("timeouts.cancel_timeout = \"200ms\"\ntesting.cancel_total_timeout = \"5s\"\ntesting.stop_stdin_timeout = \"1s\"").start();
+    let gateway = setup.settings("testing.cancel_timeout = \"200ms\"\ntesting.cancel_total_timeout = \"5s\"\ntesting.stop_stdin_timeout = \"1s\"").start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "stream n=1; ignore-cancel ms=20").await;
     gateway.log_until(&session, |event| event["type"] == "session.update").await;

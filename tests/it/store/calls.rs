@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use acp_gateway::store::{Batch, CommitError, EventStore as _, Put, SqliteStore, Table};
+use acp_gateway::store::{Batch, CommitError, Put, RecordStore as _, SqliteStore, Table};
 use acp_gateway::types::Ids;
 
 use super::crash::{again, assert_passed, folder, input, when};

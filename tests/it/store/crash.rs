@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use acp_gateway::store::{Batch, EventStore, SqliteStore};
+use acp_gateway::store::{Batch, EventStore as _, RecordStore as _, SqliteStore};
 use acp_gateway::types::Ids;
 use tempfile::TempDir;
 

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use acp_gateway::store::{
-    Batch, CommitError, Cut, Delete, EventStore, Expect, MemoryStore, Put, Run, SqliteStore, Table,
+    Batch, CommitError, Cut, Delete, EventStore, Expect, Maintenance, MemoryStore, Put, Run, SqliteStore,
+    Table,
 };
 use acp_gateway::types::{Ids, Limits, SessionId, Tenant};
 use bytes::Bytes;
@@ -122,7 +123,7 @@ impl Script {
 }
 
 impl Step {
-    pub(crate) fn take(&self, store: &dyn EventStore) -> Result<(), CommitError> {
+    pub(crate) fn take(&self, store: &(impl EventStore + Maintenance)) -> Result<(), CommitError> {
         match self {
             Self::Commit(batch) => store.commit(batch).map(drop),
             Self::Prune(cuts, max_runs) => store.prune(cuts, *max_runs).map(drop),
@@ -142,13 +143,13 @@ pub(crate) fn expected(seed: u64, steps: usize) -> Vec<u64> {
 }
 
 /// What the runs of a session, or of all, take where they are stored.
-fn stored(store: &dyn EventStore, session: Option<SessionId>) -> u64 {
+fn stored(store: &dyn Maintenance, session: Option<SessionId>) -> u64 {
     let heads = store.run_headers(session, 0, usize::MAX).expect("they can be read");
     heads.iter().map(|head| head.bytes).sum()
 }
 
 /// How many runs of a store are packed where they are stored, and how many are not.
-pub(crate) fn forms(store: &dyn EventStore) -> [usize; 2] {
+pub(crate) fn forms(store: &(impl EventStore + Maintenance)) -> [usize; 2] {
     let mut forms = [0, 0];
     for number in 1..=u8::try_from(SESSIONS).expect("small") {
         let runs = store.read(session(number), 0, usize::MAX).expect("every run is whole");
@@ -163,7 +164,7 @@ pub(crate) fn forms(store: &dyn EventStore) -> [usize; 2] {
 
 /// Everything that a store holds, read whole and hashed. A run that is damaged cannot be read. What it counts of each
 /// log has to be what the log's runs take where they are stored, which is no matter of content.
-pub(crate) fn content(store: &dyn EventStore) -> u64 {
+pub(crate) fn content(store: &(impl EventStore + Maintenance)) -> u64 {
     let mut hash = DefaultHasher::new();
     let (mut cursor, tail) = (0, store.tail());
     (tail.first_pos, tail.last_pos).hash(&mut hash);

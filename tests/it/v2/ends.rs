@@ -125,7 +125,7 @@ async fn a_prompt_that_is_not_taken_fails_and_what_the_agent_says_then_belongs_t
 
 async fn impatient() -> (Gateway, String) {
     let setup = setup(&["--state", "state"], "");
-    let gateway = setup.settings("testing.min_backoff = \"10ms\"\ntimeouts.cancel_timeout = \"300ms\"\ntesting.cancel_total_timeout = \"1s\"").start();
+    let gateway = setup.settings("testing.min_backoff = \"10ms\"\ntesting.cancel_timeout = \"300ms\"\ntesting.cancel_total_timeout = \"1s\"").start();
     let session = gateway.session("fake").await;
     (gateway, session)
 }

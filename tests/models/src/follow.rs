@@ -10,7 +10,7 @@ use tokio::task::yield_now;
 
 use crate::event::{Event, Members};
 use crate::eventlog::{
-    GlobalItem, GlobalReader, GlobalScope, GlobalStart, EventLog, Notifier, Item, NotReady, DirectSink, Reader, Records, Run,
+    DirectSink, EventLog, GlobalScope, Item, NotReady, Notifier, Reader, Records, Run,
     SessionLog, Start, TailCursor, Delivery,
 };
 use crate::shutdown::{Shutdown, lock_or_abort};
@@ -93,9 +93,9 @@ pub fn every_event_once() {
         tasks.push(spawn(follow_with_sink(first.clone(), Arc::clone(&notifier), EVENTS + 1, true)));
         tasks.push(spawn(follow_with_sink(second.clone(), Arc::clone(&notifier), EVENTS, false)));
         let scope = GlobalScope { tenant: Tenant::default(), sessions: None };
-        let mut all = log.global_reader(scope, GlobalStart::Beginning).await.expect("the store reads");
+        let mut all = log.global_reader(scope, Start::Beginning).await.expect("the store reads");
         if random_below(2) == 0 {
-            all.subscribe_via(&notifier);
+            all.subscribe_via(&notifier, None);
         }
         let (one, two) = (first.session(), second.session());
         tasks.push(spawn(follow_global(all, one, BTreeMap::from([(one, EVENTS), (two, EVENTS)]))));
@@ -143,7 +143,7 @@ async fn follow(mut reader: Reader, from: u64, committed: u64, last: u64) {
                     next += 1;
                 }
             }
-            Item::Ready { last_seq } => {
+            Item::Ready { cursor: last_seq } => {
                 assert!(ready.replace(last_seq).is_none(), "`Ready` must arrive once");
                 assert!(last_seq >= committed && last_seq + 1 == next, "{last_seq} of {committed}, next {next}");
             }
@@ -230,7 +230,7 @@ async fn follow_with_sink(session: SessionLog, notifier: Arc<Notifier>, last: u6
     while erased || taker.delivered() < last {
         let item = match reader.try_next() {
             Err(NotReady::AtTail) => {
-                *lock_or_abort(taker.place.lock()) = Some(reader.tail_cursor());
+                *lock_or_abort(taker.place.lock()) = reader.tail_cursor();
                 let enough = 1 + random_below(12);
                 tokio::select! {
                     () = reader.changed() => {}
@@ -256,12 +256,12 @@ async fn follow_with_sink(session: SessionLog, notifier: Arc<Notifier>, last: u6
 }
 
 /// Follows all sessions in commit order.
-async fn follow_global(mut reader: GlobalReader, erased: SessionId, mut left: BTreeMap<SessionId, u64>) {
+async fn follow_global(mut reader: Reader, erased: SessionId, mut left: BTreeMap<SessionId, u64>) {
     let wanted = left.clone();
     let mut last_pos = 0;
     while left.values().any(|left| *left > 0) {
         match reader.next().await.expect("the store reads") {
-            GlobalItem::Run(run) => {
+            Item::Run(run) => {
                 for frame in run.events() {
                     let pos = run.pos(frame.seq());
                     assert!(pos > last_pos, "positions must increase");
@@ -277,8 +277,9 @@ async fn follow_global(mut reader: GlobalReader, erased: SessionId, mut left: BT
                     }
                 }
             }
-            GlobalItem::Ready { .. } => {}
-            GlobalItem::Reset { reason, .. } => panic!("{reason:?}: nothing was dropped"),
+            Item::Ready { .. } => {}
+            Item::Reset { reason, .. } => panic!("{reason:?}: nothing was dropped"),
+            Item::End => panic!("a reader of all sessions has no end"),
         }
     }
 }

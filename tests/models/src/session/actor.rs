@@ -7,8 +7,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::requests::{QueuedAnswer, Outcome, Pending, Resolved};
-use super::encode::EncodedEvent;
-use crate::event::{Event, Members};
+use crate::event::EncodedEvent;
 use crate::eventlog::{Records, SessionLog};
 use crate::jsonrpc::{IncomingId, PendingTables};
 use crate::types::{Ids, Limits, PromptId, RequestId, SessionId};
@@ -116,8 +115,7 @@ impl Actor {
         event: impl Into<EncodedEvent>,
         records: Records,
     ) -> u64 {
-        let EncodedEvent { kind, members } = event.into();
-        self.log.append(&Event { kind, prompt, members: Members::whole(&members) }, records)
+        self.log.append(&event.into().in_turn(prompt), records)
     }
 
     pub(super) fn refuse(&self, incoming: IncomingId, code: i64, message: &str) {

@@ -7,7 +7,5 @@ mod refusal;
 #[expect(dead_code, reason = "other parts of a session use the remaining items")]
 #[path = "../../../../src/session/requests.rs"]
 mod requests;
-#[path = "../../../../src/session/encode.rs"]
-mod encode;
 
 pub use owner::first_answer_wins;

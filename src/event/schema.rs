@@ -1,11 +1,49 @@
 //! OpenAPI schemas of events: the head combined with the members of each type, and the union of all types.
 
+use serde_json::value::RawValue;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::event::{EventHead, SessionEvent, TYPES, schemas};
-use super::schema::union;
+use super::table::{TYPES, referenced_schemas, schemas};
+use crate::api::schema::union;
+use crate::types::{EventId, PromptId, SessionId, Timestamp};
+
+/// The first members of every event in the log.
+#[derive(Debug, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EventHead {
+    /// The cursor of the event: `<epoch>-<seq>`.
+    pub id: EventId,
+    /// The number of the event in its session. It starts at 1 and has no gaps.
+    #[schema(minimum = 1)]
+    pub seq: u64,
+    /// The event type, such as `session.update`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub session_id: SessionId,
+    /// The time at which the gateway appended the event.
+    pub time: Timestamp,
+    /// The turn of the event; absent outside a turn.
+    #[schema(nullable = false)]
+    pub prompt_id: Option<PromptId>,
+}
+
+/// A page of events.
+#[derive(Debug, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EventPage {
+    #[schema(value_type = Vec<SessionEvent>)]
+    pub events: Vec<Box<RawValue>>,
+    /// The cursor for `after` on the next page.
+    pub last_event_id: String,
+    /// True if more events exist.
+    pub more: bool,
+}
+
+/// The schema of all events: a union by `type`.
+#[derive(Debug)]
+pub struct SessionEvent;
 
 /// Returns the name of a type's schema. The schema of `session.update` is `SessionUpdateEvent`.
 fn schema_name(rust: &str) -> String {
@@ -13,7 +51,7 @@ fn schema_name(rust: &str) -> String {
 }
 
 /// Returns one schema for each event type, by name.
-pub fn event_schemas() -> Vec<(String, RefOr<Schema>)> {
+fn event_schemas() -> Vec<(String, RefOr<Schema>)> {
     let head = EventHead::schema();
     TYPES
         .iter()
@@ -60,6 +98,6 @@ impl ToSchema for SessionEvent {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         schemas.extend(event_schemas());
         <EventHead as ToSchema>::schemas(schemas);
-        super::event::referenced_schemas(schemas);
+        referenced_schemas(schemas);
     }
 }

@@ -1,10 +1,68 @@
-//! Frames about a stream itself. They are not in the log.
+//! Control frames: events about a stream itself. They are not in the log.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::problem::Problem;
-use super::session::Session;
+use super::members::{EncodedEvent, EventMembers};
+use crate::api::{Problem, Session};
+use crate::types::{SessionId, Timestamp};
+
+/// An encoded control frame.
+#[derive(Debug)]
+pub struct ControlFrame {
+    id: Option<String>,
+    session: Option<SessionId>,
+    time: Timestamp,
+    event: EncodedEvent,
+}
+
+impl ControlFrame {
+    pub fn new<E: EventMembers>(event: &E, time: Timestamp) -> Self {
+        Self { id: None, session: None, time, event: event.into() }
+    }
+
+    /// Sets the cursor of the client after this frame.
+    #[must_use]
+    pub fn with_id(self, id: impl Into<Option<String>>) -> Self {
+        Self { id: id.into(), ..self }
+    }
+
+    #[must_use]
+    pub fn with_session(self, session: impl Into<Option<SessionId>>) -> Self {
+        Self { session: session.into(), ..self }
+    }
+
+    /// The cursor of the client after this frame. `None` if the frame does not move the cursor.
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    /// The event type.
+    pub const fn kind(&self) -> &'static str {
+        self.event.kind()
+    }
+
+    /// The frame as one line of JSON. Its members have the order of logged events.
+    pub fn json(&self) -> Vec<u8> {
+        let members = self.event.members();
+        let mut json = Vec::with_capacity(members.len() + 160);
+        json.push(b'{');
+        if let Some(id) = &self.id {
+            json.extend_from_slice(format!("\"id\":\"{id}\",").as_bytes());
+        }
+        json.extend_from_slice(format!("\"type\":\"{}\"", self.kind()).as_bytes());
+        if let Some(session) = self.session {
+            json.extend_from_slice(format!(",\"sessionId\":\"{session}\"").as_bytes());
+        }
+        json.extend_from_slice(format!(",\"time\":\"{}\"", self.time).as_bytes());
+        if !members.is_empty() {
+            json.push(b',');
+            json.extend_from_slice(members);
+        }
+        json.push(b'}');
+        json
+    }
+}
 
 /// The reason why a stream cannot deliver every event after the cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -1,0 +1,59 @@
+//! Events about a turn.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::api::Problem;
+
+/// A prompt waits for the end of the running turn.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PromptQueued<'a> {
+    /// The content blocks as the agent will receive them.
+    #[schema(value_type = Vec<Object>)]
+    pub prompt: &'a RawValue,
+    /// The position in the queue; 1 is the next prompt.
+    pub position: usize,
+    /// The principal that sent the prompt.
+    pub by: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub idempotency_key: Option<&'a str>,
+}
+
+/// A turn started.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PromptStarted<'a> {
+    /// The content blocks as the agent received them. Absent after `prompt.queued`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>, nullable = false)]
+    pub prompt: Option<&'a RawValue>,
+    /// The principal that sent the prompt.
+    pub by: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub idempotency_key: Option<&'a str>,
+}
+
+/// The agent ended the turn.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PromptCompleted<'a> {
+    /// The stop reason of ACP: `end_turn`, `cancelled`, ...
+    pub stop_reason: &'a str,
+    /// The agent's answer, raw ACP.
+    #[schema(value_type = Value)]
+    pub result: &'a RawValue,
+    /// The token usage of the turn, raw ACP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>, nullable = false)]
+    pub usage: Option<&'a RawValue>,
+}
+
+/// The turn failed.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct PromptFailed<'a> {
+    pub problem: &'a Problem,
+}

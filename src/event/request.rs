@@ -1,0 +1,58 @@
+//! Events about requests of the agent.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::api::Resolution;
+use crate::api::acp_schema::RequestParams;
+use crate::types::{RequestId, Timestamp};
+
+/// The agent sent a request that clients can answer.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RequestCreated<'a> {
+    pub request_id: RequestId,
+    pub method: &'a str,
+    /// Raw ACP, with the gateway's `sessionId`.
+    #[schema(value_type = RequestParams)]
+    pub params: &'a RawValue,
+    /// The agent's id of the child session that sent the request. Absent for the session itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub subagent: Option<&'a str>,
+    /// The time at which the permission policy answers the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub deadline: Option<Timestamp>,
+}
+
+/// A request of the agent was answered or ended in another way.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RequestResolved<'a> {
+    pub request_id: RequestId,
+    pub method: &'a str,
+    pub resolution: Resolution,
+    /// The principal that answered. Absent unless a client answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub by: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
+    pub result: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>, nullable = false)]
+    pub error: Option<&'a RawValue>,
+}
+
+/// The agent reported that an elicitation with mode `url` is complete.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ElicitationCompleted<'a> {
+    pub elicitation_id: &'a str,
+    /// Other members that the agent sent, raw.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>, nullable = false)]
+    pub more: Option<&'a RawValue>,
+}

@@ -1,0 +1,152 @@
+//! Events about the life of a session.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use crate::api::Session;
+use crate::types::SessionId;
+
+/// The first event of a session.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionCreated<'a> {
+    pub session: &'a Session,
+    /// The session that this session was forked from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub forked_from: Option<SessionId>,
+    /// True if the agent had the session before the gateway adopted it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub adopted: bool,
+}
+
+/// The way in which a process received a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AttachedBy {
+    /// `session/new` created the session.
+    New,
+    /// `session/resume` restored the session.
+    Resume,
+    /// `session/load` restored the session.
+    Load,
+    /// The agent supports neither resume nor load. It starts without the earlier conversation.
+    Fresh,
+    /// The session was forked from another session.
+    Fork,
+    /// The agent already had the session.
+    Adopt,
+}
+
+/// Whether the agent still has the earlier conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Context {
+    Kept,
+    Lost,
+}
+
+/// The reason why the agent lost the context of the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LostReason {
+    /// The agent reported that it does not have the session.
+    NotFound,
+    /// The agent can neither load nor resume a session.
+    Unsupported,
+    /// The agent reported that it had restored the session, and then rejected the session id of the first
+    /// prompt.
+    RejectedSession,
+}
+
+impl LostReason {
+    /// Returns the text form in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::Unsupported => "unsupported",
+            Self::RejectedSession => "rejected_session",
+        }
+    }
+}
+
+/// A process of the agent holds the session now.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionAttached<'a> {
+    pub by: AttachedBy,
+    pub context: Context,
+    /// The reason for the loss. Only with `context: "lost"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub reason: Option<LostReason>,
+    /// The agent's error as one line of limited length, if there was one. Only with `context: "lost"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub detail: Option<&'a str>,
+    #[schema(required, value_type = Option<Object>)]
+    pub agent_info: Option<&'a RawValue>,
+    #[schema(value_type = Object)]
+    pub agent_capabilities: &'a RawValue,
+    /// The agent's answer, raw ACP with the gateway's `sessionId`: `modes`, `configOptions`.
+    #[schema(required, value_type = Option<Value>)]
+    pub result: Option<&'a RawValue>,
+}
+
+/// The reason why a session lost its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DetachedReason {
+    /// The session was idle for too long.
+    Idle,
+    /// The process ended.
+    Exited,
+    /// A client closed the session.
+    Closed,
+    /// The gateway is shutting down.
+    Drain,
+    /// The pool reclaimed the process for another session.
+    Reclaimed,
+}
+
+/// The session has no process any more.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct SessionDetached {
+    pub reason: DetachedReason,
+}
+
+/// The members that a client changed.
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionChanged<'a> {
+    /// The principal that made the change.
+    pub by: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub title: Option<Option<&'a str>>,
+    /// The complete metadata after the change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
+    pub metadata: Option<&'a Map<String, Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub current_mode_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
+    pub config_options: Option<&'a RawValue>,
+}
+
+/// A client closed the session.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct SessionClosed<'a> {
+    pub by: &'a str,
+}
+
+/// The last event of a session. An `end` frame follows.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct SessionDeleted<'a> {
+    pub by: &'a str,
+}

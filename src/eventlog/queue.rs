@@ -1,0 +1,189 @@
+//! The queue of the writer: sessions with pending events, writes of records, and maintenance jobs.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::shutdown::lock_or_abort;
+use crate::store::CommitError;
+
+use super::records::Records;
+
+/// The delay between two attempts while the disk is full.
+const RETRY: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// A record differs from its expected value. Nothing was written.
+    #[error("record {index} of the write does not have its expected value; nothing was written")]
+    Conflict { index: usize },
+    #[error("the log is closed: nothing more is committed")]
+    Closed,
+}
+
+/// One entry of the queue. `S` is the state of a session's log.
+#[derive(Debug)]
+pub(super) enum Job<S> {
+    Session(Arc<S>),
+    Write(Write),
+    Maintenance(MaintenanceJob),
+}
+
+#[derive(Debug)]
+pub(super) struct Write {
+    pub(super) records: Records,
+    pub(super) done: oneshot::Sender<Result<(), WriteError>>,
+}
+
+/// Work on the store that the writer runs between two commits, so that failures are handled in one place. A
+/// commit waits for at most one job.
+pub(super) struct MaintenanceJob(pub(super) MaintenanceFn);
+
+type MaintenanceFn = Box<dyn FnOnce() -> Result<(), CommitError> + Send>;
+
+impl fmt::Debug for MaintenanceJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MaintenanceJob")
+    }
+}
+
+impl<S> Job<S> {
+    /// Whether the job needs a transaction of its own: a maintenance job, or a write with expected values,
+    /// because a conflict must fail only that write.
+    fn is_exclusive(&self) -> bool {
+        match self {
+            Self::Write(write) => !write.records.expect.is_empty(),
+            Self::Maintenance(_) => true,
+            Self::Session(_) => false,
+        }
+    }
+}
+
+/// First in, first out. A session is queued at most once.
+#[derive(Debug)]
+pub(super) struct CommitQueue<S> {
+    state: Mutex<QueueState<S>>,
+    wake: Condvar,
+    /// Bounds the number of queued writes.
+    writes: Semaphore,
+    /// Cancelled when the writer has stopped. Nothing is committed afterwards.
+    closed: CancellationToken,
+}
+
+#[derive(Debug)]
+struct QueueState<S> {
+    jobs: VecDeque<Job<S>>,
+    closing: bool,
+    closed: bool,
+}
+
+impl<S> CommitQueue<S> {
+    pub(super) fn new(max_writes: usize) -> Self {
+        let state = QueueState { jobs: VecDeque::new(), closing: false, closed: false };
+        Self {
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            writes: Semaphore::new(max_writes.max(1)),
+            closed: CancellationToken::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, QueueState<S>> {
+        lock_or_abort(self.state.lock())
+    }
+
+    pub(super) fn push(&self, job: Job<S>) {
+        let mut state = self.state();
+        if state.closed {
+            // Drop the job after the lock is released: dropping a session state acquires other locks.
+            drop(state);
+            return;
+        }
+        state.jobs.push_back(job);
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Queues records that belong to no event. Returns when they are durable.
+    pub(super) async fn write(&self, records: Records) -> Result<(), WriteError> {
+        let _place = self.writes.acquire().await.map_err(|_| WriteError::Closed)?;
+        let (done, written) = oneshot::channel();
+        self.push(Job::Write(Write { records, done }));
+        written.await.unwrap_or(Err(WriteError::Closed))
+    }
+
+    /// Queues a maintenance job. Returns `None` if the job failed or the log is closed.
+    pub(super) async fn run_maintenance<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> Result<T, CommitError> + Send + 'static,
+    ) -> Option<T> {
+        let (done, result) = oneshot::channel();
+        self.push(Job::Maintenance(MaintenanceJob(Box::new(move || {
+            // The caller may have stopped waiting.
+            done.send(job()?).ok();
+            Ok(())
+        }))));
+        result.await.ok()
+    }
+
+    /// Asks the writer to commit all queued jobs and to stop.
+    pub(super) fn close(&self) {
+        self.state().closing = true;
+        self.wake.notify_one();
+    }
+
+    /// The writer cancels this token when it has stopped. Nothing is committed afterwards.
+    pub(super) fn closed(&self) -> &CancellationToken {
+        &self.closed
+    }
+
+    /// Rejects and drops all jobs.
+    pub(super) fn close_and_drain(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        let rest = std::mem::take(&mut state.jobs);
+        drop(state);
+        drop(rest);
+    }
+
+    /// Waits for a job. Returns false if the queue is empty and closing.
+    pub(super) fn wait(&self) -> bool {
+        let mut state = self.state();
+        while state.jobs.is_empty() {
+            if state.closing {
+                return false;
+            }
+            state = lock_or_abort(self.wake.wait(state));
+        }
+        true
+    }
+
+    /// Waits for the retry interval. Returns false if the log closes.
+    pub(super) fn wait_before_retry(&self) -> bool {
+        let state = self.state();
+        let (state, _) = lock_or_abort(self.wake.wait_timeout_while(state, RETRY, |state| !state.closing));
+        !state.closing
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.state().jobs.is_empty()
+    }
+
+    pub(super) fn pop(&self) -> Option<Job<S>> {
+        self.state().jobs.pop_front()
+    }
+
+    /// Requeues a job from [`pop`](Self::pop) for the next transaction.
+    pub(super) fn push_front(&self, job: Job<S>) {
+        self.state().jobs.push_front(job);
+    }
+
+    /// Whether the next job needs a transaction of its own.
+    pub(super) fn next_is_exclusive(&self) -> bool {
+        self.state().jobs.front().is_some_and(Job::is_exclusive)
+    }
+}

@@ -1,0 +1,272 @@
+//! A reader of the log: it replays from its start to the tail, then follows. A slow reader falls back to the
+//! store.
+//!
+//! A reader is a cursor in a source: the log of one session, or the merged log of many sessions. The source
+//! finds runs in memory and reads pages of the store. The reader does everything else: waiting, resets, and
+//! the end of the replay.
+//!
+//! Reading order: `item`, `page`, this file, `session` and `global` (the sources).
+
+mod global;
+mod item;
+mod page;
+mod session;
+
+use std::sync::Arc;
+
+use crate::event::ResetReason;
+use crate::store::{ReadError, Run};
+
+use super::notify::{DirectSink, Notifier, Subscription, Watermark};
+use super::reader_registry::{ReaderRegistration, ReaderScope};
+use super::scope::GlobalScope;
+use super::state::{Shared, State};
+use super::tails::Found;
+use global::GlobalSource;
+use page::{Accepted, Page, PendingPage};
+use session::SessionSource;
+
+pub use item::{Item, NotReady, Start};
+pub use session::TailCursor;
+
+/// A cursor in a log. Readers share the bytes of runs and have no queue of their own.
+#[derive(Debug)]
+pub struct Reader {
+    source: Source,
+    subscription: Subscription,
+    /// The last position that was returned or filtered.
+    cursor: u64,
+    /// The position at which the replay ends; `None` after the replay.
+    target: Option<u64>,
+    reset: Option<ResetReason>,
+    /// A read in progress. It survives a dropped `next` future.
+    page: Option<PendingPage>,
+    _registrations: Registrations,
+}
+
+/// The registrations of a reader, one for each session or one for a tenant.
+#[derive(Debug)]
+#[expect(dead_code, reason = "they are dropped, not read")]
+enum Registrations {
+    One(ReaderRegistration),
+    Many(Box<[ReaderRegistration]>),
+}
+
+#[derive(Debug)]
+enum Source {
+    Session(SessionSource),
+    /// Boxed: it is rare, and an idle reader must be small.
+    Global(Box<GlobalSource>),
+}
+
+enum Step {
+    Item(Item),
+    ReadStore,
+    /// The cursor passed events outside the scope.
+    Continue,
+    Wait,
+}
+
+impl Source {
+    /// The watermark of the log.
+    fn watermark(&self) -> &Watermark {
+        match self {
+            Self::Session(one) => &one.state.committed,
+            Self::Global(many) => &many.shared.published.last_pos,
+        }
+    }
+
+    /// Returns to the earliest event. Returns the cursor before it.
+    fn restart(&mut self) -> u64 {
+        match self {
+            Self::Session(one) => one.before_first(),
+            Self::Global(many) => many.restart(),
+        }
+    }
+
+    /// The next run of a page that was read.
+    fn pop(&mut self, cursor: &mut u64) -> Option<Run> {
+        match self {
+            // The rest of the page is in the read cache.
+            Self::Session(_) => None,
+            Self::Global(many) => many.pop(cursor),
+        }
+    }
+
+    fn find(&mut self, cursor: &mut u64, committed: u64) -> Found {
+        match self {
+            Self::Session(one) => one.find(cursor, committed),
+            Self::Global(many) => many.find(cursor),
+        }
+    }
+
+    fn ends_at(&self, cursor: u64) -> bool {
+        match self {
+            Self::Session(one) => one.ends_at(cursor),
+            Self::Global(_) => false,
+        }
+    }
+
+    async fn start_read(&mut self, cursor: &mut u64) -> Option<PendingPage> {
+        match self {
+            Self::Session(one) => one.start_read(*cursor).await,
+            Self::Global(many) => Some(many.start_read(cursor).await),
+        }
+    }
+
+    fn accept(&mut self, cursor: &mut u64, page: Result<Page, ReadError>) -> Result<Accepted, ReadError> {
+        match self {
+            Self::Session(one) => one.accept(cursor, page),
+            Self::Global(many) => many.accept(cursor, page),
+        }
+    }
+}
+
+impl Reader {
+    /// A reader of one session.
+    pub(super) fn of_session(state: Arc<State>, start: Start) -> Self {
+        let mut subscription = state.committed.subscribe();
+        let committed = subscription.observe();
+        let (cursor, reset) = start.resolve(committed);
+        let readers = &state.shared.readers;
+        Self {
+            _registrations: Registrations::One(readers.register(ReaderScope::Session(state.id))),
+            source: Source::Session(SessionSource::new(state)),
+            subscription,
+            cursor,
+            target: Some(committed),
+            reset,
+            page: None,
+        }
+    }
+
+    /// A reader of many sessions.
+    pub(super) async fn of_scope(
+        shared: Arc<Shared>,
+        scope: GlobalScope,
+        start: Start,
+    ) -> Result<Self, ReadError> {
+        let mut subscription = shared.published.last_pos.subscribe();
+        let published = subscription.observe();
+        let (source, cursor, reset) = GlobalSource::open(shared, scope, start, published).await?;
+        let readers = &source.shared.readers;
+        let registrations = match &source.scope.sessions {
+            Some(sessions) => {
+                let sessions = sessions.keys().map(|id| readers.register(ReaderScope::Session(*id)));
+                Registrations::Many(sessions.collect())
+            }
+            None => Registrations::One(readers.register(ReaderScope::Tenant(source.scope.tenant.clone()))),
+        };
+        Ok(Self {
+            _registrations: registrations,
+            source: Source::Global(Box::new(source)),
+            subscription,
+            cursor,
+            target: Some(published),
+            reset,
+            page: None,
+        })
+    }
+
+    /// The last position that was returned or filtered: a seq of the session, or a position of the log of all
+    /// sessions.
+    pub fn cursor(&self) -> u64 {
+        self.cursor
+    }
+
+    /// Returns the next item. At the tail it waits, even if the log is closed. Cancel-safe.
+    pub async fn next(&mut self) -> Result<Item, ReadError> {
+        loop {
+            match self.step() {
+                Step::Item(item) => return Ok(item),
+                // Yield to other tasks while many events are filtered.
+                Step::Continue => tokio::task::consume_budget().await,
+                Step::ReadStore => {
+                    if let Some(item) = self.read_store().await? {
+                        return Ok(item);
+                    }
+                }
+                Step::Wait => self.changed().await,
+            }
+        }
+    }
+
+    /// Returns the next item if no wait is necessary. It does not filter long ranges: [`next`](Self::next)
+    /// does, and yields to other tasks.
+    pub fn try_next(&mut self) -> Result<Item, NotReady> {
+        match self.step() {
+            Step::Item(item) => Ok(item),
+            Step::Continue | Step::ReadStore => Err(NotReady::ReadStore),
+            Step::Wait => Err(NotReady::AtTail),
+        }
+    }
+
+    /// Waits until the log commits an event after the last observed position. Cancel-safe.
+    pub async fn changed(&mut self) {
+        self.subscription.changed().await;
+    }
+
+    /// Registers the reader with the notifier of its thread. `sink` receives events while the reader waits.
+    /// A reader of many sessions ignores the sink: it must filter their runs.
+    pub fn subscribe_via(&mut self, notifier: &Arc<Notifier>, sink: Option<Arc<dyn DirectSink>>) {
+        let sink = sink.filter(|_| matches!(self.source, Source::Session(_)));
+        self.subscription.subscribe_via(self.source.watermark(), notifier, sink);
+    }
+
+    /// The reader's position, for a sink. [`resume_from`](Self::resume_from) adopts the position that the
+    /// sink reached. `None` for a reader of many sessions.
+    pub fn tail_cursor(&self) -> Option<TailCursor> {
+        match &self.source {
+            Source::Session(one) => Some(one.tail_cursor(self.cursor)),
+            Source::Global(_) => None,
+        }
+    }
+
+    pub fn resume_from(&mut self, from: &TailCursor) {
+        self.cursor = from.cursor();
+    }
+
+    fn step(&mut self) -> Step {
+        if let Some(reason) = self.reset.take() {
+            self.page = None;
+            self.cursor = self.source.restart();
+            return Step::Item(Item::Reset { reason, before: self.cursor, session: None });
+        }
+        if let Some(run) = self.source.pop(&mut self.cursor) {
+            return Step::Item(Item::Run(run));
+        }
+        if self.target.is_some_and(|target| self.cursor >= target) {
+            self.target = None;
+            return Step::Item(Item::Ready { cursor: self.cursor });
+        }
+        let committed = self.subscription.observe();
+        if self.cursor < committed {
+            return match self.source.find(&mut self.cursor, committed) {
+                Found::Run(run) => {
+                    // The page was requested for an older cursor.
+                    self.page = None;
+                    Step::Item(Item::Run(run))
+                }
+                Found::NoneUpTo(_) => Step::Continue,
+                Found::Gap => Step::ReadStore,
+            };
+        }
+        if self.source.ends_at(self.cursor) { Step::Item(Item::End) } else { Step::Wait }
+    }
+
+    /// Reads a page from the store. `None`: the source may have the next run in memory.
+    async fn read_store(&mut self) -> Result<Option<Item>, ReadError> {
+        if self.page.is_none() {
+            self.page = self.source.start_read(&mut self.cursor).await;
+        }
+        let Some(page) = &mut self.page else { return Ok(None) };
+        let page = page.await.unwrap_or_else(|lost| Err(ReadError::Failed(lost.into())));
+        self.page = None;
+        match self.source.accept(&mut self.cursor, page)? {
+            Accepted::Item(item) => return Ok(Some(item)),
+            Accepted::Continue => {}
+            Accepted::Reset(reason) => self.reset = Some(reason),
+        }
+        Ok(None)
+    }
+}

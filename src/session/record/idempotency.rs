@@ -1,0 +1,24 @@
+//! The record of an `Idempotency-Key`.
+
+use serde::{Deserialize, Serialize};
+
+use super::codec::encode;
+use crate::eventlog::Records;
+use crate::store::{Put, Table};
+use crate::types::{PromptId, SessionId, Timestamp};
+
+/// The result of the first request with a key.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(in crate::session) struct IdempotencyRecord {
+    /// The SHA-256 of the request's body.
+    pub(in crate::session) body_hash: [u8; 32],
+    pub(in crate::session) expires_at: Timestamp,
+    pub(in crate::session) session: SessionId,
+    pub(in crate::session) prompt: Option<PromptId>,
+}
+
+impl IdempotencyRecord {
+    pub(in crate::session) fn put(&self, key: Vec<u8>, records: &mut Records) {
+        records.puts.push(Put { table: Table::Idempotency, key, value: encode(self) });
+    }
+}

@@ -1,0 +1,39 @@
+//! The keys of records.
+
+use crate::types::{AgentName, PromptId, RequestId, SessionId, Tenant, TerminalId, Timestamp};
+
+pub(in crate::session) fn session_key(id: SessionId) -> Vec<u8> {
+    id.as_bytes().to_vec()
+}
+
+pub(in crate::session) fn prompt_key(id: SessionId, prompt: PromptId) -> Vec<u8> {
+    [id.as_bytes().as_slice(), &prompt.number().to_be_bytes()].concat()
+}
+
+pub(in crate::session) fn request_key(id: SessionId, request: RequestId) -> Vec<u8> {
+    [id.as_bytes().as_slice(), &request.number().to_be_bytes()].concat()
+}
+
+/// The key prefix of the gateway sessions that use this session of an agent.
+pub(in crate::session) fn agent_session_prefix(
+    tenant: &Tenant,
+    agent: &AgentName,
+    agent_session_id: &str,
+) -> Vec<u8> {
+    [tenant.as_str(), "\0", agent.as_str(), "\0", agent_session_id, "\0"].concat().into_bytes()
+}
+
+pub(in crate::session) fn terminal_key(id: SessionId, terminal: TerminalId) -> Vec<u8> {
+    [id.as_bytes().as_slice(), &terminal.number().to_be_bytes()].concat()
+}
+
+/// The key prefix of a tenant's sessions in the index.
+pub(in crate::session) fn index_prefix(tenant: &Tenant) -> Vec<u8> {
+    [tenant.as_str().as_bytes(), b"\0"].concat()
+}
+
+/// The index key of a session. The newest `updatedAt` sorts first.
+pub(in crate::session) fn index_key(tenant: &Tenant, updated_at: Timestamp, id: SessionId) -> Vec<u8> {
+    let newest_first = !u64::try_from(updated_at.as_millis()).unwrap_or_default();
+    [&index_prefix(tenant)[..], &newest_first.to_be_bytes(), id.as_bytes()].concat()
+}

@@ -1,0 +1,54 @@
+//! The record of a request of the agent.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::codec::encode;
+use super::keys::request_key;
+use crate::eventlog::Records;
+use crate::store::{Put, Table};
+use crate::types::{PromptId, RequestId, SessionId, Timestamp};
+
+/// A request of the agent and its resolution.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::session) struct RequestRecord {
+    /// `None` after the request is resolved.
+    pub(in crate::session) pending: Option<StoredRequest>,
+    pub(in crate::session) resolution: Option<StoredResolution>,
+    pub(in crate::session) by: Option<String>,
+}
+
+/// A request that waits for an answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::session) struct StoredRequest {
+    pub(in crate::session) request_id: RequestId,
+    pub(in crate::session) method: String,
+    /// The raw params, with the gateway's session id.
+    pub(in crate::session) params: Box<RawValue>,
+    pub(in crate::session) prompt_id: Option<PromptId>,
+    /// The child session that sent the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::session) subagent: Option<String>,
+    pub(in crate::session) created_at: Timestamp,
+    pub(in crate::session) deadline: Option<Timestamp>,
+}
+
+/// The way in which a request was resolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::session) enum StoredResolution {
+    Answered,
+    Policy,
+    Cancelled,
+    Withdrawn,
+    Expired,
+}
+
+impl RequestRecord {
+    pub(in crate::session) fn put(&self, id: SessionId, request: RequestId, records: &mut Records) {
+        let key = request_key(id, request);
+        records.puts.push(Put { table: Table::Request, key, value: encode(self) });
+    }
+}

@@ -1,0 +1,242 @@
+//! The records of a session: its state and its fold.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::codec::encode;
+use super::keys::{agent_session_prefix, index_key, session_key};
+use crate::eventlog::Records;
+use crate::store::{Delete, Put, Table};
+use crate::transcript::SessionFold;
+use crate::types::{
+    AgentName, Principal, PromptId, RequestId, ServedBy, SessionId, Tenant, TerminalId, Timestamp,
+};
+
+/// The state of a session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent members of a stored record")]
+pub(in crate::session) struct SessionRecord {
+    pub(in crate::session) session_id: SessionId,
+    pub(in crate::session) tenant: String,
+    /// The id of the principal that created the session. It also leases the session's processes.
+    pub(in crate::session) owner: String,
+    pub(in crate::session) agent: AgentName,
+    pub(in crate::session) title: Option<String>,
+    pub(in crate::session) metadata: Map<String, Value>,
+    pub(in crate::session) cwd: String,
+    /// Whether the folder was created for this session and is deleted with it.
+    pub(in crate::session) own_folder: bool,
+    /// Whether a fork uses the folder too. The last session that is deleted then deletes the folder.
+    #[serde(default)]
+    pub(in crate::session) shared_folder: bool,
+    /// The session whose id names the folder. `None`: this session.
+    #[serde(default)]
+    pub(in crate::session) folder_of: Option<SessionId>,
+    pub(in crate::session) additional_directories: Vec<String>,
+    /// Names of configured MCP servers. Their secrets are not stored.
+    pub(in crate::session) mcp_servers: Vec<String>,
+    /// The `_meta` of the client, checked. It is part of every new, resume and load.
+    #[serde(default)]
+    pub(in crate::session) meta: Option<Box<RawValue>>,
+    pub(in crate::session) policy: StoredPolicy,
+    pub(in crate::session) state: StoredState,
+    pub(in crate::session) attached: bool,
+    pub(in crate::session) agent_session_id: Option<String>,
+    pub(in crate::session) created_at: Timestamp,
+    pub(in crate::session) updated_at: Timestamp,
+    pub(in crate::session) last_prompt: u32,
+    pub(in crate::session) last_request: u32,
+    /// The open requests. They need not be the newest ones.
+    #[serde(default)]
+    pub(in crate::session) open_requests: Vec<RequestId>,
+    #[serde(default)]
+    pub(in crate::session) last_terminal: u32,
+    /// The terminals whose commands run.
+    #[serde(default)]
+    pub(in crate::session) open_terminals: Vec<TerminalId>,
+    pub(in crate::session) prompt_id: Option<PromptId>,
+    pub(in crate::session) queued: Vec<PromptId>,
+    pub(in crate::session) prompt_capabilities: Option<Box<RawValue>>,
+    /// Whether the agent reports `models` and therefore accepts `session/set_model`.
+    #[serde(default)]
+    pub(in crate::session) models: bool,
+    /// Whether an import of the agent's history is incomplete. A restart erases such a session.
+    #[serde(default)]
+    pub(in crate::session) unfinished: bool,
+    /// Whether the agent's session had a history before the first prompt, because it was adopted or forked.
+    #[serde(default)]
+    pub(in crate::session) inherits_history: bool,
+    /// Whether a client has set a mode or an option of the session, or called a method by name.
+    #[serde(default)]
+    pub(in crate::session) called: bool,
+    /// The agent must not load its session before this time.
+    #[serde(default)]
+    pub(in crate::session) load_not_before: Option<Timestamp>,
+    /// The sequence number up to which this record is exact.
+    pub(in crate::session) seq: u64,
+}
+
+/// The members of a [`SessionRecord`] that filters use. The other members are not decoded.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::session) struct SessionRecordView<'a> {
+    pub(in crate::session) session_id: SessionId,
+    pub(in crate::session) agent: AgentName,
+    #[serde(borrow)]
+    pub(in crate::session) title: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(in crate::session) cwd: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(in crate::session) metadata: &'a RawValue,
+    pub(in crate::session) state: StoredState,
+    #[serde(default)]
+    pub(in crate::session) unfinished: bool,
+}
+
+/// The activity of a session at its last record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::session) enum StoredState {
+    Idle,
+    Running,
+    Waiting,
+    Closed,
+}
+
+/// The restrictions that a client set for the session.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::session) struct StoredPolicy {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::session) permissions: Option<StoredPermissions>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::session) files: Option<ServedBy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::session) terminals: Option<ServedBy>,
+}
+
+/// The policy for permission requests.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::session) struct StoredPermissions {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::session) on_timeout: Option<StoredOnTimeout>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::session) timeout_seconds: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::session) allow: Option<Vec<String>>,
+}
+
+/// The action for a permission request that is not answered in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::session) enum StoredOnTimeout {
+    Reject,
+    Wait,
+}
+
+/// The folded state, and the sequence number up to which it is exact.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(in crate::session) struct FoldRecord {
+    pub(in crate::session) seq: u64,
+    pub(in crate::session) fold: SessionFold,
+}
+
+impl SessionRecord {
+    /// Converts the copy of a parent's record into the record of its fork.
+    pub(in crate::session) fn begin_fork(
+        &mut self,
+        id: SessionId,
+        by: &Principal,
+        agent_session_id: String,
+        now: Timestamp,
+    ) {
+        // The copy may be older than the folder's state, so the fork always shares its parent's folder.
+        self.folder_of = Some(self.folder_id());
+        self.shared_folder = self.own_folder;
+        self.session_id = id;
+        self.owner = by.id.to_string();
+        self.agent_session_id = Some(agent_session_id);
+        self.state = StoredState::Idle;
+        self.attached = false;
+        (self.created_at, self.updated_at) = (now, now);
+        (self.last_prompt, self.last_request, self.seq) = (0, 0, 0);
+        (self.prompt_id, self.queued, self.open_requests) = (None, Vec::new(), Vec::new());
+        (self.last_terminal, self.open_terminals) = (0, Vec::new());
+    }
+
+    pub(in crate::session) fn is_closed(&self) -> bool {
+        self.state == StoredState::Closed
+    }
+
+    /// The session id that names the folder, if the folder was created for a session.
+    pub(in crate::session) fn folder_id(&self) -> SessionId {
+        self.folder_of.unwrap_or(self.session_id)
+    }
+
+    pub(in crate::session) fn tenant(&self) -> Tenant {
+        Tenant::new(&self.tenant)
+    }
+
+    pub(in crate::session) fn index_key(&self) -> Vec<u8> {
+        index_key(&self.tenant(), self.updated_at, self.session_id)
+    }
+
+    /// The key that finds the session by the agent's session id, if it has one. The key contains the
+    /// gateway's id too, because some agents reuse their ids.
+    pub(in crate::session) fn agent_session_key(&self) -> Option<Vec<u8>> {
+        let id = self.agent_session_id.as_deref()?;
+        let prefix = agent_session_prefix(&self.tenant(), &self.agent, id);
+        Some([&prefix[..], self.session_id.as_bytes()].concat())
+    }
+
+    /// Writes the key of the agent's session id. `stored_key` is the key that is stored now.
+    pub(in crate::session) fn put_agent_session(
+        &self,
+        stored_key: &mut Option<Vec<u8>>,
+        records: &mut Records,
+    ) {
+        let key = self.agent_session_key();
+        if *stored_key == key {
+            return;
+        }
+        if let Some(key) = stored_key.take() {
+            records.deletes.push(Delete { table: Table::AgentSession, key });
+        }
+        if let Some(key) = key.clone() {
+            records.puts.push(Put { table: Table::AgentSession, key, value: Bytes::new() });
+        }
+        *stored_key = key;
+    }
+
+    /// Writes the record and its index entry. `stored_key` is the index key that is stored now.
+    pub(in crate::session) fn put(&self, stored_key: Option<&[u8]>, records: &mut Records) {
+        let (value, key) = (encode(self), self.index_key());
+        if let Some(old) = stored_key.filter(|old| *old != key) {
+            records.deletes.push(Delete { table: Table::SessionIndex, key: old.to_vec() });
+        }
+        records.puts.push(Put { table: Table::SessionIndex, key, value: value.clone() });
+        records.puts.push(Put { table: Table::Session, key: session_key(self.session_id), value });
+    }
+}
+
+impl FoldRecord {
+    pub(in crate::session) fn put(&self, id: SessionId, records: &mut Records) {
+        records.puts.push(Put { table: Table::Fold, key: session_key(id), value: encode(self) });
+    }
+}
+
+/// Marks or unmarks a session that a restart must load: it has a turn, a queue, an open request or a process.
+pub(in crate::session) fn put_open(id: SessionId, open: bool, records: &mut Records) {
+    let key = session_key(id);
+    if open {
+        records.puts.push(Put { table: Table::Open, key, value: Bytes::new() });
+    } else {
+        records.deletes.push(Delete { table: Table::Open, key });
+    }
+}

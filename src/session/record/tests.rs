@@ -1,0 +1,100 @@
+//! The stored form of each record. A change of these texts needs a migration.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::codec::encode;
+use super::problem::StoredProblem;
+use super::request::StoredRequest;
+use super::session::StoredPolicy;
+use super::*;
+use crate::api::{PendingRequest, Problem, ProblemCode, Resolution, RpcError, SessionPolicy, Terminal};
+use crate::types::PromptId;
+
+const SESSION: &str = r#"{"sessionId":"01938c5e-7a3b-7c4d-8e5f-0123456789ab","tenant":"default","owner":"alice","agent":"demo","title":"a title","metadata":{"k":1},"cwd":"/w","ownFolder":true,"sharedFolder":false,"folderOf":null,"additionalDirectories":["/x"],"mcpServers":["m"],"meta":{"a": 1},"policy":{"permissions":{"onTimeout":"wait","timeoutSeconds":60,"allow":["read"]},"files":"gateway","terminals":"off"},"state":"waiting","attached":true,"agentSessionId":"theirs","createdAt":"2026-11-21T22:15:03.123Z","updatedAt":"2026-11-21T22:15:04.123Z","lastPrompt":3,"lastRequest":2,"openRequests":["r2"],"lastTerminal":1,"openTerminals":["t1"],"promptId":"p2","queued":["p3"],"promptCapabilities":{"image":true},"models":false,"unfinished":false,"inheritsHistory":false,"called":true,"loadNotBefore":"2026-11-21T22:15:09.123Z","seq":41}"#;
+const PROMPT: &str = r#"{"promptId":"p2","status":"completed","by":"alice","createdAt":"2026-11-21T22:15:03.123Z","endedAt":"2026-11-21T22:15:04.123Z","firstSeq":4,"lastSeq":9,"stopReason":"end_turn","usage":{"inputTokens": 1},"error":null}"#;
+const UNSENT: &str = r#"{"promptId":"p2","status":"running","by":"alice","createdAt":"2026-11-21T22:15:03.123Z","endedAt":null,"firstSeq":4,"lastSeq":null,"stopReason":null,"usage":null,"error":null,"unsent":true}"#;
+const PROBLEM: &str = r#"{"type":"/docs/problems#agent_error","title":"The agent answered with an error","status":502,"detail":"it broke","code":"agent_error","retryable":false,"errors":[{"pointer":"/a","detail":"b"}],"acp":{"code":-32000,"message":"m","data":{"x": 1}},"authMethods":[1, 2],"retryAfterSeconds":5,"promptId":"p1","requestId":"r1","resolution":"answered","by":"bob","exitCode":1,"signal":"SIGKILL","stderrTail":"boom"}"#;
+const OPEN_REQUEST: &str = r#"{"pending":{"requestId":"r1","method":"session/request_permission","params":{"sessionId": "s"},"promptId":"p1","subagent":"child","createdAt":"2026-11-21T22:15:03.123Z","deadline":null},"resolution":null,"by":null}"#;
+const RESOLVED_REQUEST: &str = r#"{"pending":null,"resolution":"answered","by":"alice"}"#;
+const TERMINAL: &str = r#"{"shown":{"terminalId":"t1","promptId":"p1","command":"ls","args":["-l"],"cwd":"/w","createdAt":"2026-11-21T22:15:03.123Z","exitStatus":{"exitCode":null,"signal":"SIGKILL"}},"firstSeq":3,"lastSeq":5}"#;
+const FOLD: &str = r#"{"seq":7,"fold":{}}"#;
+
+fn assert_form<T: Serialize + DeserializeOwned>(text: &str) -> T {
+    let record: T = decode(text.as_bytes()).unwrap();
+    assert_eq!(encode(&record), text);
+    record
+}
+
+#[test]
+fn stored_form_of_records_is_unchanged() {
+    let session: SessionRecord = assert_form(SESSION);
+    assert_eq!(session.state, StoredState::Waiting);
+    assert_form::<PromptRecord>(PROMPT);
+    assert!(assert_form::<PromptRecord>(UNSENT).unsent);
+    assert_form::<PromptRecord>(&PROMPT.replace("\"error\":null", &format!("\"error\":{PROBLEM}")));
+    assert_form::<RequestRecord>(OPEN_REQUEST);
+    assert_form::<RequestRecord>(RESOLVED_REQUEST);
+    assert_form::<TerminalRecord>(TERMINAL);
+    assert_eq!(decode::<FoldRecord>(FOLD.as_bytes()).unwrap().seq, 7);
+    let hash = serde_json::to_string(&[7_u8; 32]).unwrap();
+    let session = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
+    assert_form::<IdempotencyRecord>(&format!(
+        r#"{{"body_hash":{hash},"expires_at":"2026-11-21T22:15:03.123Z","session":"{session}","prompt":"p1"}}"#
+    ));
+}
+
+#[test]
+fn session_records_of_earlier_builds_are_readable() {
+    let mut old: serde_json::Value = serde_json::from_str(SESSION).unwrap();
+    for member in [
+        "sharedFolder",
+        "folderOf",
+        "meta",
+        "openRequests",
+        "lastTerminal",
+        "openTerminals",
+        "models",
+        "unfinished",
+        "inheritsHistory",
+        "called",
+        "loadNotBefore",
+    ] {
+        old.as_object_mut().unwrap().remove(member).unwrap();
+    }
+    let record: SessionRecord = decode(old.to_string().as_bytes()).unwrap();
+    assert_eq!((record.last_terminal, record.called, record.folder_of), (0, false, None));
+}
+
+fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap()
+}
+
+#[test]
+fn records_convert_to_the_api_and_back() {
+    let mut problem = Problem::new(ProblemCode::AgentError, "it broke");
+    let data = serde_json::value::to_raw_value("x").ok();
+    problem.acp = Some(RpcError { code: -32000, message: "m".to_owned(), data });
+    problem.prompt_id = Some(PromptId::FIRST);
+    problem.resolution = Some(Resolution::Answered);
+    let stored = StoredProblem::from(&problem);
+    assert_eq!(text(&Problem::from(stored)), text(&problem));
+    let stored: StoredProblem = decode(PROBLEM.as_bytes()).unwrap();
+    assert_eq!(text(&StoredProblem::from(&Problem::from(stored))), PROBLEM);
+    let unknown = PROBLEM.replace("\"agent_error\"", "\"code_of_another_version\"");
+    let unknown: StoredProblem = decode(unknown.as_bytes()).unwrap();
+    assert_eq!(Problem::from(unknown).code, ProblemCode::Internal);
+
+    let request: RequestRecord = decode(OPEN_REQUEST.as_bytes()).unwrap();
+    let request = request.pending.unwrap();
+    let stored = text(&request);
+    assert_eq!(text(&StoredRequest::from(PendingRequest::from(request))), stored);
+
+    let terminal: TerminalRecord = decode(TERMINAL.as_bytes()).unwrap();
+    let stored = text(&terminal.shown);
+    assert_eq!(text(&Terminal::from(terminal.shown)), stored);
+
+    let session: SessionRecord = decode(SESSION.as_bytes()).unwrap();
+    let stored = text(&session.policy);
+    assert_eq!(text(&StoredPolicy::from(SessionPolicy::from(session.policy))), stored);
+}
