@@ -144,7 +144,7 @@ impl Actor {
         let known =
             self.event_loop.lease.as_ref().map(|lease| lease.process().initialized.capabilities.prompt);
         let known = known.or_else(|| {
-            let (_, initialized) = self.context.pool.agent_stats(&self.record.agent)?;
+            let (_, initialized) = self.context.pool.agent_stats(&self.record.agent, &self.owner.tenant)?;
             Some(initialized?.capabilities.prompt)
         });
         acp::validate_prompt(blocks, known.unwrap_or(unknown)).map_err(|error| {
