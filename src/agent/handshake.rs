@@ -99,7 +99,7 @@ fn reject_request(connection: &Connection, id: IncomingId, method: &str) {
 mod tests {
     use super::*;
     use crate::agent::dialect::AcpV1;
-    use crate::agent::spec::{AgentSpec};
+    use crate::agent::spec::AgentSpec;
     use crate::agent::transport::memory::{self, MemoryAgent};
 
     async fn connect(

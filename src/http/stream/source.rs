@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use crate::event::ResetReason;
-use crate::eventlog::{
-    DirectSink, Item, NotReady, Notifier, ReadError, Reader, Run, TailCursor,
-};
+use crate::eventlog::{DirectSink, Item, NotReady, Notifier, ReadError, Reader, Run, TailCursor};
 use crate::session::SessionHandle;
 use crate::types::{Epoch, EventId, Position, SessionId};
 
