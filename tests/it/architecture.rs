@@ -62,8 +62,7 @@ fn modules_import_only_what_the_table_lists() {
 }
 
 /// Modules whose files still import each other in cycles.
-const KNOWN_CYCLES: [&str; 10] =
-    ["agent", "app", "auth", "cli", "config", "eventlog", "http", "pool", "session", "store"];
+const KNOWN_CYCLES: [&str; 3] = ["http", "session", "store"];
 
 #[test]
 fn files_do_not_import_each_other_in_cycles() {
@@ -80,13 +79,8 @@ fn files_do_not_import_each_other_in_cycles() {
 }
 
 /// Structs that still have too many fields.
-const KNOWN_WIDE_STRUCTS: [(&str, &str); 5] = [
-    ("agent", "AgentSpec"),
-    ("eventlog", "Shared"),
-    ("pool", "AgentState"),
-    ("session", "Actor"),
-    ("session", "Context"),
-];
+const KNOWN_WIDE_STRUCTS: [(&str, &str); 3] =
+    [("pool", "AgentState"), ("session", "Actor"), ("session", "Context")];
 
 #[test]
 fn structs_have_few_fields() {
