@@ -264,7 +264,7 @@ impl Journal {
 
     /// Appends `session.changed` and folds it.
     pub(super) fn append_changed(&mut self, event: EncodedEvent) -> u64 {
-        self.fold_changed |= self.fold.changed(event.object());
+        self.fold_changed |= self.fold.changed(&event.changed_members());
         self.append_with(None, event, |_, _| {})
     }
 
