@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::idempotency::IdempotencyKeys;
-use super::quota::Quotas;
+use super::journal::Quotas;
 use crate::agent::CurrentCatalogue;
 use crate::eventlog::EventLog;
 use crate::pool::Pool;

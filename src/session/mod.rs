@@ -9,62 +9,43 @@
 //! 1. `registry`: how sessions begin and end. `entries`: how their actors are loaded and replaced.
 //! 2. `handle` and `command`: the calls that other modules make, and the commands that they become.
 //! 3. `query`: reads that need no actor.
-//! 4. `record`, `stored` and `recovery`: how a session is stored and loaded.
-//! 5. `actor` and `event_loop`: the task and its wakeups.
-//! 6. `attachment`, `attach` and `restore`: how the session gets a process and returns it.
-//! 7. `turn`, `queue` and `background_work`: prompts.
-//! 8. `inbound` and `agent_requests`: messages of the agent.
-//! 9. `client_calls` and `changes`: calls of clients outside a turn.
+//! 4. `record` and `stored`: the stored form of a session. `metadata_index` and `folders` belong to it.
+//! 5. `journal`: the only way to write the log and the records of a session.
+//! 6. The parts, each a state machine with private state: `turns`, `attachment`, `agent_requests`, `client_calls`,
+//!    `client_methods`. They know neither the actor nor the store.
+//! 7. `process_link` and `event_loop`: the process, and the sources that wake the actor.
+//! 8. `actor`: passes each wakeup to its part and applies the effects.
 //!
-//! `error` has one error for each operation, `refusal` those of commands that need a process or a turn.
-//!
-//! The actor does not import `registry`, `entries`, `handle` and `query`.
+//! `error` has one error for each operation, `refusal` those of commands that need a process or a turn. The actor
+//! does not import `registry`, `entries`, `handle` and `query`.
 
 mod actor;
 mod agent_requests;
-mod answers;
-mod attach;
 mod attachment;
-mod background_work;
-mod changes;
 mod client_calls;
 mod client_methods;
 mod command;
 mod context;
-mod creation;
-mod discarded;
 mod durable;
-mod elicitations;
 mod entries;
 mod entry;
 mod error;
 mod event_loop;
-mod files;
 mod folders;
 mod handle;
 mod idempotency;
-mod inbound;
+mod journal;
 mod metadata_index;
 mod origin;
-mod permissions;
+mod process_link;
 mod query;
-mod queue;
-mod quota;
 mod record;
-mod recovery;
 mod refusal;
 mod registry;
-mod replacement;
-mod replay;
-mod requests;
 mod requirements;
-mod restore;
-mod sign_in;
 mod snapshot;
 mod stored;
-mod subagents;
-mod terminals;
-mod turn;
+mod turns;
 mod upstream_delete;
 mod validation;
 

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use crate::acp::{self, CancelTarget, TraceContext};
 use crate::api::{PendingRequest, Session, SessionPatch, Transcript};
 use crate::eventlog::SessionLog;
-use crate::session::answers;
+use crate::session::agent_requests::answers;
 use crate::session::command::{Answer, ClientCall, Command, Reply};
 use crate::session::context::Context;
 use crate::session::durable;

@@ -6,8 +6,8 @@ use super::request::{RequestRecord, StoredRequest, StoredResolution};
 use super::session::{StoredOnTimeout, StoredPermissions, StoredPolicy, StoredState};
 use super::terminal::{StoredExit, StoredTerminal};
 use crate::api::{
-    FieldError, PendingRequest, PermissionPolicy, Problem, ProblemCode, Prompt, PromptStatus,
-    Resolution, RpcError, SessionPolicy, SessionState, Terminal, TerminalExit,
+    FieldError, PendingRequest, PermissionPolicy, Problem, ProblemCode, Prompt, PromptStatus, Resolution,
+    RpcError, SessionPolicy, SessionState, Terminal, TerminalExit,
 };
 use crate::types::{EventId, OnTimeout, SessionId};
 
@@ -76,9 +76,8 @@ impl From<StoredTerminal> for Terminal {
     }
 }
 
-impl From<&Problem> for StoredProblem {
-    fn from(problem: &Problem) -> Self {
-        let shown = problem.clone();
+impl From<Problem> for StoredProblem {
+    fn from(shown: Problem) -> Self {
         let error = |FieldError { pointer, detail }| StoredFieldError { pointer, detail };
         let acp = |RpcError { code, message, data }| StoredRpcError { code, message, data };
         Self {

@@ -121,12 +121,7 @@ impl SessionRegistry {
         let context = self.context();
         let (id, own_folder) = (record.session_id, record.own_folder && origin == Origin::New);
         let log = context.log.session(&by.tenant, id).await.map_err(SessionError::from)?;
-        let (mut actor, entry) = Actor::new(context, log, record);
-        // The agent may rename a fork, because no user chose the inherited title for it.
-        match origin {
-            Origin::Forked(_) => actor.fold.agent_title.clone_from(&actor.record.title),
-            Origin::New | Origin::Adopted => actor.fold.person_title.clone_from(&actor.record.title),
-        }
+        let (actor, entry) = Actor::new(context, log, record, origin);
         let (reply, created) = oneshot::channel();
         let deadline = Instant::now() + context.limits.settings_queue_timeout;
         drop(entry.commands.try_send(Command::Create(CreateWaiter {

@@ -42,7 +42,7 @@ impl SessionRegistry {
         let context = self.context();
         // The parent's actor checks the capabilities again.
         let agent = parent.query().record().await?.agent;
-        let known = context.pool.agent_stats(&agent).and_then(|(_, initialized)| initialized);
+        let known = context.pool.agent_stats(&agent, &by.tenant).and_then(|(_, initialized)| initialized);
         known.map_or(Ok(()), |initialized| can_fork(&initialized.capabilities))?;
         let result = parent.client_call(by, ClientCall::Fork, trace.clone()).await?;
         let agent_session_id = new_session_id(&result)?;

@@ -1,0 +1,150 @@
+//! The errors that several operations share.
+
+use std::time::Duration;
+
+use crate::acp::client_input_policy::ClientInputError;
+use crate::api::{FieldError, Problem, ProblemCode};
+use crate::eventlog::{Closed, WriteError};
+use crate::store::ReadError;
+use crate::types::LimitExceeded;
+
+/// An error that clients receive as a problem, in a response or in an event.
+pub trait ToProblem: std::error::Error {
+    fn problem(&self) -> Problem;
+
+    /// The limit of the principal that the request exceeded.
+    fn limit(&self) -> Option<&LimitExceeded> {
+        None
+    }
+}
+
+/// The error of an operation that finds a session, reads it, or waits for a commit.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SessionError {
+    #[error("there is no such session")]
+    NoSuchSession,
+    /// The actor accepted no command in time.
+    #[error("the session is too busy")]
+    Busy { retry_after: Duration },
+    #[error("the storage is nearly full; only reads are accepted")]
+    StorageFull,
+    /// The cause is in the gateway's log.
+    #[error("internal error")]
+    Internal,
+}
+
+impl SessionError {
+    /// Logs the cause with the id of the request, and hides it from the client.
+    pub(in crate::session) fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
+        tracing::error!(error, "a session operation failed");
+        Self::Internal
+    }
+}
+
+impl ToProblem for SessionError {
+    fn problem(&self) -> Problem {
+        let code = match self {
+            Self::NoSuchSession => ProblemCode::NotFound,
+            Self::Busy { .. } => ProblemCode::PoolFull,
+            Self::StorageFull => ProblemCode::StorageFull,
+            Self::Internal => ProblemCode::Internal,
+        };
+        let mut problem = Problem::new(code, self.to_string());
+        if let Self::Busy { retry_after } = self {
+            problem.retry_after_seconds = Some(retry_after.as_secs());
+        }
+        problem
+    }
+}
+
+/// Errors of the gateway itself. The conversion logs the cause.
+macro_rules! internal_errors {
+    ($($cause:ty),* $(,)?) => {$(
+        impl From<$cause> for SessionError {
+            fn from(error: $cause) -> Self {
+                Self::internal(&error)
+            }
+        }
+    )*};
+}
+internal_errors!(ReadError, WriteError, Closed, serde_json::Error, std::io::Error, tokio::task::JoinError);
+
+/// The error of a request with unacceptable content.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum InputError {
+    /// The list is never empty.
+    #[error("{}", .0[0].detail)]
+    Invalid(Vec<FieldError>),
+    #[error("{}", .0.detail)]
+    ContentUnsupported(FieldError),
+    #[error("{0}")]
+    Forbidden(String),
+    #[error("{0}")]
+    TooLarge(String),
+}
+
+impl InputError {
+    /// The error for one invalid field. `pointer` is its JSON pointer in the body, or a query parameter.
+    pub(in crate::session) fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::Invalid(vec![FieldError { pointer: pointer.into(), detail: detail.into() }])
+    }
+
+    /// Converts a violation of the input policy. `at` is the JSON pointer of the checked value in the body.
+    pub fn from_policy(violation: &ClientInputError, at: &str) -> Self {
+        let detail = violation.to_string();
+        match violation.pointer() {
+            Some(pointer) => Self::invalid(format!("{at}{pointer}"), detail),
+            None => Self::Forbidden(detail),
+        }
+    }
+}
+
+impl ToProblem for InputError {
+    fn problem(&self) -> Problem {
+        let (code, errors) = match self {
+            Self::Invalid(errors) => (ProblemCode::Invalid, errors.clone()),
+            Self::ContentUnsupported(error) => (ProblemCode::ContentUnsupported, vec![error.clone()]),
+            Self::Forbidden(_) => (ProblemCode::Forbidden, Vec::new()),
+            Self::TooLarge(_) => (ProblemCode::TooLarge, Vec::new()),
+        };
+        Problem { errors, ..Problem::new(code, self.to_string()) }
+    }
+}
+
+/// The error of a request whose `Idempotency-Key` was used before.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+pub enum IdempotencyError {
+    #[error("the Idempotency-Key was used with another body")]
+    Mismatch,
+    #[error("the first request with this Idempotency-Key is still in flight")]
+    InFlight,
+}
+
+impl ToProblem for IdempotencyError {
+    fn problem(&self) -> Problem {
+        let code = match self {
+            Self::Mismatch => ProblemCode::IdempotencyMismatch,
+            Self::InFlight => ProblemCode::IdempotencyInFlight,
+        };
+        Problem::new(code, self.to_string())
+    }
+}
+
+/// The error of a session whose folders cannot be opened.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+pub enum FolderError {
+    #[error("there is no such folder in this session")]
+    Missing,
+    #[error("the session's folders no longer lie below the workspace roots")]
+    OutsideRoots,
+}
+
+impl ToProblem for FolderError {
+    fn problem(&self) -> Problem {
+        let code = match self {
+            Self::Missing => ProblemCode::NotFound,
+            Self::OutsideRoots => ProblemCode::Forbidden,
+        };
+        Problem::new(code, self.to_string())
+    }
+}
