@@ -230,7 +230,7 @@ impl WaitList {
                 return Some(slot);
             }
             *budget -= 1;
-            match waiter.sink.as_ref().map_or(Delivery::WakeTask, |outlet| outlet.try_deliver()) {
+            match waiter.sink.as_ref().map_or(Delivery::WakeTask, |sink| sink.try_deliver()) {
                 Delivery::CaughtUp => {}
                 Delivery::More => *self.pass() = PassState::RunningAgain,
                 Delivery::WakeTask => {
@@ -287,7 +287,7 @@ impl Subscription {
     /// Waits until the position advances beyond the last observed one. Cancel-safe. The caller must keep the
     /// watermark alive.
     pub(super) async fn changed(&mut self) {
-        const SENDER_ALIVE: &str = "who listens holds what tells";
+        const SENDER_ALIVE: &str = "the caller keeps the watermark alive";
         let Some(TailWaiterGuard { wait_list, slot }) = &self.guard else {
             return self.last.changed().await.expect(SENDER_ALIVE);
         };

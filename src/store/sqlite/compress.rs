@@ -32,7 +32,7 @@ pub struct Compressor {
 
 impl fmt::Debug for Compressor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Packer")
+        f.write_str("Compressor")
     }
 }
 
