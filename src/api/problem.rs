@@ -224,6 +224,16 @@ impl Problem {
         Self { errors, ..Self::new(ProblemCode::Invalid, detail) }
     }
 
+    /// An internal error. The log has the cause.
+    pub fn internal() -> Self {
+        Self::new(ProblemCode::Internal, "internal error; the gateway log has the details")
+    }
+
+    /// The key was revoked while its request waited or streamed.
+    pub fn key_ended() -> Self {
+        Self::new(ProblemCode::Unauthorized, "the key of this request was revoked or has expired")
+    }
+
     /// Creates the problem `agent_exited` with the exit status.
     pub fn exited(exit_code: Option<i32>, signal: Option<String>, stderr_tail: String) -> Self {
         Self {

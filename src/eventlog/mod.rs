@@ -46,6 +46,7 @@ use alarm::Alarms;
 use growth::Growth;
 use published::Published;
 use queue::CommitQueue;
+use reader_registry::ReaderRegistry;
 use state::{LoadedSessions, Shared};
 use store_reader::StoreReader;
 

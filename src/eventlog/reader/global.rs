@@ -10,8 +10,8 @@ use super::super::scope::{GlobalScope, LowerBound, Scope};
 use super::super::state::Shared;
 use super::super::tails::Found;
 use super::item::{Item, Start};
-use crate::event::ResetReason;
 use super::page::{Accepted, Page, PendingPage};
+use crate::event::ResetReason;
 
 /// A position of this source is a position of the log of all sessions.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The start of a reader, and the items that it returns.
 
-use crate::store::Run;
 use crate::event::ResetReason;
+use crate::store::Run;
 use crate::types::SessionId;
 
 /// The position at which a reader starts. A position is a seq of the session, or a position of the log of all

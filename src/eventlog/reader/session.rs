@@ -7,8 +7,8 @@ use crate::store::{ReadError, Run};
 use super::super::state::State;
 use super::super::tails::Found;
 use super::item::{Item, NotReady};
-use crate::event::ResetReason;
 use super::page::{Accepted, Page, PendingPage, coalesce};
+use crate::event::ResetReason;
 
 /// A position of this source is a seq of the session.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use super::request::{RequestRecord, StoredRequest, StoredResolution};
 use super::session::{StoredOnTimeout, StoredPermissions, StoredPolicy, StoredState};
 use super::terminal::{StoredExit, StoredTerminal};
 use crate::api::{
-    FieldError, PendingRequest, PermissionPolicy, Problem, ProblemCode, Prompt, PromptStatus,
-    Resolution, RpcError, SessionPolicy, SessionState, Terminal, TerminalExit,
+    FieldError, PendingRequest, PermissionPolicy, Problem, ProblemCode, Prompt, PromptStatus, Resolution,
+    RpcError, SessionPolicy, SessionState, Terminal, TerminalExit,
 };
 use crate::types::{EventId, OnTimeout, SessionId};
 
