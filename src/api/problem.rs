@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use crate::types::{PromptId, RequestId};
 
 use super::request::Resolution;
+use super::rpc::RpcError;
 
 /// The table of codes, one line each, in alphabetical order.
 macro_rules! codes {
@@ -252,16 +253,6 @@ pub struct FieldError {
     pub pointer: String,
     /// The reason why the member is invalid.
     pub detail: String,
-}
-
-/// A JSON-RPC error of the agent.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct RpcError {
-    pub code: i64,
-    pub message: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Value>)]
-    pub data: Option<Box<RawValue>>,
 }
 
 #[cfg(test)]

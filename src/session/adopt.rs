@@ -145,8 +145,12 @@ impl SessionRegistry {
 
     /// Checks the known capabilities of the agent. The parent's actor checks them again.
     async fn check_fork(&self, parent: SessionId) -> Result<(), Refusal> {
-        let agent = parent_record(self.context(), parent).await?.agent;
-        let known = self.context().pool.agent_stats(&agent).and_then(|(_, initialized)| initialized);
+        let record = parent_record(self.context(), parent).await?;
+        let known = self
+            .context()
+            .pool
+            .agent_stats(&record.agent, &record.tenant())
+            .and_then(|(_, initialized)| initialized);
         known.map_or(Ok(()), |initialized| can_fork(&initialized.capabilities))
     }
 }

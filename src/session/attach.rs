@@ -1,5 +1,6 @@
 //! The process of a session: lease it, set up the session on it, release it (ACP, Session Setup).
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -48,7 +49,7 @@ impl Actor {
         match self.context.pool.enqueue(
             &self.record.agent,
             &self.owner,
-            self.offered_capabilities(),
+            (self.offered_capabilities(), self.granted_folders()),
             self.wanted_session(),
         ) {
             Ok(place) => self.event_loop.pending_lease = Some(place),
@@ -65,6 +66,12 @@ impl Actor {
             self.attachment = Attachment::Queued { since: Instant::now() };
         }
         Ok(())
+    }
+
+    /// The folders that the agent may access for this session.
+    fn granted_folders(&self) -> Vec<PathBuf> {
+        let record = &self.record;
+        std::iter::once(&record.cwd).chain(&record.additional_directories).map(PathBuf::from).collect()
     }
 
     pub(super) fn attach(&mut self, attaching: AttachWaiter) {
@@ -88,7 +95,7 @@ impl Actor {
         };
         self.spec = Arc::clone(&lease.process().spec);
         let died = lease.process().has_ended() && self.may_replace();
-        if died || lease.process().client_capabilities != self.offered_capabilities() {
+        if died || lease.process().key.client_capabilities != self.offered_capabilities() {
             // The process died while it was idle, or the configuration has changed during the wait. In the
             // second case the process was started with the former client capabilities.
             lease.release(Disposition::Untouched);

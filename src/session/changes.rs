@@ -64,7 +64,7 @@ impl Actor {
 
     /// Appends `session.changed` and updates the fold.
     pub(super) fn append_changed(&mut self, event: EncodedEvent) -> u64 {
-        self.fold_changed |= self.fold.changed(event.object());
+        self.fold_changed |= self.fold.changed(&event.changed_members());
         let records = self.with_session_records(Records::default());
         self.append(None, event, records)
     }
@@ -157,7 +157,7 @@ impl Actor {
         if !waits.chain(self.create_waiter.iter().map(|c| c.deadline)).any(overdue) {
             return;
         }
-        let starts = self.context.pool.is_starting(&self.record.agent);
+        let starts = self.context.pool.is_starting(&self.record.agent, &self.owner.tenant);
         if starts {
             self.create_waiter.iter_mut().for_each(|c| c.deadline = c.deadline.max(now + wait));
             self.queued_calls

@@ -354,7 +354,7 @@ impl SessionRegistry {
         let mcp_servers = mcp_servers(spec, &request.mcp_servers)?;
         // If the capabilities are not known yet, the check happens when a process is leased.
         if let Some(initialized) =
-            context.pool.agent_stats(&spec.name).and_then(|(_, initialized)| initialized)
+            context.pool.agent_stats(&spec.name, &by.tenant).and_then(|(_, initialized)| initialized)
         {
             let directories = &request.additional_directories;
             requirements::check(spec, &mcp_servers, directories, &initialized.capabilities)?;

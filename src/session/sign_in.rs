@@ -55,9 +55,13 @@ impl Actor {
         let (method, params, limit) = match self.restore.load_sign_in {
             LoadSignIn::NotTried => {
                 // In HOME no settings of a project select a sign-in.
-                let home = process.spec.home.path().to_string_lossy();
-                let setup =
-                    SessionSetup { cwd: &home, mcp_servers: &[], additional_directories: &[], meta: None };
+                let home = process.home();
+                let setup = SessionSetup {
+                    cwd: &home.to_string_lossy(),
+                    mcp_servers: &[],
+                    additional_directories: &[],
+                    meta: None,
+                };
                 (acp::method::SESSION_NEW, acp::new_session(setup, None), limits.session_new_timeout)
             }
             LoadSignIn::KeyChecked => {

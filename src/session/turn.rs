@@ -144,7 +144,7 @@ impl Actor {
         let known =
             self.event_loop.lease.as_ref().map(|lease| lease.process().initialized.capabilities.prompt);
         let known = known.or_else(|| {
-            let (_, initialized) = self.context.pool.agent_stats(&self.record.agent)?;
+            let (_, initialized) = self.context.pool.agent_stats(&self.record.agent, &self.owner.tenant)?;
             Some(initialized?.capabilities.prompt)
         });
         acp::validate_prompt(blocks, known.unwrap_or(unknown)).map_err(|error| {
@@ -274,7 +274,7 @@ impl Actor {
     pub(super) fn end_failed(&mut self, mut record: PromptRecord, problem: Problem) {
         record.status = StoredStatus::Failed;
         let event = EncodedEvent::from(&PromptFailed { problem: &problem });
-        record.error = Some((&problem).into());
+        record.error = Some(problem.into());
         self.append_turn_end(record, event);
     }
 

@@ -187,7 +187,7 @@ impl Feed {
         for event in run.events().filter(|event| self.is_selected(event)) {
             client_cursor = self.source.cursor_of(run, event.seq());
             if stored {
-                out.extend_from_slice(event.frame());
+                out.extend_from_slice(event.raw_frame());
             } else {
                 encoder.event(&mut out, &self.source.id(&self.epoch, client_cursor), &event);
             }

@@ -30,7 +30,7 @@ impl Encoder for Ndjson {
 
     /// The object contains the id of the event.
     fn event(&mut self, out: &mut BytesMut, _: &str, event: &EventRef<'_>) {
-        Self::line(out, event.json());
+        Self::line(out, event.raw_json());
     }
 
     fn control(&mut self, out: &mut BytesMut, frame: &ControlFrame) {

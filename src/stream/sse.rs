@@ -32,7 +32,7 @@ impl Encoder for Sse {
     }
 
     fn event(&mut self, out: &mut BytesMut, id: &str, event: &EventRef<'_>) {
-        event::write_block(out, Some(id), self.kind(event.kind()), event.json());
+        event::write_block(out, Some(id), self.kind(event.kind()), event.raw_json());
     }
 
     fn control(&mut self, out: &mut BytesMut, frame: &ControlFrame) {

@@ -125,14 +125,15 @@ impl Page {
     fn push_run(&mut self, feed: &Feed, run: &Run) -> bool {
         for event in run.events() {
             let keep = feed.is_selected(&event);
-            let full = self.count >= self.limit || self.events.len() + event.json().len() > self.max_bytes;
+            let full =
+                self.count >= self.limit || self.events.len() + event.raw_json().len() > self.max_bytes;
             if (keep && full && self.count > 0) || self.scanned > 4 * self.max_bytes {
                 return false;
             }
             if keep {
-                self.push_event(event.json());
+                self.push_event(event.raw_json());
             }
-            self.scanned += event.frame().len();
+            self.scanned += event.raw_frame().len();
             self.cursor = feed.source.cursor_of(run, event.seq());
         }
         true

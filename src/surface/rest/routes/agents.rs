@@ -10,6 +10,7 @@ use crate::pool::PoolStats;
 use crate::surface::Gateway;
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{AgentPath, Authorized, CanAdmin, CanRead, NoQuery, Params, Trace};
+use crate::types::{PoolSettings, Principal};
 
 /// Lists the agents that can run sessions.
 #[utoipa::path(
@@ -20,10 +21,10 @@ use crate::surface::rest::extract::{AgentPath, Authorized, CanAdmin, CanRead, No
 )]
 pub(super) async fn list_agents(
     State(gateway): State<Gateway>,
-    _by: Authorized<CanRead>,
+    by: Authorized<CanRead>,
     NoQuery: NoQuery,
 ) -> Json<AgentList> {
-    let agents = gateway.catalogue.load().agents().map(|spec| agent_info(&gateway, spec)).collect();
+    let agents = gateway.catalogue.load().agents().map(|spec| agent_info(&gateway, &by, spec)).collect();
     Json(AgentList { agents, next_cursor: None })
 }
 
@@ -36,12 +37,12 @@ pub(super) async fn list_agents(
 )]
 pub(super) async fn get_agent(
     State(gateway): State<Gateway>,
-    _by: Authorized<CanRead>,
+    by: Authorized<CanRead>,
     AgentPath(name): AgentPath,
     NoQuery: NoQuery,
 ) -> Result<Json<Agent>, ApiError> {
     let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
-    Ok(Json(agent_info(&gateway, &spec)))
+    Ok(Json(agent_info(&gateway, &by, &spec)))
 }
 
 /// Lists the sessions that the agent itself has.
@@ -73,8 +74,8 @@ pub(super) async fn list_agent_sessions(
 }
 
 /// The agent's entry, its pool, and the `initialize` result of the latest start of its process.
-fn agent_info(gateway: &Gateway, spec: &AgentSpec) -> Agent {
-    let (figures, initialized) = gateway.pool.agent_stats(&spec.name).unzip();
+fn agent_info(gateway: &Gateway, by: &Principal, spec: &AgentSpec) -> Agent {
+    let (figures, initialized) = gateway.pool.agent_stats(&spec.name, &by.tenant).unzip();
     let initialized = initialized.flatten();
     let said = initialized.as_deref();
     let info = said.and_then(|said| said.agent_info.clone());
@@ -88,7 +89,7 @@ fn agent_info(gateway: &Gateway, spec: &AgentSpec) -> Agent {
         agent_info: info,
         capabilities: said.map(|said| said.raw_capabilities.clone()),
         auth_methods: said.and_then(|said| said.auth_methods.clone()),
-        pool: figures.as_ref().map(pool_figures).unwrap_or_default(),
+        pool: figures.map(|figures| pool_figures(&figures, &spec.settings.pool)).unwrap_or_default(),
     }
 }
 
@@ -99,9 +100,9 @@ struct DisplayNames {
     version: Option<String>,
 }
 
-fn pool_figures(figures: &PoolStats) -> PoolFigures {
+fn pool_figures(figures: &PoolStats, settings: &PoolSettings) -> PoolFigures {
     PoolFigures {
-        max_size: figures.max_size,
+        max_size: settings.max_size,
         processes: figures.live,
         starting: figures.starting,
         leased: figures.leased,
@@ -109,8 +110,8 @@ fn pool_figures(figures: &PoolStats) -> PoolFigures {
         idle: figures.idle,
         waiting: figures.queued,
         keeps_sessions_locked: figures.keeps_sessions_locked,
-        idle_timeout_seconds: figures.idle_timeout.as_secs(),
-        no_load_idle_timeout_seconds: figures.no_load_idle_timeout.as_secs(),
-        no_load_reclaim_timeout_seconds: figures.no_load_reclaim_timeout.as_secs(),
+        idle_timeout_seconds: settings.idle_timeout.as_secs(),
+        no_load_idle_timeout_seconds: settings.no_load_idle_timeout.as_secs(),
+        no_load_reclaim_timeout_seconds: settings.no_load_reclaim_timeout.as_secs(),
     }
 }

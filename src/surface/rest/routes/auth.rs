@@ -36,7 +36,7 @@ pub(super) async fn get_auth(
     NoQuery: NoQuery,
 ) -> Result<Json<AgentAuth>, ApiError> {
     let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
-    let initialized = gateway.pool.agent_stats(&name).and_then(|(_, initialized)| initialized);
+    let initialized = gateway.pool.agent_stats(&name, &by.tenant).and_then(|(_, initialized)| initialized);
     let status = if initialized.as_deref().is_some_and(|said| said.capabilities.auth.status) {
         let empty = RawValue::from_string("{}".to_owned()).map_err(ApiError::internal)?;
         agent_status(&gateway, &spec, &by, &with_trace(&empty, trace.as_ref())).await
@@ -108,7 +108,7 @@ pub(super) async fn sign_in(
         None => meta,
     };
     // The methods from an earlier process are enough to reject an unknown method without starting a process.
-    let known = gateway.pool.agent_stats(&name).and_then(|(_, initialized)| initialized);
+    let known = gateway.pool.agent_stats(&name, &by.tenant).and_then(|(_, initialized)| initialized);
     if let Some(known) = &known
         && let AuthMethod::Terminal(terminal) = find_method(known, &method_id)?
     {
