@@ -25,6 +25,7 @@ mod about;
 mod examples;
 mod problems;
 mod schemas;
+pub(super) mod shared;
 
 /// The document as served.
 #[derive(Debug)]

@@ -4,12 +4,12 @@ use axum::Json;
 use axum::extract::State;
 
 use super::sessions::{metadata_filter, parse_state};
-use crate::api::{BulkResults, SessionState};
+use crate::api::BulkResults;
 use crate::session::{BulkAction, ListQuery};
 use crate::surface::Gateway;
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{Authorized, CanPrompt, Params, Trace};
-use crate::types::AgentName;
+use crate::surface::rest::openapi::shared::{Batch, SessionFilter};
 
 /// The query for one batch. A filter is required, because a query without a filter would match all sessions.
 fn parse_batch(mut params: Params) -> Result<ListQuery, ApiError> {
@@ -39,14 +39,7 @@ fn parse_batch(mut params: Params) -> Result<ListQuery, ApiError> {
     post,
     path = "/v1/sessions/close",
     tag = "sessions",
-    params(
-        ("metadata" = Option<std::collections::BTreeMap<String, String>>, Query, style = DeepObject, explode, description = "Only sessions whose metadata has all of these members: `metadata.user=42` or `metadata[user]=42`. At most 8 members, with keys of 1 to 128 bytes and values of 1 to 512 bytes."),
-        ("agent" = Option<AgentName>, Query, description = "Only sessions of this agent."),
-        ("state" = Option<SessionState>, Query, description = "Only sessions in this state."),
-        ("cwd" = Option<String>, Query, max_length = 4096, description = "Only sessions in this working folder."),
-        ("cursor" = Option<String>, Query, description = "The `nextCursor` of the previous batch."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 100, description = "The maximum number of sessions in a batch. The default is 50."),
-    ),
+    params(SessionFilter, Batch),
     responses((status = 200, body = BulkResults, description = "The result for each session of the batch."))
 )]
 pub(super) async fn close_sessions(
@@ -67,14 +60,7 @@ pub(super) async fn close_sessions(
     delete,
     path = "/v1/sessions",
     tag = "sessions",
-    params(
-        ("metadata" = Option<std::collections::BTreeMap<String, String>>, Query, style = DeepObject, explode, description = "Only sessions whose metadata has all of these members: `metadata.user=42` or `metadata[user]=42`. At most 8 members, with keys of 1 to 128 bytes and values of 1 to 512 bytes."),
-        ("agent" = Option<AgentName>, Query, description = "Only sessions of this agent."),
-        ("state" = Option<SessionState>, Query, description = "Only sessions in this state."),
-        ("cwd" = Option<String>, Query, max_length = 4096, description = "Only sessions in this working folder."),
-        ("cursor" = Option<String>, Query, description = "The `nextCursor` of the previous batch."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 100, description = "The maximum number of sessions in a batch. The default is 50."),
-    ),
+    params(SessionFilter, Batch),
     responses((status = 200, body = BulkResults, description = "The result for each session of the batch."))
 )]
 pub(super) async fn delete_sessions(

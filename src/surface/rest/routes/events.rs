@@ -21,6 +21,9 @@ use crate::surface::rest::extract::{
     Authorized, CanRead, LastEventId, Params, PreferWait, PromptPath, SessionPath,
 };
 use crate::surface::rest::negotiate::{Representation, negotiate};
+use crate::surface::rest::openapi::shared::{
+    EventCursor, EventPageSize, GlobalCursor, Resume, StreamForm, WaitForEvent,
+};
 use crate::types::{Epoch, EventId, Position, Principal, PromptId, SessionId};
 
 /// The cursor of the client, and how long it waits for a page.
@@ -69,13 +72,7 @@ fn build_feed(gateway: &Gateway, source: Source, query: &EventsQuery) -> Feed {
     get,
     path = "/v1/sessions/{session}/events",
     tag = "events",
-    params(
-        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last received event; the response begins with the next one. It has precedence over `after`."),
-        ("Prefer" = Option<String>, Header, description = "`wait=N`: if the page would be empty, wait up to N seconds (at most 60) for an event."),
-        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-(0|[1-9][0-9]{0,17}))$", description = "Begin after the event with this id, or with `tail` at the end of the log. The default is the beginning of the log."),
-        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only events of these types, separated by commas. A type that ends with a dot is a prefix."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 1000, description = "The maximum number of events on a page. The default is 500."),
-    ),
+    params(Resume, WaitForEvent, EventCursor, EventPageSize),
     responses((
         status = 200, body = EventPage, description = "A page of events.",
         headers(("Preference-Applied" = String, description = "`wait=N`, with the wait that applies."))
@@ -103,13 +100,7 @@ pub(super) async fn session_events(
     get,
     path = "/v1/sessions/{session}/events/stream",
     tag = "events",
-    params(
-        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last received event; the response begins with the next one. It has precedence over `after`."),
-        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-(0|[1-9][0-9]{0,17}))$", description = "Begin after the event with this id, or with `tail` at the end of the log. The default is the beginning of the log."),
-        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only events of these types, separated by commas. A type that ends with a dot is a prefix."),
-        ("named" = Option<bool>, Query, description = "`false` omits the `event:` field, so that an `EventSource` receives each event in `onmessage`. The default is `true`."),
-        ("follow" = Option<bool>, Query, description = "`false` ends the stream at the current end of the log. The default is `true`."),
-    ),
+    params(Resume, EventCursor, StreamForm),
     responses(
         (status = 200, description = "The stream of events.", content((SessionEvent = "text/event-stream"))),
         (status = 204, description = "With `follow=false`: there are no events after the cursor. An `EventSource` does not reconnect."),
@@ -173,13 +164,7 @@ const fn reader_start(cursor: Cursor) -> Start {
     get,
     path = "/v1/sessions/{session}/prompts/{prompt}/events",
     tag = "events",
-    params(
-        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last received event; the response begins with the next one. It has precedence over `after`."),
-        ("Prefer" = Option<String>, Header, description = "`wait=N`: if the page would be empty, wait up to N seconds (at most 60) for an event."),
-        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-(0|[1-9][0-9]{0,17}))$", description = "Begin after the event with this id, or with `tail` at the end of the log. The default is the beginning of the turn."),
-        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only events of these types, separated by commas. A type that ends with a dot is a prefix."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 1000, description = "The maximum number of events on a page. The default is 500."),
-    ),
+    params(Resume, WaitForEvent, EventPageSize),
     responses((
         status = 200, body = EventPage, description = "A page of events.",
         headers(("Preference-Applied" = String, description = "`wait=N`, with the wait that applies."))
@@ -203,13 +188,7 @@ pub(super) async fn prompt_events(
     get,
     path = "/v1/sessions/{session}/prompts/{prompt}/events/stream",
     tag = "events",
-    params(
-        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last received event; the response begins with the next one. It has precedence over `after`."),
-        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-(0|[1-9][0-9]{0,17}))$", description = "Begin after the event with this id, or with `tail` at the end of the log. The default is the beginning of the turn."),
-        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only events of these types, separated by commas. A type that ends with a dot is a prefix."),
-        ("named" = Option<bool>, Query, description = "`false` omits the `event:` field, so that an `EventSource` receives each event in `onmessage`. The default is `true`."),
-        ("follow" = Option<bool>, Query, description = "`false` ends the stream at the current end of the log. The default is `true`."),
-    ),
+    params(Resume, StreamForm),
     responses(
         (status = 200, description = "The stream of events.", content((SessionEvent = "text/event-stream"))),
         (status = 204, description = "The cursor is at the end of the turn, or with `follow=false` at the end of the log. An `EventSource` does not reconnect."),
@@ -291,14 +270,7 @@ pub(super) fn stream_new_turn(
     get,
     path = "/v1/events",
     tag = "events",
-    params(
-        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last received event; the response begins with the next one. It has precedence over `after`."),
-        ("Prefer" = Option<String>, Header, description = "`wait=N`: if the page would be empty, wait up to N seconds (at most 60) for an event."),
-        ("session" = Option<Vec<String>>, Query, description = "The id of a session, or `<session>@<event id>` to begin after that event of the session. Repeat the parameter for up to 256 sessions."),
-        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-g(0|[1-9][0-9]{0,17}))$", description = "Begin after the event with this id, an id from this route, or with `tail` at the end of the log."),
-        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only events of these types, separated by commas. A type that ends with a dot is a prefix."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 1000, description = "The maximum number of events on a page. The default is 500."),
-    ),
+    params(Resume, WaitForEvent, GlobalCursor, EventPageSize),
     responses((
         status = 200, body = EventPage, description = "A page of events.",
         headers(("Preference-Applied" = String, description = "`wait=N`, with the wait that applies."))
@@ -324,14 +296,7 @@ pub(super) async fn all_events(
     get,
     path = "/v1/events/stream",
     tag = "events",
-    params(
-        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last received event; the response begins with the next one. It has precedence over `after`."),
-        ("session" = Option<Vec<String>>, Query, description = "The id of a session, or `<session>@<event id>` to begin after that event of the session. Repeat the parameter for up to 256 sessions."),
-        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-g(0|[1-9][0-9]{0,17}))$", description = "Begin after the event with this id, an id from this route, or with `tail` at the end of the log."),
-        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only events of these types, separated by commas. A type that ends with a dot is a prefix."),
-        ("named" = Option<bool>, Query, description = "`false` omits the `event:` field, so that an `EventSource` receives each event in `onmessage`. The default is `true`."),
-        ("follow" = Option<bool>, Query, description = "`false` ends the stream at the current end of the log. The default is `true`."),
-    ),
+    params(Resume, GlobalCursor, StreamForm),
     responses(
         (status = 200, description = "The stream of events.", content((SessionEvent = "text/event-stream"))),
         (status = 204, description = "With `follow=false`: there are no events after the cursor. An `EventSource` does not reconnect."),

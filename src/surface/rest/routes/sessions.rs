@@ -13,7 +13,9 @@ use crate::surface::rest::extract::{
     Authorized, CanPrompt, CanRead, IdempotencyHeader, IfMatch, IfNoneMatch, JsonBody, NoQuery, Params,
     SessionPath, Trace,
 };
-use crate::types::AgentName;
+use crate::surface::rest::openapi::shared::{
+    ChangedSession, KnownVersions, NewSession, SessionFilter, UnchangedPage,
+};
 
 pub(super) const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
@@ -32,14 +34,7 @@ fn session_response(status: StatusCode, session: Session) -> Response {
     tag = "sessions",
     request_body = CreateSession,
     params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, description = "Makes a retry safe for 24 hours: the same key with the same body returns the first response. The same key with another body is 422.")),
-    responses((
-        status = 201, body = Session, description = "The new session.",
-        headers(
-            ("Location" = String, description = "The path of the session."),
-            ("ETag" = String, description = "The version of the session, for `If-Match`."),
-            ("Idempotency-Replayed" = String, description = "`true` if the gateway returns the response of an earlier request with this key."),
-        )
-    ))
+    responses(NewSession)
 )]
 pub(super) async fn create_session(
     State(gateway): State<Gateway>,
@@ -62,14 +57,7 @@ pub(super) async fn create_session(
     path = "/v1/sessions/{session}/fork",
     tag = "sessions",
     params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, description = "Makes a retry safe for 24 hours: the same key returns the first response.")),
-    responses((
-        status = 201, body = Session, description = "The new session.",
-        headers(
-            ("Location" = String, description = "The path of the session."),
-            ("ETag" = String, description = "The version of the session, for `If-Match`."),
-            ("Idempotency-Replayed" = String, description = "`true` if the gateway returns the response of an earlier request with this key."),
-        )
-    ))
+    responses(NewSession)
 )]
 pub(super) async fn fork_session(
     State(gateway): State<Gateway>,
@@ -100,11 +88,8 @@ fn created_response(created: Created) -> Response {
     path = "/v1/sessions",
     tag = "sessions",
     params(
-        ("agent" = Option<AgentName>, Query, description = "Only sessions of this agent."),
-        ("state" = Option<SessionState>, Query, description = "Only sessions in this state."),
+        SessionFilter,
         ("q" = Option<String>, Query, max_length = 256, description = "Only sessions whose title or id contains this text. Case does not matter."),
-        ("cwd" = Option<String>, Query, max_length = 4096, description = "Only sessions in this working folder."),
-        ("metadata" = Option<std::collections::BTreeMap<String, String>>, Query, style = DeepObject, explode, description = "Only sessions whose metadata has all of these members: `metadata.user=42` or `metadata[user]=42`. At most 8 members, with keys of 1 to 128 bytes and values of 1 to 512 bytes."),
         ("cursor" = Option<String>, Query, description = "The `nextCursor` of the previous page."),
         ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "The maximum number of sessions on a page. The default is 50."),
         ("If-None-Match" = Option<String>, Header, description = "The ETags of the pages that the client has."),
@@ -114,10 +99,7 @@ fn created_response(created: Created) -> Response {
             status = 200, body = SessionList, description = "A page of sessions.",
             headers(("ETag" = String, description = "The version of the page, for `If-None-Match`."))
         ),
-        (
-            status = 304, description = "The page has an ETag from `If-None-Match`.",
-            headers(("ETag" = String, description = "The version of the page."))
-        ),
+        UnchangedPage,
     )
 )]
 pub(super) async fn list_sessions(
@@ -182,7 +164,7 @@ pub(super) fn parse_state(text: &str) -> Result<SessionState, ApiError> {
     get,
     path = "/v1/sessions/{session}",
     tag = "sessions",
-    params(("If-None-Match" = Option<String>, Header, description = "The ETags of the versions that the client has.")),
+    params(KnownVersions),
     responses(
         (
             status = 200, body = Session, description = "The session.",
@@ -214,10 +196,7 @@ pub(super) async fn get_session(
     tag = "sessions",
     request_body(content((SessionPatch = "application/merge-patch+json"), (SessionPatch = "application/json"))),
     params(("If-Match" = Option<String>, Header, description = "Change the session only if it has this ETag; otherwise the response is 412.")),
-    responses((
-        status = 200, body = Session, description = "The session after the change.",
-        headers(("ETag" = String, description = "The version of the session, for `If-Match`."))
-    ))
+    responses(ChangedSession)
 )]
 pub(super) async fn patch_session(
     State(gateway): State<Gateway>,
@@ -253,15 +232,7 @@ pub(super) async fn delete_session(
 }
 
 /// Starts a process for the session if it has none, and opens the session if it is closed.
-#[utoipa::path(
-    post,
-    path = "/v1/sessions/{session}/attach",
-    tag = "sessions",
-    responses((
-        status = 200, body = Session, description = "The session, attached to a process.",
-        headers(("ETag" = String, description = "The version of the session, for `If-Match`."))
-    ))
-)]
+#[utoipa::path(post, path = "/v1/sessions/{session}/attach", tag = "sessions", responses(ChangedSession))]
 pub(super) async fn attach_session(
     State(gateway): State<Gateway>,
     by: Authorized<CanPrompt>,
@@ -274,15 +245,7 @@ pub(super) async fn attach_session(
 }
 
 /// Closes a session. Its log stays readable; the gateway rejects prompts until `attach`.
-#[utoipa::path(
-    post,
-    path = "/v1/sessions/{session}/close",
-    tag = "sessions",
-    responses((
-        status = 200, body = Session, description = "The closed session.",
-        headers(("ETag" = String, description = "The version of the session, for `If-Match`."))
-    ))
-)]
+#[utoipa::path(post, path = "/v1/sessions/{session}/close", tag = "sessions", responses(ChangedSession))]
 pub(super) async fn close_session(
     State(gateway): State<Gateway>,
     by: Authorized<CanPrompt>,

@@ -10,6 +10,7 @@ use crate::surface::Gateway;
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{Authorized, CanRead, IfNoneMatch, NoQuery, Params, SessionPath};
 use crate::surface::rest::negotiate::{Representation, negotiate};
+use crate::surface::rest::openapi::shared::{EarlierTurns, KnownVersions, UnchangedPage};
 use crate::transcript::markdown;
 use crate::types::{PromptId, SessionId};
 
@@ -20,21 +21,14 @@ use crate::types::{PromptId, SessionId};
     get,
     path = "/v1/sessions/{session}/transcript",
     tag = "sessions",
-    params(
-        ("before" = Option<String>, Query, pattern = "^p[1-9][0-9]{0,8}$", description = "The `nextCursor` of the previous page."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "The maximum number of turns on a page. The default is 50."),
-        ("If-None-Match" = Option<String>, Header, description = "The ETags of the versions that the client has."),
-    ),
+    params(EarlierTurns, KnownVersions),
     responses(
         (
             status = 200, description = "A page of turns.",
             body = Transcript,
             headers(("ETag" = String, description = "The version of the page, for `If-None-Match`."))
         ),
-        (
-            status = 304, description = "The page has an ETag from `If-None-Match`.",
-            headers(("ETag" = String, description = "The version of the page."))
-        ),
+        UnchangedPage,
     )
 )]
 pub(super) async fn get_transcript(
@@ -58,20 +52,13 @@ pub(super) async fn get_transcript(
     get,
     path = "/v1/sessions/{session}/transcript/markdown",
     tag = "sessions",
-    params(
-        ("before" = Option<String>, Query, pattern = "^p[1-9][0-9]{0,8}$", description = "The `nextCursor` of the previous page."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "The maximum number of turns on a page. The default is 50."),
-        ("If-None-Match" = Option<String>, Header, description = "The ETags of the versions that the client has."),
-    ),
+    params(EarlierTurns, KnownVersions),
     responses(
         (
             status = 200, description = "A page of turns.", body = String, content_type = "text/markdown",
             headers(("ETag" = String, description = "The version of the page, for `If-None-Match`."))
         ),
-        (
-            status = 304, description = "The page has an ETag from `If-None-Match`.",
-            headers(("ETag" = String, description = "The version of the page."))
-        ),
+        UnchangedPage,
     )
 )]
 pub(super) async fn get_transcript_markdown(
