@@ -29,8 +29,8 @@ impl SignInState {
     }
 
     /// Records a sign-in or sign-out. Only processes that start from now on have the new generation.
-    pub(super) fn update(&mut self, state: AuthState, told: Option<Box<RawValue>>) -> u64 {
-        (self.state, self.sign_in_params) = (state, told);
+    pub(super) fn update(&mut self, state: AuthState, params: Option<Box<RawValue>>) -> u64 {
+        (self.state, self.sign_in_params) = (state, params);
         (self.prompt_refused, self.key_tried) = (false, true);
         self.generation += 1;
         self.generation
