@@ -32,7 +32,7 @@ struct SlotGuard {
 
 impl Drop for SlotGuard {
     fn drop(&mut self) {
-        self.pool.state().existing(&PoolKey::new(&self.spec.name, &self.tenant)).sign_in_slot = None;
+        self.pool.state().existing(&PoolKey::new(&self.spec.name, &self.tenant)).sign_in.slot = None;
     }
 }
 
@@ -50,11 +50,11 @@ impl Pool {
         let mut state = self.state();
         let agent = state.configured(&PoolKey::new(&spec.name, tenant));
         let agent = agent.ok_or(AcquireError::NoSuchAgent)?;
-        if let Some(SignInSlot::Open) = agent.sign_in_slot {
+        if let Some(SignInSlot::Open) = agent.sign_in.slot {
             return Err(AcquireError::SignInInProgress { retry_after: RETRY_AFTER });
         }
         if Arc::ptr_eq(&agent.spec, spec) {
-            agent.sign_in_slot = Some(SignInSlot::Offered { id, method, until });
+            agent.sign_in.slot = Some(SignInSlot::Offered { id, method, until });
         }
         Ok(())
     }
@@ -62,7 +62,7 @@ impl Pool {
     /// Whether a sign-in is offered under this id.
     pub fn offers_sign_in(&self, agent: &AgentName, tenant: &Tenant, id: Uuid) -> bool {
         let state = self.state();
-        let slot = state.pools.get(&PoolKey::new(agent, tenant)).and_then(|pool| pool.sign_in_slot.as_ref());
+        let slot = state.pools.get(&PoolKey::new(agent, tenant)).and_then(|pool| pool.sign_in.slot.as_ref());
         slot.is_some_and(|slot| slot.is_offered(id))
     }
 
@@ -85,7 +85,7 @@ impl Pool {
             if !spec.settings.terminal_auth || !Arc::ptr_eq(&agent.spec, spec) {
                 return Ok(None);
             }
-            match &mut agent.sign_in_slot {
+            match &mut agent.sign_in.slot {
                 Some(slot) if slot.is_offered(id) => std::mem::replace(slot, SignInSlot::Open),
                 Some(SignInSlot::Open) => {
                     return Err(AcquireError::SignInInProgress { retry_after: RETRY_AFTER }.into());

@@ -79,13 +79,8 @@ fn files_do_not_import_each_other_in_cycles() {
 }
 
 /// Structs that still have too many fields.
-const KNOWN_WIDE_STRUCTS: [(&str, &str); 5] = [
-    ("agent", "AgentSpec"),
-    ("eventlog", "Shared"),
-    ("pool", "AgentState"),
-    ("session", "Actor"),
-    ("session", "Context"),
-];
+const KNOWN_WIDE_STRUCTS: [(&str, &str); 3] =
+    [("eventlog", "Shared"), ("session", "Actor"), ("session", "Context")];
 
 #[test]
 fn structs_have_few_fields() {
