@@ -151,9 +151,11 @@ impl Pool {
     }
 
     /// Records a sign-in or sign-out through the process of this lease. This process already has it.
-    pub(super) fn auth_changed(&self, lease: &mut Lease, state: AuthState, told: Option<Box<RawValue>>) {
+    pub(super) fn auth_changed(&self, lease: &mut Lease, state: AuthState, params: Option<Box<RawValue>>) {
         let pool = lease.grant.pool.clone();
-        let Some(generation) = self.update_sign_in(&pool, &lease.process().spec, state, told) else { return };
+        let Some(generation) = self.update_sign_in(&pool, &lease.process().spec, state, params) else {
+            return;
+        };
         lease.grant.generation = generation;
         if let Some(leased) = self.state().existing(&pool).leases.get_mut(&lease.grant.id) {
             leased.generation = generation;

@@ -53,8 +53,8 @@ pub(super) struct HomePermit {
 }
 
 impl HomeState {
-    fn must_wait(&self, agent: &AgentName, alone: bool) -> bool {
-        if alone || self.succeeded.is_empty() || self.running.iter().any(|start| start.exclusive) {
+    fn must_wait(&self, agent: &AgentName, exclusive: bool) -> bool {
+        if exclusive || self.succeeded.is_empty() || self.running.iter().any(|start| start.exclusive) {
             !self.running.is_empty()
         } else {
             !self.succeeded.contains(agent) && self.running.iter().any(|start| start.agent == *agent)
@@ -75,14 +75,14 @@ impl Homes {
         self: &Arc<Self>,
         spec: &Arc<AgentSpec>,
         tenant: &Tenant,
-        alone: bool,
+        exclusive: bool,
     ) -> Result<HomePermit, AgentFailure> {
         let home = spec.home_of(tenant);
         let failures = self.lock().entry(home.clone()).or_default().failures;
         loop {
             // Created before the check, so that no change between check and wait is missed.
             let changed = self.changed.notified();
-            if let Some(outcome) = self.try_acquire(&home, spec, alone, failures) {
+            if let Some(outcome) = self.try_acquire(&home, spec, exclusive, failures) {
                 return outcome;
             }
             changed.await;
@@ -94,7 +94,7 @@ impl Homes {
         self: &Arc<Self>,
         home: &Path,
         spec: &Arc<AgentSpec>,
-        alone: bool,
+        exclusive: bool,
         failures: u64,
     ) -> Option<Result<HomePermit, AgentFailure>> {
         let mut homes = self.lock();
@@ -105,7 +105,7 @@ impl Homes {
         {
             return Some(Err(failure.clone()));
         }
-        if state.must_wait(&spec.name, alone) {
+        if state.must_wait(&spec.name, exclusive) {
             return None;
         }
         state.started += 1;
@@ -114,7 +114,7 @@ impl Homes {
             start.overlapped = true;
         }
         let (id, spec) = (state.started, Arc::clone(spec));
-        state.running.push(Running { id, agent: spec.name.clone(), exclusive: alone, overlapped });
+        state.running.push(Running { id, agent: spec.name.clone(), exclusive, overlapped });
         Some(Ok(HomePermit { homes: Arc::clone(self), home: home.to_owned(), spec, id }))
     }
 }
@@ -177,9 +177,9 @@ mod tests {
     async fn try_acquire_permit(
         homes: &Arc<Homes>,
         spec: &Arc<AgentSpec>,
-        alone: bool,
+        exclusive: bool,
     ) -> Option<HomePermit> {
-        tokio::time::timeout(Duration::from_millis(1), homes.acquire(spec, &Tenant::default(), alone))
+        tokio::time::timeout(Duration::from_millis(1), homes.acquire(spec, &Tenant::default(), exclusive))
             .await
             .ok()?
             .ok()

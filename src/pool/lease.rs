@@ -73,8 +73,8 @@ impl Lease {
             agent.leases.iter().filter(|(id, _)| **id != self.grant.id).map(|(_, leased)| &leased.history);
         let kept = leased.any(|held| held.contains(session))
             || agent.idle.iter().any(|idle_process| idle_process.history.contains(session));
-        if kept && !agent.keeps_sessions_locked {
-            agent.keeps_sessions_locked = true;
+        if kept && !agent.learned.keeps_sessions_locked {
+            agent.learned.keeps_sessions_locked = true;
             tracing::warn!(
                 agent = %self.grant.pool.agent,
                 "the agent keeps a session locked after session/close: its processes are stopped and not reused"
@@ -142,9 +142,9 @@ impl Lease {
             let agent = state.existing(key);
             let history = agent.leases.remove(id).map(|leased| leased.history).unwrap_or_default();
             // The sessions that this process held would be locked for other processes.
-            let used_by = used_by.filter(|_| !agent.keeps_sessions_locked || history.is_empty());
+            let used_by = used_by.filter(|_| !agent.learned.keeps_sessions_locked || history.is_empty());
             if used_by.is_some() && disposition == Disposition::Reuse && !history.is_empty() {
-                agent.checking.insert(*id, history);
+                agent.ending.checking.insert(*id, history);
                 drop(state);
                 return self.pool.check_for_reuse(&self.grant, process);
             }
@@ -158,7 +158,7 @@ impl Lease {
                 });
                 None
             } else {
-                agent.stopping.insert(*id, history);
+                agent.ending.stopping.insert(*id, history);
                 Some(process)
             }
         };

@@ -29,13 +29,13 @@ impl Pool {
             let stopped = {
                 let mut state = pool.state();
                 let agent = state.existing(&key);
-                let held = agent.checking.remove(&id).unwrap_or_default();
+                let held = agent.ending.checking.remove(&id).unwrap_or_default();
                 if reusable {
                     let since = Instant::now();
                     agent.idle.push(IdleProcess { process, used_by, generation, idle_since: since, history: held });
                     None
                 } else {
-                    agent.stopping.insert(id, held);
+                    agent.ending.stopping.insert(id, held);
                     Some(process)
                 }
             };

@@ -154,7 +154,7 @@ impl Pool {
                 Step::Wait => return,
                 Step::Grant(idle_process, waiter) => {
                     if idle_process.used_by.is_none() {
-                        agent.prestart_crashes = CrashBackoff::default();
+                        agent.learned.prestart_crashes = CrashBackoff::default();
                     }
                     state.next_id += 1;
                     let (grant, waiter) =
@@ -162,7 +162,7 @@ impl Pool {
                     // The holder of the place may have dropped it.
                     if let Err(Ok(Grant { process, lease })) = waiter.send(Ok(grant)) {
                         let history = agent.leases.remove(&lease.id).map(|leased| leased.history);
-                        agent.stopping.insert(lease.id, history.unwrap_or_default());
+                        agent.ending.stopping.insert(lease.id, history.unwrap_or_default());
                         self.stop(key.clone(), process, lease.id);
                     }
                 }
@@ -178,7 +178,7 @@ impl Pool {
                 }
                 Step::Stop(idle_process) => {
                     state.next_id += 1;
-                    agent.stopping.insert(state.next_id, idle_process.history);
+                    agent.ending.stopping.insert(state.next_id, idle_process.history);
                     self.stop(key.clone(), idle_process.process, state.next_id);
                 }
             }
@@ -194,7 +194,7 @@ impl Pool {
                 let mut state = pool.state();
                 let agent = state.existing(&key);
                 agent.live -= 1;
-                agent.stopping.remove(&id);
+                agent.ending.stopping.remove(&id);
             }
             pool.advance(&key);
         });

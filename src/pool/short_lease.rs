@@ -39,15 +39,15 @@ impl Pool {
         &self,
         spec: &AgentSpec,
         principal: &Principal,
-        manner: Priority,
+        priority: Priority,
     ) -> Result<ShortLease, ShortLeaseError> {
-        let mut place = self.enqueue_with(
+        let mut pending = self.enqueue_with(
             &spec.name,
             principal,
             (spec.client_capabilities(), Vec::new()),
-            (manner, None),
+            (priority, None),
         )?;
-        let lease = self.await_lease(&mut place, spec, &principal.tenant).await?;
+        let lease = self.await_lease(&mut pending, spec, &principal.tenant).await?;
         Ok(ShortLease { lease: Some(lease), disposition: Disposition::Untouched, pool: self.clone() })
     }
 
@@ -65,23 +65,23 @@ impl Pool {
         if known.is_some_and(|initialized| !supported(&initialized)) {
             return Err(unsupported().into());
         }
-        let visit = self.short_lease(spec, principal, Priority::Reclaim).await?;
-        if !supported(visit.initialized()) {
+        let lease = self.short_lease(spec, principal, Priority::Reclaim).await?;
+        if !supported(lease.initialized()) {
             return Err(unsupported().into());
         }
-        Ok(visit)
+        Ok(lease)
     }
 
     async fn await_lease(
         &self,
-        place: &mut PendingLease,
+        pending: &mut PendingLease,
         spec: &AgentSpec,
         tenant: &Tenant,
     ) -> Result<Lease, ShortLeaseError> {
         let patience = self.limits().short_lease_timeout;
         let end = Instant::now() + spec.settings.start_timeout + patience;
         loop {
-            let waited = tokio::time::timeout(patience, place.lease()).await;
+            let waited = tokio::time::timeout(patience, pending.lease()).await;
             if let Ok(lease) = waited {
                 return Ok(lease?);
             }
@@ -151,9 +151,9 @@ impl ShortLease {
 
     /// Records a successful sign-in with these params. This process and new ones are signed in. All other
     /// processes stop.
-    pub fn signed_in(mut self, told: Box<RawValue>) {
+    pub fn signed_in(mut self, params: Box<RawValue>) {
         let lease = self.lease.as_mut().expect("a short lease has its lease until the drop");
-        self.pool.auth_changed(lease, AuthState::Authenticated, Some(told));
+        self.pool.auth_changed(lease, AuthState::Authenticated, Some(params));
         self.disposition = Disposition::Untouched;
     }
 

@@ -32,7 +32,7 @@ struct SlotGuard {
 
 impl Drop for SlotGuard {
     fn drop(&mut self) {
-        self.pool.state().existing(&PoolKey::new(&self.spec.name, &self.tenant)).sign_in_slot = None;
+        self.pool.state().existing(&PoolKey::new(&self.spec.name, &self.tenant)).sign_in.slot = None;
     }
 }
 
@@ -50,11 +50,11 @@ impl Pool {
         let mut state = self.state();
         let agent = state.configured(&PoolKey::new(&spec.name, tenant));
         let agent = agent.ok_or(AcquireError::NoSuchAgent)?;
-        if let Some(SignInSlot::Open) = agent.sign_in_slot {
+        if let Some(SignInSlot::Open) = agent.sign_in.slot {
             return Err(AcquireError::SignInInProgress { retry_after: RETRY_AFTER });
         }
         if Arc::ptr_eq(&agent.spec, spec) {
-            agent.sign_in_slot = Some(SignInSlot::Offered { id, method, until });
+            agent.sign_in.slot = Some(SignInSlot::Offered { id, method, until });
         }
         Ok(())
     }
@@ -62,8 +62,8 @@ impl Pool {
     /// Whether a sign-in is offered under this id.
     pub fn offers_sign_in(&self, agent: &AgentName, tenant: &Tenant, id: Uuid) -> bool {
         let state = self.state();
-        let place = state.pools.get(&PoolKey::new(agent, tenant)).and_then(|pool| pool.sign_in_slot.as_ref());
-        place.is_some_and(|place| place.is_offered(id))
+        let slot = state.pools.get(&PoolKey::new(agent, tenant)).and_then(|pool| pool.sign_in.slot.as_ref());
+        slot.is_some_and(|slot| slot.is_offered(id))
     }
 
     /// Opens an offered sign-in, once. Returns `None` if no sign-in is offered under this id.
@@ -77,7 +77,7 @@ impl Pool {
         if self.shutdown().is_draining() {
             return Err(AcquireError::Draining.into());
         }
-        let taken = {
+        let offered = {
             let mut state = self.state();
             let agent = state.pools.get_mut(&PoolKey::new(&spec.name, tenant));
             let Some(agent) = agent else { return Ok(None) };
@@ -85,18 +85,18 @@ impl Pool {
             if !spec.settings.terminal_auth || !Arc::ptr_eq(&agent.spec, spec) {
                 return Ok(None);
             }
-            match &mut agent.sign_in_slot {
-                Some(place) if place.is_offered(id) => std::mem::replace(place, SignInSlot::Open),
+            match &mut agent.sign_in.slot {
+                Some(slot) if slot.is_offered(id) => std::mem::replace(slot, SignInSlot::Open),
                 Some(SignInSlot::Open) => {
                     return Err(AcquireError::SignInInProgress { retry_after: RETRY_AFTER }.into());
                 }
                 Some(SignInSlot::Offered { .. }) | None => return Ok(None),
             }
         };
-        let place = SlotGuard { pool: self.clone(), spec: Arc::clone(spec), tenant: tenant.clone() };
-        let SignInSlot::Offered { method, .. } = taken else { return Ok(None) };
+        let slot = SlotGuard { pool: self.clone(), spec: Arc::clone(spec), tenant: tenant.clone() };
+        let SignInSlot::Offered { method, .. } = offered else { return Ok(None) };
         let terminal = self.source().sign_in(spec, tenant, &method, size).await?;
-        Ok(Some(SignIn { terminal, slot: place }))
+        Ok(Some(SignIn { terminal, slot }))
     }
 }
 

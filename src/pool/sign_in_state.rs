@@ -19,6 +19,8 @@ pub(super) struct SignInState {
     pub(super) prompt_refused: bool,
     /// The pool does not try the key of the environment: it did before, or a client signed in or out.
     pub(super) key_tried: bool,
+    /// A sign-in in a terminal.
+    pub(super) slot: Option<SignInSlot>,
 }
 
 impl SignInState {
@@ -26,11 +28,12 @@ impl SignInState {
     pub(super) fn reset(&mut self) {
         self.update(AuthState::default(), None);
         self.key_tried = false;
+        self.slot = self.slot.take().filter(|slot| matches!(slot, SignInSlot::Open));
     }
 
     /// Records a sign-in or sign-out. Only processes that start from now on have the new generation.
-    pub(super) fn update(&mut self, state: AuthState, told: Option<Box<RawValue>>) -> u64 {
-        (self.state, self.sign_in_params) = (state, told);
+    pub(super) fn update(&mut self, state: AuthState, params: Option<Box<RawValue>>) -> u64 {
+        (self.state, self.sign_in_params) = (state, params);
         (self.prompt_refused, self.key_tried) = (false, true);
         self.generation += 1;
         self.generation
@@ -38,7 +41,7 @@ impl SignInState {
 }
 
 /// The state of the sign-in slot of an agent and a tenant.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum SignInSlot {
     /// Waits for its connection. A later offer replaces this one.
     Offered {

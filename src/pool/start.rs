@@ -23,7 +23,7 @@ impl Pool {
         let (spec, wait) = {
             let state = self.state();
             let agent = &state.pools[&pool];
-            (Arc::clone(&agent.spec), agent.crashes.remaining_backoff(Instant::now()))
+            (Arc::clone(&agent.spec), agent.learned.crashes.remaining_backoff(Instant::now()))
         };
         let start = async {
             if let Some(wait) = wait {
@@ -43,7 +43,7 @@ impl Pool {
                 let agent = state.existing(&pool);
                 agent.starting -= 1;
                 if Arc::ptr_eq(&agent.spec, &spec) {
-                    agent.initialized = Some(Arc::clone(&process.initialized));
+                    agent.learned.initialized = Some(Arc::clone(&process.initialized));
                 }
                 let since = Instant::now();
                 let held = SessionHistory::default();
@@ -85,7 +85,11 @@ impl Pool {
         let waiter = agent.queue.pop_front();
         if failed.permit.is_some() {
             tracing::warn!(agent = %spec.name, %failure, "could not start the agent");
-            let crashes = if waiter.is_some() { &mut agent.crashes } else { &mut agent.prestart_crashes };
+            let crashes = if waiter.is_some() {
+                &mut agent.learned.crashes
+            } else {
+                &mut agent.learned.prestart_crashes
+            };
             crashes.record(Instant::now(), self.limits());
         }
         if let Some(waiter) = waiter {

@@ -11,7 +11,7 @@ use super::crashes::CrashBackoff;
 use super::grant::{Grant, LeaseInfo};
 use super::pool_key::PoolKey;
 use super::session_history::SessionHistory;
-use super::sign_in_state::{SignInSlot, SignInState};
+use super::sign_in_state::SignInState;
 use crate::acp::InitializeResult;
 use crate::acp::auth::AuthState;
 use crate::agent::{AgentFailure, AgentSpec, Process, ProcessKey};
@@ -101,6 +101,27 @@ impl ActiveLease {
     }
 }
 
+/// The sessions of processes that are neither leased nor idle, by the id of the last lease.
+#[derive(Default)]
+pub(super) struct EndingProcesses {
+    /// The processes are being stopped.
+    pub(super) stopping: HashMap<u64, SessionHistory>,
+    /// The processes closed their session and are checked before reuse.
+    pub(super) checking: HashMap<u64, SessionHistory>,
+}
+
+/// The observations of the agent with its current configuration entry.
+#[derive(Default)]
+pub(super) struct Learned {
+    pub(super) initialized: Option<Arc<InitializeResult>>,
+    /// The agent keeps a session locked after `session/close` until the process ends: no process is reused.
+    pub(super) keeps_sessions_locked: bool,
+    /// Failed starts while a session or a call waited for a process.
+    pub(super) crashes: CrashBackoff,
+    /// Failed starts and crashes of processes that no session had requested. They are no reason to refuse a request.
+    pub(super) prestart_crashes: CrashBackoff,
+}
+
 pub(super) struct AgentState {
     /// The current configuration entry. Processes of another entry stop when they are idle.
     pub(super) spec: Arc<AgentSpec>,
@@ -113,22 +134,11 @@ pub(super) struct AgentState {
     pub(super) queue: VecDeque<Waiter>,
     pub(super) idle: Vec<IdleProcess>,
     pub(super) leases: HashMap<u64, ActiveLease>,
-    /// The sessions of processes that are being stopped.
-    pub(super) stopping: HashMap<u64, SessionHistory>,
-    /// The sessions of processes that closed them and are checked before reuse.
-    pub(super) checking: HashMap<u64, SessionHistory>,
-    /// The agent keeps a session locked after `session/close` until the process ends: no process is reused.
-    pub(super) keeps_sessions_locked: bool,
-    /// Failed starts while a session or a call waited for a process.
-    pub(super) crashes: CrashBackoff,
-    /// Failed starts and crashes of processes that no session had requested. They are no reason to refuse a request.
-    pub(super) prestart_crashes: CrashBackoff,
+    pub(super) ending: EndingProcesses,
+    pub(super) learned: Learned,
     /// The time of the last request for a process.
     pub(super) last_requested_at: Instant,
-    pub(super) initialized: Option<Arc<InitializeResult>>,
     pub(super) sign_in: SignInState,
-    /// A sign-in in a terminal.
-    pub(super) sign_in_slot: Option<SignInSlot>,
 }
 
 /// The next step for the waiters of an agent.
@@ -150,15 +160,10 @@ impl AgentState {
             queue: VecDeque::new(),
             idle: Vec::new(),
             leases: HashMap::new(),
-            stopping: HashMap::new(),
-            checking: HashMap::new(),
-            keeps_sessions_locked: false,
-            crashes: CrashBackoff::default(),
-            prestart_crashes: CrashBackoff::default(),
+            ending: EndingProcesses::default(),
+            learned: Learned::default(),
             last_requested_at: Instant::now(),
-            initialized: None,
             sign_in: SignInState::default(),
-            sign_in_slot: None,
         }
     }
 
@@ -189,12 +194,9 @@ impl AgentState {
     /// Replaces the configuration entry and resets all that was learned about the former one.
     pub(super) fn replace_spec(&mut self, spec: Arc<AgentSpec>) {
         (self.spec, self.configured) = (spec, true);
-        (self.crashes, self.prestart_crashes) = (CrashBackoff::default(), CrashBackoff::default());
-        (self.initialized, self.last_requested_at) = (None, Instant::now());
-        self.keeps_sessions_locked = false;
+        (self.learned, self.last_requested_at) = (Learned::default(), Instant::now());
         // The new program must not receive the sign-in of the former one.
         self.sign_in.reset();
-        self.sign_in_slot = self.sign_in_slot.take().filter(|slot| matches!(slot, SignInSlot::Open));
         self.recall_outdated();
     }
 
@@ -227,14 +229,14 @@ impl AgentState {
         let Some(wanted) = &waiter.requested else { return false };
         let holds = |held: &SessionHistory| held.contains(&wanted.session);
         let has = |leased: &ActiveLease| leased.releasing && leased.history.last() == Some(&*wanted.session);
-        if self.checking.values().any(holds) || self.leases.values().any(has) {
+        if self.ending.checking.values().any(holds) || self.leases.values().any(has) {
             return true;
         }
-        if !wanted.in_use && !self.keeps_sessions_locked {
+        if !wanted.in_use && !self.learned.keeps_sessions_locked {
             return false;
         }
         self.leases.values().any(|leased| holds(&leased.history))
-            || self.stopping.values().any(holds)
+            || self.ending.stopping.values().any(holds)
             || self
                 .idle
                 .iter()
@@ -262,7 +264,7 @@ impl AgentState {
             })
         };
         self.idle.iter().position(|idle_process| {
-            (self.keeps_sessions_locked && !idle_process.history.is_empty()) || blocks(idle_process)
+            (self.learned.keeps_sessions_locked && !idle_process.history.is_empty()) || blocks(idle_process)
         })
     }
 
@@ -279,7 +281,7 @@ impl AgentState {
         {
             let dead = self.idle.swap_remove(dead);
             if dead.process.has_ended() && dead.used_by.is_none() {
-                self.prestart_crashes.record(now, limits);
+                self.learned.prestart_crashes.record(now, limits);
             }
             return Step::Stop(dead);
         }
@@ -294,7 +296,7 @@ impl AgentState {
         let unblocked: Vec<&Waiter> = self.queue.iter().filter(|waiter| !self.is_blocked(waiter)).collect();
         let wanted = unblocked.len();
         let pressing = unblocked.iter().filter(|waiter| waiter.may_reclaim()).count();
-        let starting = self.starting + self.checking.len();
+        let starting = self.starting + self.ending.checking.len();
         if wanted > starting {
             if self.live < self.spec.settings.pool.max_size {
                 return Step::Start(unblocked[starting].key.clone());
@@ -309,8 +311,12 @@ impl AgentState {
         }
         let idle_process = (self.unused_idle_count() + self.starting).saturating_sub(wanted);
         let lacking = idle_process < self.min_idle(now);
-        let held_back =
-            self.crashes.remaining_backoff(now).or(self.prestart_crashes.remaining_backoff(now)).is_some();
+        let held_back = self
+            .learned
+            .crashes
+            .remaining_backoff(now)
+            .or(self.learned.prestart_crashes.remaining_backoff(now))
+            .is_some();
         if lacking && !held_back && self.live < self.spec.settings.pool.max_size {
             return Step::Start(self.unused_key());
         }
@@ -352,7 +358,7 @@ impl AgentState {
             };
             let fits = |idle_process: &IdleProcess| {
                 idle_process.matches(waiter)
-                    && (!self.keeps_sessions_locked || idle_process.history.is_empty())
+                    && (!self.learned.keeps_sessions_locked || idle_process.history.is_empty())
             };
             let held = self.idle.iter().position(held);
             // Prefer a used process: any principal can use an unused one.

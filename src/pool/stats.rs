@@ -46,8 +46,8 @@ impl Pool {
             leased: agent.leases.len(),
             idle: agent.idle.len(),
             queued: agent.queue.len(),
-            keeps_sessions_locked: agent.keeps_sessions_locked,
+            keeps_sessions_locked: agent.learned.keeps_sessions_locked,
         };
-        Some((figures, agent.initialized.clone()))
+        Some((figures, agent.learned.initialized.clone()))
     }
 }

@@ -91,7 +91,7 @@ impl Pool {
         {
             let mut state = self.state();
             let pool = state.configured(&key).ok_or(AcquireError::NoSuchAgent)?;
-            if let Some(retry_after) = pool.crashes.breaker_open_for(Instant::now(), self.limits()) {
+            if let Some(retry_after) = pool.learned.crashes.breaker_open_for(Instant::now(), self.limits()) {
                 return Err(AcquireError::BreakerOpen { retry_after });
             }
             pool.last_requested_at = Instant::now();
