@@ -16,11 +16,12 @@ use crate::config::{Config, DataDir};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::process::{self, OpenFiles, Spawner};
-use crate::session::{Context, MayPrompt, SessionRegistry, Workspaces};
+use crate::session::{Context, MayPrompt, SessionRegistry};
 use crate::shutdown::Shutdown;
 use crate::store::{CheckError, CheckReport, OpenError, SqliteStore};
 use crate::stream::StreamWorkers;
 use crate::types::{Ids, Limits, Scope};
+use crate::workspace::Workspaces;
 use crate::{server, surface};
 
 use catalogue::OWN_PROGRAM;

@@ -237,7 +237,7 @@ async fn respond_turn(
     let mut query = EventsQuery::parse::<EventId>(&mut params, &last, &gateway.epoch())?;
     params.finish()?;
     let session = gateway.sessions.open(by, session).await?;
-    let turn = session.prompt_range(prompt).await?.ok_or_else(ApiError::not_found)?;
+    let turn = session.query().prompt_range(prompt).await?.ok_or_else(ApiError::not_found)?;
     let committed = session.log().committed();
     let over = match query.cursor {
         Cursor::After(seq) if seq <= committed => {

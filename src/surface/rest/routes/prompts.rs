@@ -225,7 +225,7 @@ pub(super) async fn list_prompts(
     let limit = params.limit(50, 200)?;
     params.finish()?;
     let session = gateway.sessions.open(&by, session).await?;
-    Ok(Json(session.prompts(before, limit).await?))
+    Ok(Json(session.query().prompts(before, limit).await?))
 }
 
 /// Gets a turn. `Prefer: wait=N` waits for its end.
@@ -248,7 +248,7 @@ pub(super) async fn get_prompt(
 ) -> Result<Response, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
     if let Some(limit) = wait.duration(MAX_WAIT_SECONDS)
-        && session.prompt_range(prompt).await?.is_some_and(|turn| turn.last_seq.is_none())
+        && session.query().prompt_range(prompt).await?.is_some_and(|turn| turn.last_seq.is_none())
     {
         // A held response counts as a stream.
         let _counted = gateway.streams().acquire(&by)?;
@@ -256,7 +256,7 @@ pub(super) async fn get_prompt(
             return Ok(with_preference_applied(wait, Json(ended).into_response()));
         }
     }
-    let turn = session.prompt_state(prompt).await?.ok_or_else(ApiError::not_found)?;
+    let turn = session.query().prompt_state(prompt).await?.ok_or_else(ApiError::not_found)?;
     Ok(with_preference_applied(wait, Json(turn).into_response()))
 }
 

@@ -34,7 +34,7 @@ pub(super) async fn list_terminals(
     let limit = query.limit(50, 200)?;
     query.finish()?;
     let session = gateway.sessions.open(&by, session).await?;
-    Ok(Json(session.terminals(before, limit).await?))
+    Ok(Json(session.query().terminals(before, limit).await?))
 }
 
 /// Gets a terminal with the end of its output. The response reflects every event up to its `lastEventId`.
@@ -51,7 +51,7 @@ pub(super) async fn get_terminal(
     NoQuery: NoQuery,
 ) -> Result<Json<TerminalWindow>, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
-    Ok(Json(session.terminal(terminal).await?))
+    Ok(Json(session.query().terminal(terminal).await?))
 }
 
 /// Kills the command of a terminal and all processes that it started.

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::record::{self, IdempotencyRecord};
-use super::refusal::Refusal;
-use super::registry::SessionRegistry;
 use crate::eventlog::Records;
+use crate::session::context::Context;
+use crate::session::entries::ActorEntries;
+use crate::session::handle::SessionHandle;
+use crate::session::record::{self, IdempotencyRecord};
+use crate::session::refusal::Refusal;
 use crate::store::Table;
 use crate::types::{Principal, Scopes};
 
@@ -17,30 +19,30 @@ const INTERVAL: Duration = Duration::from_mins(1);
 const BATCH: usize = 64;
 
 /// Runs until the shutdown begins.
-pub(super) async fn run(registry: SessionRegistry) {
-    let shutdown = registry.context().shutdown.clone();
+pub(super) async fn run(entries: ActorEntries) {
+    let context = entries.context();
     let mut keys_at = Instant::now();
     loop {
         tokio::select! {
-            () = shutdown.drain_started() => return,
+            () = context.shutdown.drain_started() => return,
             () = tokio::time::sleep(INTERVAL) => {}
         }
-        erase_expired_sessions(&registry).await;
+        erase_expired_sessions(&entries).await;
         // An expired key is ignored even while it is stored, so the keys need not be read every minute.
         if Instant::now() < keys_at {
             continue;
         }
-        keys_at = Instant::now() + registry.context().limits.idempotency_key_max_age / 24;
-        if let Err(refusal) = delete_expired_keys(&registry).await {
+        keys_at = Instant::now() + context.limits.idempotency_key_max_age / 24;
+        if let Err(refusal) = delete_expired_keys(context).await {
             tracing::warn!(%refusal, "could not delete expired idempotency keys");
         }
     }
 }
 
-async fn erase_expired_sessions(registry: &SessionRegistry) {
-    for (tenant, id) in registry.context().log.expired(BATCH) {
-        if matches!(registry.entry(id).await, Err(Refusal::NoSuchSession)) {
-            let log = &registry.context().log;
+async fn erase_expired_sessions(entries: &ActorEntries) {
+    let log = &entries.context().log;
+    for (tenant, id) in log.expired(BATCH) {
+        if matches!(entries.entry(id).await, Err(Refusal::NoSuchSession)) {
             // The log of a deleted session contains only its last event.
             if matches!(log.get(Table::Tombstone, id.as_bytes().to_vec()).await, Ok(None)) {
                 tracing::warn!(session = %id, "an expired log belongs to no session; erasing it");
@@ -50,8 +52,8 @@ async fn erase_expired_sessions(registry: &SessionRegistry) {
         }
         // The retention setting of the operator causes the deletion, not a client.
         let by = Principal { id: "retention".into(), tenant, scopes: Scopes::default() };
-        let erased = match registry.open(&by, id).await {
-            Ok(session) => session.delete(&by, None).await,
+        let erased = match entries.find(&by.tenant, id).await {
+            Ok(entry) => SessionHandle::new(entries.clone(), entry).delete(&by, None).await,
             Err(refusal) => Err(refusal),
         };
         if let Err(refusal) = erased {
@@ -60,8 +62,7 @@ async fn erase_expired_sessions(registry: &SessionRegistry) {
     }
 }
 
-async fn delete_expired_keys(registry: &SessionRegistry) -> Result<(), Refusal> {
-    let context = registry.context();
+async fn delete_expired_keys(context: &Context) -> Result<(), Refusal> {
     let mut after: Option<Vec<u8>> = None;
     loop {
         let page = context.log.scan(Table::Idempotency, Vec::new(), after.take(), BATCH).await;

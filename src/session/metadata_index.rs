@@ -9,26 +9,20 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::context::Context;
 use super::record::{self, SessionRecord, index_prefix};
 use super::refusal::Refusal;
-use super::registry::invalid;
+use super::validation::MAX_METADATA_MEMBERS;
 use crate::eventlog::Records;
 use crate::store::{Delete, Put, Table};
-use crate::types::{SessionId, Tenant};
+use crate::types::Tenant;
 
-/// The maximum number of members of a session's metadata.
-const MAX_MEMBERS: usize = 64;
-/// The maximum size of a session's metadata in bytes of JSON.
-const MAX_BYTES: usize = 64 << 10;
 /// The maximum number of bytes of a key and of a value in a filter.
 pub const FILTER_KEY_BYTES: usize = 128;
 pub const FILTER_VALUE_BYTES: usize = 512;
-/// The maximum number of entries that a list reads for one value. Above it, the list scans the sessions.
-const MAX_SELECTIVE_ENTRIES: usize = 1000;
 /// The number of bytes of the hash of a key and its value.
 const HASH_BYTES: usize = 16;
 /// The number of sessions that a start reads at a time to build the index.
@@ -36,19 +30,8 @@ const PAGE_SESSIONS: usize = 256;
 /// The record that marks the index as complete.
 const BUILT_KEY: &[u8] = b"session_metadata";
 
-/// The members that a session's metadata must have. All of them must match.
-pub type MetadataFilter = Vec<(String, String)>;
-
-pub(super) fn check(metadata: &Map<String, Value>) -> Result<(), Refusal> {
-    let bytes = serde_json::to_vec(metadata).map_err(|error| Refusal::internal(&error))?.len();
-    if bytes > MAX_BYTES {
-        return Err(invalid("/metadata", "at most 64 KiB of JSON"));
-    }
-    if metadata.len() > MAX_MEMBERS { Err(invalid("/metadata", "at most 64 members")) } else { Ok(()) }
-}
-
 /// The text that a filter compares. Objects, arrays and null have none.
-fn text(value: &Value) -> Option<Cow<'_, str>> {
+pub(super) fn text(value: &Value) -> Option<Cow<'_, str>> {
     match value {
         Value::String(text) => Some(text.into()),
         Value::Number(number) => Some(number.to_string().into()),
@@ -57,12 +40,8 @@ fn text(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-pub(super) fn matches(filter: &MetadataFilter, metadata: &Map<String, Value>) -> bool {
-    filter.iter().all(|(key, wanted)| metadata.get(key).and_then(text).is_some_and(|text| text == *wanted))
-}
-
 /// The common prefix of the keys of all entries with this value.
-fn prefix(tenant: &Tenant, key: &str, value: &str) -> Vec<u8> {
+pub(super) fn prefix(tenant: &Tenant, key: &str, value: &str) -> Vec<u8> {
     let hash =
         Sha256::new().chain_update((key.len() as u64).to_be_bytes()).chain_update(key).chain_update(value);
     [&index_prefix(tenant)[..], &hash.finalize()[..HASH_BYTES]].concat()
@@ -71,7 +50,7 @@ fn prefix(tenant: &Tenant, key: &str, value: &str) -> Vec<u8> {
 /// The keys of a session's entries.
 fn entries(record: &SessionRecord) -> BTreeSet<Vec<u8>> {
     let tenant = record.tenant();
-    let members = record.metadata.iter().take(MAX_MEMBERS);
+    let members = record.metadata.iter().take(MAX_METADATA_MEMBERS);
     let named = members.filter_map(|(key, value)| Some((key, text(value)?))).filter(|(key, value)| {
         key.len() <= FILTER_KEY_BYTES && (1..=FILTER_VALUE_BYTES).contains(&value.len())
     });
@@ -128,34 +107,6 @@ fn put(key: Vec<u8>) -> Put {
     Put { table: Table::SessionMetadata, key, value: Bytes::new() }
 }
 
-/// The sessions that match the selective values of a filter. `None` if no value is selective.
-pub(super) async fn candidates(
-    context: &Context,
-    tenant: &Tenant,
-    filter: &MetadataFilter,
-) -> Result<Option<BTreeSet<SessionId>>, Refusal> {
-    let mut found: Option<BTreeSet<SessionId>> = None;
-    for (key, value) in filter {
-        let prefix = prefix(tenant, key, value);
-        let length = prefix.len();
-        let rows = context.log.scan(Table::SessionMetadata, prefix, None, MAX_SELECTIVE_ENTRIES + 1).await;
-        let rows = rows.map_err(|error| Refusal::internal(&error))?;
-        if rows.len() > MAX_SELECTIVE_ENTRIES {
-            continue;
-        }
-        let id = |key: &[u8]| uuid::Uuid::from_slice(key.get(length..)?).ok().map(SessionId::from_uuid);
-        let ids = rows.iter().filter_map(|(key, _)| id(key));
-        found = Some(match found {
-            Some(former) => ids.filter(|id| former.contains(id)).collect(),
-            None => ids.collect(),
-        });
-        if found.as_ref().is_some_and(BTreeSet::is_empty) {
-            break;
-        }
-    }
-    Ok(found)
-}
-
 /// Builds the index for a log of an earlier version. If the build is interrupted, the next start repeats it.
 pub(super) async fn build(context: &Context) -> Result<(), Refusal> {
     let log = &context.log;
@@ -186,20 +137,7 @@ pub(super) async fn build(context: &Context) -> Result<(), Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn filters_compare_scalars_by_their_text() {
-        let metadata = json!({ "a": "1", "b": 1, "c": 1.0, "d": true, "e": null, "f": [1], "g": { "a": 1 } });
-        let Value::Object(metadata) = metadata else { unreachable!() };
-        let fits = |key: &str, value: &str| matches(&vec![(key.to_owned(), value.to_owned())], &metadata);
-        assert!(fits("a", "1") && fits("b", "1") && fits("c", "1.0") && fits("d", "true"));
-        for key in ["e", "f", "g", "h"] {
-            assert!(!fits(key, "1") && !fits(key, "null"), "{key}");
-        }
-    }
 
     #[test]
     fn key_and_value_boundaries_are_hashed() {

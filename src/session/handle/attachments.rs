@@ -5,14 +5,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
 
-use super::context::Context;
-use super::record::{SessionRecord, session_key};
-use super::refusal::Refusal;
-use super::stored::read_record;
 use crate::acp::{FileBlock, FileContent, PromptCapabilities, append_blocks, file_uri};
 use crate::api::{AttachAs, Attachment};
-use crate::store::Table;
-use crate::types::SessionId;
+use crate::session::context::Context;
+use crate::session::query::SessionQuery;
+use crate::session::refusal::Refusal;
 use crate::workspace::{FileError, RealFile, Workspace, media_type, text};
 
 /// The maximum number of attachments of a prompt.
@@ -21,7 +18,7 @@ const MAX_ATTACHMENTS: usize = 64;
 /// Appends the attachments to the blocks of a prompt.
 pub(super) async fn append_attachments(
     context: &Context,
-    id: SessionId,
+    session: SessionQuery<'_>,
     blocks: Box<RawValue>,
     attachments: Vec<Attachment>,
 ) -> Result<Box<RawValue>, Refusal> {
@@ -29,11 +26,9 @@ pub(super) async fn append_attachments(
         return Ok(blocks);
     }
     if attachments.len() > MAX_ATTACHMENTS {
-        let detail = format!("at most {MAX_ATTACHMENTS}");
-        return Err(Refusal::Invalid { pointer: "/attachments".to_owned(), detail });
+        return Err(Refusal::invalid("/attachments", format!("at most {MAX_ATTACHMENTS}")));
     }
-    let record: Option<SessionRecord> = read_record(context, Table::Session, session_key(id)).await?;
-    let record = record.ok_or(Refusal::NoSuchSession)?;
+    let record = session.record().await?;
     let workspace = context.open_workspace(&record).await?;
     // These are the capabilities of the last attached process. A session had a process when it was created.
     let takes =
@@ -50,9 +45,8 @@ pub(super) async fn append_attachments(
             .enumerate()
             .map(|(at, attachment)| chooser.block(&workspace, at, attachment))
             .collect::<Result<_, _>>()?;
-        let detail = || "expected an array of content blocks".to_owned();
         append_blocks(&blocks, &files)
-            .ok_or_else(|| Refusal::Invalid { pointer: "/prompt".to_owned(), detail: detail() })
+            .ok_or_else(|| Refusal::invalid("/prompt", "expected an array of content blocks"))
     };
     context.shutdown.spawn_blocking(work).await.map_err(|error| Refusal::internal(&error))?
 }
@@ -77,7 +71,7 @@ impl BlockBuilder {
             FileError::OutsideRoots => Refusal::Forbidden(format!("/attachments/{at}/path: {error}")),
             FileError::TooLarge(_) => too_large(at),
             FileError::Io(_) | FileError::DiskFull => Refusal::internal(&error),
-            _ => Refusal::Invalid { pointer: format!("/attachments/{at}/path"), detail: error.to_string() },
+            _ => Refusal::invalid(format!("/attachments/{at}/path"), error.to_string()),
         };
         let file = workspace.open_real(&attachment.path).map_err(refused)?;
         let name = file.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -127,8 +121,7 @@ impl BlockBuilder {
         if media.unwrap_or_default().starts_with(family) {
             Ok(())
         } else {
-            let detail = "the file name has another media type".to_owned();
-            Err(Refusal::Invalid { pointer, detail })
+            Err(Refusal::invalid(pointer, "the file name has another media type"))
         }
     }
 

@@ -2,11 +2,11 @@
 
 use tracing::Instrument;
 
-use super::list::{self, ListQuery};
-use super::refusal::Refusal;
-use super::registry::SessionRegistry;
+use super::SessionRegistry;
 use crate::acp::TraceContext;
 use crate::api::{BulkResult, BulkResults};
+use crate::session::query::ListQuery;
+use crate::session::refusal::Refusal;
 use crate::types::{Principal, SessionId};
 
 /// The number of sessions that are closed or deleted concurrently.
@@ -30,7 +30,7 @@ impl SessionRegistry {
         query: &ListQuery,
         trace: Option<TraceContext>,
     ) -> Result<BulkResults, Refusal> {
-        let page = list::list(self.context(), by, query).await?;
+        let page = self.list(by, query).await?;
         let mut results = Vec::with_capacity(page.sessions.len());
         for batch in page.sessions.chunks(CONCURRENCY) {
             let one = |session: SessionId| {

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::context::Context;
 use super::metadata::{self, MetadataFilter};
-use super::record::{self, SessionRecord, SessionRecordView, index_prefix, session_key};
-use super::refusal::Refusal;
 use crate::api::{SessionList, SessionState, SessionSummary};
+use crate::session::context::Context;
+use crate::session::record::{self, SessionRecord, SessionRecordView, index_prefix, session_key};
+use crate::session::refusal::Refusal;
 use crate::store::Table;
-use crate::types::{AgentName, EventId, Principal, SessionId, Tenant};
+use crate::types::{AgentName, EventId, Principal, SessionId};
 
 /// The filter, the position and the size of a page.
 #[derive(Debug, Clone, Default)]
@@ -31,7 +31,7 @@ pub struct ListQuery {
 const MAX_SCANNED: usize = 5000;
 const PAGE: usize = 256;
 
-pub(super) async fn list(
+pub(in crate::session) async fn list(
     context: &Context,
     by: &Principal,
     query: &ListQuery,
@@ -114,37 +114,13 @@ async fn scan_index(
     }
 }
 
-/// Whether a session of the tenant has this working folder.
-pub(super) async fn has_session_in(context: &Context, tenant: &Tenant, cwd: &str) -> Result<bool, Refusal> {
-    let prefix = index_prefix(tenant);
-    let mut after: Option<Vec<u8>> = None;
-    loop {
-        let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.take(), PAGE).await;
-        let page = page.map_err(|error| Refusal::internal(&error))?;
-        for (_, value) in &page {
-            let looked: SessionRecordView<'_> =
-                record::decode(value).map_err(|error| Refusal::internal(&error))?;
-            if looked.cwd == cwd {
-                return Ok(true);
-            }
-        }
-        match page.last() {
-            Some((key, _)) => after = Some(key.clone()),
-            None => return Ok(false),
-        }
-    }
-}
-
 fn encode(key: Vec<u8>) -> String {
     URL_SAFE_NO_PAD.encode(key)
 }
 
 fn decode(cursor: &str, prefix: &[u8]) -> Result<Vec<u8>, Refusal> {
     let key = URL_SAFE_NO_PAD.decode(cursor).ok().filter(|key| key.starts_with(prefix));
-    key.ok_or_else(|| Refusal::Invalid {
-        pointer: "cursor".to_owned(),
-        detail: "not a cursor of this list".to_owned(),
-    })
+    key.ok_or_else(|| Refusal::invalid("cursor", "not a cursor of this list"))
 }
 
 impl ListQuery {
