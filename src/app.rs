@@ -14,13 +14,15 @@ use crate::agent::{CurrentCatalogue, Launcher};
 use crate::auth::{KeyHash, KeyText, Keys, Policy, PolicyOptions, Tickets};
 use crate::config::{Config, DataDir};
 use crate::eventlog::EventLog;
-use crate::http;
 use crate::pool::Pool;
 use crate::process::{self, OpenFiles, Spawner};
-use crate::session::{Context, MayPrompt, SessionRegistry, Workspaces};
+use crate::session::{Context, MayPrompt, SessionRegistry};
 use crate::shutdown::Shutdown;
 use crate::store::{CheckError, CheckReport, OpenError, SqliteStore};
+use crate::stream::StreamWorkers;
 use crate::types::{Ids, Limits, Scope};
+use crate::workspace::Workspaces;
+use crate::{server, surface};
 
 use catalogue::OWN_PROGRAM;
 pub use reload::Reloader;
@@ -69,7 +71,7 @@ pub struct Gateway {
     shutdown: Shutdown,
     limits: Arc<Limits>,
     log: EventLog,
-    stream_workers: http::StreamWorkers,
+    stream_workers: StreamWorkers,
     fatal: oneshot::Receiver<String>,
     reloader: Reloader,
 }
@@ -188,7 +190,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
         config,
     };
     let config = &reloader.config;
-    let router = http::router(http::Gateway::new(http::GatewayParts {
+    let router = surface::router(surface::Gateway::new(surface::GatewayParts {
         sessions,
         pool,
         catalogue,
@@ -203,8 +205,8 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     listener.set_nonblocking(true).map_err(StartError::Listener)?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Listener)?;
     let proxies = config.trusted_proxies.clone();
-    let workers = http::StreamWorkers::start().map_err(StartError::StreamWorkers)?;
-    let acceptor = http::Acceptor {
+    let workers = StreamWorkers::start().map_err(StartError::StreamWorkers)?;
+    let acceptor = server::Acceptor {
         limits: Arc::clone(&limits),
         // Without proxies, the listener is on loopback or the operator has set `insecure_http`.
         require_proxy: !proxies.is_empty() && !config.insecure_http,
@@ -212,7 +214,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
         stream_workers: workers.clone(),
         shutdown: shutdown.clone(),
     };
-    shutdown.spawn_critical(http::serve(listener, router, acceptor));
+    shutdown.spawn_critical(server::serve(listener, router, acceptor));
     // Start idle processes only now, so that their start does not delay the first requests.
     prestart_pool.start_maintenance();
     Ok(Gateway { link_key, shutdown, limits, log, stream_workers: workers, fatal, reloader })

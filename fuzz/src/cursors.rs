@@ -1,7 +1,7 @@
 //! Request headers and queries: the start position of a stream, byte ranges, and preconditions.
 
 use acp_gateway::event::ResetReason;
-use acp_gateway::http::wire::{
+use acp_gateway::surface::rest::wire::{
     ApiError, Conditions, Cursor, EventsQuery, IdempotencyHeader, IfMatch, LastEventId, Params, PreferWait,
     Representation, RequestedRange, negotiate, requested_range,
 };

@@ -1,8 +1,8 @@
 //! Events encoded as frames and parsed again by an EventSource model.
 
-use acp_gateway::event::{Event, Framer, Members, TYPES};
+use acp_gateway::event::{ControlFrame, Event, Framer, Members, PositionFrame, TYPES};
 use acp_gateway::eventlog::Run;
-use acp_gateway::http::wire::Encoder;
+use acp_gateway::stream::{Encoder, Ndjson, Sse};
 use acp_gateway::types::{Epoch, PromptId, SessionId, Tenant, Timestamp};
 use bytes::BytesMut;
 use serde_json::value::RawValue;
@@ -21,8 +21,8 @@ struct Sent {
 
 /// The reconnection delay in milliseconds.
 const RETRY: u64 = 1000;
-/// The data of a frame that only advances the cursor.
-const POSITION: &str = "{\"type\":\"position\"}";
+/// The type of a frame that only advances the cursor, in its data after the id.
+const POSITION: &str = "\"type\":\"position\"";
 
 /// The input is the first seq, cuts, and one payload for each event: JSON is used unchanged, other bytes
 /// become a string.
@@ -60,7 +60,7 @@ pub fn sse(data: &[u8]) {
     let run = Run { tenant, session, first_seq, last_seq, last_pos: last_seq, frames: bytes.into() };
     stored(&run, &sent, &cuts);
     for named in [true, false] {
-        shaped(&run, &sent, &cuts, Encoder::Sse { named });
+        shaped(&run, &sent, &cuts, Sse { named });
     }
     lines(&run, &sent);
     let other = run.with_epoch(&"fresh".parse().expect("it is one"));
@@ -82,7 +82,9 @@ fn payload_members(payload: &[u8]) -> Option<String> {
 
 /// The stored bytes are the stream. They can be cut after any event.
 fn stored(run: &Run, sent: &[Sent], cuts: &[u8]) {
-    let stream = [&*Encoder::Sse { named: true }.encode_retry(RETRY), &run.frames].concat();
+    let mut stream = BytesMut::new();
+    Sse { named: true }.retry(&mut stream, RETRY);
+    stream.extend_from_slice(&run.frames);
     judge(&read(&stream, cuts), sent, true);
     assert_eq!(run.events().count(), sent.len());
     let cut = run.first_seq + u64::from(cuts.first().copied().unwrap_or(0)) % run.count();
@@ -100,27 +102,29 @@ fn read(stream: &[u8], cuts: &[u8]) -> Vec<whatwg::Event> {
 }
 
 /// The same events, encoded one by one, with keep-alive and `position` frames between them.
-fn shaped(run: &Run, sent: &[Sent], cuts: &[u8], shape: Encoder) {
-    let mut out = BytesMut::from(&*shape.encode_retry(RETRY));
-    for frame in run.events() {
-        out.extend_from_slice(shape.keep_alive());
-        let id = format!("k3-{}", frame.seq());
-        shape.encode_into(&mut out, Some(&id), frame.kind(), frame.json());
-        out.extend_from_slice(shape.keep_alive());
-        shape.encode_into(&mut out, Some(&id), "position", POSITION.as_bytes());
+fn shaped(run: &Run, sent: &[Sent], cuts: &[u8], mut encoder: Sse) {
+    let mut out = BytesMut::new();
+    encoder.retry(&mut out, RETRY);
+    for event in run.events() {
+        out.extend_from_slice(encoder.keep_alive());
+        let id = format!("k3-{}", event.seq());
+        encoder.event(&mut out, &id, &event);
+        out.extend_from_slice(encoder.keep_alive());
+        encoder
+            .control(&mut out, &ControlFrame::new(&PositionFrame {}, Timestamp::from_millis(0)).with_id(id));
     }
     let mut events = read(&out, cuts);
     let all = events.len();
-    events.retain(|event| event.data != POSITION);
+    events.retain(|event| event.data.split(',').nth(1) != Some(POSITION));
     assert_eq!(all - events.len(), sent.len(), "each position has its data");
-    judge(&events, sent, shape == Encoder::Sse { named: true });
+    judge(&events, sent, encoder.named);
 }
 
 fn lines(run: &Run, sent: &[Sent]) {
     let mut out = BytesMut::new();
-    for frame in run.events() {
-        out.extend_from_slice(Encoder::Ndjson.keep_alive());
-        Encoder::Ndjson.encode_into(&mut out, None, frame.kind(), frame.json());
+    for event in run.events() {
+        out.extend_from_slice(Ndjson.keep_alive());
+        Ndjson.event(&mut out, "", &event);
     }
     let text = std::str::from_utf8(&out).expect("it is text");
     assert_eq!(text.lines().count(), sent.len());

@@ -5,22 +5,23 @@ use std::sync::Arc;
 use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
 
-use super::batch::{Batch, Inbound};
+use super::batch::Batch;
+use super::call::await_answer;
 use super::connection::Connection;
 use super::dialect::Dialect;
 use super::failure::AgentFailure;
 use super::process::{FailedStart, Process, agent_exit};
+use super::process_key::ProcessKey;
 use super::spec::AgentSpec;
-use super::transport::Channel;
+use super::transport::{Channel, Transport};
 use crate::acp::{self, ClientCapabilities, InitializeResult};
-use crate::jsonrpc::IncomingId;
 use crate::shutdown::Shutdown;
 use crate::types::Limits;
 
 /// The gateway's side of the exchange.
 pub(super) struct Handshake<'a> {
     pub(super) spec: &'a Arc<AgentSpec>,
-    pub(super) offer: ClientCapabilities,
+    pub(super) key: &'a ProcessKey,
     pub(super) dialect: Arc<dyn Dialect>,
     pub(super) gateway_version: &'a str,
 }
@@ -39,14 +40,15 @@ impl Handshake<'_> {
         let (connection, mut batches) =
             Connection::start(incoming, outgoing, dialect, masked, limits, shutdown);
         let timeout = spec.settings.start_timeout;
-        let failure = match tokio::time::timeout(timeout, self.initialize(&connection, &mut batches)).await {
+        let initialized = self.initialize(&connection, &mut batches, &*transport);
+        let failure = match tokio::time::timeout(timeout, initialized).await {
             Ok(Ok(initialized)) => {
                 return Ok(Process {
                     spec: Arc::clone(spec),
                     connection,
                     batches,
                     initialized: Arc::new(initialized),
-                    client_capabilities: self.offer,
+                    key: self.key.clone(),
                     transport,
                     host: None,
                 });
@@ -63,55 +65,42 @@ impl Handshake<'_> {
         &self,
         connection: &Connection,
         batches: &mut mpsc::Receiver<Batch>,
+        transport: &dyn Transport,
     ) -> Result<InitializeResult, Option<AgentFailure>> {
         // The entry decides this for all its processes, so it is not part of the session's capabilities.
-        let offer = ClientCapabilities { terminal_auth: self.spec.settings.terminal_auth, ..self.offer };
+        let offer = ClientCapabilities {
+            terminal_auth: self.spec.settings.terminal_auth,
+            ..self.key.client_capabilities
+        };
         let version = self.dialect.version();
         let params = acp::initialize(version, self.gateway_version, offer);
         let call = connection.call(acp::method::INITIALIZE, &params).map_err(|_| None)?;
-        while let Some(batch) = batches.recv().await {
-            for message in batch.messages {
-                match message {
-                    Inbound::Response { call: answered, outcome } if answered == call => {
-                        let result = outcome.map_err(|error| Some(AgentFailure::Rpc(error)))?;
-                        return InitializeResult::parse(&result, version)
-                            .map_err(|error| Some(AgentFailure::Start { detail: error.to_string() }));
-                    }
-                    Inbound::Request { id, method, .. } => reject_request(connection, id, &method),
-                    // A message before the handshake belongs to no session.
-                    Inbound::Update(_)
-                    | Inbound::Notification { .. }
-                    | Inbound::Response { .. }
-                    | Inbound::InvalidLine { .. } => {}
-                }
-            }
-        }
-        Err(None)
+        // A message before the handshake belongs to no session.
+        let answer = await_answer(connection, batches, transport, call).await.ok_or(None)?;
+        let result = answer.map_err(|error| Some(AgentFailure::Rpc(error)))?;
+        InitializeResult::parse(&result, version)
+            .map_err(|error| Some(AgentFailure::Start { detail: error.to_string() }))
     }
-}
-
-/// Rejects an unsupported request. A closed transport needs no answer.
-fn reject_request(connection: &Connection, id: IncomingId, method: &str) {
-    drop(connection.answer(id, Err(&acp::method_not_found(method)), ()));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::batch::Inbound;
     use crate::agent::dialect::AcpV1;
     use crate::agent::spec::AgentSpec;
     use crate::agent::transport::memory::{self, MemoryAgent};
+    use crate::types::Tenant;
 
-    async fn connect(
-        play: impl AsyncFnOnce(&mut MemoryAgent),
-    ) -> (Result<Process, FailedStart>, MemoryAgent) {
+    /// Runs the handshake while `play` plays the agent.
+    async fn start(play: impl AsyncFnOnce(&mut MemoryAgent)) -> (Result<Process, FailedStart>, MemoryAgent) {
+        let (channel, mut agent) = memory::open();
         let mut spec = AgentSpec::removed("a".parse().unwrap());
-        spec.settings.max_line_bytes = 1 << 20;
         spec.secrets = vec!["hunter2-key".to_owned()];
         let spec = Arc::new(spec);
-        let (channel, mut agent) = memory::open();
-        let offer = ClientCapabilities::default();
-        let handshake = Handshake { spec: &spec, offer, dialect: Arc::new(AcpV1), gateway_version: "test" };
+        let key = ProcessKey::new(&spec, Tenant::default(), ClientCapabilities::default(), Vec::new());
+        let handshake =
+            Handshake { spec: &spec, key: &key, dialect: Arc::new(AcpV1), gateway_version: "test" };
         let (limits, shutdown) = (Arc::new(Limits::default()), Shutdown::new());
         let (started, ()) = tokio::join!(handshake.run(channel, &limits, &shutdown), play(&mut agent));
         (started, agent)
@@ -119,7 +108,7 @@ mod tests {
 
     #[tokio::test]
     async fn connection_works_without_a_child_process() {
-        let (started, mut agent) = connect(async |agent| agent.initialize().await).await;
+        let (started, mut agent) = start(async |agent| agent.initialize().await).await;
         let mut process = started.unwrap();
         assert!(process.terminals().is_none() && process.tree().is_none() && !process.has_ended());
         agent.send("{\"jsonrpc\":\"2.0\",\"method\":\"a\",\"params\":{}}\nnoise\n").await;
@@ -139,7 +128,7 @@ mod tests {
     #[tokio::test]
     async fn failed_handshake_closes_the_transport() {
         let rejected = "{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no\"}}\n";
-        let (started, agent) = connect(async |agent| {
+        let (started, agent) = start(async |agent| {
             agent.next_line().await;
             agent.send(rejected).await;
         })
@@ -152,19 +141,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn silent_agent_times_out() {
-        let (started, agent) = connect(async |agent| drop(agent.next_line().await)).await;
+        let (started, agent) = start(async |agent| drop(agent.next_line().await)).await;
         assert!(matches!(started.unwrap_err().failure, AgentFailure::StartTimeout { .. }));
         assert!(agent.is_closing());
     }
 
     #[tokio::test]
     async fn agent_that_ends_before_its_answer_is_reported() {
-        let (channel, agent) = memory::open();
-        drop(agent);
-        let spec = Arc::new(AgentSpec::removed("a".parse().unwrap()));
-        let offer = ClientCapabilities::default();
-        let handshake = Handshake { spec: &spec, offer, dialect: Arc::new(AcpV1), gateway_version: "test" };
-        let started = handshake.run(channel, &Arc::new(Limits::default()), &Shutdown::new()).await;
+        let (started, _agent) = start(async |agent| agent.end()).await;
         assert!(matches!(started.unwrap_err().failure, AgentFailure::Exited(_)));
     }
 }

@@ -7,12 +7,13 @@ use super::dialect::{AcpV1, AcpV2, Dialect};
 use super::failure::AgentFailure;
 use super::handshake::Handshake;
 use super::process::{FailedStart, HostAccess, Process};
+use super::process_key::ProcessKey;
 use super::spec::AgentSpec;
 use super::transport::stdio;
-use crate::acp::{AcpVersion, ClientCapabilities};
+use crate::acp::AcpVersion;
 use crate::process::{ChildSpec, Spawner};
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::types::{AgentName, Limits};
+use crate::types::{AgentName, Limits, Tenant};
 
 /// Starts agents.
 #[derive(Debug, Clone)]
@@ -41,15 +42,11 @@ impl Launcher {
     /// Starts the agent with the newest version that the agent and its entry support. An agent that supports
     /// only v1 is started again: it ignored the v2 fields of `initialize`, so it assumes that the client has
     /// no capabilities.
-    pub async fn launch(
-        &self,
-        spec: &Arc<AgentSpec>,
-        offer: ClientCapabilities,
-    ) -> Result<Process, FailedStart> {
+    pub async fn launch(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Result<Process, FailedStart> {
         if !self.may_speak_v2(spec) {
-            return self.start(spec, offer, Arc::new(AcpV1)).await;
+            return self.start(spec, key, Arc::new(AcpV1)).await;
         }
-        match self.start(spec, offer, Arc::new(AcpV2)).await {
+        match self.start(spec, key, Arc::new(AcpV2)).await {
             Ok(process) if process.initialized.acp_version == AcpVersion::V2 => return Ok(process),
             Ok(process) => process.stop().await,
             Err(failed) if failed.refuses_version() => failed.wait_stopped().await,
@@ -57,7 +54,7 @@ impl Launcher {
         }
         tracing::info!(agent = %spec.name, "the agent supports only version 1 of the protocol");
         lock_or_abort(self.v1_only.lock()).insert(spec.name.clone(), Arc::clone(spec));
-        self.start(spec, offer, Arc::new(AcpV1)).await
+        self.start(spec, key, Arc::new(AcpV1)).await
     }
 
     fn may_speak_v2(&self, spec: &Arc<AgentSpec>) -> bool {
@@ -71,32 +68,38 @@ impl Launcher {
     async fn start(
         &self,
         spec: &Arc<AgentSpec>,
-        offer: ClientCapabilities,
+        key: &ProcessKey,
         dialect: Arc<dyn Dialect>,
     ) -> Result<Process, FailedStart> {
-        let spawned = self.spawner.spawn(child_spec(spec)).await;
+        let child = self.child_spec(spec, &key.tenant).await?;
+        let spawned = self.spawner.spawn(child).await;
         let child = spawned.map_err(|error| AgentFailure::Start { detail: with_cause(&error) })?;
         let (tree, terminals) = (child.tree(), child.terminals().clone());
-        let handshake = Handshake { spec, offer, dialect, gateway_version: self.version };
+        let handshake = Handshake { spec, key, dialect, gateway_version: self.version };
         let mut process = handshake.run(stdio::open(child), &self.limits, &self.shutdown).await?;
         let noted = tree.clone();
         let tree = self.shutdown.spawn_blocking(move || noted.with_baseline()).await.unwrap_or(tree);
         process.host = Some(HostAccess { terminals, tree });
         Ok(process)
     }
-}
 
-/// The configured command with its HOME.
-pub(super) fn child_spec(spec: &AgentSpec) -> ChildSpec {
-    let home = spec.home.path();
-    let mut env = spec.env.clone();
-    env.push(("HOME".into(), home.into()));
-    ChildSpec {
-        program: spec.program.clone(),
-        args: spec.args.clone(),
-        env,
-        cwd: home.to_owned(),
-        secrets: spec.secrets.clone(),
+    /// The configured command with the home of the tenant, which is created if necessary.
+    pub(super) async fn child_spec(
+        &self,
+        spec: &Arc<AgentSpec>,
+        tenant: &Tenant,
+    ) -> Result<ChildSpec, AgentFailure> {
+        let home = spec.home_of(tenant);
+        let (owner, of) = (Arc::clone(spec), tenant.clone());
+        let created = self.shutdown.spawn_blocking(move || owner.create_home(&of)).await;
+        if let Ok(Err(error)) = created {
+            let detail = format!("could not create its home {}: {error}", home.display());
+            return Err(AgentFailure::Start { detail });
+        }
+        let mut env = spec.env.clone();
+        env.push(("HOME".into(), home.clone().into()));
+        let (program, args) = (spec.program.clone(), spec.args.clone());
+        Ok(ChildSpec { program, args, env, cwd: home, secrets: spec.secrets.clone() })
     }
 }
 

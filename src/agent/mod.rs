@@ -3,7 +3,7 @@
 //! This module owns the transport to an agent, the pairing of requests with responses, and the handshake. It does
 //! not know sessions: the holder of a [`Process`] receives every message in the order in which the agent sent it.
 //!
-//! Reading order: [`spec`], [`catalogue`], [`process`], [`transport`], [`dialect`], [`connection`] with [`reader`],
+//! Reading order: [`spec`], [`catalogue`], [`process`] with [`process_key`], [`transport`], [`dialect`], [`connection`] with [`reader`],
 //! [`batch`] and [`secrets`], [`handshake`], [`launcher`], [`failure`] with [`next_step`], [`call`], [`sign_in`].
 
 mod batch;
@@ -16,6 +16,7 @@ mod handshake;
 mod launcher;
 mod next_step;
 mod process;
+mod process_key;
 mod reader;
 mod secrets;
 mod sign_in;
@@ -31,6 +32,10 @@ pub use dialect::{AcpV1, Dialect};
 pub use failure::{AgentExit, AgentFailure};
 pub use launcher::Launcher;
 pub use process::{FailedStart, Process};
+pub use process_key::ProcessKey;
 pub use secrets::without_secrets;
 pub use sign_in::{SignInCommand, Terminal};
 pub use spec::{AgentSpec, Home, Known};
+pub use transport::BoxFuture;
+#[cfg(test)]
+pub(crate) use transport::memory;

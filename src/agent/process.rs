@@ -1,5 +1,6 @@
 //! A running agent after its handshake.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -9,11 +10,12 @@ use super::batch::Batch;
 use super::connection::Connection;
 use super::dialect::Dialect;
 use super::failure::{AgentExit, AgentFailure};
+use super::process_key::ProcessKey;
 use super::reader::ReadEnd;
 use super::spec::AgentSpec;
 use super::transport::Transport;
 use crate::acp::auth::AuthMethod;
-use crate::acp::{ClientCapabilities, InitializeResult, error_code};
+use crate::acp::{InitializeResult, error_code};
 use crate::jsonrpc::IncomingId;
 use crate::process::{ProcessTree, Terminals};
 
@@ -24,8 +26,7 @@ pub struct Process {
     pub connection: Connection,
     pub batches: mpsc::Receiver<Batch>,
     pub initialized: Arc<InitializeResult>,
-    /// The client capabilities that `initialize` offered.
-    pub client_capabilities: ClientCapabilities,
+    pub key: ProcessKey,
     pub(super) transport: Box<dyn Transport>,
     /// `None` if the agent runs on another host.
     pub(super) host: Option<HostAccess>,
@@ -149,6 +150,11 @@ impl Process {
     /// Stops a process that failed during its start.
     pub fn failed(self, failure: AgentFailure) -> FailedStart {
         FailedStart::of(failure, self.transport)
+    }
+
+    /// The home directory of the agent.
+    pub fn home(&self) -> PathBuf {
+        self.spec.home_of(&self.key.tenant)
     }
 
     /// Whether there are unread messages of the agent.

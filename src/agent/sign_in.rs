@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::failure::AgentFailure;
-use super::launcher::{Launcher, child_spec, with_cause};
+use super::launcher::{Launcher, with_cause};
 use super::spec::AgentSpec;
 use crate::acp::auth::TerminalAuth;
 use crate::process::{Exit, PtyChild, PtyReader, PtySize, PtyWriter};
+use crate::types::Tenant;
 
 /// The running command. Dropping it stops it and all its descendants.
 #[derive(Debug)]
@@ -35,13 +36,14 @@ impl SignInCommand {
 
 impl Launcher {
     /// Runs the configured command with the additions of the method, and never another command.
-    pub async fn sign_in(
+    pub async fn run_sign_in(
         &self,
         spec: &Arc<AgentSpec>,
+        tenant: &Tenant,
         method: &TerminalAuth,
         (cols, rows): (u16, u16),
     ) -> Result<Terminal, AgentFailure> {
-        let mut child = child_spec(spec);
+        let mut child = self.child_spec(spec, tenant).await?;
         child.args.extend(method.args.iter().map(Into::into));
         child.env.retain(|(name, _)| !method.env.iter().any(|(overlaid, _)| name == overlaid.as_str()));
         child.env.extend(method.env.iter().map(|(name, value)| (name.into(), value.into())));

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::acp::{ClientCapabilities, McpServer};
-use crate::types::{AgentName, AgentSettings, KnownAgent, PoolSettings};
+use crate::types::{AgentName, AgentSettings, KnownAgent, PoolSettings, Tenant};
 
 /// One `[agents.<name>]` entry with its command resolved and its secrets read.
 #[derive(Clone, PartialEq, Eq)]
@@ -51,6 +53,22 @@ impl AgentSpec {
         self.env.iter().any(|(known, _)| known == name)
     }
 
+    /// The home directory of the processes of a tenant.
+    pub fn home_of(&self, tenant: &Tenant) -> PathBuf {
+        match &self.home {
+            Home::Dedicated(folder) => folder.join(tenant.as_str()).join(self.name.as_str()),
+            Home::User(path) => path.clone(),
+        }
+    }
+
+    /// Creates the home directory of a tenant, unless it is the operator's own. Blocks on the file system.
+    pub fn create_home(&self, tenant: &Tenant) -> std::io::Result<()> {
+        match self.home {
+            Home::Dedicated(_) => DirBuilder::new().mode(0o700).recursive(true).create(self.home_of(tenant)),
+            Home::User(_) => Ok(()),
+        }
+    }
+
     /// The client capabilities that the agent gets if the session does not restrict them.
     pub fn client_capabilities(&self) -> ClientCapabilities {
         ClientCapabilities::new(self.settings.files, self.settings.terminals)
@@ -78,15 +96,8 @@ pub struct Known {
 /// The home directory of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Home {
-    /// `DIR/homes/<tenant>/<agent>`.
+    /// `<folder>/<tenant>/<agent>`.
     Dedicated(PathBuf),
     /// The operator's own home: one trust domain with the gateway.
     User(PathBuf),
-}
-
-impl Home {
-    pub fn path(&self) -> &Path {
-        let (Self::Dedicated(path) | Self::User(path)) = self;
-        path
-    }
 }

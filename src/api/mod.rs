@@ -30,13 +30,13 @@ pub use agent_session::{AgentSession, AgentSessionList};
 pub use auth::{AgentAuth, ApiKey, SignIn, SignInTerminal};
 pub use file::{FileContent, FileEntry, FileKind, FileList};
 pub use gateway::{GatewayInfo, GatewayLimits, PerKeyLimits, PerSessionLimits, PrincipalInfo};
-pub use problem::{FieldError, Problem, ProblemCode, RpcError};
+pub use problem::{FieldError, Problem, ProblemCode};
 pub use prompt::{AttachAs, Attachment, Cancelled, CreatePrompt, Prompt, PromptList, PromptStatus};
 pub use request::{
     ElicitationAction, ElicitationAnswer, PendingRequest, PendingRequests, PermissionAnswer, RequestAnswer,
     Resolution,
 };
-pub use rpc::{RpcCall, RpcResult};
+pub use rpc::{RpcCall, RpcError, RpcResult};
 pub use session::{
     BulkResult, BulkResults, PermissionPolicy, Session, SessionList, SessionPolicy, SessionState,
     SessionSummary,

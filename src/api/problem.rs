@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use crate::types::{PromptId, RequestId};
 
 use super::request::Resolution;
+use super::rpc::RpcError;
 
 /// The table of codes, one line each, in alphabetical order.
 macro_rules! codes {
@@ -224,6 +225,16 @@ impl Problem {
         Self { errors, ..Self::new(ProblemCode::Invalid, detail) }
     }
 
+    /// An internal error. The log has the cause.
+    pub fn internal() -> Self {
+        Self::new(ProblemCode::Internal, "internal error; the gateway log has the details")
+    }
+
+    /// The key was revoked while its request waited or streamed.
+    pub fn key_ended() -> Self {
+        Self::new(ProblemCode::Unauthorized, "the key of this request was revoked or has expired")
+    }
+
     /// Creates the problem `agent_exited` with the exit status.
     pub fn exited(exit_code: Option<i32>, signal: Option<String>, stderr_tail: String) -> Self {
         Self {
@@ -242,16 +253,6 @@ pub struct FieldError {
     pub pointer: String,
     /// The reason why the member is invalid.
     pub detail: String,
-}
-
-/// A JSON-RPC error of the agent.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct RpcError {
-    pub code: i64,
-    pub message: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Value>)]
-    pub data: Option<Box<RawValue>>,
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::types::{PromptId, RequestId, Timestamp};
 
 use super::acp_schema::RequestParams;
-use super::problem::RpcError;
+use super::rpc::RpcError;
 
 /// A request that waits for an answer.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

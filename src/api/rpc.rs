@@ -1,4 +1,4 @@
-//! Methods of an agent that clients call by name.
+//! JSON-RPC: methods of an agent that clients call by name, and errors of the agent.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -25,4 +25,14 @@ pub struct RpcResult {
     /// The agent's result, raw.
     #[schema(value_type = Value)]
     pub result: Box<RawValue>,
+}
+
+/// A JSON-RPC error of the agent.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct RpcError {
+    pub code: i64,
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
+    pub data: Option<Box<RawValue>>,
 }

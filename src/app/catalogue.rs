@@ -62,16 +62,11 @@ fn agent_spec(
             agent::Home::User(home.clone())
         }
         (config::Home::Private, _) | (config::Home::User, None) => {
-            let path = config.data.homes().join(Tenant::default().as_str()).join(name.as_str());
-            let made = std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
-                .recursive(true)
-                .create(&path);
-            made.map_err(|source| HomeError { path: path.clone(), source })?;
-            agent::Home::Dedicated(path)
+            agent::Home::Dedicated(config.data.homes())
         }
     };
     env.extend(agent.env.iter().map(|(name, value)| (name.into(), value.expose().into())));
-    Ok(AgentSpec {
+    let spec = AgentSpec {
         name: name.clone(),
         known: known_agent(agent),
         title: name.to_string(),
@@ -82,7 +77,10 @@ fn agent_spec(
         mcp: Arc::clone(servers),
         home,
         settings: agent.settings.clone(),
-    })
+    };
+    let tenant = Tenant::default();
+    spec.create_home(&tenant).map_err(|source| HomeError { path: spec.home_of(&tenant), source })?;
+    Ok(spec)
 }
 
 fn known_agent(agent: &config::Agent) -> Option<agent::Known> {

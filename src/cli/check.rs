@@ -3,7 +3,7 @@
 use super::failure::Failure;
 use super::options::Options;
 use super::output;
-use crate::config::{self, Config, Launch, Shown};
+use crate::config::{self, Config, Launch, McpServer, Shown};
 use crate::process;
 
 pub(super) fn run(options: &Options, all: bool, sample: bool) -> Result<(), Failure> {
@@ -17,16 +17,21 @@ pub(super) fn run(options: &Options, all: bool, sample: bool) -> Result<(), Fail
     Ok(output::write_stdout(config::show(&config, shown).as_bytes())?)
 }
 
-/// Returns a warning for each agent whose command the gateway could not start. The other agents still work, so
-/// it is no error.
+/// Returns a warning for each agent and MCP server whose command is not found. All others still work, so it is no
+/// error.
 fn unresolved_commands(config: &Config) -> Vec<String> {
     let path = process::trusted_path(&config.child_environment.path);
-    let warning = |(name, agent): (_, &config::Agent)| match &agent.launch {
-        Launch::Command { command, .. } => {
-            let error = process::resolve(command.as_ref(), &path).err()?;
-            Some(format!("agents.{name}.command: {command}: {error}"))
-        }
+    let agents = config.agents.iter().filter_map(|(name, agent)| match &agent.launch {
+        Launch::Command { command, .. } => Some((format!("agents.{name}"), command)),
         Launch::Demo => None,
+    });
+    let servers = config.mcp.iter().filter_map(|(name, server)| match server {
+        McpServer::Stdio { command, .. } => Some((format!("mcp.{name}"), command)),
+        McpServer::Http { .. } | McpServer::Sse { .. } => None,
+    });
+    let warning = |(key, command): (String, &String)| {
+        let error = process::resolve(command.as_ref(), &path).err()?;
+        Some(format!("{key}.command: {command}: {error}"))
     };
-    config.agents.iter().filter_map(warning).collect()
+    agents.chain(servers).filter_map(warning).collect()
 }

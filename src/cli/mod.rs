@@ -30,7 +30,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use failure::{Failure, print_error};
 use options::Options;
 
-use crate::{demo_agent, http, process};
+use crate::{demo_agent, process, surface};
 
 /// Runs ACP agents and lets web apps use them over HTTP.
 #[derive(Debug, Parser)]
@@ -130,7 +130,7 @@ pub fn main() -> ExitCode {
 }
 
 fn openapi() -> Result<(), Failure> {
-    Ok(output::write_line(http::document_json().trim_end())?)
+    Ok(output::write_line(surface::rest::document_json().trim_end())?)
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {

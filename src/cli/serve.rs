@@ -15,8 +15,8 @@ use super::startup::Summary;
 use super::{backup, lock, output};
 use crate::app::{self, Reloader};
 use crate::config::{Config, Listen};
-use crate::http::StreamWorkers;
 use crate::shutdown::Shutdown;
+use crate::stream::StreamWorkers;
 use crate::telemetry;
 
 /// How many ports above the default to try if no address is configured.

@@ -26,54 +26,38 @@ pub(super) const KEYS: [AgentKey; 13] = [
         name: "env",
         comment: "Variables of the agent. A value is a text, { from_env = \"NAME\" } or { from_file = \"/path\" }.",
         read: |agent, field, environment| {
-            agent.env = secret::read_all(field, environment, secret::is_variable_name)?;
-            Ok(())
+            secret::read_all(field, environment, secret::is_variable_name).map(|value| agent.env = value)
         },
         show: |agent| secret::table(&agent.env),
     },
     AgentKey {
         name: "home",
         comment: "\"own\": a separate home directory. \"user\": the home directory and sign-ins of the operator.",
-        read: |agent, field, _| {
-            agent.home = field.choice(&HOME)?;
-            Ok(())
-        },
+        read: |agent, field, _| field.choice(&HOME).map(|value| agent.home = value),
         show: |agent| word(&HOME, agent.home),
     },
     AgentKey {
         name: "files",
         comment: "The server of the agent's file requests: \"off\", \"client\" or \"gateway\".",
-        read: |agent, field, _| {
-            agent.settings.files = field.choice(&SERVED_BY)?;
-            Ok(())
-        },
+        read: |agent, field, _| field.choice(&SERVED_BY).map(|value| agent.settings.files = value),
         show: |agent| word(&SERVED_BY, agent.settings.files),
     },
     AgentKey {
         name: "terminals",
         comment: "The server of the agent's terminal requests: \"off\", \"client\" or \"gateway\".",
-        read: |agent, field, _| {
-            agent.settings.terminals = field.choice(&SERVED_BY)?;
-            Ok(())
-        },
+        read: |agent, field, _| field.choice(&SERVED_BY).map(|value| agent.settings.terminals = value),
         show: |agent| word(&SERVED_BY, agent.settings.terminals),
     },
     AgentKey {
         name: "permissions",
         comment: "Without an answer within `timeout`: \"reject\", or \"wait\" until the turn ends. `allow` has kinds of tools.",
-        read: |agent, field, _| {
-            agent.settings.permissions = read_permissions(field)?;
-            Ok(())
-        },
+        read: |agent, field, _| read_permissions(field).map(|value| agent.settings.permissions = value),
         show: |agent| show_permissions(&agent.settings.permissions),
     },
     AgentKey {
         name: "meta",
         comment: "Keys of `_meta` that clients may send when they create a session.",
-        read: |agent, field, _| {
-            agent.settings.allowed_meta_keys = field.strings()?;
-            Ok(())
-        },
+        read: |agent, field, _| field.strings().map(|value| agent.settings.allowed_meta_keys = value),
         show: |agent| list(&agent.settings.allowed_meta_keys),
     },
     AgentKey {
@@ -89,10 +73,7 @@ pub(super) const KEYS: [AgentKey; 13] = [
     AgentKey {
         name: "terminal_auth",
         comment: "Whether users may sign in to the agent in a terminal.",
-        read: |agent, field, _| {
-            agent.settings.terminal_auth = field.boolean()?;
-            Ok(())
-        },
+        read: |agent, field, _| field.boolean().map(|value| agent.settings.terminal_auth = value),
         show: |agent| agent.settings.terminal_auth.to_string(),
     },
     AgentKey {
@@ -110,28 +91,19 @@ pub(super) const KEYS: [AgentKey; 13] = [
     AgentKey {
         name: "pool",
         comment: "The number of processes, the idle processes that the pool keeps ready, and the times before it reclaims them.",
-        read: |agent, field, _| {
-            agent.settings.pool = read_pool(field)?;
-            Ok(())
-        },
+        read: |agent, field, _| read_pool(field).map(|value| agent.settings.pool = value),
         show: |agent| show_pool(&agent.settings.pool),
     },
     AgentKey {
         name: "start_timeout",
         comment: "The time until the agent answers `initialize`. Then the start fails.",
-        read: |agent, field, _| {
-            agent.settings.start_timeout = time::read(&field)?;
-            Ok(())
-        },
+        read: |agent, field, _| time::read(&field).map(|value| agent.settings.start_timeout = value),
         show: |agent| time::show(agent.settings.start_timeout),
     },
     AgentKey {
         name: "turn_idle_timeout",
         comment: "The time of a turn without an update or a request. Then the gateway cancels it.",
-        read: |agent, field, _| {
-            agent.settings.turn_idle_timeout = time::read(&field)?;
-            Ok(())
-        },
+        read: |agent, field, _| time::read(&field).map(|value| agent.settings.turn_idle_timeout = value),
         show: |agent| time::show(agent.settings.turn_idle_timeout),
     },
     AgentKey {

@@ -22,10 +22,7 @@ macro_rules! limits {
             comment: $comment,
             default: KeyDefault::Fixed,
             local: true,
-            read: |config, field| {
-                config.limits.$field = $kind::read(&field)?;
-                Ok(())
-            },
+            read: |config, field| $kind::read(&field).map(|value| config.limits.$field = value),
             show: |config| Some($kind::show(config.limits.$field)),
         }),+),+];
 

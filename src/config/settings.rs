@@ -20,10 +20,7 @@ pub(super) const KEYS: &[Key] = &[
             example: "\"127.0.0.1:8080\"",
         },
         local: true,
-        read: |config, field| {
-            config.listen = listen::read(&field)?;
-            Ok(())
-        },
+        read: |config, field| listen::read(&field).map(|value| config.listen = value),
         show: |config| Some(quoted(&config.listen.address.to_string())),
     },
     Key {
@@ -35,10 +32,7 @@ pub(super) const KEYS: &[Key] = &[
             example: "\"/var/lib/acp-gateway\"",
         },
         local: true,
-        read: |config, field| {
-            config.data = DataDir::new(read_folder(&field)?);
-            Ok(())
-        },
+        read: |config, field| read_folder(&field).map(|value| config.data = DataDir::new(value)),
         show: |config| Some(path(config.data.path())),
     },
     Key {
@@ -48,8 +42,7 @@ pub(super) const KEYS: &[Key] = &[
         default: KeyDefault::Described { text: "none", example: "\"https://gateway.example\"" },
         local: false,
         read: |config, field| {
-            config.public_url = Some(web_origin::read_public_url(&field)?);
-            Ok(())
+            web_origin::read_public_url(&field).map(|value| config.public_url = Some(value))
         },
         show: |config| config.public_url.as_deref().map(quoted),
     },
@@ -59,10 +52,7 @@ pub(super) const KEYS: &[Key] = &[
         comment: "Addresses or ranges (\"10.0.0.0/8\") of TLS proxies. Beyond loopback, only they may connect.",
         default: KeyDefault::Fixed,
         local: false,
-        read: |config, field| {
-            config.trusted_proxies = parse_each(field, Field::parse)?;
-            Ok(())
-        },
+        read: |config, field| parse_each(field, Field::parse).map(|value| config.trusted_proxies = value),
         show: |config| Some(list(&config.trusted_proxies)),
     },
     Key {
@@ -71,10 +61,7 @@ pub(super) const KEYS: &[Key] = &[
         comment: "Allows plain HTTP on a non-loopback address, with a warning. Also --insecure-http.",
         default: KeyDefault::Fixed,
         local: false,
-        read: |config, field| {
-            config.insecure_http = field.boolean()?;
-            Ok(())
-        },
+        read: |config, field| field.boolean().map(|value| config.insecure_http = value),
         show: |config| Some(config.insecure_http.to_string()),
     },
     Key {
@@ -83,10 +70,7 @@ pub(super) const KEYS: &[Key] = &[
         comment: "The origins of other web pages that may use the gateway.",
         default: KeyDefault::Fixed,
         local: false,
-        read: |config, field| {
-            config.allowed_origins = parse_each(field, web_origin::read)?;
-            Ok(())
-        },
+        read: |config, field| parse_each(field, web_origin::read).map(|value| config.allowed_origins = value),
         show: |config| Some(list(&config.allowed_origins)),
     },
     Key {
@@ -98,10 +82,7 @@ pub(super) const KEYS: &[Key] = &[
             example: "\"/srv/workspaces\"",
         },
         local: false,
-        read: |config, field| {
-            config.workspaces.root = read_folder(&field)?;
-            Ok(())
-        },
+        read: |config, field| read_folder(&field).map(|value| config.workspaces.root = value),
         show: |config| Some(path(&config.workspaces.root)),
     },
     Key {
@@ -111,8 +92,7 @@ pub(super) const KEYS: &[Key] = &[
         default: KeyDefault::Fixed,
         local: false,
         read: |config, field| {
-            config.workspaces.allow = parse_each(field, read_existing_folder)?;
-            Ok(())
+            parse_each(field, read_existing_folder).map(|value| config.workspaces.allow = value)
         },
         show: |config| {
             let folders = config.workspaces.allow.iter().map(|folder| folder.display().to_string());
@@ -125,10 +105,7 @@ pub(super) const KEYS: &[Key] = &[
         comment: "The log filter in the syntax of RUST_LOG. Also RUST_LOG, ACP_GATEWAY_LOG.",
         default: KeyDefault::Described { text: "info", example: "\"info\"" },
         local: false,
-        read: |config, field| {
-            config.log_filter = Some(field.string()?.to_owned());
-            Ok(())
-        },
+        read: |config, field| field.string().map(|value| config.log_filter = Some(value.to_owned())),
         show: |config| config.log_filter.as_deref().map(quoted),
     },
 ];

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::framer::blank_line_breaks;
 use super::members::{EncodedEvent, EventMembers};
 use crate::api::{Problem, Session};
 use crate::types::{SessionId, Timestamp};
@@ -57,7 +58,10 @@ impl ControlFrame {
         json.extend_from_slice(format!(",\"time\":\"{}\"", self.time).as_bytes());
         if !members.is_empty() {
             json.push(b',');
+            let start = json.len();
             json.extend_from_slice(members);
+            // The snapshot of a session contains raw values of the agent.
+            blank_line_breaks(&mut json[start..]);
         }
         json.push(b'}');
         json

@@ -4,10 +4,9 @@ use std::str::FromStr;
 
 use bytes::BytesMut;
 use memchr::memchr;
-use serde_json::value::RawValue;
 
 use super::frame::{self, Parts};
-use super::payload::Payload;
+use super::payload::{ChangedMembers, Payload};
 use crate::types::{Epoch, PromptId, SessionId, Timestamp};
 
 /// An event, borrowed from its frame. It reads the members on demand.
@@ -37,12 +36,12 @@ impl<'a> EventRef<'a> {
     }
 
     /// The event as one line of JSON, to forward without change.
-    pub const fn json(&self) -> &'a [u8] {
+    pub const fn raw_json(&self) -> &'a [u8] {
         self.data
     }
 
     /// The complete frame, to forward without change.
-    pub const fn frame(&self) -> &'a [u8] {
+    pub const fn raw_frame(&self) -> &'a [u8] {
         self.frame
     }
 
@@ -56,9 +55,9 @@ impl<'a> EventRef<'a> {
         Payload::parse(self.data)
     }
 
-    /// The complete event as a raw JSON object. `None` if the event is damaged.
-    pub fn object(&self) -> Option<&'a RawValue> {
-        serde_json::from_slice(self.data).ok()
+    /// Parses the members of `session.changed`. `None` if the event is damaged.
+    pub fn changed_members(&self) -> Option<ChangedMembers<'a>> {
+        ChangedMembers::parse(self.data)
     }
 
     /// Whether the event belongs to this turn.
@@ -74,6 +73,17 @@ impl<'a> EventRef<'a> {
         let rest = memchr(b'"', old).map_or(&[][..], |quote| &old[quote..]);
         frame::write_block(out, Some(&id), Some(self.kind), &[HEAD, id.as_bytes(), rest].concat());
     }
+}
+
+/// The events of consecutive frames. The sequence number of the first one is `first_seq`. Stops before bytes that
+/// are not a frame.
+pub fn events(frames: &[u8], first_seq: u64) -> impl Iterator<Item = EventRef<'_>> {
+    let mut start = 0;
+    frame::ends(frames).zip(first_seq..).map_while(move |(end, seq)| {
+        let frame = &frames[start..end];
+        start = end;
+        EventRef::parse(seq, frame)
+    })
 }
 
 /// The first bytes of an event. The id follows.
@@ -161,7 +171,7 @@ impl<'a> Position<'a> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{Event, Framer, Members, events};
+    use super::super::{Event, Framer, Members};
     use super::*;
 
     const SESSION: &str = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
@@ -229,14 +239,14 @@ mod tests {
                 prop_assert_eq!(head.session_id(), Some(SESSION.parse().unwrap()));
                 prop_assert_eq!((head.time(), head.prompt_id()), (Some(time), prompt.map(PromptId::new)));
             }
-            prop_assert_eq!(read.iter().flat_map(|event| event.frame().to_vec()).collect::<Vec<_>>(), frames);
+            prop_assert_eq!(read.iter().flat_map(|event| event.raw_frame().to_vec()).collect::<Vec<_>>(), frames);
         }
 
         #[test]
         fn arbitrary_bytes_never_panic(bytes: Vec<u8>, data in r#"(\{"id":"[a-z"]?(","seq":[0-9]{0,21})?(,"type":"a")?)?.{0,9}"#) {
             for frames in [bytes, frame(&data)] {
                 for event in events(&frames, 1) {
-                    let _ = (event.head(), event.is_of(PromptId::FIRST), event.payload(), event.object());
+                    let _ = (event.head(), event.is_of(PromptId::FIRST), event.payload(), event.changed_members());
                     event.write_with_epoch(&mut BytesMut::new(), &"e".parse().unwrap());
                 }
             }

@@ -6,8 +6,6 @@
 use bytes::{BufMut, BytesMut};
 use memchr::{memchr, memmem};
 
-use super::EventRef;
-
 pub(super) const ID: &str = "id: ";
 pub(super) const KIND: &str = "event: ";
 pub(super) const DATA: &str = "data: ";
@@ -32,17 +30,6 @@ pub(super) fn split(frame: &[u8]) -> Option<Parts<'_>> {
 /// The ends of consecutive frames, as offsets.
 pub fn ends(frames: &[u8]) -> impl Iterator<Item = usize> {
     memmem::find_iter(frames, END.as_bytes()).map(|at| at + END.len())
-}
-
-/// The events of consecutive frames. The sequence number of the first one is `first_seq`. Stops before bytes that
-/// are not a frame.
-pub fn events(frames: &[u8], first_seq: u64) -> impl Iterator<Item = EventRef<'_>> {
-    let mut start = 0;
-    ends(frames).zip(first_seq..).map_while(move |(end, seq)| {
-        let frame = &frames[start..end];
-        start = end;
-        EventRef::parse(seq, frame)
-    })
 }
 
 /// Writes a block of SSE. The caller guarantees that no part contains a line break.

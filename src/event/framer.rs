@@ -143,7 +143,7 @@ impl Framer {
 
 /// Replaces line breaks with spaces. A line break between JSON tokens would end the `data:` line, so that an
 /// agent could forge frames. Inside a JSON string a line break is invalid.
-fn blank_line_breaks(members: &mut [u8]) {
+pub(super) fn blank_line_breaks(members: &mut [u8]) {
     let mut at = 0;
     while let Some(found) = memchr::memchr2(b'\n', b'\r', &members[at..]) {
         members[at + found] = b' ';

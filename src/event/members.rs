@@ -1,9 +1,9 @@
 //! The encoding of an event's members.
 
 use serde::Serialize;
-use serde_json::value::RawValue;
 
 use super::framer::{Event, Members};
+use super::payload::ChangedMembers;
 use crate::types::PromptId;
 
 /// The members that are specific to an event type. The log writes the members before them.
@@ -38,9 +38,9 @@ impl EncodedEvent {
         &self.object[1..self.object.len() - 1]
     }
 
-    /// The members as a JSON object.
-    pub fn object(&self) -> &RawValue {
-        serde_json::from_slice(&self.object).expect("the object was encoded as JSON")
+    /// The members of `session.changed`.
+    pub fn changed_members(&self) -> ChangedMembers<'_> {
+        ChangedMembers::parse(&self.object).expect("the object was encoded as JSON")
     }
 
     /// The event to append. `prompt` is its turn.

@@ -17,6 +17,8 @@ mod members;
 mod payload;
 mod prompt;
 mod request;
+#[cfg(test)]
+mod round_trip;
 mod schema;
 mod session;
 mod table;
@@ -28,11 +30,11 @@ pub use agent::{AgentExited, AgentInvalidOutput, Extension, SessionUpdate};
 pub use control::{
     ControlFrame, EndFrame, EndReason, PositionFrame, ProblemFrame, Ready, Reset, ResetReason, ShutdownFrame,
 };
-pub use event_ref::{EventRef, Head};
-pub use frame::{ends, events, write_block};
+pub use event_ref::{EventRef, Head, events};
+pub use frame::{ends, write_block};
 pub use framer::{Event, Framer, Members};
 pub use members::{EncodedEvent, EventMembers};
-pub use payload::Payload;
+pub use payload::{ChangedMembers, Payload};
 pub use prompt::{PromptCompleted, PromptFailed, PromptQueued, PromptStarted};
 pub use request::{ElicitationCompleted, RequestCreated, RequestResolved};
 pub use schema::{EventHead, EventPage, SessionEvent};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::api::Resolution;
@@ -57,4 +57,28 @@ impl<'a> Payload<'a> {
     pub(super) fn parse(data: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(data).ok()
     }
+}
+
+/// The changed members of `session.changed`. A member that is null is `Some`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ChangedMembers<'a> {
+    #[serde(borrow, deserialize_with = "present")]
+    pub title: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    pub metadata: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    pub current_mode_id: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    pub config_options: Option<&'a RawValue>,
+}
+
+impl<'a> ChangedMembers<'a> {
+    pub(super) fn parse(data: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(data).ok()
+    }
+}
+
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }

@@ -112,7 +112,7 @@ impl EventLog {
             let closed = shared.queue.closed().clone();
             shutdown.spawn(alarm::watch(Arc::clone(&shared.alarms), shutdown.clone(), closed));
         }
-        shutdown.spawn(retention::run(Arc::clone(&shared), shutdown.clone()));
+        shutdown.clone().spawn(retention::run(Arc::clone(&shared), shutdown));
         let writer = Arc::clone(&shared);
         Shutdown::spawn_thread("log-writer", move || writer::run(writer, fatal)).map_err(StartError)?;
         Ok(Self { _writer: Arc::new(WriterGuard(Arc::clone(&shared))), shared })

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use super::pool_key::PoolKey;
 use crate::agent::Process;
-use crate::types::{AgentName, Principal};
 
 /// The content of a lease.
 #[derive(Debug)]
@@ -18,8 +18,9 @@ pub(super) struct Grant {
 #[derive(Debug)]
 pub(super) struct LeaseInfo {
     pub(super) id: u64,
-    pub(super) agent: AgentName,
-    pub(super) principal: Principal,
+    pub(super) pool: PoolKey,
+    /// The id of the principal.
+    pub(super) principal: Arc<str>,
     pub(super) recall: Arc<Notify>,
     /// The principal that used the process before.
     pub(super) used_by: Option<Arc<str>>,

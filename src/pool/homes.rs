@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::agent::{AgentFailure, AgentSpec};
 use crate::shutdown::lock_or_abort;
-use crate::types::AgentName;
+use crate::types::{AgentName, Tenant};
 
 /// The starts that run in each HOME.
 #[derive(Debug, Default)]
@@ -74,14 +74,15 @@ impl Homes {
     pub(super) async fn acquire(
         self: &Arc<Self>,
         spec: &Arc<AgentSpec>,
+        tenant: &Tenant,
         alone: bool,
     ) -> Result<HomePermit, AgentFailure> {
-        let home = spec.home.path();
-        let failures = self.lock().entry(home.to_owned()).or_default().failures;
+        let home = spec.home_of(tenant);
+        let failures = self.lock().entry(home.clone()).or_default().failures;
         loop {
             // Created before the check, so that no change between check and wait is missed.
             let changed = self.changed.notified();
-            if let Some(outcome) = self.try_acquire(home, spec, alone, failures) {
+            if let Some(outcome) = self.try_acquire(&home, spec, alone, failures) {
                 return outcome;
             }
             changed.await;
@@ -170,7 +171,7 @@ mod tests {
 
     fn agent(name: &str, home: &str) -> Arc<AgentSpec> {
         let name = name.parse().expect("a name");
-        Arc::new(AgentSpec { home: Home::Dedicated(home.into()), ..AgentSpec::removed(name) })
+        Arc::new(AgentSpec { home: Home::User(home.into()), ..AgentSpec::removed(name) })
     }
 
     async fn try_acquire_permit(
@@ -178,7 +179,10 @@ mod tests {
         spec: &Arc<AgentSpec>,
         alone: bool,
     ) -> Option<HomePermit> {
-        tokio::time::timeout(Duration::from_millis(1), homes.acquire(spec, alone)).await.ok()?.ok()
+        tokio::time::timeout(Duration::from_millis(1), homes.acquire(spec, &Tenant::default(), alone))
+            .await
+            .ok()?
+            .ok()
     }
 
     #[tokio::test(start_paused = true)]
@@ -212,14 +216,29 @@ mod tests {
     async fn failed_first_start_fails_only_starts_that_waited_for_it() {
         let homes = Arc::new(Homes::default());
         let (one, two) = (agent("one", "/a"), agent("two", "/a"));
-        let first = homes.acquire(&one, false).await.expect("nothing else runs");
+        let first = homes.acquire(&one, &Tenant::default(), false).await.expect("nothing else runs");
         let fails = async {
             first.failed(&AgentFailure::Start { detail: "no".to_owned() });
             drop(first);
         };
-        let (same, other, ()) = tokio::join!(biased; homes.acquire(&one, false), async { homes.acquire(&two, false).await.map(drop) }, fails);
+        let tenant = Tenant::default();
+        let (same, other, ()) = tokio::join!(biased; homes.acquire(&one, &tenant, false), async { homes.acquire(&two, &tenant, false).await.map(drop) }, fails);
         assert!(matches!(same, Err(AgentFailure::Start { .. })), "{same:?}");
         assert!(other.is_ok(), "another agent does not share the failure");
-        assert!(homes.acquire(&one, false).await.is_ok(), "it did not wait for the failed one");
+        assert!(
+            homes.acquire(&one, &Tenant::default(), false).await.is_ok(),
+            "it did not wait for the failed one"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn starts_of_two_tenants_do_not_wait_for_each_other() {
+        let homes = Arc::new(Homes::default());
+        let spec =
+            AgentSpec { home: Home::Dedicated("/homes".into()), ..AgentSpec::clone(&agent("one", "")) };
+        let spec = Arc::new(spec);
+        let _first = try_acquire_permit(&homes, &spec, false).await.expect("nothing else runs");
+        assert!(try_acquire_permit(&homes, &spec, false).await.is_none());
+        assert!(homes.acquire(&spec, &Tenant::new("other"), false).await.is_ok());
     }
 }

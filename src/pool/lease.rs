@@ -57,7 +57,7 @@ impl Lease {
     /// Records that the process holds the agent's session. The agent may keep the session locked until the process
     /// ends.
     pub fn record_session(&self, session: &str) {
-        if let Some(agent) = self.pool.state().agents.get_mut(&self.grant.agent)
+        if let Some(agent) = self.pool.state().pools.get_mut(&self.grant.pool)
             && let Some(leased) = agent.leases.get_mut(&self.grant.id)
         {
             leased.history.record(session);
@@ -68,7 +68,7 @@ impl Lease {
     /// unlock on close: a process that released the session still exists and is in use.
     pub fn session_in_use(&self, session: &str) {
         let mut state = self.pool.state();
-        let Some(agent) = state.agents.get_mut(&self.grant.agent) else { return };
+        let agent = state.existing(&self.grant.pool);
         let mut leased =
             agent.leases.iter().filter(|(id, _)| **id != self.grant.id).map(|(_, leased)| &leased.history);
         let kept = leased.any(|held| held.contains(session))
@@ -76,7 +76,7 @@ impl Lease {
         if kept && !agent.keeps_sessions_locked {
             agent.keeps_sessions_locked = true;
             tracing::warn!(
-                agent = %self.grant.agent,
+                agent = %self.grant.pool.agent,
                 "the agent keeps a session locked after session/close: its processes are stopped and not reused"
             );
         }
@@ -84,7 +84,7 @@ impl Lease {
 
     /// Reports whether the pool could reclaim the process now.
     pub fn report_activity(&self, activity: LeaseActivity) {
-        if let Some(agent) = self.pool.state().agents.get_mut(&self.grant.agent)
+        if let Some(agent) = self.pool.state().pools.get_mut(&self.grant.pool)
             && let Some(leased) = agent.leases.get_mut(&self.grant.id)
         {
             leased.idle_since = (activity == LeaseActivity::Idle).then(Instant::now);
@@ -93,7 +93,7 @@ impl Lease {
             agent.recall_outdated();
         }
         if activity == LeaseActivity::Idle {
-            self.pool.advance(&self.grant.agent);
+            self.pool.advance(&self.grant.pool);
         }
     }
 
@@ -130,16 +130,16 @@ impl Lease {
     /// Returns the process to the pool, once.
     fn return_process(&mut self, disposition: Disposition) {
         let Some(process) = self.process.take() else { return };
-        let LeaseInfo { id, agent: name, principal, used_by, generation, .. } = &self.grant;
+        let LeaseInfo { id, pool: key, principal, used_by, generation, .. } = &self.grant;
         let used_by = match disposition {
             Disposition::Untouched => Some(used_by.clone()),
-            Disposition::Reuse => Some(Some(Arc::clone(&principal.id))),
+            Disposition::Reuse => Some(Some(Arc::clone(principal))),
             Disposition::Stop => None,
         };
         let used_by = used_by.filter(|_| !process.has_ended() && !self.pool.shutdown().is_draining());
         let stop = {
             let mut state = self.pool.state();
-            let agent = state.agents.get_mut(name).expect("agents stay in the pool");
+            let agent = state.existing(key);
             let history = agent.leases.remove(id).map(|leased| leased.history).unwrap_or_default();
             // The sessions that this process held would be locked for other processes.
             let used_by = used_by.filter(|_| !agent.keeps_sessions_locked || history.is_empty());
@@ -151,7 +151,6 @@ impl Lease {
             if let Some(used_by) = used_by {
                 agent.idle.push(IdleProcess {
                     process,
-                    tenant: principal.tenant.clone(),
                     used_by,
                     generation: *generation,
                     idle_since: Instant::now(),
@@ -164,9 +163,9 @@ impl Lease {
             }
         };
         if let Some(process) = stop {
-            self.pool.stop(name.clone(), process, *id);
+            self.pool.stop(key.clone(), process, *id);
         }
-        self.pool.advance(name);
+        self.pool.advance(key);
     }
 }
 

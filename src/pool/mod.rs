@@ -4,7 +4,7 @@
 //! does not know what a session is: a lease names a principal, and the pool asks its holder to release it.
 //!
 //! Reading order: [`state`] (pure decisions) with [`grant`], [`sign_in_state`] and [`session_history`],
-//! [`scheduler`] (the pool itself), [`start`] with [`homes`] and [`crashes`], [`lease`] and [`reuse`],
+//! [`pool_key`], [`source`], [`scheduler`] (the pool itself), [`start`] with [`homes`] and [`crashes`], [`lease`] and [`reuse`],
 //! [`wait_queue`], [`short_lease`], [`auth`], [`sign_in`], [`stats`].
 
 mod auth;
@@ -12,15 +12,19 @@ mod crashes;
 mod grant;
 mod homes;
 mod lease;
+mod pool_key;
 mod reuse;
 mod scheduler;
 mod session_history;
 mod short_lease;
 mod sign_in;
 mod sign_in_state;
+mod source;
 mod start;
 mod state;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod wait_queue;
 
 pub use crashes::CrashBackoff;
@@ -28,6 +32,7 @@ pub use lease::{Disposition, Lease, LeaseActivity};
 pub use scheduler::Pool;
 pub use short_lease::{ShortLease, ShortLeaseError};
 pub use sign_in::SignIn;
+pub use source::AgentSource;
 pub use state::{Priority, RequestedSession};
 pub use stats::PoolStats;
 pub use wait_queue::{AcquireError, PendingLease};

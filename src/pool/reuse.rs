@@ -1,5 +1,7 @@
 //! Decides whether a process that has closed a session may serve another one.
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 
 use super::grant::LeaseInfo;
@@ -12,8 +14,8 @@ impl Pool {
     /// Checks the process of a closed session, and reuses it if no process that the session started still
     /// runs. During the check the process counts as stopping.
     pub(super) fn check_for_reuse(&self, lease: &LeaseInfo, process: Process) {
-        let (pool, name, id) = (self.clone(), lease.agent.clone(), lease.id);
-        let (tenant, used_by) = (lease.principal.tenant.clone(), Some(lease.principal.id.clone()));
+        let (pool, key, id) = (self.clone(), lease.pool.clone(), lease.id);
+        let used_by = Some(Arc::clone(&lease.principal));
         let generation = lease.generation;
         self.shutdown().spawn(async move {
             let left = tokio::select! {
@@ -21,16 +23,16 @@ impl Pool {
                 () = pool.shutdown().drain_started() => 0,
             };
             if left > 0 {
-                tracing::info!(agent = %name, left, "stopping an agent process: its closed session left child processes running");
+                tracing::info!(agent = %key.agent, left, "stopping an agent process: its closed session left child processes running");
             }
             let reusable = left == 0 && !process.has_ended() && !pool.shutdown().is_draining();
             let stopped = {
                 let mut state = pool.state();
-                let agent = state.agents.get_mut(&name).expect("agents stay in the pool");
+                let agent = state.existing(&key);
                 let held = agent.checking.remove(&id).unwrap_or_default();
                 if reusable {
                     let since = Instant::now();
-                    agent.idle.push(IdleProcess { process, tenant, used_by, generation, idle_since: since, history: held });
+                    agent.idle.push(IdleProcess { process, used_by, generation, idle_since: since, history: held });
                     None
                 } else {
                     agent.stopping.insert(id, held);
@@ -38,8 +40,8 @@ impl Pool {
                 }
             };
             match stopped {
-                Some(process) => pool.stop(name, process, id),
-                None => pool.advance(&name),
+                Some(process) => pool.stop(key, process, id),
+                None => pool.advance(&key),
             }
         });
     }

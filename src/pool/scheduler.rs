@@ -9,10 +9,12 @@ use tokio::time::Instant;
 use super::crashes::CrashBackoff;
 use super::grant::Grant;
 use super::homes::Homes;
+use super::pool_key::PoolKey;
+use super::source::AgentSource;
 use super::state::{AgentState, Step};
-use crate::agent::{Catalogue, Launcher, Process};
+use crate::agent::{Catalogue, Process};
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::types::{AgentName, Limits, PrincipalLimits};
+use crate::types::{AgentName, Limits, PrincipalLimits, Tenant};
 
 #[derive(Debug, Clone)]
 pub struct Pool {
@@ -20,7 +22,7 @@ pub struct Pool {
 }
 
 struct Inner {
-    launcher: Launcher,
+    source: Box<dyn AgentSource>,
     limits: Arc<Limits>,
     principals: PrincipalLimits,
     shutdown: Shutdown,
@@ -35,22 +37,50 @@ impl std::fmt::Debug for Inner {
 }
 
 pub(super) struct State {
-    pub(super) agents: HashMap<AgentName, AgentState>,
+    /// A pool stays until the gateway ends. Other tenants than the default one get a pool with their first request.
+    pub(super) pools: HashMap<PoolKey, AgentState>,
+    pub(super) catalogue: Catalogue,
     next_id: u64,
+}
+
+impl State {
+    /// The pool for a new request. `None` if the agent is not configured.
+    pub(super) fn configured(&mut self, key: &PoolKey) -> Option<&mut AgentState> {
+        if !self.pools.contains_key(key) {
+            let spec = self.catalogue.agent(&key.agent)?;
+            self.pools.insert(key.clone(), AgentState::new(Arc::clone(spec), key.tenant.clone()));
+        }
+        self.pools.get_mut(key).filter(|pool| pool.configured)
+    }
+
+    /// The pool of an existing lease, process or start.
+    pub(super) fn existing(&mut self, key: &PoolKey) -> &mut AgentState {
+        self.pools.get_mut(key).expect("a pool stays")
+    }
+
+    /// Creates the pools of the default tenant, which start idle processes without a request.
+    fn create_default_pools(&mut self) {
+        let tenant = Tenant::default();
+        for spec in self.catalogue.agents() {
+            let added = || AgentState::new(Arc::clone(spec), tenant.clone());
+            self.pools.entry(PoolKey::new(&spec.name, &tenant)).or_insert_with(added);
+        }
+    }
 }
 
 impl Pool {
     /// Creates a pool that starts no process before a request or [`start_maintenance`](Self::start_maintenance).
     pub fn new(
         catalogue: &Catalogue,
-        launcher: Launcher,
+        source: impl AgentSource + 'static,
         (limits, principals): (Arc<Limits>, PrincipalLimits),
         shutdown: &Shutdown,
     ) -> Self {
-        let agents = catalogue.agents().map(|s| (s.name.clone(), AgentState::new(Arc::clone(s)))).collect();
-        let state = Mutex::new(State { agents, next_id: 0 });
+        let mut state = State { pools: HashMap::new(), catalogue: catalogue.clone(), next_id: 0 };
+        state.create_default_pools();
+        let (state, source) = (Mutex::new(state), Box::new(source));
         let (shutdown, homes) = (shutdown.clone(), Arc::default());
-        Self { inner: Arc::new(Inner { launcher, limits, principals, shutdown, homes, state }) }
+        Self { inner: Arc::new(Inner { source, limits, principals, shutdown, homes, state }) }
     }
 
     /// Starts the configured idle processes and maintains the pool until shutdown.
@@ -62,24 +92,22 @@ impl Pool {
     /// Replaces the catalogue. Running turns and processes continue with their entry. Idle processes of a
     /// changed entry stop, and new requests use the new entry.
     pub fn reload(&self, catalogue: &Catalogue) {
-        let names: Vec<AgentName> = {
+        let keys: Vec<PoolKey> = {
             let mut state = self.state();
-            for (name, agent) in &mut state.agents {
-                match catalogue.agent(name) {
-                    Some(spec) if Arc::ptr_eq(spec, &agent.spec) => {}
-                    Some(spec) => agent.replace_spec(Arc::clone(spec)),
-                    None if agent.configured => agent.remove(),
+            for (key, pool) in &mut state.pools {
+                match catalogue.agent(&key.agent) {
+                    Some(spec) if Arc::ptr_eq(spec, &pool.spec) => {}
+                    Some(spec) => pool.replace_spec(Arc::clone(spec)),
+                    None if pool.configured => pool.remove(),
                     None => {}
                 }
             }
-            for spec in catalogue.agents() {
-                let added = || AgentState::new(Arc::clone(spec));
-                state.agents.entry(spec.name.clone()).or_insert_with(added);
-            }
-            state.agents.keys().cloned().collect()
+            state.catalogue = catalogue.clone();
+            state.create_default_pools();
+            state.pools.keys().cloned().collect()
         };
-        for name in names {
-            self.advance(&name);
+        for key in keys {
+            self.advance(&key);
         }
     }
 
@@ -96,17 +124,17 @@ impl Pool {
         &self.inner.shutdown
     }
 
-    pub(super) fn launcher(&self) -> &Launcher {
-        &self.inner.launcher
+    pub(super) fn source(&self) -> &dyn AgentSource {
+        &*self.inner.source
     }
 
     pub(super) fn homes(&self) -> &Arc<Homes> {
         &self.inner.homes
     }
 
-    /// Whether a process of the agent is starting.
-    pub fn is_starting(&self, agent: &AgentName) -> bool {
-        self.state().agents.get(agent).is_some_and(|agent| agent.starting > 0)
+    /// Whether a process of the agent is starting for the tenant.
+    pub fn is_starting(&self, agent: &AgentName, tenant: &Tenant) -> bool {
+        self.state().pools.get(&PoolKey::new(agent, tenant)).is_some_and(|pool| pool.starting > 0)
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -114,11 +142,11 @@ impl Pool {
     }
 
     /// Runs grants, starts, stops and recalls until no further step is possible for this agent.
-    pub(super) fn advance(&self, name: &AgentName) {
+    pub(super) fn advance(&self, key: &PoolKey) {
         loop {
             let mut state = self.state();
             let state = &mut *state;
-            let Some(agent) = state.agents.get_mut(name) else { return };
+            let Some(agent) = state.pools.get_mut(key) else { return };
             if self.inner.shutdown.is_draining() {
                 agent.queue.clear();
             }
@@ -135,61 +163,63 @@ impl Pool {
                     if let Err(Ok(Grant { process, lease })) = waiter.send(Ok(grant)) {
                         let history = agent.leases.remove(&lease.id).map(|leased| leased.history);
                         agent.stopping.insert(lease.id, history.unwrap_or_default());
-                        self.stop(name.clone(), process, lease.id);
+                        self.stop(key.clone(), process, lease.id);
                     }
                 }
-                Step::Start { tenant, offer } => {
+                Step::Start(process_key) => {
                     if self.inner.shutdown.is_draining() {
                         return;
                     }
                     agent.live += 1;
                     agent.starting += 1;
                     let pool = self.clone();
-                    let name = name.clone();
-                    self.inner.shutdown.spawn(async move { pool.launch(name, tenant, offer).await });
+                    let key = key.clone();
+                    self.inner.shutdown.spawn(async move { pool.launch(key, process_key).await });
                 }
                 Step::Stop(idle_process) => {
                     state.next_id += 1;
                     agent.stopping.insert(state.next_id, idle_process.history);
-                    self.stop(name.clone(), idle_process.process, state.next_id);
+                    self.stop(key.clone(), idle_process.process, state.next_id);
                 }
             }
         }
     }
 
     /// `id` identifies the sessions that the process held, until the process has ended.
-    pub(super) fn stop(&self, name: AgentName, process: Process, id: u64) {
+    pub(super) fn stop(&self, key: PoolKey, process: Process, id: u64) {
         let pool = self.clone();
         self.inner.shutdown.spawn(async move {
             process.stop().await;
-            if let Some(agent) = pool.state().agents.get_mut(&name) {
+            {
+                let mut state = pool.state();
+                let agent = state.existing(&key);
                 agent.live -= 1;
                 agent.stopping.remove(&id);
             }
-            pool.advance(&name);
+            pool.advance(&key);
         });
     }
 
     /// Every second: stops ended and expired idle processes, and retries starts whose back-off is over.
     async fn maintain(&self) {
-        let names = || -> Vec<AgentName> { self.state().agents.keys().cloned().collect() };
+        let keys = || -> Vec<PoolKey> { self.state().pools.keys().cloned().collect() };
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         loop {
             tokio::select! {
-                _ = tick.tick() => names().iter().for_each(|name| self.advance(name)),
+                _ = tick.tick() => keys().iter().for_each(|key| self.advance(key)),
                 () = self.inner.shutdown.drain_started() => break,
             }
         }
-        for name in names() {
+        for key in keys() {
             let idle_processes = {
                 let mut state = self.state();
-                let agent = state.agents.get_mut(&name).expect("agents stay in the pool");
+                let agent = state.existing(&key);
                 agent.queue.clear();
                 std::mem::take(&mut agent.idle)
             };
             for idle_process in idle_processes {
                 // No lease follows, so the session history of this process is irrelevant.
-                self.stop(name.clone(), idle_process.process, 0);
+                self.stop(key.clone(), idle_process.process, 0);
             }
         }
     }

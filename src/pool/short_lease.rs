@@ -12,7 +12,7 @@ use super::wait_queue::{AcquireError, PendingLease, RETRY_AFTER};
 use crate::acp::InitializeResult;
 use crate::acp::auth::AuthState;
 use crate::agent::{AgentFailure, AgentSpec, Dialect};
-use crate::types::Principal;
+use crate::types::{Principal, Tenant};
 
 /// Why a short lease is not available.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -41,9 +41,13 @@ impl Pool {
         principal: &Principal,
         manner: Priority,
     ) -> Result<ShortLease, ShortLeaseError> {
-        let mut place =
-            self.enqueue_with(&spec.name, principal, spec.client_capabilities(), (manner, None))?;
-        let lease = self.await_lease(&mut place, spec).await?;
+        let mut place = self.enqueue_with(
+            &spec.name,
+            principal,
+            (spec.client_capabilities(), Vec::new()),
+            (manner, None),
+        )?;
+        let lease = self.await_lease(&mut place, spec, &principal.tenant).await?;
         Ok(ShortLease { lease: Some(lease), disposition: Disposition::Untouched, pool: self.clone() })
     }
 
@@ -57,7 +61,7 @@ impl Pool {
         supported: impl Fn(&InitializeResult) -> bool,
     ) -> Result<ShortLease, ShortLeaseError> {
         let unsupported = || AgentFailure::Unsupported { method: method.to_owned() };
-        let known = self.agent_stats(&spec.name).and_then(|(_, initialized)| initialized);
+        let known = self.agent_stats(&spec.name, &principal.tenant).and_then(|(_, initialized)| initialized);
         if known.is_some_and(|initialized| !supported(&initialized)) {
             return Err(unsupported().into());
         }
@@ -72,6 +76,7 @@ impl Pool {
         &self,
         place: &mut PendingLease,
         spec: &AgentSpec,
+        tenant: &Tenant,
     ) -> Result<Lease, ShortLeaseError> {
         let patience = self.limits().short_lease_timeout;
         let end = Instant::now() + spec.settings.start_timeout + patience;
@@ -81,7 +86,7 @@ impl Pool {
                 return Ok(lease?);
             }
             // A starting process justifies a longer wait than a busy one.
-            if !self.is_starting(&spec.name) || Instant::now() >= end {
+            if !self.is_starting(&spec.name, tenant) || Instant::now() >= end {
                 return Err(AcquireError::Busy { retry_after: RETRY_AFTER }.into());
             }
         }

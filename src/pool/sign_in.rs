@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::pool_key::PoolKey;
 use super::scheduler::Pool;
 use super::short_lease::ShortLeaseError;
 use super::sign_in_state::SignInSlot;
@@ -31,9 +32,7 @@ struct SlotGuard {
 
 impl Drop for SlotGuard {
     fn drop(&mut self) {
-        if let Some(agent) = self.pool.state().agents.get_mut(&self.spec.name) {
-            agent.sign_ins.remove(&self.tenant);
-        }
+        self.pool.state().existing(&PoolKey::new(&self.spec.name, &self.tenant)).sign_in_slot = None;
     }
 }
 
@@ -49,13 +48,13 @@ impl Pool {
     ) -> Result<(), AcquireError> {
         let until = Instant::now() + self.limits().ticket_unused_timeout;
         let mut state = self.state();
-        let agent = state.agents.get_mut(&spec.name).filter(|agent| agent.configured);
+        let agent = state.configured(&PoolKey::new(&spec.name, tenant));
         let agent = agent.ok_or(AcquireError::NoSuchAgent)?;
-        if let Some(SignInSlot::Open) = agent.sign_ins.get(tenant) {
+        if let Some(SignInSlot::Open) = agent.sign_in_slot {
             return Err(AcquireError::SignInInProgress { retry_after: RETRY_AFTER });
         }
         if Arc::ptr_eq(&agent.spec, spec) {
-            agent.sign_ins.insert(tenant.clone(), SignInSlot::Offered { id, method, until });
+            agent.sign_in_slot = Some(SignInSlot::Offered { id, method, until });
         }
         Ok(())
     }
@@ -63,7 +62,7 @@ impl Pool {
     /// Whether a sign-in is offered under this id.
     pub fn offers_sign_in(&self, agent: &AgentName, tenant: &Tenant, id: Uuid) -> bool {
         let state = self.state();
-        let place = state.agents.get(agent).and_then(|agent| agent.sign_ins.get(tenant));
+        let place = state.pools.get(&PoolKey::new(agent, tenant)).and_then(|pool| pool.sign_in_slot.as_ref());
         place.is_some_and(|place| place.is_offered(id))
     }
 
@@ -80,12 +79,13 @@ impl Pool {
         }
         let taken = {
             let mut state = self.state();
-            let agent = state.agents.get_mut(&spec.name).ok_or(AcquireError::NoSuchAgent)?;
+            let agent = state.pools.get_mut(&PoolKey::new(&spec.name, tenant));
+            let Some(agent) = agent else { return Ok(None) };
             // An offer is valid only for its entry.
             if !spec.settings.terminal_auth || !Arc::ptr_eq(&agent.spec, spec) {
                 return Ok(None);
             }
-            match agent.sign_ins.get_mut(tenant) {
+            match &mut agent.sign_in_slot {
                 Some(place) if place.is_offered(id) => std::mem::replace(place, SignInSlot::Open),
                 Some(SignInSlot::Open) => {
                     return Err(AcquireError::SignInInProgress { retry_after: RETRY_AFTER }.into());
@@ -95,7 +95,7 @@ impl Pool {
         };
         let place = SlotGuard { pool: self.clone(), spec: Arc::clone(spec), tenant: tenant.clone() };
         let SignInSlot::Offered { method, .. } = taken else { return Ok(None) };
-        let terminal = self.launcher().sign_in(spec, &method, size).await?;
+        let terminal = self.source().sign_in(spec, tenant, &method, size).await?;
         Ok(Some(SignIn { terminal, slot: place }))
     }
 }

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::homes::HomePermit;
+use super::pool_key::PoolKey;
 use super::scheduler::Pool;
 use super::session_history::SessionHistory;
 use super::state::IdleProcess;
-use crate::acp::ClientCapabilities;
-use crate::agent::{AgentFailure, AgentSpec, FailedStart, Process};
-use crate::types::{AgentName, Tenant};
+use crate::agent::{AgentFailure, AgentSpec, FailedStart, Process, ProcessKey};
 
 /// A start without a usable process.
 struct StartFailure {
@@ -20,17 +19,17 @@ struct StartFailure {
 }
 
 impl Pool {
-    pub(super) async fn launch(&self, name: AgentName, tenant: Tenant, offer: ClientCapabilities) {
+    pub(super) async fn launch(&self, pool: PoolKey, key: ProcessKey) {
         let (spec, wait) = {
             let state = self.state();
-            let agent = &state.agents[&name];
+            let agent = &state.pools[&pool];
             (Arc::clone(&agent.spec), agent.crashes.remaining_backoff(Instant::now()))
         };
         let start = async {
             if let Some(wait) = wait {
                 tokio::time::sleep(wait).await;
             }
-            self.start(&spec, &tenant, offer).await
+            self.start(&spec, &key).await
         };
         // Dropping a start stops its process.
         let outcome = tokio::select! {
@@ -41,7 +40,7 @@ impl Pool {
         let failed = match outcome {
             Ok((process, generation)) => {
                 let mut state = self.state();
-                let agent = state.agents.get_mut(&name).expect("agents stay in the pool");
+                let agent = state.existing(&pool);
                 agent.starting -= 1;
                 if Arc::ptr_eq(&agent.spec, &spec) {
                     agent.initialized = Some(Arc::clone(&process.initialized));
@@ -50,7 +49,6 @@ impl Pool {
                 let held = SessionHistory::default();
                 agent.idle.push(IdleProcess {
                     process,
-                    tenant,
                     used_by: None,
                     generation,
                     idle_since: since,
@@ -59,24 +57,24 @@ impl Pool {
                 None
             }
             Err(failed) => {
-                self.report_failure(&spec, &failed);
+                self.report_failure(&pool, &spec, &failed);
                 Some(failed)
             }
         };
-        self.advance(&name);
+        self.advance(&pool);
         if let Some(StartFailure { start, permit: home }) = failed {
             // The process counts as live, and occupies its HOME, until it has ended.
             start.wait_stopped().await;
             drop(home);
-            self.state().agents.get_mut(&name).expect("agents stay in the pool").live -= 1;
-            self.advance(&name);
+            self.state().existing(&pool).live -= 1;
+            self.advance(&pool);
         }
     }
 
     /// Reports a failed start to the first waiter of the agent. Does not wait for the end of the process.
-    fn report_failure(&self, spec: &Arc<AgentSpec>, failed: &StartFailure) {
+    fn report_failure(&self, pool: &PoolKey, spec: &Arc<AgentSpec>, failed: &StartFailure) {
         let mut state = self.state();
-        let agent = state.agents.get_mut(&spec.name).expect("agents stay in the pool");
+        let agent = state.existing(pool);
         agent.starting -= 1;
         let failure = &failed.start.failure;
         // The failure says nothing about a new entry.
@@ -98,31 +96,29 @@ impl Pool {
 
     /// Starts a process when its HOME is available. Agents that set up the same files at the same time break each
     /// other. Therefore a start that fails while another one runs in the same HOME is retried once, exclusively.
-    async fn start(
-        &self,
-        spec: &Arc<AgentSpec>,
-        tenant: &Tenant,
-        offer: ClientCapabilities,
-    ) -> Result<(Process, u64), StartFailure> {
-        let mut home = match self.homes().acquire(spec, false).await {
+    async fn start(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Result<(Process, u64), StartFailure> {
+        let mut home = match self.homes().acquire(spec, &key.tenant, false).await {
             Ok(home) => home,
             Err(failure) => return Err(StartFailure { start: failure.into(), permit: None }),
         };
-        let mut outcome = self.start_once(spec, tenant, offer).await;
+        let mut outcome = self.start_once(spec, key).await;
         if let Err(failed) = &outcome
             && let failure @ (AgentFailure::Exited(_) | AgentFailure::Rpc(_)) = &failed.failure
             && home.overlapped()
         {
             tracing::info!(agent = %spec.name, %failure, "retrying a failed start alone: another start ran in the same HOME");
             home.release();
-            let alone =
-                tokio::time::timeout(spec.settings.start_timeout, self.homes().acquire(spec, true)).await;
+            let alone = tokio::time::timeout(
+                spec.settings.start_timeout,
+                self.homes().acquire(spec, &key.tenant, true),
+            )
+            .await;
             if let Ok(Ok(alone)) = alone {
                 home = alone;
                 if let Err(failed) = outcome {
                     failed.wait_stopped().await;
                 }
-                outcome = self.start_once(spec, tenant, offer).await;
+                outcome = self.start_once(spec, key).await;
             }
         }
         match outcome {
@@ -141,15 +137,14 @@ impl Pool {
     async fn start_once(
         &self,
         spec: &Arc<AgentSpec>,
-        tenant: &Tenant,
-        offer: ClientCapabilities,
+        key: &ProcessKey,
     ) -> Result<(Process, u64), FailedStart> {
-        let (signed_in, current) = self.sign_in_state_of_entry(spec, tenant);
+        let (signed_in, current) = self.sign_in_state_of_entry(spec, &key.tenant);
         if !current {
             return Err(AgentFailure::removed().into());
         }
         let generation = signed_in.generation;
-        let process = self.launch_signed_in(spec, offer, (tenant, signed_in)).await?;
+        let process = self.connect_signed_in(spec, key, signed_in).await?;
         Ok((process, generation))
     }
 }

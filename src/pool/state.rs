@@ -1,4 +1,4 @@
-//! The state of one agent: pure decisions, no waiting.
+//! The state of one tenant's pool for one agent: pure decisions, no waiting.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,11 +9,12 @@ use tokio::time::Instant;
 
 use super::crashes::CrashBackoff;
 use super::grant::{Grant, LeaseInfo};
+use super::pool_key::PoolKey;
 use super::session_history::SessionHistory;
 use super::sign_in_state::{SignInSlot, SignInState};
+use crate::acp::InitializeResult;
 use crate::acp::auth::AuthState;
-use crate::acp::{ClientCapabilities, InitializeResult};
-use crate::agent::{AgentFailure, AgentSpec, Process};
+use crate::agent::{AgentFailure, AgentSpec, Process, ProcessKey};
 use crate::types::{Limits, Principal, Tenant};
 
 /// The agent's session that a lease is for.
@@ -28,8 +29,7 @@ pub struct RequestedSession {
 
 pub(super) struct Waiter {
     pub(super) principal: Principal,
-    /// The capabilities that the session offers to the agent.
-    pub(super) client_capabilities: ClientCapabilities,
+    pub(super) key: ProcessKey,
     pub(super) priority: Priority,
     /// `None` for a new session or a call without a session.
     pub(super) requested: Option<RequestedSession>,
@@ -55,7 +55,6 @@ impl Waiter {
 /// A process that waits for a session.
 pub(super) struct IdleProcess {
     pub(super) process: Process,
-    pub(super) tenant: Tenant,
     /// The only principal that may use the process. `None` if no session has used it.
     pub(super) used_by: Option<Arc<str>>,
     /// The generation of the sign-in that the process has.
@@ -66,9 +65,7 @@ pub(super) struct IdleProcess {
 
 impl IdleProcess {
     fn matches(&self, waiter: &Waiter) -> bool {
-        self.tenant == waiter.principal.tenant
-            && self.process.client_capabilities == waiter.client_capabilities
-            && self.used_by.as_ref().is_none_or(|id| *id == waiter.principal.id)
+        self.process.key == waiter.key && self.used_by.as_ref().is_none_or(|id| *id == waiter.principal.id)
     }
 
     fn has_requested_session(&self, waiter: &Waiter) -> bool {
@@ -82,7 +79,6 @@ pub(super) struct ActiveLease {
     pub(super) recall: Arc<Notify>,
     /// The pool recalled the lease, or its holder is releasing it.
     pub(super) releasing: bool,
-    pub(super) tenant: Tenant,
     pub(super) generation: u64,
     /// The configuration entry with which the process started.
     pub(super) spec: Arc<AgentSpec>,
@@ -108,6 +104,7 @@ impl ActiveLease {
 pub(super) struct AgentState {
     /// The current configuration entry. Processes of another entry stop when they are idle.
     pub(super) spec: Arc<AgentSpec>,
+    pub(super) tenant: Tenant,
     /// False after the removal of the entry: the pool accepts no new requests.
     pub(super) configured: bool,
     /// Existing processes: starting, idle, leased and stopping.
@@ -129,22 +126,24 @@ pub(super) struct AgentState {
     /// The time of the last request for a process.
     pub(super) last_requested_at: Instant,
     pub(super) initialized: Option<Arc<InitializeResult>>,
-    pub(super) signed_in: HashMap<Tenant, SignInState>,
-    pub(super) sign_ins: HashMap<Tenant, SignInSlot>,
+    pub(super) sign_in: SignInState,
+    /// A sign-in in a terminal.
+    pub(super) sign_in_slot: Option<SignInSlot>,
 }
 
 /// The next step for the waiters of an agent.
 pub(super) enum Step {
     Grant(IdleProcess, Waiter),
-    Start { tenant: Tenant, offer: ClientCapabilities },
+    Start(ProcessKey),
     Stop(IdleProcess),
     Wait,
 }
 
 impl AgentState {
-    pub(super) fn new(spec: Arc<AgentSpec>) -> Self {
+    pub(super) fn new(spec: Arc<AgentSpec>, tenant: Tenant) -> Self {
         Self {
             spec,
+            tenant,
             configured: true,
             live: 0,
             starting: 0,
@@ -158,40 +157,33 @@ impl AgentState {
             prestart_crashes: CrashBackoff::default(),
             last_requested_at: Instant::now(),
             initialized: None,
-            signed_in: HashMap::new(),
-            sign_ins: HashMap::new(),
+            sign_in: SignInState::default(),
+            sign_in_slot: None,
         }
     }
 
     /// The number of queued requests of this principal.
     pub(super) fn queued_for(&self, principal: &Principal) -> usize {
-        let of = |waiter: &&Waiter| {
-            (&waiter.principal.tenant, &waiter.principal.id) == (&principal.tenant, &principal.id)
-        };
-        self.queue.iter().filter(of).count()
-    }
-
-    pub(super) fn generation(&self, tenant: &Tenant) -> u64 {
-        self.signed_in.get(tenant).map_or(0, |signed_in| signed_in.generation)
+        self.queue.iter().filter(|waiter| waiter.principal.id == principal.id).count()
     }
 
     /// Registers the lease `id` of the process for a principal.
     pub(super) fn grant(&mut self, id: u64, idle_process: IdleProcess, principal: Principal) -> Grant {
-        let IdleProcess { process, tenant, used_by, generation, history, .. } = idle_process;
+        let IdleProcess { process, used_by, generation, history, .. } = idle_process;
         let recall = Arc::new(Notify::new());
         let leased = ActiveLease {
             idle_since: None,
             recall: Arc::clone(&recall),
             releasing: false,
-            tenant,
             generation,
             spec: Arc::clone(&process.spec),
             history,
             can_load: process.initialized.capabilities.can_restore(),
         };
         self.leases.insert(id, leased);
-        let agent = process.spec.name.clone();
-        Grant { process, lease: LeaseInfo { id, agent, principal, recall, used_by, generation } }
+        let pool = PoolKey::new(&process.spec.name, &self.tenant);
+        let principal = principal.id;
+        Grant { process, lease: LeaseInfo { id, pool, principal, recall, used_by, generation } }
     }
 
     /// Replaces the configuration entry and resets all that was learned about the former one.
@@ -200,11 +192,9 @@ impl AgentState {
         (self.crashes, self.prestart_crashes) = (CrashBackoff::default(), CrashBackoff::default());
         (self.initialized, self.last_requested_at) = (None, Instant::now());
         self.keeps_sessions_locked = false;
-        for signed_in in self.signed_in.values_mut() {
-            // The new program must not receive the sign-in of the former one.
-            signed_in.reset();
-        }
-        self.sign_ins.retain(|_, place| matches!(place, SignInSlot::Open));
+        // The new program must not receive the sign-in of the former one.
+        self.sign_in.reset();
+        self.sign_in_slot = self.sign_in_slot.take().filter(|slot| matches!(slot, SignInSlot::Open));
         self.recall_outdated();
     }
 
@@ -220,10 +210,9 @@ impl AgentState {
 
     /// Recalls idle leases whose process belongs to another entry or to an earlier sign-in generation.
     pub(super) fn recall_outdated(&mut self) {
-        let Self { spec, signed_in, leases, .. } = self;
+        let Self { spec, sign_in, leases, .. } = self;
         let outdated = |leased: &&mut ActiveLease| {
-            let generation = signed_in.get(&leased.tenant).map_or(0, |signed_in| signed_in.generation);
-            leased.generation < generation || !Arc::ptr_eq(&leased.spec, spec)
+            leased.generation < sign_in.generation || !Arc::ptr_eq(&leased.spec, spec)
         };
         for leased in leases.values_mut().filter(outdated) {
             if !leased.releasing && leased.idle_since.is_some() {
@@ -280,7 +269,7 @@ impl AgentState {
     pub(super) fn next_step(&mut self, now: Instant, limits: &Limits) -> Step {
         self.queue.retain(|waiter| !waiter.reply.is_closed());
         let outdated = |idle_process: &IdleProcess| {
-            idle_process.generation < self.generation(&idle_process.tenant)
+            idle_process.generation < self.sign_in.generation
                 || !Arc::ptr_eq(&idle_process.process.spec, &self.spec)
         };
         if let Some(dead) = self
@@ -308,11 +297,7 @@ impl AgentState {
         let starting = self.starting + self.checking.len();
         if wanted > starting {
             if self.live < self.spec.settings.pool.max_size {
-                let next = unblocked[starting];
-                return Step::Start {
-                    tenant: next.principal.tenant.clone(),
-                    offer: next.client_capabilities,
-                };
+                return Step::Start(unblocked[starting].key.clone());
             }
             let coming = self.starting + self.stopping_count();
             if !self.idle.is_empty() && wanted > coming {
@@ -327,7 +312,7 @@ impl AgentState {
         let held_back =
             self.crashes.remaining_backoff(now).or(self.prestart_crashes.remaining_backoff(now)).is_some();
         if lacking && !held_back && self.live < self.spec.settings.pool.max_size {
-            return Step::Start { tenant: Tenant::default(), offer: self.spec.client_capabilities() };
+            return Step::Start(self.unused_key());
         }
         self.take_expired(now).map_or(Step::Wait, Step::Stop)
     }
@@ -335,8 +320,7 @@ impl AgentState {
     /// The target number of unused idle processes. It is 0 after a long time without requests. It is also 0
     /// while the agent requires a sign-in, since a new process could only refuse.
     pub(super) fn min_idle(&self, now: Instant) -> usize {
-        let signed_in = self.signed_in.get(&Tenant::default());
-        let refuses = signed_in.is_some_and(|signed_in| signed_in.state == AuthState::Unauthenticated);
+        let refuses = self.sign_in.state == AuthState::Unauthenticated;
         let forgotten = now - self.last_requested_at > self.spec.settings.pool.min_idle_for;
         if refuses || forgotten { 0 } else { self.spec.settings.pool.min_idle }
     }
@@ -347,9 +331,12 @@ impl AgentState {
     }
 
     fn is_unused(&self, idle_process: &IdleProcess) -> bool {
-        idle_process.used_by.is_none()
-            && idle_process.tenant == Tenant::default()
-            && idle_process.process.client_capabilities == self.spec.client_capabilities()
+        idle_process.used_by.is_none() && idle_process.process.key == self.unused_key()
+    }
+
+    /// The key of a process that starts before a request.
+    fn unused_key(&self) -> ProcessKey {
+        ProcessKey::new(&self.spec, self.tenant.clone(), self.spec.client_capabilities(), Vec::new())
     }
 
     /// The next waiter and its idle process. A waiter is skipped only if a starting process will serve it.

@@ -1,5 +1,6 @@
 //! The wait queue: requests for a process, in the order of their arrival.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -7,10 +8,11 @@ use tokio::time::Instant;
 
 use super::grant::Grant;
 use super::lease::Lease;
+use super::pool_key::PoolKey;
 use super::scheduler::Pool;
 use super::state::{Priority, RequestedSession, Waiter};
 use crate::acp::ClientCapabilities;
-use crate::agent::AgentFailure;
+use crate::agent::{AgentFailure, ProcessKey};
 use crate::types::{AgentName, LimitExceeded, Principal, PrincipalLimit};
 
 /// The suggested delay before the next attempt to enqueue.
@@ -63,54 +65,54 @@ impl Drop for PendingLease {
 }
 
 impl Pool {
-    /// Enqueues a request for a process. Never waits. `requested` is the session that the agent must restore.
+    /// Enqueues a request for a process with access to `folders`. Never waits. `wanted` is the session that the agent must restore.
     pub fn enqueue(
         &self,
         agent: &AgentName,
         principal: &Principal,
-        offer: ClientCapabilities,
+        (offer, folders): (ClientCapabilities, Vec<PathBuf>),
         wanted: Option<RequestedSession>,
     ) -> Result<PendingLease, AcquireError> {
-        self.enqueue_with(agent, principal, offer, (Priority::Reclaim, wanted))
+        self.enqueue_with(agent, principal, (offer, folders), (Priority::Reclaim, wanted))
     }
 
     pub(super) fn enqueue_with(
         &self,
         agent: &AgentName,
         principal: &Principal,
-        offer: ClientCapabilities,
+        (offer, folders): (ClientCapabilities, Vec<PathBuf>),
         (priority, requested): (Priority, Option<RequestedSession>),
     ) -> Result<PendingLease, AcquireError> {
         if self.shutdown().is_draining() {
             return Err(AcquireError::Draining);
         }
+        let key = PoolKey::new(agent, &principal.tenant);
         let (reply, receiver) = oneshot::channel();
         {
             let mut state = self.state();
-            let line = state.agents.get_mut(agent).filter(|agent| agent.configured);
-            let line = line.ok_or(AcquireError::NoSuchAgent)?;
-            if let Some(retry_after) = line.crashes.breaker_open_for(Instant::now(), self.limits()) {
+            let pool = state.configured(&key).ok_or(AcquireError::NoSuchAgent)?;
+            if let Some(retry_after) = pool.crashes.breaker_open_for(Instant::now(), self.limits()) {
                 return Err(AcquireError::BreakerOpen { retry_after });
             }
-            line.last_requested_at = Instant::now();
-            line.queue.retain(|waiter| !waiter.reply.is_closed());
+            pool.last_requested_at = Instant::now();
+            pool.queue.retain(|waiter| !waiter.reply.is_closed());
             let max = self.limits().max_queue_places;
-            if line.queue.len() >= max {
+            if pool.queue.len() >= max {
                 return Err(AcquireError::QueueFull { max, retry_after: RETRY_AFTER });
             }
             let limits = self.principal_limits().effective(principal);
-            if !limits.allows(PrincipalLimit::QueuedPrompts, line.queued_for(principal)) {
+            if !limits.allows(PrincipalLimit::QueuedPrompts, pool.queued_for(principal)) {
                 return Err(limits.exceeded(PrincipalLimit::QueuedPrompts, RETRY_AFTER).into());
             }
-            line.queue.push_back(Waiter {
+            pool.queue.push_back(Waiter {
                 principal: principal.clone(),
-                client_capabilities: offer,
+                key: ProcessKey::new(&pool.spec, principal.tenant.clone(), offer, folders),
                 priority,
                 requested,
                 reply,
             });
         }
-        self.advance(agent);
+        self.advance(&key);
         Ok(PendingLease { receiver, pool: self.clone() })
     }
 }

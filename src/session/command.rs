@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-use super::creation::CreateWaiter;
+use super::idempotency::{Claim, IdempotencyKey};
+use super::origin::Origin;
 use super::refusal::Refusal;
-
 use crate::acp::{self, CancelTarget, Outcome, TraceContext};
-use crate::api::{PendingRequest, Prompt, Session, SessionPatch};
+use crate::api::{Attachment, PendingRequest, Prompt, Session, SessionPatch};
 use crate::types::{Principal, PromptId, RequestId, TerminalId};
 
 /// A prompt of a client: an array of content blocks whose shape was checked.
@@ -17,9 +18,9 @@ use crate::types::{Principal, PromptId, RequestId, TerminalId};
 pub struct PromptRequest {
     pub blocks: Box<RawValue>,
     /// Files of the session that are appended to the blocks.
-    pub attachments: Vec<crate::api::Attachment>,
+    pub attachments: Vec<Attachment>,
     pub queue: bool,
-    pub key: Option<super::IdempotencyKey>,
+    pub key: Option<IdempotencyKey>,
     pub trace: Option<TraceContext>,
 }
 
@@ -74,6 +75,17 @@ impl ClientCall {
     }
 }
 
+/// The client that waits for a new session, and the data that is written with the session.
+#[derive(Debug)]
+pub(super) struct CreateWaiter {
+    pub(super) origin: Origin,
+    pub(super) claim: Option<Claim>,
+    pub(super) trace: Option<TraceContext>,
+    pub(super) reply: Reply<(Session, u64)>,
+    /// Until when the session waits for a process while all processes are busy.
+    pub(super) deadline: Instant,
+}
+
 #[derive(Debug)]
 pub(super) enum Command {
     /// The first command of a new session: acquires a process and creates the agent's session.
@@ -108,7 +120,7 @@ pub(super) enum Command {
         queue: bool,
         trace: Option<TraceContext>,
         /// The idempotency record to be written in the commit of the turn.
-        key: Option<super::idempotency::Claim>,
+        key: Option<Claim>,
         reply: Reply<(Prompt, u64)>,
     },
     Cancel {

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::adopt::Adoptions;
-use super::folders::Workspaces;
-use super::idempotency::InFlight;
+use super::idempotency::IdempotencyKeys;
 use super::journal::Quotas;
 use crate::agent::CurrentCatalogue;
 use crate::eventlog::EventLog;
@@ -17,7 +15,7 @@ use crate::shutdown::Shutdown;
 use crate::types::{
     EffectiveLimits, Ids, KeyedCounts, KeyedGuard, LimitExceeded, Limits, Principal, PrincipalLimit, Tenant,
 };
-use crate::workspace::ScrollbackBudget;
+use crate::workspace::{ScrollbackBudget, Workspaces};
 
 /// Checks whether a principal still has a key that allows prompts.
 #[derive(Clone)]
@@ -57,9 +55,8 @@ pub struct Context {
     pub shutdown: Shutdown,
     /// Checked before a restored prompt runs.
     pub may_prompt: MayPrompt,
-    pub(super) in_flight: InFlight,
+    pub(super) idempotency: IdempotencyKeys,
     pub(super) live: LiveSessions,
-    pub(super) adoptions: Adoptions,
     pub(super) quotas: Quotas,
     /// Permits one `session/delete` at a time.
     pub(super) upstream_deletes: Arc<Semaphore>,
@@ -76,10 +73,12 @@ impl Context {
         may_prompt: MayPrompt,
         (ids, limits, shutdown): (Ids, Arc<Limits>, Shutdown),
     ) -> Self {
-        let (in_flight, live, takes) = (InFlight::default(), LiveSessions::default(), Adoptions::default());
-        let forgetting = Arc::new(Semaphore::new(1));
-        let scrollbacks = ScrollbackBudget::new(limits.max_total_terminal_bytes);
         Self {
+            idempotency: IdempotencyKeys::new(log.clone(), limits.idempotency_key_max_age),
+            live: LiveSessions::default(),
+            quotas: Quotas::default(),
+            upstream_deletes: Arc::new(Semaphore::new(1)),
+            scrollback_budget: ScrollbackBudget::new(limits.max_total_terminal_bytes),
             log,
             pool,
             catalogue,
@@ -88,12 +87,6 @@ impl Context {
             limits,
             shutdown,
             may_prompt,
-            in_flight,
-            live,
-            adoptions: takes,
-            quotas: Quotas::default(),
-            upstream_deletes: forgetting,
-            scrollback_budget: scrollbacks,
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use super::context::Context;
-use super::record::SessionRecord;
+use super::record::{self, SessionRecord, SessionRecordView, index_prefix};
 use super::refusal::Refusal;
-use crate::types::SessionId;
-pub use crate::workspace::Workspaces;
-use crate::workspace::{FileError, Workspace};
+use crate::store::Table;
+use crate::types::{SessionId, Tenant};
+use crate::workspace::{FileError, Workspace, Workspaces};
 
 /// A session's working folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Workspaces {
                 FileError::Missing => "there is no such folder".to_owned(),
                 other => other.to_string(),
             };
-            Refusal::Invalid { pointer: pointer.to_owned(), detail }
+            Refusal::invalid(pointer, detail)
         })
     }
 }
@@ -56,6 +56,30 @@ impl Context {
             }
             other => Refusal::internal(&other),
         })
+    }
+}
+
+/// The number of records that are read at a time.
+const PAGE_SESSIONS: usize = 256;
+
+/// Whether a session of the tenant has this working folder.
+pub(super) async fn has_session_in(context: &Context, tenant: &Tenant, cwd: &str) -> Result<bool, Refusal> {
+    let prefix = index_prefix(tenant);
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.take(), PAGE_SESSIONS).await;
+        let page = page.map_err(|error| Refusal::internal(&error))?;
+        for (_, value) in &page {
+            let looked: SessionRecordView<'_> =
+                record::decode(value).map_err(|error| Refusal::internal(&error))?;
+            if looked.cwd == cwd {
+                return Ok(true);
+            }
+        }
+        match page.last() {
+            Some((key, _)) => after = Some(key.clone()),
+            None => return Ok(false),
+        }
     }
 }
 

@@ -3,12 +3,13 @@
 //! The record is written in the commit of the event that the request caused, so a crash leaves both or
 //! neither.
 
+use std::time::Duration;
+
 use sha2::{Digest, Sha256};
 
-use super::context::Context;
 use super::record::{self, IdempotencyRecord};
 use super::refusal::Refusal;
-use crate::eventlog::Records;
+use crate::eventlog::{EventLog, Records};
 use crate::store::Table;
 use crate::types::{KeyedCounts, KeyedGuard, Principal, PromptId, SessionId, Timestamp};
 
@@ -38,41 +39,55 @@ impl Claim {
     }
 }
 
-/// The keys whose first request is in flight.
-pub(super) type InFlight = KeyedCounts<Vec<u8>>;
+/// The keys of all clients.
+#[derive(Debug, Clone)]
+pub(super) struct IdempotencyKeys {
+    log: EventLog,
+    /// How long a record is kept.
+    max_age: Duration,
+    /// The keys whose first request is in flight.
+    in_flight: KeyedCounts<Vec<u8>>,
+}
 
-/// A claimed key.
+/// The key of a request. All members are `None` for a request without a key.
+#[derive(Debug, Default)]
 pub(super) struct Claimed {
-    pub(super) flight: KeyedGuard<Vec<u8>>,
-    pub(super) claim: Claim,
+    /// Must be kept until the result of the request is durable.
+    pub(super) in_flight: Option<KeyedGuard<Vec<u8>>>,
+    pub(super) claim: Option<Claim>,
     /// The result of an earlier request with the same key.
     pub(super) previous: Option<IdempotencyRecord>,
 }
 
-pub(super) async fn claim(
-    context: &Context,
-    by: &Principal,
-    key: &IdempotencyKey,
-) -> Result<Claimed, Refusal> {
-    let mut hash = Sha256::new();
-    for part in [by.tenant.as_str(), &by.id, &key.route, &key.key] {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
+impl IdempotencyKeys {
+    pub(super) fn new(log: EventLog, max_age: Duration) -> Self {
+        Self { log, max_age, in_flight: KeyedCounts::default() }
     }
-    let record_key = hash.finalize().to_vec();
-    let flight = context.in_flight.acquire(record_key.clone(), 1).ok_or(Refusal::IdempotencyInFlight)?;
-    let stored = context
-        .log
-        .get(Table::Idempotency, record_key.clone())
-        .await
-        .map_err(|error| Refusal::internal(&error))?;
-    let stored = stored.map(|bytes| record::decode::<IdempotencyRecord>(&bytes)).transpose();
-    let stored = stored.map_err(|error| Refusal::internal(&error))?;
-    let before = stored.filter(|record| record.expires_at > context.log.expiry().earliest_now());
-    if before.as_ref().is_some_and(|record| record.body_hash != key.body_hash) {
-        return Err(Refusal::IdempotencyMismatch);
+
+    /// Claims the key of a request. Fails if the key is in flight or was used with another body.
+    pub(super) async fn claim(
+        &self,
+        by: &Principal,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Claimed, Refusal> {
+        let Some(key) = key else { return Ok(Claimed::default()) };
+        let mut hash = Sha256::new();
+        for part in [by.tenant.as_str(), &by.id, &key.route, &key.key] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let record_key = hash.finalize().to_vec();
+        let in_flight = self.in_flight.acquire(record_key.clone(), 1).ok_or(Refusal::IdempotencyInFlight)?;
+        let stored = self.log.get(Table::Idempotency, record_key.clone()).await;
+        let stored = stored.map_err(|error| Refusal::internal(&error))?;
+        let stored = stored.map(|bytes| record::decode::<IdempotencyRecord>(&bytes)).transpose();
+        let stored = stored.map_err(|error| Refusal::internal(&error))?;
+        let previous = stored.filter(|record| record.expires_at > self.log.expiry().earliest_now());
+        if previous.as_ref().is_some_and(|record| record.body_hash != key.body_hash) {
+            return Err(Refusal::IdempotencyMismatch);
+        }
+        let expires_at = self.log.expiry().latest_now().after(self.max_age);
+        let claim = Claim { record_key, body_hash: key.body_hash, expires_at, key: key.key.clone() };
+        Ok(Claimed { in_flight: Some(in_flight), claim: Some(claim), previous })
     }
-    let expires_at = context.log.expiry().latest_now().after(context.limits.idempotency_key_max_age);
-    let claim = Claim { record_key, body_hash: key.body_hash, expires_at, key: key.key.clone() };
-    Ok(Claimed { flight, claim, previous: before })
 }

@@ -6,52 +6,51 @@
 //!
 //! Reading order:
 //!
-//! 1. `handle` and `command`: the calls that other modules make, and the commands that they become.
-//! 2. `registry` and `record`: how a session is created, loaded and stored.
-//! 3. `journal`: the only way to write the log and the records of a session.
-//! 4. The parts, each a state machine with private state: `turns`, `attachment`, `agent_requests`, `client_calls`,
+//! 1. `registry`: how sessions begin and end. `entries`: how their actors are loaded and replaced.
+//! 2. `handle` and `command`: the calls that other modules make, and the commands that they become.
+//! 3. `query`: reads that need no actor.
+//! 4. `record` and `stored`: the records of a session. `journal`: the only way to write its log and its records.
+//! 5. The parts, each a state machine with private state: `turns`, `attachment`, `agent_requests`, `client_calls`,
 //!    `client_methods`. They know neither the actor nor the store.
-//! 5. `process_link` and `event_loop`: the process, and the sources that wake the actor.
-//! 6. `actor`: passes each wakeup to its part and applies the effects.
+//! 6. `process_link` and `event_loop`: the process, and the sources that wake the actor.
+//! 7. `actor`: passes each wakeup to its part and applies the effects.
+//!
+//! The actor does not import `registry`, `entries`, `handle` and `query`.
 
 mod actor;
-mod journal;
-mod turns;
-mod entry;
-mod stored;
-mod process_link;
-mod agent_sessions;
 mod agent_requests;
 mod attachment;
-mod attachments;
-mod bulk;
+mod client_calls;
+mod client_methods;
 mod command;
-mod committed;
 mod context;
-mod creation;
+mod durable;
+mod entries;
+mod entry;
+mod event_loop;
 mod folders;
-mod upstream_delete;
 mod handle;
 mod idempotency;
-mod event_loop;
-mod list;
-mod metadata;
+mod journal;
+mod metadata_index;
+mod origin;
+mod process_link;
+mod query;
 mod record;
 mod refusal;
 mod registry;
-mod client_methods;
 mod requirements;
-mod adopt;
-mod gc;
-mod client_calls;
+mod snapshot;
+mod stored;
+mod turns;
+mod upstream_delete;
+mod validation;
 
-pub use bulk::BulkAction;
 pub use command::{Answer, PromptRequest};
 pub use context::{Context, MayPrompt};
-pub use folders::Workspaces;
-pub use handle::{AdmittedPrompt, PromptRange, SessionHandle};
+pub use handle::{AdmittedPrompt, SessionHandle};
 pub use idempotency::IdempotencyKey;
-pub use list::ListQuery;
-pub use metadata::{FILTER_KEY_BYTES, FILTER_VALUE_BYTES, MetadataFilter};
+pub use metadata_index::{FILTER_KEY_BYTES, FILTER_VALUE_BYTES};
+pub use query::{ListQuery, MetadataFilter, PromptRange, SessionQuery};
 pub use refusal::Refusal;
-pub use registry::{Created, SessionRegistry};
+pub use registry::{BulkAction, Created, SessionRegistry};

@@ -2,6 +2,7 @@
 //!
 //! The link decides nothing. The state machine is in `attachment`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -92,19 +93,20 @@ impl ProcessLink {
         self.process().map_or(&AcpV1, Process::dialect)
     }
 
-    /// Enters the pool's queue, and counts the session as live.
+    /// Enters the pool's queue, and counts the session as live. `requirements`: the client capabilities that the process was
+    /// started with, and the folders that it may access.
     pub(super) fn enqueue(
         &mut self,
         context: &Context,
         agent: &AgentName,
-        offered: ClientCapabilities,
+        requirements: (ClientCapabilities, Vec<PathBuf>),
         session: Option<RequestedSession>,
     ) -> Result<(), Refusal> {
         if self.live_guard.is_none() {
             let limits = context.pool.principal_limits().effective(&self.owner);
             self.live_guard = Some(context.live.acquire(&self.owner, &limits)?);
         }
-        match context.pool.enqueue(agent, &self.owner, offered, session) {
+        match context.pool.enqueue(agent, &self.owner, requirements, session) {
             Ok(pending) => {
                 self.pending = Some(pending);
                 Ok(())

@@ -75,6 +75,11 @@ impl Refusal {
         Self::Internal
     }
 
+    /// The error for one invalid field. `pointer` is its JSON pointer in the body.
+    pub(super) fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::Invalid { pointer: pointer.into(), detail: detail.into() }
+    }
+
     /// Converts a violation of the input policy. `at` is the JSON pointer of the checked value in the body.
     pub fn from_policy(gated: &ClientInputError, at: &str) -> Self {
         let detail = gated.to_string();

@@ -16,7 +16,8 @@ pub(super) fn request_delete(
 ) {
     let Some(id) = record.agent_session_id.clone() else { return };
     let Some(spec) = context.catalogue.agent(&record.agent) else { return };
-    let known = context.pool.agent_stats(&record.agent).and_then(|(_, initialized)| initialized);
+    let known =
+        context.pool.agent_stats(&record.agent, &owner.tenant).and_then(|(_, initialized)| initialized);
     if known.is_some_and(|initialized| !initialized.capabilities.session.delete) {
         return;
     }

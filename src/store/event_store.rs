@@ -1,11 +1,10 @@
 //! The port for runs of events.
 
-use crate::types::{Epoch, SessionId};
+use crate::types::{Epoch, SessionId, Tenant, Timestamp};
 
 use super::error::ReadError;
 use super::record_store::RecordStore;
 use super::run::Run;
-use super::usage::LogUsage;
 
 /// A store of events. Its commits contain runs of events and records.
 ///
@@ -61,4 +60,18 @@ pub struct Page {
 pub struct Tail {
     pub first_pos: u64,
     pub last_pos: u64,
+}
+
+/// Bounds of a session's log, its stored bytes and runs, and the time of its last commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogUsage {
+    pub session: SessionId,
+    pub tenant: Tenant,
+    pub first_seq: u64,
+    pub last_seq: u64,
+    pub first_pos: u64,
+    pub last_pos: u64,
+    pub bytes: u64,
+    pub runs: u64,
+    pub last_time: Timestamp,
 }

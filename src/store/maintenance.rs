@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use crate::types::SessionId;
 
 use super::error::{CommitError, ReadError};
+use super::event_store::LogUsage;
 use super::run::RunHeader;
-use super::usage::LogUsage;
 
 /// Keeps a store within its limits.
 ///

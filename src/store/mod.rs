@@ -31,7 +31,7 @@ pub(crate) mod faulty;
 
 pub use batch::{Batch, Committed};
 pub use error::{BoxError, CommitError, ReadError};
-pub use event_store::{EventStore, Page, Tail};
+pub use event_store::{EventStore, LogUsage, Page, Tail};
 pub use maintenance::{Cut, Disk, Maintenance, Pruned};
 pub use memory::MemoryStore;
 pub use record::{Delete, Expect, Put, Record, Table};
@@ -39,4 +39,3 @@ pub use record_store::RecordStore;
 pub use run::{Run, RunHeader};
 pub use sqlite::compress;
 pub use sqlite::{CheckError, CheckReport, OpenError, RestoreReport, SqliteStore, copy, restore};
-pub use usage::LogUsage;

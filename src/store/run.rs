@@ -178,8 +178,8 @@ mod tests {
         let run = run(1, 1..=2);
         let frame = run.events().nth(1).unwrap();
         assert_eq!((frame.seq(), frame.kind()), (2, "test"));
-        assert!(frame.json().starts_with(b"{\"id\":\"e-2\",\"seq\":2,"));
-        assert!(frame.frame().starts_with(b"id: e-2\nevent: test\ndata: {"));
+        assert!(frame.raw_json().starts_with(b"{\"id\":\"e-2\",\"seq\":2,"));
+        assert!(frame.raw_frame().starts_with(b"id: e-2\nevent: test\ndata: {"));
     }
 
     #[test]

@@ -5,21 +5,9 @@ use std::collections::HashMap;
 
 use crate::types::{SessionId, Tenant, Timestamp};
 
-use super::{Pruned, RunHeader};
-
-/// Bounds of a session's log, its stored bytes and runs, and the time of its last commit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogUsage {
-    pub session: SessionId,
-    pub tenant: Tenant,
-    pub first_seq: u64,
-    pub last_seq: u64,
-    pub first_pos: u64,
-    pub last_pos: u64,
-    pub bytes: u64,
-    pub runs: u64,
-    pub last_time: Timestamp,
-}
+use super::event_store::LogUsage;
+use super::maintenance::Pruned;
+use super::run::RunHeader;
 
 /// The usage of all logs of a store. Updated after each commit.
 #[derive(Debug, Default)]

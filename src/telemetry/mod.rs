@@ -25,6 +25,22 @@ pub enum TelemetryError {
     AlreadyStarted(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
+/// Formats an error and its sources on one line.
+#[derive(Debug)]
+pub struct ErrorChain<'a>(pub &'a dyn std::error::Error);
+
+impl fmt::Display for ErrorChain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut source = self.0.source();
+        while let Some(error) = source {
+            write!(f, ": {error}")?;
+            source = error.source();
+        }
+        Ok(())
+    }
+}
+
 /// Initializes logging for this process. `filter` has the format of `RUST_LOG`; the default is `info`.
 pub fn init(filter: Option<&str>) -> Result<(), TelemetryError> {
     let filter = filter.unwrap_or(DEFAULT_FILTER);

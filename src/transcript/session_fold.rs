@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::plans::{Change, Plans};
 use super::subagents::Subagents;
 use crate::acp::{RawObject, update};
-use crate::event::EventRef;
+use crate::event::{ChangedMembers, EventRef};
 use crate::types::limits::{FOLDED_MEMBER_BYTES, TITLE_BYTES};
 
 /// The folded parts of a session. Stored as a record. Raw members keep the agent's bytes.
@@ -73,14 +73,14 @@ impl SessionFold {
 
     fn state(&mut self, kind: &str, object: &RawObject<'_>) -> bool {
         match kind {
-            update::CURRENT_MODE => self.mode_changed(object),
+            update::CURRENT_MODE => self.mode_changed(object.get("currentModeId")),
             update::CONFIG_OPTION => {
-                replace_if_changed(&mut self.config_options, array(object, "configOptions"))
+                replace_if_changed(&mut self.config_options, array(object.get("configOptions")))
             }
             update::AVAILABLE_COMMANDS => {
-                replace_if_changed(&mut self.available_commands, array(object, "availableCommands"))
+                replace_if_changed(&mut self.available_commands, array(object.get("availableCommands")))
             }
-            update::SESSION_INFO => set_title(&mut self.agent_title, object),
+            update::SESSION_INFO => set_title(&mut self.agent_title, object.get("title")),
             update::SUBAGENT => self.subagents.update(object),
             _ => false,
         }
@@ -93,8 +93,9 @@ impl SessionFold {
         let modes = result.get("modes").filter(|modes| modes.get().starts_with('{'));
         let modes = replace_if_changed(&mut self.modes, modes);
         // In ACP v2 the result also contains the available commands.
-        let commands = replace_if_changed(&mut self.available_commands, array(&result, "availableCommands"));
-        replace_if_changed(&mut self.config_options, array(&result, "configOptions")) || modes || commands
+        let commands =
+            replace_if_changed(&mut self.available_commands, array(result.get("availableCommands")));
+        replace_if_changed(&mut self.config_options, array(result.get("configOptions"))) || modes || commands
     }
 
     /// Clears the parts that end with the process.
@@ -102,17 +103,15 @@ impl SessionFold {
         self.subagents.clear()
     }
 
-    /// Folds the members of `session.changed`. Other members are ignored. A title or metadata of null is
-    /// cleared.
-    pub fn changed(&mut self, data: &RawValue) -> bool {
-        let Some(data) = RawObject::parse(data) else { return false };
-        let title = set_title(&mut self.person_title, &data);
-        let metadata = match data.get("metadata") {
+    /// Folds the members of `session.changed`. A title or metadata of null is cleared.
+    pub fn changed(&mut self, new: &ChangedMembers<'_>) -> bool {
+        let title = set_title(&mut self.person_title, new.title);
+        let metadata = match new.metadata {
             Some(null) if null.get() == "null" => self.metadata.take().is_some(),
             metadata => replace_if_changed(&mut self.metadata, metadata),
         };
-        let mode = self.mode_changed(&data);
-        let options = replace_if_changed(&mut self.config_options, array(&data, "configOptions"));
+        let mode = self.mode_changed(new.current_mode_id);
+        let options = replace_if_changed(&mut self.config_options, array(new.config_options));
         title || metadata || mode || options
     }
 
@@ -121,7 +120,7 @@ impl SessionFold {
         match event.kind() {
             "session.update" | "session.attached" | "session.created" => {}
             "session.detached" => return self.detached(),
-            "session.changed" => return event.object().is_some_and(|object| self.changed(object)),
+            "session.changed" => return event.changed_members().is_some_and(|new| self.changed(&new)),
             _ => return false,
         }
         let Some(event) = event.payload() else { return false };
@@ -141,14 +140,12 @@ impl SessionFold {
         let metadata =
             replace_if_changed(&mut self.metadata, session.get("metadata").filter(|raw| raw.get() != "null"));
         let title = if forked { &mut self.agent_title } else { &mut self.person_title };
-        set_title(title, &session) || metadata
+        set_title(title, session.get("title")) || metadata
     }
 
     /// Sets `currentModeId` in the modes and keeps all other bytes.
-    fn mode_changed(&mut self, object: &RawObject<'_>) -> bool {
-        let Some(mode) = object.get("currentModeId").filter(|mode| mode.get().starts_with('"')) else {
-            return false;
-        };
+    fn mode_changed(&mut self, mode: Option<&RawValue>) -> bool {
+        let Some(mode) = mode.filter(|mode| mode.get().starts_with('"')) else { return false };
         let text = match &self.modes {
             Some(modes) => with_mode(modes, mode),
             None => Some(format!(r#"{{"currentModeId":{},"availableModes":[]}}"#, mode.get())),
@@ -181,20 +178,16 @@ fn replace_if_changed(member: &mut Option<Box<RawValue>>, new: Option<&RawValue>
     changed
 }
 
-fn array<'a>(object: &RawObject<'a>, key: &str) -> Option<&'a RawValue> {
-    object.get(key).filter(|value| value.get().starts_with('['))
+fn array(value: Option<&RawValue>) -> Option<&RawValue> {
+    value.filter(|value| value.get().starts_with('['))
 }
 
 /// Applies the `title` of an object: an absent title keeps the old one, null clears it, text replaces it.
-fn set_title(title: &mut Option<String>, object: &RawObject<'_>) -> bool {
-    let new = match object.get("title") {
-        Some(null) if null.get() == "null" => None,
-        Some(_) => match object.text("title") {
-            Some(text) => Some(text[..text.floor_char_boundary(TITLE_BYTES)].to_owned()),
-            None => return false,
-        },
-        None => return false,
+fn set_title(title: &mut Option<String>, new: Option<&RawValue>) -> bool {
+    let Some(Ok(new)) = new.map(|new| serde_json::from_str::<Option<String>>(new.get())) else {
+        return false;
     };
+    let new = new.map(|text| text[..text.floor_char_boundary(TITLE_BYTES)].to_owned());
     let changed = *title != new;
     *title = new;
     changed
@@ -215,6 +208,10 @@ mod tests {
 
     fn update(fold: &mut SessionFold, text: &str) -> bool {
         fold.update(&crate::acp::update::kind_of(raw(text)).unwrap(), raw(text))
+    }
+
+    fn changed(fold: &mut SessionFold, members: &str) -> bool {
+        fold.event(&event(&frame(1, "session.changed", None, TIME, members)))
     }
 
     fn record(fold: &SessionFold) -> String {
@@ -263,7 +260,7 @@ mod tests {
             [("{}", r#"{"currentModeId":"b"}"#), (r#"{"x":1}"#, r#"{"currentModeId":"b","x":1}"#)]
         {
             fold.attached(raw(&format!(r#"{{"modes":{before}}}"#)));
-            fold.changed(raw(r#"{"by":"alice","currentModeId":"b"}"#));
+            changed(&mut fold, r#""by":"alice","currentModeId":"b""#);
             assert_eq!(fold.modes.as_ref().unwrap().get(), after);
         }
     }
@@ -273,20 +270,20 @@ mod tests {
         let mut fold = SessionFold::default();
         update(&mut fold, r#"{"sessionUpdate":"session_info_update","title":"Agent"}"#);
         assert_eq!(fold.title(), Some("Agent"));
-        assert!(fold.changed(raw(r#"{"by":"alice","title":"Mine","metadata":{"a":1}}"#)));
+        assert!(changed(&mut fold, r#""by":"alice","title":"Mine","metadata":{"a":1}"#));
         update(
             &mut fold,
             r#"{"sessionUpdate":"session_info_update","title":"Other","updatedAt":"2026-01-01"}"#,
         );
         assert_eq!(fold.title(), Some("Mine"));
-        assert!(!fold.changed(raw(r#"{"by":"alice"}"#)), "absent members stay");
-        assert!(fold.changed(raw(r#"{"title":null,"metadata":null}"#)));
+        assert!(!changed(&mut fold, r#""by":"alice""#), "absent members stay");
+        assert!(changed(&mut fold, r#""title":null,"metadata":null"#));
         assert_eq!((fold.title(), fold.metadata.is_none()), (Some("Other"), true));
         update(&mut fold, r#"{"sessionUpdate":"session_info_update","updatedAt":null}"#);
         assert_eq!(fold.title(), Some("Other"));
         update(&mut fold, r#"{"sessionUpdate":"session_info_update","title":null}"#);
         assert_eq!(fold.title(), None);
-        fold.changed(raw(&format!(r#"{{"title":"{}"}}"#, "é".repeat(TITLE_BYTES))));
+        changed(&mut fold, &format!(r#""title":"{}""#, "é".repeat(TITLE_BYTES)));
         assert_eq!(fold.title().unwrap().len(), TITLE_BYTES);
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::isolation::Isolation;
 use super::served_by::ServedBy;
 
 /// The settings of an agent's entry, except its program, environment and home.
@@ -24,6 +25,7 @@ pub struct AgentSettings {
     /// The version of ACP that the gateway requests: 1 or 2.
     pub protocol: u64,
     pub pool: PoolSettings,
+    pub isolation: Isolation,
     /// The time from the start of the process to the answer to `initialize`.
     pub start_timeout: Duration,
     /// The maximum size of one line in bytes.
@@ -44,6 +46,7 @@ impl Default for AgentSettings {
             terminal_auth: false,
             protocol: 1,
             pool: PoolSettings::default(),
+            isolation: Isolation::default(),
             start_timeout: Duration::from_mins(1),
             max_line_bytes: 16 << 20,
             turn_idle_timeout: Duration::from_mins(30),

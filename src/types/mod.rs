@@ -30,6 +30,7 @@ macro_rules! text_form {
 }
 
 mod expiry;
+mod isolation;
 mod agent_name;
 mod agent_settings;
 pub mod clock;
@@ -50,11 +51,12 @@ pub use clock::{Clock, Entropy, Ids, Timestamp};
 pub use cursor::{Epoch, EventId, Position};
 pub use expiry::Expiry;
 pub use ids::{PromptId, RequestId, SessionId, TerminalId};
+pub use isolation::Isolation;
 pub use keyed_guard::{KeyedCounts, KeyedGuard};
 pub use known_agents::KnownAgent;
 pub use limits::Limits;
 pub use network::Network;
-pub use principal::{Principal, Scope, Scopes, Tenant};
+pub use principal::{Principal, PrincipalKey, Scope, Scopes, Tenant};
 pub use principal_limits::{
     EffectiveLimits, KeyLimits, LimitChange, LimitExceeded, PrincipalLimit, PrincipalLimits,
 };

@@ -4,12 +4,11 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// The addresses whose first `prefix` bits equal those of `address`.
+use ipnet::IpNet;
+
+/// The addresses that share a prefix.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    prefix: u8,
-}
+pub struct Network(IpNet);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an IP address or a range such as 10.0.0.0/8")]
@@ -19,17 +18,7 @@ impl Network {
     /// Returns true if the range contains the address. An IPv4 address that is mapped to IPv6 counts as the
     /// IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address.to_canonical()) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                let differs = u128::from(own.to_bits() ^ other.to_bits());
-                differs.checked_shr(u32::from(32 - self.prefix)).unwrap_or(0) == 0
-            }
-            (IpAddr::V6(own), IpAddr::V6(other)) => {
-                let differs = own.to_bits() ^ other.to_bits();
-                differs.checked_shr(u32::from(128 - self.prefix)).unwrap_or(0) == 0
-            }
-            _ => false,
-        }
+        self.0.contains(&address.to_canonical())
     }
 }
 
@@ -37,18 +26,15 @@ impl FromStr for Network {
     type Err = NetworkError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
-        let address: IpAddr = address.parse().map_err(|_| NetworkError)?;
-        let bits = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = prefix.map_or(Ok(bits), str::parse).map_err(|_| NetworkError)?;
-        if prefix > bits { Err(NetworkError) } else { Ok(Self { address, prefix }) }
+        let range = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+        range.map(Self).map_err(|_| NetworkError)
     }
 }
 
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = self.prefix == if self.address.is_ipv4() { 32 } else { 128 };
-        if whole { write!(f, "{}", self.address) } else { write!(f, "{}/{}", self.address, self.prefix) }
+        let range = &self.0;
+        if range.prefix_len() == range.max_prefix_len() { range.addr().fmt(f) } else { range.fmt(f) }
     }
 }
 

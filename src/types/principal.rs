@@ -92,3 +92,12 @@ pub struct Principal {
     pub tenant: Tenant,
     pub scopes: Scopes,
 }
+
+/// Identifies a principal in its tenant.
+pub type PrincipalKey = (Tenant, Arc<str>);
+
+impl Principal {
+    pub fn key(&self) -> PrincipalKey {
+        (self.tenant.clone(), Arc::clone(&self.id))
+    }
+}

@@ -7,7 +7,7 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use super::limits::Limits;
-use super::principal::{Principal, Tenant};
+use super::principal::{Principal, PrincipalKey};
 
 /// One limit of a principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -217,7 +217,7 @@ pub struct PrincipalLimits(Arc<RwLock<Inner>>);
 #[derive(Debug)]
 struct Inner {
     defaults: Defaults,
-    key_limits: HashMap<(Tenant, Arc<str>), KeyLimits>,
+    key_limits: HashMap<PrincipalKey, KeyLimits>,
 }
 
 impl PrincipalLimits {
@@ -231,8 +231,7 @@ impl PrincipalLimits {
         let of_keys = if inner.key_limits.is_empty() {
             KeyLimits::default()
         } else {
-            let owner = (principal.tenant.clone(), Arc::clone(&principal.id));
-            inner.key_limits.get(&owner).copied().unwrap_or_default()
+            inner.key_limits.get(&principal.key()).copied().unwrap_or_default()
         };
         EffectiveLimits { defaults: inner.defaults, key_limits: of_keys }
     }
@@ -244,7 +243,7 @@ impl PrincipalLimits {
     }
 
     /// Replaces the limits that the keys of all principals set.
-    pub fn set_key_limits(&self, of_keys: HashMap<(Tenant, Arc<str>), KeyLimits>) {
+    pub fn set_key_limits(&self, of_keys: HashMap<PrincipalKey, KeyLimits>) {
         self.write().key_limits = of_keys;
     }
 
@@ -261,7 +260,7 @@ impl PrincipalLimits {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Scopes;
+    use super::super::{Scopes, Tenant};
     use super::*;
 
     fn principal(id: &str) -> Principal {

@@ -113,6 +113,23 @@ fn check_prints_what_holds_and_hides_secrets() {
 }
 
 #[test]
+fn check_reports_commands_that_are_not_on_path() {
+    let data = folder();
+    let file = data.path().join("gateway.toml");
+    let text = "[agents.a]\ncommand = \"no-such-agent\"\n[mcp.b]\ncommand = \"no-such-server\"\n[mcp.c]\ncommand = \"/bin/sh\"\n";
+    fs::write(&file, text).unwrap();
+    let output = run(data.path(), &["check", "--config", file.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let warnings: Vec<_> = stdout(&output).lines().filter(|line| line.starts_with("# warning: ")).collect();
+    let [agent, server] = warnings[..] else { panic!("{warnings:?}") };
+    assert!(
+        agent.contains("agents.a.command: no-such-agent: ") && agent.contains("not found on PATH"),
+        "{agent}"
+    );
+    assert!(server.contains("mcp.b.command: no-such-server: "), "{server}");
+}
+
+#[test]
 fn a_mistyped_command_line_is_2() {
     let data = folder();
     for args in [

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use acp_gateway::http;
+use acp_gateway::surface::rest;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::Value;
 
@@ -79,7 +79,7 @@ fn listed(response: &Response, name: &str) -> BTreeSet<String> {
 
 /// Headers that an operation of the OpenAPI document takes (`in: header`), and headers of its answers.
 fn documented() -> (BTreeSet<String>, BTreeSet<String>) {
-    let document: Value = serde_json::from_str(&http::document_json()).expect("JSON");
+    let document: Value = serde_json::from_str(&rest::document_json()).expect("JSON");
     let (mut sent, mut received) = (BTreeSet::new(), BTreeSet::new());
     let operations = document["paths"].as_object().expect("paths").values();
     for operation in operations.flat_map(|item| item.as_object().expect("operations").values()) {

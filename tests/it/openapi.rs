@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use acp_gateway::api::ProblemCode;
-use acp_gateway::http;
+use acp_gateway::surface::rest;
 use serde_json::Value;
 
 fn document() -> Value {
-    serde_json::from_str(&http::document_json()).expect("the document is JSON")
+    serde_json::from_str(&rest::document_json()).expect("the document is JSON")
 }
 
 #[test]
@@ -15,7 +15,7 @@ fn the_committed_document_is_the_codes() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi/openapi.json");
     let committed = std::fs::read_to_string(path).expect("it is committed");
     assert!(
-        committed == http::document_json(),
+        committed == rest::document_json(),
         "the routes have changed; rewrite the document: cargo run -- openapi > openapi/openapi.json"
     );
 }
@@ -45,7 +45,7 @@ fn every_schema_that_is_named_is_there() {
 
 #[test]
 fn every_problem_that_an_answer_can_be_is_documented() {
-    let text = http::document_json();
+    let text = rest::document_json();
     for code in ProblemCode::ALL {
         let in_events_only = matches!(
             code,

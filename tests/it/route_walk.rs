@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acp_gateway::auth::{Keys, NewKey};
-use acp_gateway::http;
 use acp_gateway::store::SqliteStore;
+use acp_gateway::surface::rest;
 use acp_gateway::types::{Ids, Limits, Scope, Tenant};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ fn operations() -> Vec<Operation> {
 }
 
 fn operations_on(session: &str, agent: &str) -> Vec<Operation> {
-    let document: Value = serde_json::from_str(&http::document_json()).expect("JSON");
+    let document: Value = serde_json::from_str(&rest::document_json()).expect("JSON");
     let mut operations = Vec::new();
     for (path, item) in document["paths"].as_object().expect("paths") {
         let filled = path

@@ -7,7 +7,14 @@ use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::sync::{mpsc, watch};
 
 use super::{BoxFuture, Channel, Closed, LineWriter, Transport};
+use crate::agent::dialect::AcpV1;
 use crate::agent::failure::AgentExit;
+use crate::agent::handshake::Handshake;
+use crate::agent::process::Process;
+use crate::agent::process_key::ProcessKey;
+use crate::agent::spec::AgentSpec;
+use crate::shutdown::Shutdown;
+use crate::types::Limits;
 
 /// The number of lines that the writer queues.
 const QUEUED_LINES: usize = 8;
@@ -15,7 +22,7 @@ const QUEUED_LINES: usize = 8;
 /// The agent's end of the transport. Dropping it ends the agent.
 pub(crate) struct MemoryAgent {
     received: mpsc::Receiver<Bytes>,
-    output: DuplexStream,
+    output: Option<DuplexStream>,
     closing: watch::Receiver<bool>,
     _ended: watch::Sender<bool>,
 }
@@ -30,13 +37,22 @@ struct MemoryTransport {
 }
 
 /// Opens a transport. A full queue of lines is closed.
-pub(crate) fn open() -> (Channel<DuplexStream>, MemoryAgent) {
+pub(in crate::agent) fn open() -> (Channel<DuplexStream>, MemoryAgent) {
     let (lines, received) = mpsc::channel(QUEUED_LINES);
     let (incoming, output) = tokio::io::duplex(1 << 20);
     let ((closing, is_closing), (end, ended)) = (watch::channel(false), watch::channel(false));
     let transport = Box::new(MemoryTransport { closing, ended });
     let channel = Channel { incoming, outgoing: Arc::new(MemoryWriter(lines)), transport };
-    (channel, MemoryAgent { received, output, closing: is_closing, _ended: end })
+    (channel, MemoryAgent { received, output: Some(output), closing: is_closing, _ended: end })
+}
+
+/// Connects to an initialized agent that speaks ACP v1.
+pub(crate) async fn connect(spec: &Arc<AgentSpec>, key: &ProcessKey) -> (Process, MemoryAgent) {
+    let (channel, mut agent) = open();
+    let handshake = Handshake { spec, key, dialect: Arc::new(AcpV1), gateway_version: "test" };
+    let (limits, shutdown) = (Arc::new(Limits::default()), Shutdown::new());
+    let (started, ()) = tokio::join!(handshake.run(channel, &limits, &shutdown), agent.initialize());
+    (started.expect("the agent is initialized"), agent)
 }
 
 impl MemoryAgent {
@@ -48,7 +64,13 @@ impl MemoryAgent {
 
     /// Sends bytes to the gateway.
     pub(crate) async fn send(&mut self, bytes: &str) {
-        self.output.write_all(bytes.as_bytes()).await.expect("the gateway reads");
+        let output = self.output.as_mut().expect("the agent has not ended its output");
+        output.write_all(bytes.as_bytes()).await.expect("the gateway reads");
+    }
+
+    /// Ends the output of the agent.
+    pub(crate) fn end(&mut self) {
+        self.output = None;
     }
 
     /// Whether the gateway has begun to close the transport.

@@ -16,7 +16,7 @@ pub(crate) mod memory;
 pub(super) mod stdio;
 
 /// A boxed future, for the methods of trait objects.
-pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The transport is closed, or the agent reads too slowly.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

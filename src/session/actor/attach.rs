@@ -1,5 +1,6 @@
 //! The process of a session: acquire it, and set up the session on it (ACP, Session Setup).
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use crate::jsonrpc::RpcError;
 use crate::pool::{Disposition, Lease, RequestedSession};
 use crate::session::attachment::{AttachMethod, LostContext, Setup, SetupResponse};
 use crate::session::client_calls::AttachWaiter;
-use crate::session::creation::{CreateWaiter, Origin, cannot_adopt};
+use crate::session::command::CreateWaiter;
+use crate::session::origin::{Origin, cannot_adopt};
 use crate::session::record::StoredState;
 use crate::session::refusal::Refusal;
 use crate::session::requirements;
@@ -33,14 +35,21 @@ impl Actor {
         if self.lifecycle.drain_at.is_some() {
             return Err(Refusal::Draining);
         }
-        let (offered, session) = (self.offered_capabilities(), self.requested_session());
-        let enqueued = self.link.enqueue(&self.context, &self.journal.record().agent, offered, session);
+        let requirements = (self.offered_capabilities(), self.granted_folders());
+        let (agent, session) = (&self.journal.record().agent, self.requested_session());
+        let enqueued = self.link.enqueue(&self.context, agent, requirements, session);
         if let Err(refusal) = enqueued {
             self.release_live_guard();
             return Err(refusal);
         }
         self.attachment.enqueue(Instant::now());
         Ok(())
+    }
+
+    /// The folders that the agent may access for this session.
+    fn granted_folders(&self) -> Vec<PathBuf> {
+        let record = self.journal.record();
+        std::iter::once(&record.cwd).chain(&record.additional_directories).map(PathBuf::from).collect()
     }
 
     /// The agent session for which the pool selects a process.
@@ -97,7 +106,7 @@ impl Actor {
         };
         self.link.offered(&lease);
         let died = lease.process().has_ended() && self.attachment.may_replace();
-        if died || lease.process().client_capabilities != self.offered_capabilities() {
+        if died || lease.process().key.client_capabilities != self.offered_capabilities() {
             // The process died while it was idle, or the configuration has changed during the wait. In the
             // second case the process was started with the former client capabilities.
             lease.release(Disposition::Untouched);

@@ -220,7 +220,7 @@ impl Actor {
 
     /// Rejects the clients that have waited for a process for too long. While a process is starting, the wait continues.
     fn expire_waits(&mut self, now: Instant) {
-        if self.context.pool.is_starting(&self.journal.record().agent) {
+        if self.context.pool.is_starting(&self.journal.record().agent, &self.link.owner().tenant) {
             return self.client_calls.extend_waits(now, self.context.limits.settings_queue_timeout);
         }
         let detail = "every process of this agent is busy; retry later, or cancel a turn";

@@ -7,9 +7,9 @@ use crate::api::SessionPatch;
 use crate::event::{EncodedEvent, SessionChanged};
 use crate::session::client_calls::AttachWaiter;
 use crate::session::command::Command;
-use crate::session::metadata;
 use crate::session::refusal::Refusal;
 use crate::session::stored::agent_spec;
+use crate::session::validation::check_metadata;
 use crate::types::Principal;
 
 impl Actor {
@@ -88,7 +88,7 @@ impl Actor {
         let mut event = SessionChanged { by: &by.id, title, ..SessionChanged::default() };
         let metadata = patch.merged_metadata(self.journal.record().metadata.clone());
         if patch.metadata.is_some() {
-            metadata::check(&metadata)?;
+            check_metadata(&metadata)?;
             event.metadata = Some(&metadata);
         }
         let event = EncodedEvent::from(&event);

@@ -33,8 +33,8 @@ use super::client_methods::ClientMethods;
 use super::command::{Command, Reply};
 use super::context::Context;
 use super::event_loop::{EventLoop, WakeConditions, Wakeup};
+use super::folders;
 use super::journal::Journal;
-use super::list;
 use super::process_link::{LinkEvent, ProcessLink};
 use super::refusal::Refusal;
 use super::turns::{TurnClock, Turns};
@@ -166,7 +166,7 @@ impl Actor {
         if !record.shared_folder {
             return false;
         }
-        let others = list::has_session_in(&self.context, &record.tenant(), &record.cwd).await;
+        let others = folders::has_session_in(&self.context, &record.tenant(), &record.cwd).await;
         others.unwrap_or(true)
     }
 

@@ -17,10 +17,10 @@ use crate::session::attachment::{Attachment, DiscardCounter};
 use crate::session::client_calls::ClientCalls;
 use crate::session::client_methods::ClientMethods;
 use crate::session::context::Context;
-use crate::session::creation::Origin;
 use crate::session::entry::ActorEntry;
 use crate::session::event_loop::EventLoop;
 use crate::session::journal::Journal;
+use crate::session::origin::Origin;
 use crate::session::process_link::ProcessLink;
 use crate::session::record::{
     self, FoldRecord, RequestRecord, SessionRecord, StoredExit, StoredState, TerminalRecord,

@@ -11,7 +11,7 @@ use crate::pool::{Disposition, Lease};
 use crate::session::agent_requests::EndedBy;
 use crate::session::attachment::Overdue;
 use crate::session::client_calls::Waiters;
-use crate::session::creation::CreateWaiter;
+use crate::session::command::CreateWaiter;
 use crate::session::refusal::{Refusal, agent_failure};
 
 impl Actor {

@@ -101,7 +101,8 @@ impl Actor {
         let (method, params, timeout) = match self.attachment.load_sign_in() {
             LoadSignIn::NotTried => {
                 // In HOME no settings of a project select a sign-in.
-                let home = process.spec.home.path().to_string_lossy();
+                let home = process.home();
+                let home = home.to_string_lossy();
                 let setup =
                     SessionSetup { cwd: &home, mcp_servers: &[], additional_directories: &[], meta: None };
                 (acp::method::SESSION_NEW, acp::new_session(setup, None), limits.session_new_timeout)

@@ -106,7 +106,8 @@ impl Actor {
         let unknown = PromptCapabilities { image: true, audio: true, embedded_context: true };
         let known = self.link.initialized().map(|initialized| initialized.capabilities.prompt);
         let known = known.or_else(|| {
-            let (_, initialized) = self.context.pool.agent_stats(&self.journal.record().agent)?;
+            let (_, initialized) =
+                self.context.pool.agent_stats(&self.journal.record().agent, &self.link.owner().tenant)?;
             Some(initialized?.capabilities.prompt)
         });
         acp::validate_prompt(blocks, known.unwrap_or(unknown)).map_err(|error| {
@@ -231,7 +232,7 @@ impl Actor {
     pub(super) fn append_failed(&mut self, mut record: PromptRecord, problem: Problem) {
         let event = EncodedEvent::from(&PromptFailed { problem: &problem });
         record.status = StoredStatus::Failed;
-        record.error = Some((&problem).into());
+        record.error = Some(problem.into());
         self.append_turn_end(record, event);
     }
 

@@ -6,7 +6,7 @@ use crate::acp::client_input_policy::{self, ClientInputError};
 use crate::acp::{self, AgentCapabilities, ConfigValue, SessionSetup, TraceContext};
 use crate::agent::{AgentFailure, AgentSpec, Dialect};
 use crate::session::command::ClientCall;
-use crate::session::creation::cannot_adopt;
+use crate::session::origin::can_fork;
 use crate::session::refusal::Refusal;
 use crate::types::{PromptId, SessionId};
 
@@ -101,17 +101,6 @@ impl CallTarget<'_> {
         };
         Ok(OutgoingCall { method, params })
     }
-}
-
-/// Checks whether the agent can fork a session and load the fork in another process.
-pub(in crate::session) fn can_fork(capabilities: &AgentCapabilities) -> Result<(), Refusal> {
-    if !capabilities.session.fork {
-        return Err(unsupported(acp::method::SESSION_FORK));
-    }
-    if !capabilities.load_session && !capabilities.session.resume {
-        return Err(cannot_adopt());
-    }
-    Ok(())
 }
 
 fn wrong_session() -> Refusal {

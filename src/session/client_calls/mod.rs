@@ -14,9 +14,9 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-pub(super) use self::encode::{CallRules, CallTarget, OutgoingCall, can_fork};
-use super::command::{ClientCall, Reply};
-use super::creation::{CreateWaiter, Origin};
+pub(super) use self::encode::{CallRules, CallTarget, OutgoingCall};
+use super::command::{ClientCall, CreateWaiter, Reply};
+use super::origin::Origin;
 use crate::acp::TraceContext;
 use crate::jsonrpc::CallId;
 use crate::types::{Limits, Principal};

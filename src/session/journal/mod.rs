@@ -14,11 +14,11 @@ use tokio::time::Instant;
 pub(super) use self::change::Change;
 use self::quota::Quota;
 pub(super) use self::quota::Quotas;
-use super::committed::build_snapshot;
-use super::creation::Origin;
 use super::idempotency::Claim;
-use super::metadata::MetadataIndex;
+use super::metadata_index::MetadataIndex;
+use super::origin::Origin;
 use super::record::{self, FoldRecord, SessionRecord, put_open};
+use super::snapshot::build_snapshot;
 use crate::api::{PendingRequest, Session, SessionState};
 use crate::event::{EncodedEvent, Event, SessionCreated, SessionDeleted};
 use crate::eventlog::{Records, SessionLog};
@@ -264,7 +264,7 @@ impl Journal {
 
     /// Appends `session.changed` and folds it.
     pub(super) fn append_changed(&mut self, event: EncodedEvent) -> u64 {
-        self.fold_changed |= self.fold.changed(event.object());
+        self.fold_changed |= self.fold.changed(&event.changed_members());
         self.append_with(None, event, |_, _| {})
     }
 

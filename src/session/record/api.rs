@@ -76,9 +76,8 @@ impl From<StoredTerminal> for Terminal {
     }
 }
 
-impl From<&Problem> for StoredProblem {
-    fn from(problem: &Problem) -> Self {
-        let shown = problem.clone();
+impl From<Problem> for StoredProblem {
+    fn from(shown: Problem) -> Self {
         let error = |FieldError { pointer, detail }| StoredFieldError { pointer, detail };
         let acp = |RpcError { code, message, data }| StoredRpcError { code, message, data };
         Self {

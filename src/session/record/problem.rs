@@ -9,6 +9,7 @@ use crate::types::{PromptId, RequestId};
 /// The problem of a failed turn, as the event of its end contains it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::option_option, reason = "a member that is null differs from an absent member")]
 pub(in crate::session) struct StoredProblem {
     #[serde(rename = "type")]
     pub(in crate::session) kind: String,

@@ -77,10 +77,10 @@ fn records_convert_to_the_api_and_back() {
     problem.acp = Some(RpcError { code: -32000, message: "m".to_owned(), data });
     problem.prompt_id = Some(PromptId::FIRST);
     problem.resolution = Some(Resolution::Answered);
-    let stored = StoredProblem::from(&problem);
+    let stored = StoredProblem::from(problem.clone());
     assert_eq!(text(&Problem::from(stored)), text(&problem));
     let stored: StoredProblem = decode(PROBLEM.as_bytes()).unwrap();
-    assert_eq!(text(&StoredProblem::from(&Problem::from(stored))), PROBLEM);
+    assert_eq!(text(&StoredProblem::from(Problem::from(stored))), PROBLEM);
     let unknown = PROBLEM.replace("\"agent_error\"", "\"code_of_another_version\"");
     let unknown: StoredProblem = decode(unknown.as_bytes()).unwrap();
     assert_eq!(Problem::from(unknown).code, ProblemCode::Internal);

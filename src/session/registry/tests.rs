@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Map;
@@ -5,13 +6,17 @@ use serde_json::value::RawValue;
 
 use super::*;
 use crate::agent::{AgentSpec, Catalogue, CurrentCatalogue, Launcher};
-use crate::api::{PromptStatus, SessionState};
+use crate::api::{self, PromptStatus, SessionState};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
-use crate::session::{MayPrompt, PromptRequest, Workspaces};
+use crate::session::actor::Actor;
+use crate::session::origin::Origin;
+use crate::session::record::{SessionRecord, StoredState};
+use crate::session::{MayPrompt, PromptRequest};
 use crate::shutdown::Shutdown;
 use crate::store::MemoryStore;
-use crate::types::{Ids, Limits, PrincipalLimits, PromptId, Scope};
+use crate::types::{Ids, Limits, PrincipalLimits, PromptId, Scope, Tenant};
+use crate::workspace::Workspaces;
 
 async fn in_time<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), what).await.expect("the future completes within 20 seconds")
@@ -93,7 +98,7 @@ async fn panicked_actor_fails_its_turn_and_restarts() {
     // The next turn number overflows and panics, because tests are built with overflow checks.
     let record = record(id, &by, ids.now(), u32::MAX - 1);
     let (actor, slot) = Actor::new(registry.context(), session_log.clone(), record, Origin::New);
-    registry.install(actor, slot);
+    registry.entries.install(actor, slot);
 
     let session = registry.open(&by, id).await.unwrap();
     let first = in_time(session.prompt(&by, prompt(false))).await.unwrap();

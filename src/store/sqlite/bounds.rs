@@ -11,10 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::types::{SessionId, Tenant};
 
 use super::super::{LogUsage, ReadError};
-use super::{checksum, read, to_sql};
-
-/// Positions and seqs never come near this value. A larger number is damaged.
-pub(super) const MAX_PLAUSIBLE: u64 = 1 << 53;
+use super::row::{MAX_PLAUSIBLE, checksum, plausible, session_of, to_sql, unless_malformed};
 
 /// The bounds of a log.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,11 +21,6 @@ pub(super) struct Bounds {
     pub(super) first_pos: u64,
     pub(super) last_seq: u64,
     pub(super) last_pos: u64,
-}
-
-/// The number, if it can be a stored seq or position.
-pub(super) fn plausible(number: i64) -> Option<u64> {
-    u64::try_from(number).ok().filter(|number| (1..=MAX_PLAUSIBLE).contains(number))
 }
 
 /// Returns the corrected bounds, or `None` if `known` is right. `last_place` is the last position of the
@@ -90,7 +82,7 @@ fn index_entry(
     );
     let found = connection
         .query_row(&select, params![session.as_bytes(), to_sql(from)], |row| Ok((row.get(0)?, row.get(1)?)));
-    Ok(read::unless_malformed(found.optional())?.flatten())
+    Ok(unless_malformed(found.optional())?.flatten())
 }
 
 /// The first seq in the SQL index, and the smallest possible position of its event.
@@ -115,13 +107,13 @@ fn last_seq_at(
             verified(row, session, indexed_first)
         })
         .optional();
-    if let Some(Some(Some(last_seq))) = read::unless_malformed(found)? {
+    if let Some(Some(Some(last_seq))) = unless_malformed(found)? {
         return Ok(last_seq);
     }
     // Read these columns without the frames, whose pages may be damaged.
     let select = "SELECT session, first_seq FROM run WHERE pos = ?1";
-    let row = connection.query_row(select, [pos], |row| Ok((read::session_of(row, 0).ok(), row.get(1).ok())));
-    let row: Option<(Option<SessionId>, Option<i64>)> = read::unless_malformed(row.optional())?.flatten();
+    let row = connection.query_row(select, [pos], |row| Ok((session_of(row, 0).ok(), row.get(1).ok())));
+    let row: Option<(Option<SessionId>, Option<i64>)> = unless_malformed(row.optional())?.flatten();
     let Some((of, first)) = row else { return Ok(last_place) };
     let Some(pos) = plausible(pos) else { return Ok(last_place) };
     if of != Some(session) && (first.is_none() || first != indexed_first) {
@@ -153,21 +145,21 @@ fn verified(
 fn pos_before(connection: &Connection, pos: u64) -> Result<u64, ReadError> {
     let select = "SELECT max(pos) FROM run WHERE pos < ?1";
     let found = connection.query_row(select, [to_sql(pos)], |row| row.get::<_, Option<i64>>(0));
-    Ok(read::unless_malformed(found)?.flatten().and_then(plausible).unwrap_or(0))
+    Ok(unless_malformed(found)?.flatten().and_then(plausible).unwrap_or(0))
 }
 
 fn tenant(connection: &Connection, session: SessionId) -> Result<Option<Tenant>, ReadError> {
     let select = "SELECT tenant FROM run WHERE session = ?1 LIMIT 1";
     let found = connection
         .query_row(select, [session.as_bytes()], |row| Ok(row.get_ref(0)?.as_str().map(Tenant::new).ok()));
-    Ok(read::unless_malformed(found.optional())?.flatten().flatten())
+    Ok(unless_malformed(found.optional())?.flatten().flatten())
 }
 
 /// The last position in the table or in the SQL index. If rows are damaged, this scans the index.
 pub(super) fn max_pos(connection: &Connection, damaged: bool) -> Result<u64, rusqlite::Error> {
     let select = "SELECT pos, session, first_seq FROM run ORDER BY pos DESC LIMIT 1";
     let last = connection.query_row(select, [], |row| {
-        Ok((row.get::<_, i64>(0)?, read::session_of(row, 1).ok(), row.get::<_, i64>(2).ok()))
+        Ok((row.get::<_, i64>(0)?, session_of(row, 1).ok(), row.get::<_, i64>(2).ok()))
     });
     let Some((pos, session, first_seq)) = last.optional()? else { return Ok(0) };
     let pos = plausible(pos);

@@ -10,7 +10,8 @@ use rusqlite::{Connection, ErrorCode};
 use crate::types::Epoch;
 
 use super::super::{BoxError, ReadError};
-use super::{OpenError, compress, read, schema};
+use super::error::OpenError;
+use super::{compress, connection, read};
 
 /// The maximum faults that `quick_check` returns. One large event can cause as many faulty pages.
 const MAX_FAULTS: usize = 4096;
@@ -69,7 +70,7 @@ impl From<CheckError> for OpenError {
 
 impl Check {
     pub(super) fn of(path: &Path, epoch: &Epoch) -> Result<Self, rusqlite::Error> {
-        let connection = schema::open_reader(path)?;
+        let connection = connection::open_reader(path)?;
         Ok(Self { connection, epoch: epoch.clone(), stop: Arc::default() })
     }
 

@@ -11,17 +11,11 @@ use rusqlite::{Connection, ErrorCode};
 use crate::shutdown::{Shutdown, lock_or_abort};
 
 use super::super::CommitError;
-use super::from_sql;
-use super::wal_prealloc::FRAME_BYTES;
+use super::connection::{FRAME_BYTES, PAGE_BYTES, RESTART_PAGES, WAL_KEPT_BYTES};
+use super::row::from_sql;
 
 /// The written bytes that trigger a passive checkpoint: about 4000 pages.
-const PASSIVE_BYTES: u64 = 4000 * 8192;
-/// The maximum size of the write-ahead log file after a complete checkpoint. Later commits overwrite the
-/// file, so their syncs wait only for data.
-pub(super) const WAL_KEPT_BYTES: u32 = if cfg!(test) { 4 << 20 } else { 64 << 20 };
-/// The pages of the write-ahead log above which commits are paused for a checkpoint, so that the log can
-/// restart.
-pub(super) const RESTART_PAGES: u64 = 16_000;
+const PASSIVE_BYTES: u64 = 4000 * PAGE_BYTES;
 /// The time without a commit after which a complete checkpoint runs. The file is truncated if it is too long
 /// or contains deleted data.
 pub(super) const IDLE: Duration = Duration::from_secs(2);

@@ -10,10 +10,6 @@ use std::fmt;
 use bytes::Bytes;
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
 
-/// From the version without compression. No row changes. The version number prevents an older program from
-/// sending compressed frames to readers.
-pub(super) const MIGRATION: &str = "";
-
 const COMPRESSED: u8 = 0;
 /// The first byte of uncompressed frames.
 const PLAIN: u8 = b'i';
@@ -88,7 +84,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::super::contract::{noise, run, session};
-    use super::super::checksum;
+    use super::super::row::checksum;
     use super::*;
 
     fn compressed(frames: &[u8]) -> Vec<u8> {

@@ -10,9 +10,10 @@ use rusqlite::backup::{Backup, StepResult};
 
 use crate::types::{Epoch, Ids};
 
-use super::OpenError;
 use super::check::{Check, CheckReport};
-use super::schema::{self, folder_of, with_suffix};
+use super::connection::{folder_of, open_copy, open_source, with_suffix};
+use super::error::OpenError;
+use super::{meta, schema};
 
 /// Pages copied in one step.
 const STEP: std::ffi::c_int = 1024;
@@ -46,11 +47,11 @@ pub(super) fn snapshot(log: &Path, file: &Path) -> Result<CheckReport, OpenError
 }
 
 fn copy_to(log: &Path, file: &Path) -> Result<(), OpenError> {
-    let source = schema::open_source(log)?;
+    let source = open_source(log)?;
     // The read transaction fixes the snapshot for all steps. Otherwise each commit would restart the backup.
     source.execute_batch("BEGIN")?;
     source.query_row("SELECT count(*) FROM meta", [], |_| Ok(()))?;
-    let mut target = schema::open_copy(file)?;
+    let mut target = open_copy(file)?;
     {
         let backup = Backup::new(&source, &mut target)?;
         loop {
@@ -64,7 +65,7 @@ fn copy_to(log: &Path, file: &Path) -> Result<(), OpenError> {
     }
     target.close().map_err(|(_, error)| error)?;
     // The source uses a write-ahead log. Switch the mode, so that the copy is a single file.
-    let target = schema::open_copy(file)?;
+    let target = open_copy(file)?;
     target.pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(()))?;
     target.close().map_err(|(_, error)| error)?;
     Ok(File::open(file)?.sync_all()?)
@@ -98,7 +99,7 @@ fn renew_epoch(new: &Path, log: &Path, ids: &Ids) -> Result<(), OpenError> {
             break epoch;
         }
     };
-    let file = schema::open_copy(new)?;
+    let file = open_copy(new)?;
     file.pragma_update(None, "synchronous", "FULL")?;
     file.execute("UPDATE meta SET value = ?1 WHERE key = 'epoch'", [epoch.as_str()])?;
     file.close().map_err(|(_, error)| error)?;
@@ -109,9 +110,7 @@ fn epoch_of(file: &Path) -> Result<Epoch, OpenError> {
     if !file.exists() {
         return Err(io::Error::from(io::ErrorKind::NotFound).into());
     }
-    let file = schema::open_source(file)?;
-    let epoch: String = file.query_row("SELECT value FROM meta WHERE key = 'epoch'", [], |row| row.get(0))?;
-    epoch.parse().map_err(|_| OpenError::NotALog)
+    meta::epoch(&open_source(file)?)
 }
 
 /// Renames the log together with its write-ahead log, which must never be applied to another file. If this is

@@ -4,9 +4,11 @@ use rusqlite::Connection;
 
 use super::super::usage::Usages;
 use super::super::{Batch, LogUsage, RunHeader};
-use super::log_stats::{DirtyStats, LogStats};
+use super::error::OpenError;
+use super::log_stats::{self, DirtyStats, LogStats};
 use super::remove::PrunedLog;
-use super::{OpenError, bounds, from_sql, log_stats, read, to_sql};
+use super::row::{MAX_PLAUSIBLE, run_header, to_sql};
+use super::{bounds, meta};
 
 /// The index in memory. It is updated after each commit.
 #[derive(Debug, Default)]
@@ -21,11 +23,8 @@ impl Index {
     /// Loads the stored statistics and then all runs that were committed after them. It does not read frames.
     /// The result is not verified, except for the last position: see [`bounds`].
     pub(super) fn load(connection: &Connection) -> Result<Self, OpenError> {
-        let place = |key: &str| {
-            let select = "SELECT value FROM meta WHERE key = ?1";
-            connection.query_row(select, [key], |row| row.get(0)).map(from_sql)
-        };
-        let (last_pos, pruned_pos) = (place("last_pos")?, place("pruned_pos")?);
+        let last_pos = meta::position(connection, "last_pos")?;
+        let pruned_pos = meta::position(connection, "pruned_pos")?;
         let mut index = Self { last_pos, pruned_pos, ..Self::default() };
         let summed_pos = if let Some((usages, pos)) = log_stats::load(connection)? {
             index.usages = usages;
@@ -43,11 +42,11 @@ impl Index {
         let mut damaged = 0_u64;
         while let Some(row) = rows.next()? {
             // A row with columns of other types is damaged. Its readers are reset.
-            let (Ok(head), Ok(tenant)) = (read::run_header(row), row.get_ref(6)?.as_str()) else {
+            let (Ok(head), Ok(tenant)) = (run_header(row), row.get_ref(6)?.as_str()) else {
                 damaged += 1;
                 continue;
             };
-            if head.last_pos == 0 || head.last_pos > bounds::MAX_PLAUSIBLE {
+            if head.last_pos == 0 || head.last_pos > MAX_PLAUSIBLE {
                 damaged += 1;
                 continue;
             }

@@ -12,28 +12,12 @@ use crate::types::{SessionId, Tenant, Timestamp};
 
 use super::super::LogUsage;
 use super::super::usage::Usages;
-use super::{from_sql, to_sql, write};
+use super::meta;
+use super::row::{from_sql, to_sql};
 
 /// The approximate maximum of runs that a start reads besides the statistics. Writing the statistics of that
 /// many logs takes a few milliseconds.
 const RUNS_PER_UPDATE: u64 = 1024;
-
-/// Adds the table of statistics, without content. The first commit that is due writes them.
-pub(super) const MIGRATION: &str = "
-CREATE TABLE log (
-    session BLOB PRIMARY KEY,
-    tenant TEXT NOT NULL,
-    first_seq INTEGER NOT NULL,
-    last_seq INTEGER NOT NULL,
-    first_pos INTEGER NOT NULL,
-    last_pos INTEGER NOT NULL,
-    bytes INTEGER NOT NULL,
-    runs INTEGER NOT NULL,
-    last_time INTEGER NOT NULL,
-    crc INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-INSERT INTO meta VALUES ('summed_pos', 0), ('summed_crc', 0);
-";
 
 /// The statistics that one transaction writes.
 #[derive(Debug)]
@@ -101,8 +85,8 @@ pub(super) fn write(transaction: &Connection, sums: &LogStats) -> Result<(), rus
             checksum(log),
         ])?;
     }
-    write::set_position(transaction, "summed_pos", sums.pos)?;
-    write::set_position(transaction, "summed_crc", position_checksum(sums.pos).into())
+    meta::set_position(transaction, "summed_pos", sums.pos)?;
+    meta::set_position(transaction, "summed_crc", position_checksum(sums.pos).into())
 }
 
 pub(super) fn erase(transaction: &Connection, session: SessionId) -> Result<(), rusqlite::Error> {
@@ -112,13 +96,8 @@ pub(super) fn erase(transaction: &Connection, session: SessionId) -> Result<(), 
 /// Loads the stored statistics and their position. Retention uses them to delete data, so one invalid row
 /// invalidates all. Returns `None` in that case, and the caller must read every run.
 pub(super) fn load(connection: &Connection) -> Result<Option<(Usages, u64)>, rusqlite::Error> {
-    let place = |key: &str| {
-        let select = "SELECT value FROM meta WHERE key = ?1";
-        connection.query_row(select, [key], |row| row.get::<_, i64>(0))
-    };
-    let (Ok(pos), Ok(crc)) = (place("summed_pos").map(from_sql), place("summed_crc").map(from_sql)) else {
-        return Ok(None);
-    };
+    let place = |key| meta::position(connection, key);
+    let (Ok(pos), Ok(crc)) = (place("summed_pos"), place("summed_crc")) else { return Ok(None) };
     if pos == 0 || crc != u64::from(position_checksum(pos)) {
         return Ok(None);
     }
@@ -174,7 +153,7 @@ mod tests {
 
     use super::super::super::contract::{append, run, session};
     use super::super::super::{Batch, Cut, EventStore as _, Maintenance as _, RecordStore as _, SqliteStore};
-    use super::super::schema;
+    use super::super::connection;
     use super::*;
     use crate::types::{Ids, Limits};
 
@@ -190,7 +169,7 @@ mod tests {
 
     /// The number of runs that a start would read.
     fn runs_after_stats(path: &Path) -> i64 {
-        let file = schema::open_reader(path).unwrap();
+        let file = connection::open_reader(path).unwrap();
         let select = "SELECT count(*) FROM run WHERE pos > (SELECT value FROM meta WHERE key = 'summed_pos')";
         file.query_row(select, [], |row| row.get(0)).unwrap()
     }

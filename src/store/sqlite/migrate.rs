@@ -1,18 +1,40 @@
-//! Migration of files of earlier versions, in one transaction, after a copy of the file was made.
+//! Preparation of the file before it is opened: creation, or migration of an earlier version in one
+//! transaction, after a copy of the file was made.
 
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::schema::{self, with_suffix};
-use super::{OpenError, copy};
+use crate::types::Epoch;
 
-/// The SQL that migrates a file to the next version.
-pub(super) type Migration = &'static str;
+use super::connection::{folder_of, open_writer, with_suffix};
+use super::copy;
+use super::error::OpenError;
+use super::schema::{self, MIGRATIONS, Migration};
+
+/// Checks, creates or migrates the file. A foreign or newer file is not changed.
+pub(super) fn prepare(path: &Path, epoch: impl FnOnce() -> Epoch) -> Result<(), OpenError> {
+    let version = match schema::read_version(path) {
+        Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+            if schema::restored_path(path).exists() {
+                return Err(OpenError::RestoreInterrupted);
+            }
+            return schema::create(path, &epoch());
+        }
+        version => version?,
+    };
+    if fs::metadata(path)?.permissions().mode() & 0o077 != 0 {
+        fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    }
+    to_newest(path, version, &MIGRATIONS)
+}
 
 /// Migrates a file of `version` to the newest version. `steps[0]` leads from version 1 to version 2. A copy
 /// of the old file stays beside it, named after its version, until an operator deletes it.
-pub(super) fn to_newest(path: &Path, version: i32, steps: &[Migration]) -> Result<(), OpenError> {
+fn to_newest(path: &Path, version: i32, steps: &[Migration]) -> Result<(), OpenError> {
     let done = usize::try_from(version - 1).unwrap_or_default();
     let Some(steps) = steps.get(done..).filter(|steps| !steps.is_empty()) else { return Ok(()) };
     let kept = with_suffix(path, &format!(".version-{version}"));
@@ -20,11 +42,11 @@ pub(super) fn to_newest(path: &Path, version: i32, steps: &[Migration]) -> Resul
     let new = with_suffix(path, ".copy");
     copy::remove_files(&new);
     copy::snapshot(path, &new)?;
-    std::fs::rename(&new, &kept)?;
-    std::fs::File::open(schema::folder_of(path))?.sync_all()?;
+    fs::rename(&new, &kept)?;
+    fs::File::open(folder_of(path))?.sync_all()?;
     let newest = version + i32::try_from(steps.len()).unwrap_or_default();
     tracing::info!(version, newest, kept = %kept.display(), "migrating the log to the newest version");
-    let mut file: Connection = schema::open_writer(path)?;
+    let mut file: Connection = open_writer(path)?;
     let transaction = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for step in steps {
         transaction.execute_batch(step)?;
@@ -38,7 +60,7 @@ mod tests {
     use super::super::super::contract::{append, run, seqs, session};
     use super::super::super::{EventStore, SqliteStore};
     use super::*;
-    use crate::types::{Epoch, Ids, Limits};
+    use crate::types::{Ids, Limits};
 
     const STEPS: [Migration; 2] = [
         "ALTER TABLE meta ADD COLUMN note TEXT",

@@ -12,27 +12,35 @@
 //!
 //! This module owns the file and its format. It must not know readers, retention rules or ACP.
 //!
-//! Reading order: `schema` and `migrate` (the file), `write` and `compress` (commits), `read`, `index` and
-//! `log_stats` (the index in memory), `checkpoint` and `wal_prealloc` (the write-ahead log), `remove` (prune
-//! and erase), `bounds` and `check` (damage), `copy` (backup), `reserve`.
+//! Reading order:
+//!
+//! 1. `connection`, `error`, `schema` and `meta` (the file), `compress` and `row` (a run in it).
+//! 2. `read`, `log_stats`, `remove` and `write` (statements), `wal_prealloc`.
+//! 3. `bounds` and `index` (the index in memory), `check` (damage), `copy` (backup), `migrate`.
+//! 4. `reader_pool`, `checkpoint`, `reserve`, and this file, which composes them.
 
+mod bounds;
 mod check;
 mod checkpoint;
-mod copy;
-mod bounds;
-mod index;
-mod migrate;
 pub mod compress;
-mod read;
-mod remove;
-mod reserve;
-mod wal_prealloc;
-mod schema;
+mod connection;
+mod copy;
+mod error;
+mod index;
 mod log_stats;
-#[cfg(test)]
-mod tests;
+mod meta;
+mod migrate;
+mod read;
 #[cfg(test)]
 mod read_accounting;
+mod reader_pool;
+mod remove;
+mod reserve;
+mod row;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod wal_prealloc;
 mod write;
 
 use std::io;
@@ -41,55 +49,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
+use rusqlite::Connection;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode};
 
 use crate::shutdown::lock_or_abort;
 use crate::types::{Epoch, Ids, Limits, SessionId};
 
 use super::{
-    Batch, BoxError, CommitError, Committed, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned,
-    ReadError, Record, RecordStore, Run, RunHeader, Table, Tail,
+    Batch, CommitError, Committed, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError,
+    Record, RecordStore, Run, RunHeader, Table, Tail,
 };
 use check::Check;
 use checkpoint::Checkpointer;
+use connection::PAGE_BYTES;
 use index::Index;
-use read::ReaderPool;
+use reader_pool::ReaderPool;
 use remove::{PrunedLog, Removal};
 use reserve::Reserve;
 use wal_prealloc::WalPrealloc;
 
 pub use check::{CheckError, CheckReport};
 pub use copy::{RestoreReport, copy, restore};
-
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error("the file is not an event log of acp-gateway")]
-    NotALog,
-    #[error(
-        "the file was written by a newer version (format {found}; this one knows {known}); it was not touched"
-    )]
-    NewerVersion { found: i32, known: i32 },
-    #[error("a restore was interrupted before it replaced the log: repeat the restore")]
-    RestoreInterrupted,
-    #[error("the file system does not support a write-ahead log: use a local disk")]
-    NoWal,
-    #[error("the log is damaged and was not changed: restore a backup with `acp-gateway restore FILE`")]
-    Damaged(#[source] BoxError),
-    #[error("could not open the file")]
-    Io(#[from] io::Error),
-    #[error("could not open the file")]
-    Sqlite(#[source] rusqlite::Error),
-}
-
-impl From<rusqlite::Error> for OpenError {
-    fn from(error: rusqlite::Error) -> Self {
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(error.into()),
-            _ => Self::Sqlite(error),
-        }
-    }
-}
+pub use error::OpenError;
 
 /// Events and records in one SQLite file.
 // Fields are dropped in this order: the writer connection must close last, because the last connection
@@ -125,20 +106,18 @@ impl SqliteStore {
     /// change records. Records are read from the file each time, and `expect` is compared inside the
     /// transaction. The two writers wait for each other.
     pub fn open(path: &Path, ids: Ids, limits: &Limits) -> Result<Self, OpenError> {
-        let left_open = schema::with_suffix(path, "-wal").exists();
-        schema::prepare(path, || ids.epoch())?;
-        let mut writer = schema::open_writer(path)?;
-        let epoch: String =
-            writer.query_row("SELECT value FROM meta WHERE key = 'epoch'", [], |row| row.get(0))?;
-        let epoch = epoch.parse().map_err(|_| OpenError::NotALog)?;
+        let left_open = connection::with_suffix(path, "-wal").exists();
+        migrate::prepare(path, || ids.epoch())?;
+        let mut writer = connection::open_writer(path)?;
+        let epoch = meta::epoch(&writer)?;
         let index = Index::load(&writer)?;
         let room = WalPrealloc::new(&mut writer, path)?;
         Ok(Self {
-            checkpointer: Checkpointer::start(schema::open_checkpointer(path)?)?,
+            checkpointer: Checkpointer::start(connection::open_checkpointer(path)?)?,
             readers: ReaderPool::open(path, limits.max_store_readers)?,
             writer: Mutex::new(writer),
             wal_prealloc: room,
-            reserve: Reserve::new(schema::folder_of(path).join("disk-reserve")),
+            reserve: Reserve::new(connection::folder_of(path).join("disk-reserve")),
             index: Mutex::new(index),
             epoch,
             ids,
@@ -156,7 +135,7 @@ impl SqliteStore {
     /// The size of the database in bytes. A check reads at most that much, but decompresses more.
     pub fn size(&self) -> Result<u64, OpenError> {
         let pages: i64 = self.writer().pragma_query_value(None, "page_count", |row| row.get(0))?;
-        Ok(from_sql(pages) * 8192)
+        Ok(row::from_sql(pages) * PAGE_BYTES)
     }
 
     /// Checks the whole file on a connection of its own. `on_start` receives a function that stops the check.
@@ -222,23 +201,6 @@ impl Drop for SqliteStore {
             }
         }
     }
-}
-
-/// Converts to SQLite's signed integers. Our numbers are far below the limit.
-fn to_sql(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn from_sql(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or_default()
-}
-
-/// The checksum of a run: its session, seqs and stored bytes.
-fn checksum(session: SessionId, first_seq: u64, last_seq: u64, stored: &[u8]) -> u32 {
-    let mut crc = crc32c::crc32c(session.as_bytes());
-    crc = crc32c::crc32c_append(crc, &first_seq.to_be_bytes());
-    crc = crc32c::crc32c_append(crc, &last_seq.to_be_bytes());
-    crc32c::crc32c_append(crc, stored)
 }
 
 impl RecordStore for SqliteStore {
@@ -430,7 +392,7 @@ impl Maintenance for SqliteStore {
     }
 
     fn disk(&self) -> Option<io::Result<Disk>> {
-        let disk = rustix::fs::statvfs(schema::folder_of(&self.path)).map_err(io::Error::from);
+        let disk = rustix::fs::statvfs(connection::folder_of(&self.path)).map_err(io::Error::from);
         Some(disk.map(|disk| Disk {
             free: disk.f_bavail.saturating_mul(disk.f_frsize),
             total: disk.f_blocks.saturating_mul(disk.f_frsize),

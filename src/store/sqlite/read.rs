@@ -1,72 +1,21 @@
 //! Operations of the reader connections.
 
-use std::path::Path;
-use std::sync::{Condvar, Mutex};
-
 use bytes::Bytes;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
-use crate::shutdown::lock_or_abort;
-use crate::types::{Epoch, SessionId, Tenant, Timestamp};
+use crate::types::{Epoch, SessionId};
 
 use super::super::{ReadError, Record, Run, RunHeader, Table};
-use super::{OpenError, bounds, checksum, compress, from_sql, schema, to_sql};
+use super::row::{
+    COLUMNS, MAX_PLAUSIBLE, StoredRow, any_session, decode_row, from_sql, is_malformed, run_header,
+    session_of, to_sql,
+};
 
 impl From<rusqlite::Error> for ReadError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Failed(error.into())
     }
 }
-
-/// A pool of connections. A caller waits until one is free.
-#[derive(Debug)]
-pub(super) struct ReaderPool {
-    free: Mutex<Vec<Connection>>,
-    returned: Condvar,
-}
-
-impl ReaderPool {
-    pub(super) fn open(path: &Path, count: usize) -> Result<Self, OpenError> {
-        let free: Result<Vec<_>, _> = (0..count.max(1)).map(|_| schema::open_reader(path)).collect();
-        Ok(Self { free: Mutex::new(free?), returned: Condvar::new() })
-    }
-
-    pub(super) fn with<T>(
-        &self,
-        read: impl FnOnce(&Connection) -> Result<T, ReadError>,
-    ) -> Result<T, ReadError> {
-        let mut taken = PooledConnection { readers: self, connection: Some(self.acquire()) };
-        read(taken.connection.as_mut().expect("the connection is returned only on drop"))
-    }
-
-    fn acquire(&self) -> Connection {
-        let mut free = lock_or_abort(self.free.lock());
-        loop {
-            match free.pop() {
-                Some(connection) => return connection,
-                None => free = lock_or_abort(self.returned.wait(free)),
-            }
-        }
-    }
-}
-
-/// A connection that returns to the pool on drop.
-struct PooledConnection<'a> {
-    readers: &'a ReaderPool,
-    connection: Option<Connection>,
-}
-
-impl Drop for PooledConnection<'_> {
-    fn drop(&mut self) {
-        let mut free = lock_or_abort(self.readers.free.lock());
-        free.extend(self.connection.take());
-        drop(free);
-        self.readers.returned.notify_one();
-    }
-}
-
-/// The columns that [`decode_run`] expects, in this order.
-pub(super) const COLUMNS: &str = "session, first_seq, last_seq, pos, tenant, epoch, crc, frames";
 
 pub(super) fn session(
     connection: &Connection,
@@ -151,7 +100,7 @@ pub(super) fn all(
     const MAX_SCAN_BYTES: usize = 1 << 20;
     let mut select = connection
         .prepare(&format!("SELECT {COLUMNS} FROM run WHERE pos > ?1 AND pos <= ?2 ORDER BY pos"))?;
-    let mut rows = select.query([to_sql(after_pos), to_sql(bounds::MAX_PLAUSIBLE)])?;
+    let mut rows = select.query([to_sql(after_pos), to_sql(MAX_PLAUSIBLE)])?;
     let mut page = AllPage { runs: Vec::new(), through_pos: after_pos, ended: false };
     let (mut bytes, mut looked) = (0, 0);
     for _ in 0..MAX_ROWS {
@@ -250,96 +199,6 @@ fn is_indexed(connection: &Connection, run: &DamagedRun) -> Result<bool, rusqlit
     connection.prepare(select)?.exists(run)
 }
 
-/// A row of a statement with [`COLUMNS`].
-pub(super) enum StoredRow {
-    Run(Run),
-    /// An intact run that was filtered out, with its stored bytes.
-    Filtered {
-        pos: u64,
-        bytes: usize,
-    },
-    /// None of the columns can be trusted. Perhaps SQLite could not read the row.
-    Damaged,
-    End,
-}
-
-fn any_session(_: &str, _: SessionId) -> bool {
-    true
-}
-
-fn decode_row(
-    row: Result<Option<&Row<'_>>, rusqlite::Error>,
-    epoch: &Epoch,
-    wanted: &dyn Fn(&str, SessionId) -> bool,
-) -> Result<StoredRow, ReadError> {
-    match row {
-        Ok(Some(row)) => Ok(decode_run(row, epoch, wanted).unwrap_or(StoredRow::Damaged)),
-        Ok(None) => Ok(StoredRow::End),
-        Err(error) if is_malformed(&error) => Ok(StoredRow::Damaged),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Whether SQLite found an invalid page.
-fn is_malformed(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt)
-}
-
-/// `None` if SQLite found an invalid page.
-pub(super) fn unless_malformed<T>(result: Result<T, rusqlite::Error>) -> Result<Option<T>, rusqlite::Error> {
-    match result {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if is_malformed(&error) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// The session, the first and the last seq, and the stored frames.
-type VerifiedRow<'a> = (SessionId, u64, u64, &'a [u8]);
-
-/// Verifies the checksum of a row of [`COLUMNS`]. `None` if it differs.
-fn verify_row<'a>(row: &'a Row<'_>) -> Result<Option<VerifiedRow<'a>>, rusqlite::Error> {
-    let (session, first_seq, last_seq) = (session_of(row, 0)?, from_sql(row.get(1)?), from_sql(row.get(2)?));
-    let stored = row.get_ref(7)?.as_blob()?;
-    let crc: u32 = row.get(6)?;
-    Ok((checksum(session, first_seq, last_seq, stored) == crc)
-        .then_some((session, first_seq, last_seq, stored)))
-}
-
-/// The last seq and the stored bytes of a run of the session, if the run is intact.
-pub(super) fn verified_size(
-    row: Result<Option<&Row<'_>>, rusqlite::Error>,
-    session: SessionId,
-) -> Result<Option<(u64, u64)>, rusqlite::Error> {
-    let Some(row) = unless_malformed(row)?.flatten() else { return Ok(None) };
-    let whole = verify_row(row).ok().flatten().filter(|(of, ..)| *of == session);
-    Ok(whole.map(|(_, _, last_seq, stored)| (last_seq, stored.len() as u64)))
-}
-
-/// Decodes a row of [`COLUMNS`]: verifies the checksum, and decompresses the frames of an accepted run.
-/// Columns of wrong types and invalid compressed data are damage.
-fn decode_run(
-    row: &Row<'_>,
-    epoch: &Epoch,
-    wanted: &dyn Fn(&str, SessionId) -> bool,
-) -> Result<StoredRow, rusqlite::Error> {
-    let Some((session, first_seq, last_seq, stored)) = verify_row(row)? else {
-        return Ok(StoredRow::Damaged);
-    };
-    let (tenant, last_pos) = (row.get_ref(4)?.as_str()?, from_sql(row.get(3)?));
-    if !wanted(tenant, session) {
-        return Ok(StoredRow::Filtered { pos: last_pos, bytes: stored.len() });
-    }
-    let Some(frames) = compress::decompress(stored) else { return Ok(StoredRow::Damaged) };
-    let run = Run { tenant: Tenant::new(tenant), session, first_seq, last_seq, last_pos, frames };
-    let framed_with = row.get_ref(5)?.as_str()?;
-    Ok(StoredRow::Run(if framed_with == epoch.as_str() { run } else { run.with_epoch(epoch) }))
-}
-
-pub(super) fn session_of(row: &Row<'_>, column: usize) -> Result<SessionId, rusqlite::Error> {
-    Ok(SessionId::from_uuid(uuid::Uuid::from_bytes(row.get(column)?)))
-}
-
 /// The headers of runs. A session is passed with the first seq of its log.
 pub(super) fn run_headers(
     connection: &Connection,
@@ -361,18 +220,6 @@ pub(super) fn run_headers(
             .query_map(params![after, limit], run_header)?
             .collect(),
     }
-}
-
-/// Decodes a row of session, first seq, last seq, position, bytes and time.
-pub(super) fn run_header(row: &Row<'_>) -> Result<RunHeader, rusqlite::Error> {
-    Ok(RunHeader {
-        session: session_of(row, 0)?,
-        first_seq: from_sql(row.get(1)?),
-        last_seq: from_sql(row.get(2)?),
-        last_pos: from_sql(row.get(3)?),
-        bytes: from_sql(row.get(4)?),
-        time: Timestamp::from_millis(row.get(5)?),
-    })
 }
 
 pub(super) fn record(

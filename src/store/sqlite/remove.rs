@@ -9,8 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Statement, params};
 use crate::types::SessionId;
 
 use super::super::{CommitError, Cut, LogUsage, Pruned};
-use super::read::{self, COLUMNS};
-use super::{from_sql, to_sql};
+use super::row::{self, COLUMNS, from_sql, to_sql, unless_malformed};
 
 /// The runs of one session to delete.
 pub(super) struct Removal {
@@ -49,7 +48,7 @@ impl Removal {
     pub(super) fn remove(&self, transaction: &Connection) -> Result<bool, CommitError> {
         let mut delete = transaction.prepare("DELETE FROM run WHERE pos = ?1")?;
         for pos in &self.positions {
-            if read::unless_malformed(delete.execute([pos]))?.is_none() {
+            if unless_malformed(delete.execute([pos]))?.is_none() {
                 return Ok(false);
             }
         }
@@ -78,13 +77,13 @@ impl<'a> RunInspector<'a> {
 
     /// The last seq and the stored bytes of a run of the session. `None` if the run is damaged.
     fn verified_size(&mut self, session: SessionId, pos: i64) -> Result<Option<(u64, u64)>, rusqlite::Error> {
-        read::verified_size(self.row.query([pos])?.next(), session)
+        row::verified_size(self.row.query([pos])?.next(), session)
     }
 
     /// The bytes that the index in memory counts for a damaged run.
     fn stored_size(&mut self, pos: i64) -> Result<u64, rusqlite::Error> {
         let bytes = self.size.query_row([pos], |row| row.get(0)).optional();
-        let bytes: Option<i64> = read::unless_malformed(bytes)?.flatten();
+        let bytes: Option<i64> = unless_malformed(bytes)?.flatten();
         Ok(bytes.map_or(0, from_sql))
     }
 }

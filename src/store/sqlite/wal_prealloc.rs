@@ -11,11 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rusqlite::Connection;
 use rusqlite::hooks::Wal;
 
-use super::checkpoint::RESTART_PAGES;
-use super::{OpenError, schema};
+use super::connection::{FRAME_BYTES, RESTART_PAGES, with_suffix};
+use super::error::OpenError;
 
-/// A page in the write-ahead log, with its header.
-pub(super) const FRAME_BYTES: u64 = 8192 + 24;
 const HEADER: u64 = 32;
 /// The minimum growth. The commit that causes the growth waits until all of it is on the disk.
 const MIN_GROWTH: u64 = 512 << 10;
@@ -40,7 +38,7 @@ impl WalPrealloc {
     pub(super) fn new(writer: &mut Connection, path: &Path) -> Result<Self, OpenError> {
         // SQLite resolves symbolic links, so use its path.
         let log = writer.path().map_or(path, Path::new);
-        let file = OpenOptions::new().write(true).open(schema::with_suffix(log, "-wal"))?;
+        let file = OpenOptions::new().write(true).open(with_suffix(log, "-wal"))?;
         let written = Arc::new(AtomicU64::new(0));
         let told = Arc::clone(&written);
         writer.wal_hook(Some(move |_: &mut Wal, pages| {

@@ -8,10 +8,12 @@ use crate::types::{Epoch, Timestamp};
 
 use super::super::{Batch, CommitError, Cut, Expect, LogUsage, RunHeader};
 use super::compress::Compressor;
+use super::connection::PAGE_BYTES;
 use super::log_stats::{self, LogStats};
+use super::meta;
 use super::remove::{PrunedLog, Removal};
+use super::row::{checksum, to_sql, unless_malformed};
 use super::wal_prealloc::WalPrealloc;
-use super::{checksum, read, to_sql};
 
 impl From<rusqlite::Error> for CommitError {
     fn from(error: rusqlite::Error) -> Self {
@@ -95,7 +97,7 @@ pub(super) fn commit(
         }
         if !batch.erase.is_empty() {
             // The erased positions may be the last ones. Store `last_pos`, so that they are not reused.
-            set_position(&transaction, "last_pos", last_pos)?;
+            meta::set_position(&transaction, "last_pos", last_pos)?;
         }
         let runs = append(&transaction, batch, epoch, last_pos, time)?;
         write_records(&transaction, batch)?;
@@ -188,17 +190,12 @@ fn append(
     Ok(heads)
 }
 
-pub(super) fn set_position(transaction: &Connection, key: &str, pos: u64) -> Result<(), rusqlite::Error> {
-    transaction.execute("UPDATE meta SET value = ?2 WHERE key = ?1", params![key, to_sql(pos)]).map(drop)
-}
-
 /// The approximate bytes that a batch adds to the write-ahead log.
 fn wal_bytes(batch: &Batch, runs: &[RunHeader]) -> u64 {
-    /// A row or a record changes a page of its own and a page of an index.
-    const PAGE: u64 = 8192;
-    let runs: u64 = runs.iter().map(|run| run.bytes + PAGE).sum();
-    let puts: u64 = batch.puts.iter().map(|put| put.value.len() as u64 + PAGE).sum();
-    runs + puts + PAGE
+    // A row or a record changes a page of its own and a page of an index.
+    let runs: u64 = runs.iter().map(|run| run.bytes + PAGE_BYTES).sum();
+    let puts: u64 = batch.puts.iter().map(|put| put.value.len() as u64 + PAGE_BYTES).sum();
+    runs + puts + PAGE_BYTES
 }
 
 /// Prunes logs. Each cut is passed with the usage of its log.
@@ -220,7 +217,7 @@ pub(super) fn prune(
             continue;
         }
         if let Some(pos) = pruned.iter().map(|log| log.pruned_pos).max().filter(|pos| *pos > pruned_pos) {
-            set_position(&transaction, "pruned_pos", pos)?;
+            meta::set_position(&transaction, "pruned_pos", pos)?;
         }
         if !pruned.is_empty() {
             log_stats::write(&transaction, &sums(&pruned))?;
@@ -231,7 +228,7 @@ pub(super) fn prune(
 }
 
 /// The maximum bytes that one [`compact`] moves.
-pub(super) const COMPACT_BYTES: u64 = COMPACT_PAGES * 8192;
+pub(super) const COMPACT_BYTES: u64 = COMPACT_PAGES * PAGE_BYTES;
 /// The maximum pages that one [`compact`] returns to the disk.
 const COMPACT_PAGES: u64 = 256;
 
@@ -244,7 +241,7 @@ pub(super) fn has_free_pages(connection: &Connection) -> Result<bool, rusqlite::
 /// Returns some free pages to the disk. True if more pages are free. `None` if a page could not be moved
 /// because of damage; nothing was moved then.
 pub(super) fn compact(connection: &Connection) -> Result<Option<bool>, CommitError> {
-    if read::unless_malformed(vacuum(connection))?.is_none() {
+    if unless_malformed(vacuum(connection))?.is_none() {
         return Ok(None);
     }
     Ok(Some(has_free_pages(connection)?))

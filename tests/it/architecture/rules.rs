@@ -12,7 +12,7 @@ pub(crate) const FIELDS: usize = 12;
 
 /// Paths whose structs may have more fields: types of the API, configuration, limits, and stored types.
 pub(crate) const WIDE_STRUCTS: [&str; 5] =
-    ["src/api/", "src/config/", "src/types/limits.rs", "src/event/payload.rs", "src/session/record.rs"];
+    ["src/api/", "src/config/", "src/types/limits.rs", "src/event/payload.rs", "src/session/record/"];
 
 /// Each module with the modules that it may import, lowest layer first. All modules above `telemetry` may import it.
 pub(crate) const LAYERS: &[(&str, &[&str])] = &[
@@ -49,9 +49,13 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("auth", &["store", "types", "shutdown"]),
+    ("stream", &["auth", "session", "eventlog", "event", "api", "types", "shutdown"]),
+    ("server", &["stream", "auth", "types", "shutdown"]),
     (
-        "http",
+        "surface",
         &[
+            "server",
+            "stream",
             "auth",
             "session",
             "pool",
@@ -72,7 +76,9 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
         "app",
         &[
             "demo_agent",
-            "http",
+            "surface",
+            "server",
+            "stream",
             "auth",
             "session",
             "pool",
@@ -95,7 +101,9 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
         &[
             "app",
             "demo_agent",
-            "http",
+            "surface",
+            "server",
+            "stream",
             "auth",
             "session",
             "pool",
@@ -118,7 +126,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
 
 /// Crates that only some modules may use.
 const WEB_CRATES: [&str; 3] = ["axum", "utoipa_axum", "utoipa_swagger_ui"];
-const WEB_MODULES: [&str; 2] = ["http", "app"];
+const WEB_MODULES: [&str; 3] = ["server", "surface", "app"];
 /// Modules that must not know ACP.
 const NO_ACP: [&str; 5] = ["types", "store", "eventlog", "jsonrpc", "process"];
 
@@ -233,7 +241,7 @@ impl Walk {
         let word = self.word(at).to_owned();
         let leads = self.is_sep(at + 1) || (at > 0 && self.word(at - 1) == "use");
         if leads && WEB_CRATES.contains(&word.as_str()) && !WEB_MODULES.contains(&self.owner.as_str()) {
-            self.report(at, format!("{word} is known only in http and app"));
+            self.report(at, format!("{word} is known only in server, surface and app"));
         }
         if leads && word == "agent_client_protocol_schema" && NO_ACP.contains(&self.owner.as_str()) {
             self.report(at, format!("{} knows no ACP", self.owner));
@@ -377,10 +385,10 @@ fn ways_around_the_table_are_found() {
 
 #[test]
 fn crates_and_calls_have_their_places() {
-    let axum = ["1: axum is known only in http and app"];
+    let axum = ["1: axum is known only in server, surface and app"];
     assert_eq!(judged("src/api/mod.rs", "use axum::Json;"), axum);
     assert_eq!(judged("src/session/mod.rs", "fn f(x: axum::Json<u8>) {}"), axum);
-    assert_eq!(judged("src/http/mod.rs", "use axum::Json;"), Vec::<String>::new());
+    assert_eq!(judged("src/server/mod.rs", "use axum::Json;"), Vec::<String>::new());
     let child = ["1: children are started only in process"];
     assert_eq!(judged("src/agent/mod.rs", "fn f() { Command::new(x); }"), child);
     assert_eq!(judged("src/agent/mod.rs", "fn f() { std::process::Command::new(x); }"), child);

@@ -24,7 +24,7 @@ type Events = BTreeMap<(SessionId, u64), Vec<u8>>;
 
 fn events(runs: &[Run]) -> Events {
     runs.iter()
-        .flat_map(|run| run.events().map(|event| ((run.session, event.seq()), without_id(event.json()))))
+        .flat_map(|run| run.events().map(|event| ((run.session, event.seq()), without_id(event.raw_json()))))
         .collect()
 }
 

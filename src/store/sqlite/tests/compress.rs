@@ -2,12 +2,13 @@
 
 use std::cell::Cell;
 
+use super::super::row::{checksum, from_sql, to_sql};
 use super::*;
 use crate::store::LogUsage;
 
 /// The stored bytes of all runs in the file, of one session or of all.
 fn stored(place: &Place, number: Option<u8>) -> u64 {
-    let file = schema::open_reader(&place.path()).unwrap();
+    let file = connection::open_reader(&place.path()).unwrap();
     let of = number.map(|number| session(number).as_bytes().to_vec());
     let select = "SELECT coalesce(sum(length(frames)), 0) FROM run WHERE ?1 IS NULL OR session = ?1";
     file.query_row(select, [of], |row| row.get(0)).map(from_sql).unwrap()
@@ -15,7 +16,7 @@ fn stored(place: &Place, number: Option<u8>) -> u64 {
 
 /// The number of runs whose stored frames begin with this byte.
 fn beginning_with(place: &Place, byte: u8) -> i64 {
-    let file = schema::open_reader(&place.path()).unwrap();
+    let file = connection::open_reader(&place.path()).unwrap();
     let select = "SELECT count(*) FROM run WHERE substr(frames, 1, 1) = ?1";
     file.query_row(select, [[byte]], |row| row.get(0)).unwrap()
 }

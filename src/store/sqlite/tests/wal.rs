@@ -1,6 +1,7 @@
 //! The write-ahead log: preallocation, and idle checkpoints.
 
-use super::super::checkpoint::{IDLE, WAL_KEPT_BYTES};
+use super::super::checkpoint::IDLE;
+use super::super::connection::WAL_KEPT_BYTES;
 use super::*;
 
 fn wal(place: &Place) -> PathBuf {

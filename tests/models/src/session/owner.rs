@@ -175,7 +175,7 @@ async fn resolutions(log: SessionLog) -> Vec<LoggedResolution> {
     while found.len() < REQUESTS as usize {
         let Item::Run(run) = reader.next().await.expect("could not read the store") else { continue };
         for frame in run.events().filter(|frame| frame.kind() == "request.resolved") {
-            let event: serde_json::Value = serde_json::from_slice(frame.json()).expect("an event must be JSON");
+            let event: serde_json::Value = serde_json::from_slice(frame.raw_json()).expect("an event must be JSON");
             let text = |name: &str| event[name].as_str().map(str::to_owned);
             found.push(LoggedResolution {
                 seq: frame.seq(),

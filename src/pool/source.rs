@@ -1,0 +1,48 @@
+//! Sources of agents. The pool acquires connected agents from a source and does not know how they were connected.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::acp::auth::TerminalAuth;
+use crate::agent::{
+    AgentFailure, AgentSpec, BoxFuture, FailedStart, Launcher, Process, ProcessKey, Terminal,
+};
+use crate::types::Tenant;
+
+pub trait AgentSource: fmt::Debug + Send + Sync {
+    /// Connects to an agent and completes its handshake. Dropping the future ends the attempt.
+    fn connect<'a>(
+        &'a self,
+        spec: &'a Arc<AgentSpec>,
+        key: &'a ProcessKey,
+    ) -> BoxFuture<'a, Result<Process, FailedStart>>;
+
+    /// Runs the agent's own sign-in command in a terminal.
+    fn sign_in<'a>(
+        &'a self,
+        spec: &'a Arc<AgentSpec>,
+        tenant: &'a Tenant,
+        method: &'a TerminalAuth,
+        size: (u16, u16),
+    ) -> BoxFuture<'a, Result<Terminal, AgentFailure>>;
+}
+
+impl AgentSource for Launcher {
+    fn connect<'a>(
+        &'a self,
+        spec: &'a Arc<AgentSpec>,
+        key: &'a ProcessKey,
+    ) -> BoxFuture<'a, Result<Process, FailedStart>> {
+        Box::pin(self.launch(spec, key))
+    }
+
+    fn sign_in<'a>(
+        &'a self,
+        spec: &'a Arc<AgentSpec>,
+        tenant: &'a Tenant,
+        method: &'a TerminalAuth,
+        size: (u16, u16),
+    ) -> BoxFuture<'a, Result<Terminal, AgentFailure>> {
+        Box::pin(self.run_sign_in(spec, tenant, method, size))
+    }
+}

@@ -1,0 +1,332 @@
+//! One connection: its requests, its time limits, and its end.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use bytes::Bytes;
+use http::Version;
+use hyper::body::{Body as _, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+use tower::Service;
+
+use super::activity::Activity;
+use super::backlog::{ConnectionBacklog, GlobalBacklog, SharedBody, UnsentBytes};
+use super::connection_limit::ConnectionPermit;
+use super::hijack::{Hijack, HijackedSocket};
+use super::middleware::Peer;
+use super::response_body::{ResponseBody, run_until_stalled};
+use super::stall_guard::{SendBacklog, StallGuard};
+use crate::shutdown::Shutdown;
+use crate::stream::{SocketOwner, SocketStream, StreamWorkers, register_with};
+use crate::types::Limits;
+
+/// How long an idle connection stays open while the gateway closes: a request may be on its way.
+const CLOSE_GRACE: Duration = Duration::from_millis(200);
+/// The grace period of an idle connection that has expired. It is longer than [`CLOSE_GRACE`]: the connection
+/// may be an HTTP/2 connection without a request so far, whose client first receives a GOAWAY.
+const GOAWAY_GRACE: Duration = Duration::from_secs(2);
+
+/// The state that all connections share.
+#[derive(Debug)]
+pub(super) struct ConnectionContext {
+    builder: Builder<H2Executor>,
+    backlog: GlobalBacklog,
+    router: Router,
+    limits: Arc<Limits>,
+    stream_workers: StreamWorkers,
+    shutdown: Shutdown,
+    /// The runtime of all connections. Streams run on other threads.
+    runtime: Handle,
+}
+
+impl ConnectionContext {
+    /// Must be called on the runtime of the connections.
+    pub(super) fn new(
+        router: Router,
+        limits: &Arc<Limits>,
+        stream_workers: StreamWorkers,
+        shutdown: &Shutdown,
+    ) -> Self {
+        Self {
+            builder: builder(limits, shutdown),
+            backlog: GlobalBacklog::new(limits),
+            router,
+            limits: Arc::clone(limits),
+            stream_workers,
+            shutdown: shutdown.clone(),
+            runtime: Handle::current(),
+        }
+    }
+}
+
+/// A socket whose client may send a request.
+pub(super) struct OpenSocket {
+    stream: TcpStream,
+    /// Bytes that were already read from the socket.
+    read_buf: Bytes,
+    activity: Activity,
+}
+
+impl OpenSocket {
+    /// A socket that was just accepted.
+    pub(super) fn accepted(stream: TcpStream) -> Self {
+        Self { stream, read_buf: Bytes::new(), activity: Activity::new() }
+    }
+}
+
+/// Handles the requests of one connection.
+#[derive(Debug, Clone)]
+struct RequestHandler {
+    router: Router,
+    backlog: ConnectionBacklog,
+    peer: SocketAddr,
+    activity: Activity,
+    send_backlog: SendBacklog,
+    hijack: Hijack,
+    permit: ConnectionPermit,
+}
+
+impl RequestHandler {
+    /// Never completes if the response hijacks the connection, because the connection is then dropped.
+    fn handle(
+        self,
+        request: hyper::Request<Incoming>,
+    ) -> impl Future<Output = Result<hyper::Response<ResponseBody<Body>>, Infallible>> {
+        let Self { mut router, backlog, peer, activity, send_backlog, hijack, permit } = self;
+        let open = activity.begin(request.version(), !request.body().is_end_stream());
+        let hijack_permit = hijack.permit_for(&request);
+        let backlog = (request.version() == Version::HTTP_2).then_some(backlog);
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(Peer(peer));
+        request.extensions_mut().insert(permit);
+        if let Some(backlog) = &backlog {
+            request.extensions_mut().insert(backlog.clone());
+        }
+        async move {
+            let unsent = match backlog {
+                Some(backlog) => backlog.admit().await,
+                None => UnsentBytes::uncounted(),
+            };
+            // A router is always ready, and cloning it copies a reference.
+            let mut response = router.call(request).await?;
+            // The buffers of the connection are dropped, so they must not contain bytes of an earlier
+            // response.
+            if let Some(permit) = hijack_permit.filter(|_| send_backlog.is_empty())
+                && hijack.try_hijack(&mut response, permit)
+            {
+                drop((response, open));
+                return std::future::pending().await;
+            }
+            send_backlog.start_response();
+            let shared = response.extensions().get::<SharedBody>().is_some();
+            Ok(response.map(|body| ResponseBody::new(body, send_backlog, open).count_unsent(unsent, shared)))
+        }
+    }
+}
+
+/// Serves the requests on a socket, until the connection ends or a stream hijacks it.
+///
+/// An idle connection closes soon after a shutdown has started, and another one after its response.
+pub(super) async fn serve_connection(
+    context: Arc<ConnectionContext>,
+    socket: OpenSocket,
+    peer: SocketAddr,
+    permit: ConnectionPermit,
+) {
+    let ConnectionContext { limits, shutdown, .. } = &*context;
+    set_socket_options(&socket.stream, limits);
+    let OpenSocket { stream, read_buf, activity } = socket;
+    let (io, hijack) = Hijack::wrap(stream, read_buf);
+    let io = StallGuard::new(io, limits.write_stall_timeout, activity.clone());
+    let send_backlog = io.send_backlog();
+    let handler = RequestHandler {
+        router: context.router.clone(),
+        backlog: context.backlog.connection(),
+        peer,
+        activity: activity.clone(),
+        send_backlog: send_backlog.clone(),
+        hijack: hijack.clone(),
+        permit: permit.clone(),
+    };
+    let service = service_fn(move |request| handler.clone().handle(request));
+    // Boxed separately, because moving a future into another one doubles its size.
+    let mut connection = Box::pin(context.builder.serve_connection_with_upgrades(TokioIo::new(io), service));
+    let (mut ending, mut asked, mut draining) = (false, false, false);
+    let (mut last_request, mut next_check) = (None, Instant::now() + limits.header_timeout);
+    loop {
+        tokio::select! {
+            ended = ended_or_hijacked(connection.as_mut(), &hijack) => {
+                if let Some(Err(error)) = ended {
+                    tracing::debug!(%peer, error, "a connection ended with an error");
+                }
+                break;
+            }
+            () = shutdown.drain_started(), if !draining => {
+                draining = true;
+                // GOAWAY is safe for HTTP/2. On HTTP/1.1, closing could cut off a request that the client is
+                // sending. There, each response announces the close instead.
+                if activity.is_multiplexed() && !ending {
+                    ending = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
+            () = shutdown.closing_started(), if last_request.is_none() => {
+                last_request = Some(Instant::now() + CLOSE_GRACE);
+            }
+            () = sleep_until_some(last_request), if !ending => {
+                ending = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = shutdown.abort_started() => return,
+            () = tokio::time::sleep_until(next_check) => {
+                let now = Instant::now();
+                // hyper accepts a response of one chunk at once, but writing it may take long.
+                if !send_backlog.is_empty() {
+                    activity.response_in_progress();
+                }
+                match activity.next_check(limits, permit.is_crowded(limits)) {
+                    Some(next) => (next_check, asked) = (next, false),
+                    // The first step is a graceful shutdown, so that a request on its way is not lost.
+                    None if !asked => {
+                        let wait = if activity.is_multiplexed() { limits.write_stall_timeout } else { GOAWAY_GRACE };
+                        (next_check, asked, ending) = (now + wait, true, true);
+                        connection.as_mut().graceful_shutdown();
+                    }
+                    None => return,
+                }
+            }
+        }
+    }
+    drop(connection);
+    if let Some(hijacked) = hijack.take() {
+        start_stream(&context, hijacked, peer, permit);
+    }
+}
+
+/// Returns `None` if a stream hijacks the connection.
+async fn ended_or_hijacked<C: Future>(mut connection: Pin<&mut C>, hijack: &Hijack) -> Option<C::Output> {
+    poll_fn(|context| match connection.as_mut().poll(context) {
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending if hijack.is_pending() => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
+}
+
+async fn sleep_until_some(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Moves a stream to a stream worker after its connection was dropped.
+fn start_stream(
+    context: &Arc<ConnectionContext>,
+    hijacked: HijackedSocket,
+    peer: SocketAddr,
+    permit: ConnectionPermit,
+) {
+    let HijackedSocket { socket, read_buf, stream, head, reusable } = hijacked;
+    let ConnectionContext { limits, stream_workers, shutdown, .. } = &**context;
+    let buffer = limits.stream_send_buffer_bytes.min(limits.send_buffer_bytes);
+    if let Err(error) = rustix::net::sockopt::set_socket_send_buffer_size(&socket, buffer) {
+        tracing::debug!(%error, "could not set the send buffer size of a socket");
+    }
+    let owner = Box::new(ReturnPath { context: Arc::clone(context), peer, permit, reusable });
+    let stream = SocketStream { stream, head, socket, read_buf, owner };
+    if let Err(error) = stream_workers.spawn(stream, shutdown) {
+        tracing::warn!(%error, "could not move a stream to a stream worker");
+    }
+}
+
+/// Returns the socket of a complete stream to HTTP. A new connection serves the next request.
+#[derive(Debug)]
+struct ReturnPath {
+    context: Arc<ConnectionContext>,
+    peer: SocketAddr,
+    permit: ConnectionPermit,
+    /// The socket can serve another request.
+    reusable: bool,
+}
+
+impl SocketOwner for ReturnPath {
+    fn reclaim(self: Box<Self>, socket: TcpStream, read_buf: Bytes) {
+        let Self { context, peer, permit, reusable } = *self;
+        if !reusable {
+            return;
+        }
+        let stream = match register_with(socket, &context.runtime) {
+            Ok(stream) => stream,
+            Err(error) => return tracing::debug!(%peer, %error, "could not return a socket to HTTP"),
+        };
+        let (runtime, shutdown) = (context.runtime.clone(), context.shutdown.clone());
+        let socket = OpenSocket { stream, read_buf, activity: Activity::after_request() };
+        shutdown.spawn_client_on(&runtime, serve_connection(context, socket, peer, permit));
+    }
+}
+
+/// Disables Nagle's algorithm, limits the send buffer for slow readers, and enables keep-alive probes for
+/// dead peers.
+fn set_socket_options(stream: &TcpStream, limits: &Limits) {
+    use rustix::net::sockopt;
+    let set = stream.set_nodelay(true).and_then(|()| {
+        sockopt::set_socket_send_buffer_size(stream, limits.send_buffer_bytes)?;
+        sockopt::set_socket_keepalive(stream, true)?;
+        sockopt::set_tcp_keepidle(stream, limits.write_stall_timeout)?;
+        Ok(())
+    });
+    if let Err(error) = set {
+        tracing::debug!(%error, "could not set the options of a socket");
+    }
+}
+
+fn builder(limits: &Limits, shutdown: &Shutdown) -> Builder<H2Executor> {
+    let mut builder =
+        Builder::new(H2Executor { shutdown: shutdown.clone(), stall: limits.write_stall_timeout });
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // [`Activity`] distinguishes the time limit of a head from that of an idle connection.
+        .header_read_timeout(None)
+        .max_buf_size(limits.max_http_buffer_bytes)
+        .keep_alive(true);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.max_h2_streams)
+        .max_pending_accept_reset_streams(limits.max_h2_pending_resets)
+        .max_header_list_size(limits.max_h2_header_bytes)
+        .max_send_buf_size(limits.max_http_buffer_bytes)
+        .keep_alive_interval(limits.keep_alive_interval)
+        .keep_alive_timeout(limits.header_timeout);
+    builder
+}
+
+/// Spawns the task of each HTTP/2 stream, and tracks it like all other tasks.
+#[derive(Debug, Clone)]
+struct H2Executor {
+    shutdown: Shutdown,
+    stall: Duration,
+}
+
+impl<F> hyper::rt::Executor<F> for H2Executor
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    fn execute(&self, task: F) {
+        self.shutdown.spawn_client(run_until_stalled(task, self.stall));
+    }
+}

@@ -1,0 +1,343 @@
+//! Moves a stream off its hyper connection. hyper reads the request, and the router handles it as any other
+//! request. Then the hyper connection is dropped, and the stream owns the socket. The buffers of hyper would
+//! be most of the memory of an idle stream.
+//!
+//! Only HTTP/1.1 connections support this, because they have one response at a time. After a complete stream,
+//! a new hyper connection serves the next request on the socket. The read buffer of the old hyper connection
+//! is lost. Therefore this module counts the request heads in the bytes that hyper reads. If the lost buffer
+//! may have held bytes of a later request, the socket closes at the end of the stream.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
+
+use axum::response::Response;
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Method, Version, header};
+use hyper::body::{Body, Incoming};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::middleware::REQUEST_ID;
+use super::streaming::StreamingBody;
+use crate::shutdown::lock_or_abort;
+use crate::stream::Stream;
+use crate::types::Timestamp;
+
+/// The socket of a connection. When hyper drops it, the socket moves to its [`Handoff`].
+#[derive(Debug)]
+pub(super) struct HijackableIo {
+    /// `None` only during the drop.
+    socket: Option<TcpStream>,
+    /// Bytes that the client sent before this connection existed. Reads return them first.
+    read_buf: Bytes,
+    hijack: Hijack,
+}
+
+/// Shared between the request handler, which has the stream, and the I/O object, which has the socket.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Hijack(Arc<Mutex<Handoff>>);
+
+#[derive(Debug, Default)]
+struct Handoff {
+    socket: Option<TcpStream>,
+    /// Bytes that hyper has not read.
+    read_buf: Bytes,
+    pending: Option<PendingStream>,
+    scanner: HeadScanner,
+    /// The client sent bytes after the current request.
+    sent_more: bool,
+}
+
+#[derive(Debug)]
+struct PendingStream {
+    stream: Box<Stream>,
+    head: Bytes,
+    /// The connection can serve another request after the stream.
+    reusable: bool,
+}
+
+/// A socket without its connection, and the stream that hijacked it.
+#[derive(Debug)]
+pub(super) struct HijackedSocket {
+    pub(super) socket: TcpStream,
+    /// Bytes that hyper did not read. They belong to the next request.
+    pub(super) read_buf: Bytes,
+    pub(super) stream: Box<Stream>,
+    /// The head of the response. It is written before the stream.
+    pub(super) head: Bytes,
+    /// The socket can serve another request after the stream.
+    pub(super) reusable: bool,
+}
+
+/// Finds the ends of request heads (empty lines) in the bytes that hyper reads.
+///
+/// hyper reads only while its buffer holds no complete head. Suppose that the bytes since the last flush end
+/// with an empty line and contain no other. Then the buffer of hyper is empty after it parses a request
+/// without a body.
+#[derive(Debug, Default)]
+struct HeadScanner {
+    /// The number of empty lines since the last flush. It stops at two.
+    blank_lines: u8,
+    /// The last byte completed an empty line.
+    ends_with_head: bool,
+    line: LineState,
+}
+
+/// The state of the line that is not complete yet.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum LineState {
+    #[default]
+    Empty,
+    CarriageReturn,
+    Text,
+}
+
+impl HeadScanner {
+    fn read(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.ends_with_head = false;
+        // The bytes are a body or pipelined requests. The scanner ignores the rest until the next flush.
+        if self.blank_lines > 1 {
+            self.line = LineState::Text;
+            return;
+        }
+        let mut from = 0;
+        for end in memchr::memchr_iter(b'\n', bytes) {
+            let empty = match self.line {
+                LineState::Empty => matches!(&bytes[from..end], [] | [b'\r']),
+                LineState::CarriageReturn => from == end,
+                LineState::Text => false,
+            };
+            (self.line, from) = (LineState::Empty, end + 1);
+            self.blank_lines = self.blank_lines.saturating_add(u8::from(empty));
+            self.ends_with_head = empty && from == bytes.len();
+        }
+        self.line = match (self.line, &bytes[from..]) {
+            (line, []) => line,
+            (LineState::Empty, [b'\r']) => LineState::CarriageReturn,
+            _ => LineState::Text,
+        };
+    }
+
+    /// A response was written. A client that does not pipeline now sends the next head.
+    fn response_flushed(&mut self) {
+        (self.blank_lines, self.ends_with_head) = (0, false);
+    }
+
+    /// Whether hyper has read nothing after the request that it just parsed.
+    fn is_single_head(&self) -> bool {
+        self.blank_lines == 1 && self.ends_with_head
+    }
+}
+
+/// Permits a request to hijack its connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HijackPermit {
+    /// No byte followed the request, and the client did not ask to close the connection.
+    reusable: bool,
+}
+
+/// Whether the client asks to close the connection after this request.
+fn requests_close(headers: &HeaderMap) -> bool {
+    let options = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    options.flat_map(|value| value.split(',')).any(|option| option.trim().eq_ignore_ascii_case("close"))
+}
+
+impl Hijack {
+    pub(super) fn wrap(stream: TcpStream, read_buf: Bytes) -> (HijackableIo, Self) {
+        let hijack = Self::default();
+        (HijackableIo { socket: Some(stream), read_buf, hijack: hijack.clone() }, hijack)
+    }
+
+    /// Returns a permit if the response may hijack its connection: the request is a `GET` over HTTP/1.1
+    /// without a body. Call this when hyper has just parsed the request.
+    pub(super) fn permit_for(&self, request: &hyper::Request<Incoming>) -> Option<HijackPermit> {
+        let hijackable = request.method() == Method::GET
+            && request.version() == Version::HTTP_11
+            && request.body().is_end_stream();
+        let mut handoff = self.lock();
+        handoff.sent_more = false;
+        hijackable.then(|| HijackPermit {
+            reusable: handoff.scanner.is_single_head() && !requests_close(request.headers()),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Handoff> {
+        lock_or_abort(self.0.lock())
+    }
+
+    /// Hijacks the connection if the response streams. On `true`, the caller must drop the connection.
+    pub(super) fn try_hijack(
+        &self,
+        response: &mut Response,
+        HijackPermit { reusable }: HijackPermit,
+    ) -> bool {
+        let streaming = response.extensions_mut().remove::<StreamingBody>();
+        let Some(mut stream) = streaming.and_then(|body| body.take()) else { return false };
+        stream.set_request_id(response.headers().get(REQUEST_ID));
+        let head = encode_head(response, stream.now());
+        self.lock().pending = Some(PendingStream { stream, head, reusable });
+        true
+    }
+
+    pub(super) fn is_pending(&self) -> bool {
+        self.lock().pending.is_some()
+    }
+
+    /// The socket and its stream after the connection was dropped. `None` if no stream hijacked it.
+    pub(super) fn take(self) -> Option<HijackedSocket> {
+        let mut handoff = self.lock();
+        let (socket, PendingStream { stream, head, reusable }) =
+            handoff.socket.take().zip(handoff.pending.take())?;
+        let read_buf = std::mem::take(&mut handoff.read_buf);
+        Some(HijackedSocket { socket, read_buf, stream, head, reusable: reusable && !handoff.sent_more })
+    }
+}
+
+/// Encodes the head of a response with a chunked body. The head never has `Connection: close`. With that
+/// header, Node's `fetch` accepts a truncated body as complete.
+fn encode_head(response: &mut Response, now: Timestamp) -> Bytes {
+    let status = response.status();
+    let headers = response.headers_mut();
+    headers.remove(header::CONNECTION);
+    headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    headers.insert(header::DATE, HeaderValue::try_from(now.http_date()).expect("a date is plain ASCII"));
+    let mut head = BytesMut::with_capacity(1024);
+    let reason = status.canonical_reason().unwrap_or_default();
+    head.put_slice(format!("HTTP/1.1 {} {reason}\r\n", status.as_str()).as_bytes());
+    for (name, value) in &*headers {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            head.put_slice(part);
+        }
+    }
+    head.put_slice(b"\r\n");
+    head.freeze()
+}
+
+impl Drop for HijackableIo {
+    fn drop(&mut self) {
+        let mut handoff = self.hijack.lock();
+        (handoff.socket, handoff.read_buf) = (self.socket.take(), std::mem::take(&mut self.read_buf));
+    }
+}
+
+impl HijackableIo {
+    fn socket_mut(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
+        Pin::new(self.get_mut().socket.as_mut().expect("the socket is present until the drop"))
+    }
+
+    fn poll_read_inner(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.read_buf.is_empty() {
+            return Pin::new(self).socket_mut().poll_read(context, buffer);
+        }
+        buffer.put_slice(&self.read_buf.split_to(self.read_buf.len().min(buffer.remaining())));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for HijackableIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let poll = self.poll_read_inner(context, buffer);
+        let more = &buffer.filled()[before..];
+        if !more.is_empty() {
+            let mut handoff = self.hijack.lock();
+            handoff.scanner.read(more);
+            handoff.sent_more = true;
+        }
+        poll
+    }
+}
+
+impl AsyncWrite for HijackableIo {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.socket_mut().poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.socket_mut().poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.hijack.lock().scanner.response_flushed();
+        self.socket_mut().poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket_mut().poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the bytes contain one head and nothing after it. Checks every split of the bytes into two
+    /// reads.
+    fn is_single(bytes: &str) -> bool {
+        let whole = |pieces: &[&[u8]]| {
+            let mut heads = HeadScanner::default();
+            for piece in pieces {
+                heads.read(piece);
+            }
+            heads.is_single_head()
+        };
+        let alone = whole(&[bytes.as_bytes()]);
+        for at in 0..bytes.len() {
+            let (one, two) = bytes.as_bytes().split_at(at);
+            assert_eq!(whole(&[one, two]), alone, "{bytes:?} cut at {at}");
+        }
+        alone
+    }
+
+    #[test]
+    fn head_is_single_only_without_bytes_after_it() {
+        let head = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+        assert!(is_single(head) && is_single(&head.replace("\r\n", "\n")) && is_single(&format!("x{head}")));
+        for more in ["G", "\n", "\r\n", head, "GET / HTTP/1.1\n\n", "x\n\n"] {
+            assert!(!is_single(&format!("{head}{more}")), "{more:?}");
+        }
+        for part in ["", "GET / HTTP/1.1\r\nhost: a\r\n"] {
+            assert!(!is_single(part), "{part:?}");
+        }
+    }
+
+    #[test]
+    fn scanner_forgets_earlier_requests_after_a_flush() {
+        let head = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+        let mut heads = HeadScanner::default();
+        for body in [&b""[..], b"{}", b"a\n\nb\r\n\r\n\n"] {
+            heads.read(head);
+            heads.read(body);
+            heads.response_flushed();
+            heads.read(head);
+            assert!(heads.is_single_head(), "{body:?}");
+            heads.response_flushed();
+            assert!(!heads.is_single_head());
+        }
+        heads.read(head);
+        heads.read(head);
+        heads.response_flushed();
+        assert!(!heads.is_single_head(), "hyper parses the second head from its buffer");
+    }
+}

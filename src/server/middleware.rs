@@ -1,0 +1,150 @@
+//! The middleware of all surfaces: request ids and response headers, and the admission of requests.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
+use tracing::Instrument;
+
+use super::backlog::ConnectionBacklog;
+use super::cors;
+use super::rate_limits::RateLimits;
+use super::streaming::is_stream;
+use crate::auth::{AdmissionError, Policy};
+use crate::shutdown::Shutdown;
+use crate::types::{Ids, LimitExceeded};
+
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The address of the peer of the connection. An extension of each request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) SocketAddr);
+
+/// The id of a request. An extension of each request.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestId(HeaderValue);
+
+impl RequestId {
+    pub(crate) fn as_str(&self) -> &str {
+        self.0.to_str().expect("a request id is plain ASCII")
+    }
+}
+
+/// The state of the middleware.
+#[derive(Debug)]
+pub(crate) struct RequestContext {
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) ids: Ids,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) rates: RateLimits,
+}
+
+/// The reason why a request is not admitted.
+#[derive(Debug)]
+pub(crate) enum AdmitError {
+    Rejected(AdmissionError),
+    RateLimited(LimitExceeded),
+}
+
+/// The result of [`RequestContext::admit`].
+#[derive(Debug)]
+pub(crate) enum Admitted {
+    /// The request continues. Its parts have the [`Admission`](crate::auth::Admission) as an extension.
+    Request,
+    /// The complete response to a preflight request.
+    Preflight(Response),
+}
+
+impl RequestContext {
+    /// Authenticates a request and counts it against the rate limit of its principal.
+    pub(crate) fn admit(&self, parts: &mut Parts) -> Result<Admitted, AdmitError> {
+        let Peer(peer) = *parts.extensions.get().expect("a connection sets the peer of its requests");
+        let admission = self.policy.admit(parts, peer).map_err(AdmitError::Rejected)?;
+        if let Some(principal) = admission.principal() {
+            self.rates.check_request(principal).map_err(AdmitError::RateLimited)?;
+        }
+        if admission.preflight {
+            return Ok(Admitted::Preflight(cors::preflight()));
+        }
+        if admission.principal().is_some()
+            && let Some(backlog) = parts.extensions.get::<ConnectionBacklog>()
+        {
+            backlog.authenticated();
+        }
+        parts.extensions.insert(Arc::new(admission));
+        Ok(Admitted::Request)
+    }
+}
+
+/// Assigns the request id and sets the response headers. The outermost layer of the router.
+pub(crate) async fn finish_response(
+    State(context): State<Arc<RequestContext>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let id = request_id(request.headers()).unwrap_or_else(|| new_request_id(&context.ids));
+    // Every log line of the request has the same id as the problem document of the client.
+    let span = tracing::error_span!("request", id = id.as_str());
+    run_and_finish(&context, id, request, next).instrument(span).await
+}
+
+async fn run_and_finish(
+    context: &RequestContext,
+    id: RequestId,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let http1 = request.version() < Version::HTTP_2;
+    // Error responses need the CORS headers too. Without them, a page sees a network error instead of the
+    // problem.
+    let origin = context.policy.allowed_cross_origin(request.headers()).map(str::to_owned);
+    request.extensions_mut().insert(id.clone());
+    let mut response = next.run(request).await;
+    let too_large = response.status() == StatusCode::PAYLOAD_TOO_LARGE;
+    let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    // `Connection: close` announces that this connection serves no further request. The gateway does not read
+    // the rest of a body that is too large, and a draining gateway sends only one more response. A stream
+    // never has this header, because some clients then accept a truncated stream as complete.
+    let closes = too_large || (context.shutdown.is_draining() && !is_stream(headers));
+    if http1 && closes && !upgraded {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    if let Some(origin) = origin {
+        cors::allow(headers, &origin);
+    }
+    headers.insert(REQUEST_ID, id.0);
+    set_default_headers(headers);
+    response
+}
+
+/// The request id of the client, if it has 1 to 128 characters of `[A-Za-z0-9._-]`.
+fn request_id(headers: &HeaderMap) -> Option<RequestId> {
+    let id = headers.get(REQUEST_ID)?;
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    ((1..=128).contains(&id.len()) && id.as_bytes().iter().all(plain)).then(|| RequestId(id.clone()))
+}
+
+fn new_request_id(ids: &Ids) -> RequestId {
+    RequestId(HeaderValue::try_from(ids.uuid().to_string()).expect("a UUID is plain ASCII"))
+}
+
+/// The headers of a response unless its route sets them: no caching, framing, MIME sniffing or scripts.
+fn set_default_headers(headers: &mut HeaderMap) {
+    const DEFAULTS: [(HeaderName, &str); 7] = [
+        (header::CACHE_CONTROL, "no-store"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ];
+    for (name, value) in DEFAULTS {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+}

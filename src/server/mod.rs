@@ -1,0 +1,31 @@
+//! The HTTP server: connections and their limits, over HTTP/1.1 and h2c, and the middleware of all surfaces.
+//!
+//! The module owns the listener, connections, and request ids. A response with a following stream hijacks its
+//! HTTP/1.1 connection, and the stream owns the socket until its end. The module must not know surfaces,
+//! sessions or the store.
+//!
+//! Read in this order:
+//! 1. `accept`, `connection_limit`, `connection`, `activity`: a connection and its limits.
+//! 2. `middleware`, `rate_limits`, `cors`: the admission of a request, and the headers of its response.
+//! 3. `stall_guard`, `backlog`, `response_body`: bounds on unread responses.
+//! 4. `streaming`, `hijack`: a response that streams events.
+
+mod accept;
+mod activity;
+mod backlog;
+mod connection;
+mod connection_limit;
+mod cors;
+mod hijack;
+mod middleware;
+mod rate_limits;
+mod response_body;
+mod stall_guard;
+mod streaming;
+
+pub use accept::{Acceptor, serve};
+pub(crate) use backlog::SharedBody;
+pub(crate) use connection_limit::ConnectionPermit;
+pub(crate) use middleware::{AdmitError, Admitted, RequestContext, RequestId, finish_response};
+pub(crate) use rate_limits::RateLimits;
+pub(crate) use streaming::{event_response, stream_response};

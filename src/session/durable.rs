@@ -1,0 +1,34 @@
+//! Waits for commits.
+
+use std::time::Duration;
+
+use super::context::Context;
+use super::refusal::Refusal;
+use crate::eventlog::SessionLog;
+
+/// How long a commit may take.
+const COMMIT_TIMEOUT: Duration = Duration::from_mins(1);
+/// The interval at which a wait checks whether the disk is full.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Waits for a commit. Fails if the disk accepts no commits.
+pub(super) async fn wait(context: &Context, log: &SessionLog, seq: u64) -> Result<(), Refusal> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match tokio::time::timeout(CHECK_INTERVAL, log.wait(seq)).await {
+            Ok(outcome) => return outcome.map_err(|error| Refusal::internal(&error)),
+            Err(_) if context.log.alarm().is_some() => return Err(Refusal::StorageFull),
+            Err(_) if waited > COMMIT_TIMEOUT => return Err(Refusal::Internal),
+            Err(_) => waited += CHECK_INTERVAL,
+        }
+    }
+}
+
+/// Waits for a commit. Returns false if the disk accepts no commits.
+pub(super) async fn wait_or_full(context: &Context, log: &SessionLog, seq: u64) -> Result<bool, Refusal> {
+    tokio::select! {
+        biased;
+        durable = wait(context, log, seq) => durable.map(|()| true),
+        durable = log.wait_or_full(seq) => durable.map_err(|error| Refusal::internal(&error)),
+    }
+}

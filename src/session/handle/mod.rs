@@ -1,0 +1,271 @@
+//! `SessionHandle`: sends commands to a session's actor and returns only durable results.
+//!
+//! `prompt` admits prompts and waits for their ends, `attachments` adds files to a prompt.
+
+mod attachments;
+mod prompt;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+
+use crate::acp::{self, CancelTarget, TraceContext};
+use crate::api::{PendingRequest, Session, SessionPatch, Transcript};
+use crate::eventlog::SessionLog;
+use crate::session::agent_requests::answers;
+use crate::session::command::{Answer, ClientCall, Command, Reply};
+use crate::session::context::Context;
+use crate::session::durable;
+use crate::session::entries::ActorEntries;
+use crate::session::entry::ActorEntry;
+use crate::session::query::SessionQuery;
+use crate::session::record::RequestRecord;
+use crate::session::refusal::Refusal;
+use crate::session::validation::{check_metadata, check_title};
+use crate::types::{Principal, PromptId, RequestId, SessionId, TerminalId};
+use crate::workspace::Workspace;
+
+pub use self::prompt::AdmittedPrompt;
+
+/// How long an actor may be too busy to accept a command.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone)]
+pub struct SessionHandle {
+    entries: ActorEntries,
+    entry: Arc<ActorEntry>,
+}
+
+impl SessionHandle {
+    pub(super) fn new(entries: ActorEntries, entry: Arc<ActorEntry>) -> Self {
+        Self { entries, entry }
+    }
+
+    pub fn id(&self) -> SessionId {
+        self.entry.log.session()
+    }
+
+    pub fn log(&self) -> &SessionLog {
+        &self.entry.log
+    }
+
+    fn context(&self) -> &Context {
+        self.entries.context()
+    }
+
+    /// Reads of the session that need no actor.
+    pub fn query(&self) -> SessionQuery<'_> {
+        SessionQuery::new(self.context(), self.log())
+    }
+
+    /// Sends a command to the actor and returns its reply. Loads the session again if its actor has stopped.
+    async fn request<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        let mut commands = self.entry.commands.clone();
+        loop {
+            match tokio::time::timeout(COMMAND_TIMEOUT, commands.clone().reserve_owned()).await {
+                Ok(Ok(permit)) => {
+                    permit.send(command(reply));
+                    break;
+                }
+                Ok(Err(_)) => commands = self.entries.entry(self.id()).await?.commands.clone(),
+                Err(_) => {
+                    return Err(Refusal::PoolFull("the session is too busy".to_owned(), COMMAND_TIMEOUT));
+                }
+            }
+        }
+        match answer.await {
+            Ok(outcome) => outcome,
+            // The actor has erased the session or has panicked.
+            Err(_) => self.entries.entry(self.id()).await.and(Err(Refusal::Internal)),
+        }
+    }
+
+    async fn wait_durable(&self, seq: u64) -> Result<(), Refusal> {
+        durable::wait(self.context(), self.log(), seq).await
+    }
+
+    /// Waits for a commit. Returns false if the disk accepts no commits.
+    async fn wait_durable_or_full(&self, seq: u64) -> Result<bool, Refusal> {
+        durable::wait_or_full(self.context(), self.log(), seq).await
+    }
+
+    /// The current snapshot. While the disk accepts no commits: the snapshot as of the last commit.
+    pub async fn snapshot(&self) -> Result<Session, Refusal> {
+        let (session, seq) = self.request(|reply| Command::Snapshot { reply }).await?;
+        if self.wait_durable_or_full(seq).await? { Ok(session) } else { self.query().snapshot().await }
+    }
+
+    /// The open requests of the agent. While the disk accepts no commits: those as of the last commit.
+    pub async fn requests(&self) -> Result<Vec<PendingRequest>, Refusal> {
+        let (requests, seq) = self.request(|reply| Command::Requests { reply }).await?;
+        if self.wait_durable_or_full(seq).await? {
+            Ok(requests)
+        } else {
+            Ok(self.query().snapshot().await?.requests)
+        }
+    }
+
+    /// A page of folded turns, newest first, exact at its `lastEventId`.
+    pub async fn transcript(&self, before: Option<PromptId>, limit: usize) -> Result<Transcript, Refusal> {
+        self.query().transcript(self.snapshot().await?, before, limit).await
+    }
+
+    /// Opens the session's folders. This also works for a closed session.
+    pub async fn workspace(&self) -> Result<Workspace, Refusal> {
+        self.context().open_workspace(&self.query().record().await?).await
+    }
+
+    /// Changes the session if its `ETag` is one of `if_match`. Fails with `PreconditionFailed` or `Invalid`.
+    pub async fn patch(
+        &self,
+        by: &Principal,
+        patch: SessionPatch,
+        if_match: Option<Vec<String>>,
+    ) -> Result<Session, Refusal> {
+        check_title(patch.title.as_ref().and_then(Option::as_deref))?;
+        if let Some(Some(metadata)) = &patch.metadata {
+            check_metadata(metadata)?;
+        }
+        let by = by.clone();
+        let (session, seq) = self.request(|reply| Command::Patch { by, patch, if_match, reply }).await?;
+        self.wait_durable(seq).await?;
+        Ok(session)
+    }
+
+    /// Attaches a process to the session. Reopens a closed session.
+    pub async fn attach(&self, trace: Option<TraceContext>) -> Result<Session, Refusal> {
+        let seq = self.request(|reply| Command::Attach { trace, reply }).await?;
+        self.wait_durable(seq).await?;
+        self.snapshot().await
+    }
+
+    pub async fn close(&self, by: &Principal, trace: Option<TraceContext>) -> Result<Session, Refusal> {
+        let by = by.clone();
+        let seq = self.request(|reply| Command::Close { by, trace, reply }).await?;
+        self.wait_durable(seq).await?;
+        self.snapshot().await
+    }
+
+    /// Erases the session. Returns false if the disk is full: the session is then no longer visible, and its
+    /// data is erased when there is space.
+    pub async fn delete(&self, by: &Principal, trace: Option<TraceContext>) -> Result<bool, Refusal> {
+        let by = by.clone();
+        let seq = self.request(|reply| Command::Delete { by, trace, reply }).await?;
+        let durable = self.wait_durable_or_full(seq).await?;
+        if durable {
+            self.entries.remove(self.id());
+        } else {
+            self.entries.remove_after_commit(self.entry.log.clone(), seq);
+        }
+        Ok(durable)
+    }
+
+    /// Cancels one turn, or all turns if `prompt` is `None`. Returns the cancelled turns, both running and
+    /// queued. The agent receives the cancel even if the disk is full.
+    pub async fn cancel(
+        &self,
+        prompt: Option<PromptId>,
+        trace: Option<TraceContext>,
+    ) -> Result<Vec<PromptId>, Refusal> {
+        let (cancelled, seq) = self.request(|reply| Command::Cancel { prompt, trace, reply }).await?;
+        self.wait_durable_or_full(seq).await?;
+        Ok(cancelled)
+    }
+
+    /// Answers a request of the agent. The first answer wins.
+    pub async fn answer(&self, by: &Principal, request: RequestId, answer: Answer) -> Result<(), Refusal> {
+        match self.answer_once(by.clone(), request, answer).await {
+            Ok(seq) => self.wait_durable(seq).await,
+            Err(refusal @ Refusal::RequestResolved { .. }) => {
+                // A crash could still undo the other answer, so it must be durable before the client sees it.
+                self.wait_durable(self.entry.log.appended()).await?;
+                Err(refusal)
+            }
+            Err(Refusal::NotFound(what)) => {
+                let stored = self.query().request(request).await?;
+                let Some(RequestRecord { resolution: Some(resolution), by, .. }) = stored else {
+                    return Err(Refusal::NotFound(what));
+                };
+                Err(Refusal::RequestResolved { id: request, resolution: resolution.into(), by })
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    async fn answer_once(&self, by: Principal, request: RequestId, answer: Answer) -> Result<u64, Refusal> {
+        let asked = self.request(|reply| Command::Pending { request, reply }).await?;
+        // The agent defines the schema of the answer, so the check may take long.
+        let check = self.context().shutdown.spawn_blocking(move || answers::check_answer(&asked, answer));
+        let outcome = check.await.map_err(|error| Refusal::internal(&error))??;
+        self.request(|reply| Command::Answer { by, request, outcome, reply }).await
+    }
+
+    pub async fn set_mode(
+        &self,
+        by: &Principal,
+        mode: String,
+        trace: Option<TraceContext>,
+    ) -> Result<Box<RawValue>, Refusal> {
+        self.client_call(by, ClientCall::Mode(mode), trace).await
+    }
+
+    pub async fn set_config(
+        &self,
+        by: &Principal,
+        option: String,
+        value: Box<RawValue>,
+        trace: Option<TraceContext>,
+    ) -> Result<Box<RawValue>, Refusal> {
+        self.client_call(by, ClientCall::Config { option, value }, trace).await
+    }
+
+    /// Cancels one tool call or one terminal of the agent. Its updates report the result.
+    pub async fn cancel_part(
+        &self,
+        by: &Principal,
+        part: CancelTarget,
+        trace: Option<TraceContext>,
+    ) -> Result<(), Refusal> {
+        self.client_call(by, ClientCall::Cancel(part), trace).await.map(drop)
+    }
+
+    /// Calls a method of the agent by name. Returns null for a notification.
+    pub async fn call(
+        &self,
+        by: &Principal,
+        method: String,
+        params: Option<Box<RawValue>>,
+        notify: bool,
+        trace: Option<TraceContext>,
+    ) -> Result<Box<RawValue>, Refusal> {
+        let params = params.unwrap_or_else(|| acp::null_to_empty(RawValue::NULL));
+        self.client_call(by, ClientCall::Rpc { method, params, notify }, trace).await
+    }
+
+    /// Sends a call to the agent and returns the agent's result when it is durable.
+    pub(super) async fn client_call(
+        &self,
+        by: &Principal,
+        client_call: ClientCall,
+        trace: Option<TraceContext>,
+    ) -> Result<Box<RawValue>, Refusal> {
+        let by = by.clone();
+        let (now, seq) = self.request(|reply| Command::Call { by, call: client_call, trace, reply }).await?;
+        self.wait_durable(seq).await?;
+        Ok(now)
+    }
+
+    /// Kills the command of a terminal. Does nothing if the command has ended.
+    pub async fn kill_terminal(&self, terminal: TerminalId) -> Result<(), Refusal> {
+        let seq = self.request(|reply| Command::KillTerminal { terminal, reply }).await?;
+        self.wait_durable(seq).await
+    }
+
+    /// The tail of the stderr of the session's process. Empty if no process is attached.
+    pub async fn stderr(&self) -> Result<String, Refusal> {
+        self.request(|reply| Command::Stderr { reply }).await
+    }
+}

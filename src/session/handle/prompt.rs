@@ -1,0 +1,77 @@
+//! Prompts: admission, and the wait for the end of a turn.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use super::{SessionHandle, attachments};
+use crate::api::Prompt;
+use crate::session::command::{Command, PromptRequest};
+use crate::session::refusal::Refusal;
+use crate::types::{Principal, PromptId};
+
+/// A turn that was accepted and is durable.
+#[derive(Debug)]
+pub struct AdmittedPrompt {
+    pub prompt: Prompt,
+    pub first_seq: u64,
+    /// The sequence number of the end of the turn, if it has ended.
+    pub last_seq: Option<u64>,
+    /// Whether the turn belongs to an earlier request with the same idempotency key.
+    pub replayed: bool,
+}
+
+impl SessionHandle {
+    /// Begins or queues a turn. The operation continues if the caller is dropped, because its idempotency key
+    /// must not be released before the turn is durable.
+    pub async fn prompt(&self, by: &Principal, request: PromptRequest) -> Result<AdmittedPrompt, Refusal> {
+        let (handle, by) = (self.clone(), by.clone());
+        let begun = async move { handle.prompt_once(&by, request).await }.in_current_span();
+        let context = self.context();
+        context.shutdown.spawn_isolated(begun).await.map_err(|error| Refusal::internal(&error))?
+    }
+
+    async fn prompt_once(&self, by: &Principal, request: PromptRequest) -> Result<AdmittedPrompt, Refusal> {
+        let context = self.context();
+        let claimed = context.idempotency.claim(by, request.key.as_ref()).await?;
+        if let Some(prompt) = claimed.previous.and_then(|previous| previous.prompt) {
+            let committed = self.log().committed();
+            let record = self.query().prompt_record(prompt).await?.ok_or(Refusal::NotFound("turn"))?;
+            let (prompt, _) = self.query().prompt_with_text(&record, committed).await?;
+            let (first_seq, last_seq) = (record.first_seq, record.last_seq);
+            return Ok(AdmittedPrompt { prompt, first_seq, last_seq, replayed: true });
+        }
+        let PromptRequest { blocks, attachments, queue, trace, .. } = request;
+        let blocks = attachments::append_attachments(context, self.query(), blocks, attachments).await?;
+        let (by, key) = (by.clone(), claimed.claim);
+        let admitted = self.request(|reply| Command::Prompt { by, blocks, queue, trace, key, reply }).await;
+        let (prompt, first_seq) = admitted?;
+        self.wait_durable(first_seq).await?;
+        drop(claimed.in_flight);
+        Ok(AdmittedPrompt { prompt, first_seq, last_seq: None, replayed: false })
+    }
+
+    /// Waits until the turn ends. `None` if it does not end within `limit`.
+    pub async fn wait_ended(&self, prompt: PromptId, limit: Duration) -> Result<Option<Prompt>, Refusal> {
+        let deadline = Instant::now() + limit;
+        let mut entry = Arc::clone(&self.entry);
+        loop {
+            let mut ends = entry.turn_ends.clone();
+            let seq = *ends.borrow_and_update();
+            self.wait_durable(seq.min(entry.log.appended())).await?;
+            let record = self.query().prompt_record(prompt).await?.ok_or(Refusal::NotFound("turn"))?;
+            if record.status.has_ended() {
+                return Ok(Some(self.query().prompt_with_text(&record, self.log().committed()).await?.0));
+            }
+            match tokio::time::timeout_at(deadline, ends.changed()).await {
+                Ok(Ok(())) => {}
+                // A drain keeps the prompt for the next start.
+                Ok(Err(_)) if self.context().shutdown.is_draining() => return Ok(None),
+                Ok(Err(_)) => entry = self.entries.entry(self.id()).await?,
+                Err(_) => return Ok(None),
+            }
+        }
+    }
+}

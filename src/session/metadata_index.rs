@@ -1,0 +1,148 @@
+//! The metadata index: finds a tenant's sessions by the value of a metadata key.
+//!
+//! An entry is a record without a value. Its key consists of the tenant, a hash of the metadata key and
+//! value, and the session id. All entries of one value are therefore adjacent and have the same size. An
+//! entry changes only in the commit of the event that changes the metadata. A reader also compares the
+//! metadata in the session's record.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::context::Context;
+use super::record::{self, SessionRecord, index_prefix};
+use super::refusal::Refusal;
+use super::validation::MAX_METADATA_MEMBERS;
+use crate::eventlog::Records;
+use crate::store::{Delete, Put, Table};
+use crate::types::Tenant;
+
+/// The maximum number of bytes of a key and of a value in a filter.
+pub const FILTER_KEY_BYTES: usize = 128;
+pub const FILTER_VALUE_BYTES: usize = 512;
+/// The number of bytes of the hash of a key and its value.
+const HASH_BYTES: usize = 16;
+/// The number of sessions that a start reads at a time to build the index.
+const PAGE_SESSIONS: usize = 256;
+/// The record that marks the index as complete.
+const BUILT_KEY: &[u8] = b"session_metadata";
+
+/// The text that a filter compares. Objects, arrays and null have none.
+pub(super) fn text(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::String(text) => Some(text.into()),
+        Value::Number(number) => Some(number.to_string().into()),
+        Value::Bool(flag) => Some(if *flag { "true" } else { "false" }.into()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// The common prefix of the keys of all entries with this value.
+pub(super) fn prefix(tenant: &Tenant, key: &str, value: &str) -> Vec<u8> {
+    let hash =
+        Sha256::new().chain_update((key.len() as u64).to_be_bytes()).chain_update(key).chain_update(value);
+    [&index_prefix(tenant)[..], &hash.finalize()[..HASH_BYTES]].concat()
+}
+
+/// The keys of a session's entries.
+fn entries(record: &SessionRecord) -> BTreeSet<Vec<u8>> {
+    let tenant = record.tenant();
+    let members = record.metadata.iter().take(MAX_METADATA_MEMBERS);
+    let named = members.filter_map(|(key, value)| Some((key, text(value)?))).filter(|(key, value)| {
+        key.len() <= FILTER_KEY_BYTES && (1..=FILTER_VALUE_BYTES).contains(&value.len())
+    });
+    named
+        .map(|(key, value)| [&prefix(&tenant, key, &value)[..], record.session_id.as_bytes()].concat())
+        .collect()
+}
+
+/// The entries of one session in the store.
+#[derive(Debug)]
+pub(super) struct MetadataIndex {
+    stored: BTreeSet<Vec<u8>>,
+    /// Whether the metadata may differ from the stored entries.
+    stale: bool,
+}
+
+impl MetadataIndex {
+    /// The index of a session that is not stored yet.
+    pub(super) fn empty() -> Self {
+        Self { stored: BTreeSet::new(), stale: true }
+    }
+
+    pub(super) fn of(record: &SessionRecord) -> Self {
+        Self { stored: entries(record), stale: false }
+    }
+
+    /// Marks the entries as outdated. The next commit of the record updates them.
+    pub(super) fn changed(&mut self) {
+        self.stale = true;
+    }
+
+    /// Updates the entries to match the record.
+    pub(super) fn put(&mut self, record: &SessionRecord, records: &mut Records) {
+        if !std::mem::take(&mut self.stale) {
+            return;
+        }
+        let next = entries(record);
+        for key in self.stored.difference(&next) {
+            records.deletes.push(Delete { table: Table::SessionMetadata, key: key.clone() });
+        }
+        for key in next.difference(&self.stored) {
+            records.puts.push(put(key.clone()));
+        }
+        self.stored = next;
+    }
+
+    /// Takes the keys of all entries, so that they can be deleted with the session.
+    pub(super) fn take(&mut self) -> BTreeSet<Vec<u8>> {
+        std::mem::take(&mut self.stored)
+    }
+}
+
+fn put(key: Vec<u8>) -> Put {
+    Put { table: Table::SessionMetadata, key, value: Bytes::new() }
+}
+
+/// Builds the index for a log of an earlier version. If the build is interrupted, the next start repeats it.
+pub(super) async fn build(context: &Context) -> Result<(), Refusal> {
+    let log = &context.log;
+    let built = log.get(Table::Meta, BUILT_KEY.to_vec()).await.map_err(|error| Refusal::internal(&error))?;
+    if built.is_some() {
+        return Ok(());
+    }
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let page = log.scan(Table::Session, Vec::new(), after.take(), PAGE_SESSIONS).await;
+        let page = page.map_err(|error| Refusal::internal(&error))?;
+        let mut records = Records::default();
+        for (_, value) in &page {
+            // A record that cannot be decoded has no entries. Its session cannot be opened either.
+            let Ok(session) = record::decode::<SessionRecord>(value) else { continue };
+            records.puts.extend(entries(&session).into_iter().map(put));
+        }
+        after = page.last().map(|(key, _)| key.clone());
+        if after.is_none() {
+            records.puts.push(Put { table: Table::Meta, key: BUILT_KEY.to_vec(), value: Bytes::new() });
+        }
+        log.write(records).await.map_err(|error| Refusal::internal(&error))?;
+        if after.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_and_value_boundaries_are_hashed() {
+        let tenant = Tenant::default();
+        assert_ne!(prefix(&tenant, "ab", "c"), prefix(&tenant, "a", "bc"));
+        assert_ne!(prefix(&tenant, "a", "b"), prefix(&Tenant::new("other"), "a", "b"));
+    }
+}

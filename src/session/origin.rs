@@ -1,0 +1,34 @@
+//! The origin of a session, and the capabilities that an agent needs for it.
+
+use super::refusal::Refusal;
+use crate::acp::{self, AgentCapabilities};
+use crate::agent::AgentFailure;
+use crate::types::SessionId;
+
+/// The origin of a new session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    New,
+    /// The agent already has the session.
+    Adopted,
+    /// The agent forked the session from another one.
+    Forked(SessionId),
+}
+
+/// Checks whether the agent can fork a session and load the fork in another process.
+pub(super) fn can_fork(capabilities: &AgentCapabilities) -> Result<(), Refusal> {
+    if !capabilities.session.fork {
+        let method = acp::method::SESSION_FORK.to_owned();
+        return Err(Refusal::Agent(AgentFailure::Unsupported { method }));
+    }
+    if !capabilities.load_session && !capabilities.session.resume {
+        return Err(cannot_adopt());
+    }
+    Ok(())
+}
+
+/// The error if the agent cannot move one of its sessions to another process.
+pub(super) fn cannot_adopt() -> Refusal {
+    let method = "session/load or session/resume, so its own sessions cannot be adopted".to_owned();
+    Refusal::Agent(AgentFailure::Unsupported { method })
+}

@@ -1,0 +1,167 @@
+//! The list of a tenant's sessions, newest first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::metadata::{self, MetadataFilter};
+use crate::api::{SessionList, SessionState, SessionSummary};
+use crate::session::context::Context;
+use crate::session::record::{self, SessionRecord, SessionRecordView, index_prefix, session_key};
+use crate::session::refusal::Refusal;
+use crate::store::Table;
+use crate::types::{AgentName, EventId, Principal, SessionId};
+
+/// The filter, the position and the size of a page.
+#[derive(Debug, Clone, Default)]
+pub struct ListQuery {
+    pub agent: Option<AgentName>,
+    pub state: Option<SessionState>,
+    /// A substring of the title or the id, ignoring case.
+    pub q: Option<String>,
+    /// The exact working folder.
+    pub cwd: Option<String>,
+    pub metadata: MetadataFilter,
+    pub cursor: Option<String>,
+    pub limit: usize,
+}
+
+/// The maximum number of records that one page scans. The page then ends early and has a cursor.
+const MAX_SCANNED: usize = 5000;
+const PAGE: usize = 256;
+
+pub(in crate::session) async fn list(
+    context: &Context,
+    by: &Principal,
+    query: &ListQuery,
+) -> Result<SessionList, Refusal> {
+    let last_event_id = context.log.position();
+    let prefix = index_prefix(&by.tenant);
+    let after = match &query.cursor {
+        Some(cursor) => Some(decode(cursor, &prefix)?),
+        None => None,
+    };
+    let found = match metadata::candidates(context, &by.tenant, &query.metadata).await? {
+        Some(candidates) => list_candidates(context, query, &candidates, after).await?,
+        None => scan_index(context, query, prefix, after).await?,
+    };
+    let sessions = found.records.into_iter().map(|record| summary(context, record)).collect();
+    Ok(SessionList { sessions, next_cursor: found.next.map(encode), last_event_id })
+}
+
+/// A page and the position of the next one.
+struct ListPage {
+    records: Vec<SessionRecord>,
+    next: Option<Vec<u8>>,
+}
+
+/// Reads the sessions that the metadata index found, and sorts the matching ones.
+async fn list_candidates(
+    context: &Context,
+    query: &ListQuery,
+    candidates: &BTreeSet<SessionId>,
+    after: Option<Vec<u8>>,
+) -> Result<ListPage, Refusal> {
+    let keys = candidates.iter().map(|id| session_key(*id)).collect();
+    let stored =
+        context.log.get_all(Table::Session, keys).await.map_err(|error| Refusal::internal(&error))?;
+    let mut fitting = BTreeMap::new();
+    // A session that was deleted meanwhile has no record.
+    for value in stored.iter().flatten() {
+        let looked: SessionRecordView<'_> =
+            record::decode(value).map_err(|error| Refusal::internal(&error))?;
+        if query.matches(&looked) {
+            let record: SessionRecord = record::decode(value).map_err(|error| Refusal::internal(&error))?;
+            fitting.insert(record.index_key(), record);
+        }
+    }
+    let mut page = fitting.into_iter().filter(|(key, _)| after.as_ref().is_none_or(|after| key > after));
+    let (keys, records): (Vec<_>, Vec<_>) = page.by_ref().take(query.limit).unzip();
+    let next = page.next().and_then(|_| keys.last().cloned());
+    Ok(ListPage { records, next })
+}
+
+/// Scans the sessions by their last change and keeps the matching ones.
+async fn scan_index(
+    context: &Context,
+    query: &ListQuery,
+    prefix: Vec<u8>,
+    mut after: Option<Vec<u8>>,
+) -> Result<ListPage, Refusal> {
+    let (mut records, mut looked_at) = (Vec::new(), 0);
+    // One record more than requested shows whether there is another page.
+    let size = if query.has_filter() { PAGE } else { PAGE.min(query.limit + 1) };
+    loop {
+        let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.clone(), size).await;
+        let page = page.map_err(|error| Refusal::internal(&error))?;
+        let last = page.len() < size;
+        looked_at += page.len();
+        for (key, value) in page {
+            if records.len() == query.limit {
+                return Ok(ListPage { records, next: after });
+            }
+            let looked: SessionRecordView<'_> =
+                record::decode(&value).map_err(|error| Refusal::internal(&error))?;
+            if query.matches(&looked) {
+                records.push(record::decode(&value).map_err(|error| Refusal::internal(&error))?);
+            }
+            after = Some(key);
+        }
+        if last || looked_at >= MAX_SCANNED {
+            return Ok(ListPage { records, next: after.filter(|_| !last) });
+        }
+    }
+}
+
+fn encode(key: Vec<u8>) -> String {
+    URL_SAFE_NO_PAD.encode(key)
+}
+
+fn decode(cursor: &str, prefix: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let key = URL_SAFE_NO_PAD.decode(cursor).ok().filter(|key| key.starts_with(prefix));
+    key.ok_or_else(|| Refusal::invalid("cursor", "not a cursor of this list"))
+}
+
+impl ListQuery {
+    /// Whether the query can reject a record.
+    fn has_filter(&self) -> bool {
+        self.agent.is_some()
+            || self.state.is_some()
+            || self.q.is_some()
+            || self.cwd.is_some()
+            || !self.metadata.is_empty()
+    }
+
+    fn matches(&self, record: &SessionRecordView<'_>) -> bool {
+        let contains = |text: &str, part: &str| text.to_lowercase().contains(part);
+        !record.unfinished
+            && self.agent.as_ref().is_none_or(|agent| *agent == record.agent)
+            && self.state.is_none_or(|state| state == SessionState::from(record.state))
+            && self.cwd.as_ref().is_none_or(|cwd| record.cwd == cwd.as_str())
+            && (self.metadata.is_empty()
+                || serde_json::from_str(record.metadata.get())
+                    .is_ok_and(|metadata| metadata::matches(&self.metadata, &metadata)))
+            && self.q.as_ref().map(|q| q.to_lowercase()).is_none_or(|q| {
+                record.title.as_deref().is_some_and(|title| contains(title, &q))
+                    || contains(&record.session_id.to_string(), &q)
+            })
+    }
+}
+
+fn summary(context: &Context, record: SessionRecord) -> SessionSummary {
+    SessionSummary {
+        session_id: record.session_id,
+        agent: record.agent,
+        title: record.title,
+        metadata: record.metadata,
+        cwd: record.cwd,
+        state: record.state.into(),
+        attached: record.attached,
+        created_at: record.created_at,
+        updated_at: record.updated_at,
+        prompt_id: record.prompt_id,
+        queued: record.queued,
+        last_event_id: EventId { epoch: context.log.epoch(), seq: record.seq },
+    }
+}

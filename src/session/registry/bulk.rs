@@ -1,0 +1,72 @@
+//! Closes or deletes all sessions that match a filter, one page at a time.
+
+use tracing::Instrument;
+
+use super::SessionRegistry;
+use crate::acp::TraceContext;
+use crate::api::{BulkResult, BulkResults};
+use crate::session::query::ListQuery;
+use crate::session::refusal::Refusal;
+use crate::types::{Principal, SessionId};
+
+/// The number of sessions that are closed or deleted concurrently.
+const CONCURRENCY: usize = 8;
+
+/// The action on each session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BulkAction {
+    Close,
+    Delete,
+}
+
+impl SessionRegistry {
+    /// Applies the action to the sessions of one page. Each session has its own result. A session that
+    /// changes meanwhile moves to the start of the list, so a pass from the first page to the last one
+    /// terminates.
+    pub async fn bulk(
+        &self,
+        by: &Principal,
+        action: BulkAction,
+        query: &ListQuery,
+        trace: Option<TraceContext>,
+    ) -> Result<BulkResults, Refusal> {
+        let page = self.list(by, query).await?;
+        let mut results = Vec::with_capacity(page.sessions.len());
+        for batch in page.sessions.chunks(CONCURRENCY) {
+            let one = |session: SessionId| {
+                let (registry, by, trace) = (self.clone(), by.clone(), trace.clone());
+                let ended = async move { registry.end(&by, action, session, trace).await };
+                self.context().shutdown.spawn_isolated(ended.in_current_span())
+            };
+            let running: Vec<_> =
+                batch.iter().map(|session| (session.session_id, one(session.session_id))).collect();
+            for (session_id, ended) in running {
+                let ended = ended.await.map_err(|error| Refusal::internal(&error)).flatten();
+                let problem = ended.as_ref().err().map(Refusal::problem);
+                let status = ended.unwrap_or_else(|refusal| refusal.code().status());
+                results.push(BulkResult { session_id, status, problem });
+            }
+        }
+        Ok(BulkResults { results, next_cursor: page.next_cursor })
+    }
+
+    async fn end(
+        &self,
+        by: &Principal,
+        action: BulkAction,
+        id: SessionId,
+        trace: Option<TraceContext>,
+    ) -> Result<u16, Refusal> {
+        let session = match (self.open(by, id).await, action) {
+            // Another client has deleted the session.
+            (Err(Refusal::NoSuchSession), BulkAction::Delete) => return Ok(204),
+            (session, _) => session?,
+        };
+        match action {
+            BulkAction::Close => session.close(by, trace).await.map(|_| 200),
+            BulkAction::Delete => {
+                session.delete(by, trace).await.map(|durable| if durable { 204 } else { 202 })
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Creates sessions, once for each idempotency key.
+
+use std::sync::atomic::Ordering;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use super::{SessionRegistry, adopt, new_session};
+use crate::acp::{self, TraceContext};
+use crate::api::{CreateSession, Session};
+use crate::pool::AcquireError;
+use crate::session::actor::Actor;
+use crate::session::command::{Command, CreateWaiter};
+use crate::session::idempotency::{Claim, IdempotencyKey};
+use crate::session::origin::Origin;
+use crate::session::record::SessionRecord;
+use crate::session::refusal::Refusal;
+use crate::types::Principal;
+
+/// A new session, or the session that an earlier request with the same idempotency key created.
+#[derive(Debug)]
+pub struct Created {
+    pub session: Session,
+    pub replayed: bool,
+}
+
+/// How to create a session.
+#[derive(Debug)]
+pub(super) struct CreateOptions {
+    pub(super) origin: Origin,
+    pub(super) claim: Option<Claim>,
+    pub(super) trace: Option<TraceContext>,
+}
+
+impl SessionRegistry {
+    /// Creates a session. On failure nothing of it remains. The operation continues if the caller is dropped,
+    /// because its idempotency key must stay reserved until the session is durable.
+    pub async fn create(
+        &self,
+        by: &Principal,
+        request: CreateSession,
+        key: Option<IdempotencyKey>,
+        trace: Option<TraceContext>,
+    ) -> Result<Created, Refusal> {
+        let (registry, owner) = (self.clone(), by.clone());
+        let create = async move |claim| registry.create_new(&owner, request, trace, claim).await;
+        self.create_once(by, key, create).await
+    }
+
+    /// Runs `create`, or returns the session that an earlier request with the same key created. The operation
+    /// continues if the caller is dropped.
+    pub(super) async fn create_once<F>(
+        &self,
+        by: &Principal,
+        key: Option<IdempotencyKey>,
+        create: impl FnOnce(Option<Claim>) -> F + Send + 'static,
+    ) -> Result<Created, Refusal>
+    where
+        F: Future<Output = Result<Session, Refusal>> + Send,
+    {
+        let (registry, by) = (self.clone(), by.clone());
+        let created = async move {
+            let claimed = registry.context().idempotency.claim(&by, key.as_ref()).await?;
+            if let Some(previous) = claimed.previous {
+                match registry.open(&by, previous.session).await {
+                    Ok(session) => return Ok(Created { session: session.snapshot().await?, replayed: true }),
+                    // That session was deleted since, so the client gets a new one.
+                    Err(Refusal::NoSuchSession) => {}
+                    Err(refusal) => return Err(refusal),
+                }
+            }
+            let session = create(claimed.claim).await?;
+            drop(claimed.in_flight);
+            Ok(Created { session, replayed: false })
+        };
+        let created = self.context().shutdown.spawn_isolated(created.in_current_span());
+        created.await.map_err(|error| Refusal::internal(&error))?
+    }
+
+    async fn create_new(
+        &self,
+        by: &Principal,
+        mut request: CreateSession,
+        trace: Option<TraceContext>,
+        claim: Option<Claim>,
+    ) -> Result<Session, Refusal> {
+        let context = self.context();
+        if context.log.alarm().is_some() {
+            return Err(Refusal::StorageFull);
+        }
+        let spec = context.catalogue.agent(&request.agent);
+        let Some(spec) = spec else { return Err(AcquireError::NoSuchAgent.into()) };
+        let id = context.ids.session();
+        let adopted = adopt::adopted_session(by, &request)?.map(str::to_owned);
+        let adoption = match &adopted {
+            Some(adopted) => {
+                Some(adopt::begin_adoption(context, &self.adoptions, by, &request.agent, adopted).await?)
+            }
+            None => None,
+        };
+        if let Some(adopted) = adopted.as_deref().filter(|_| request.cwd.is_none()) {
+            request.cwd = Some(adopt::find_listed_folder(context, by, &spec, adopted, trace.as_ref()).await?);
+        }
+        let trace = trace.or_else(|| acp::split_meta(request.meta.as_deref()?).1);
+        let origin = if adopted.is_some() { Origin::Adopted } else { Origin::New };
+        let record = new_session::record(context, by, id, request, &spec).await?;
+        let session = self.start_actor(by, record, CreateOptions { origin, claim, trace }).await;
+        drop(adoption);
+        session
+    }
+
+    /// Runs the actor of a new session until the agent has the session. On failure nothing of it remains.
+    pub(super) async fn start_actor(
+        &self,
+        by: &Principal,
+        record: SessionRecord,
+        CreateOptions { origin, claim, trace }: CreateOptions,
+    ) -> Result<Session, Refusal> {
+        let context = self.context();
+        let (id, own_folder) = (record.session_id, record.own_folder && origin == Origin::New);
+        let log = context.log.session(&by.tenant, id).await.map_err(|error| Refusal::internal(&error))?;
+        let (actor, entry) = Actor::new(context, log, record, origin);
+        let (reply, created) = oneshot::channel();
+        let deadline = Instant::now() + context.limits.settings_queue_timeout;
+        drop(entry.commands.try_send(Command::Create(CreateWaiter {
+            origin,
+            claim,
+            trace,
+            reply,
+            deadline,
+        })));
+        // Other clients can find the session only after its creation succeeded.
+        entry.visible.store(false, Ordering::Release);
+        let entry = self.entries.install(actor, entry);
+        match created.await.unwrap_or(Err(Refusal::Internal)) {
+            Ok((session, seq)) => {
+                entry.log.wait(seq).await.map_err(|error| Refusal::internal(&error))?;
+                entry.visible.store(true, Ordering::Release);
+                Ok(session)
+            }
+            Err(refusal) => {
+                if own_folder {
+                    let workspaces = context.workspaces.clone();
+                    let erased = context
+                        .shutdown
+                        .spawn_blocking(move || workspaces.remove_directory(&id.to_string()))
+                        .await;
+                    if !matches!(erased, Ok(Ok(()))) {
+                        tracing::warn!(session = %id, "could not remove the folder of a session that could not be created");
+                    }
+                }
+                Err(refusal)
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The registry: creates, finds and ends sessions. Sessions of other tenants are invisible.
+//!
+//! 1. `create` with `new_session`, `adopt` and `fork`: how a session begins.
+//! 2. `bulk`: ends all sessions that match a filter.
+//! 3. `gc`: erases expired sessions and idempotency keys.
+//!
+//! The registry must not know the state of an actor. `super::entries` loads and runs the actors.
+
+mod adopt;
+mod bulk;
+mod create;
+mod fork;
+mod gc;
+mod new_session;
+
+use self::adopt::Adoptions;
+use crate::acp::TraceContext;
+use crate::agent::AgentSpec;
+use crate::api::{AgentSessionList, SessionList};
+use crate::session::context::Context;
+use crate::session::entries::ActorEntries;
+use crate::session::handle::SessionHandle;
+use crate::session::metadata_index;
+use crate::session::query::{ListQuery, agent_sessions, list};
+use crate::session::refusal::Refusal;
+use crate::store::Table;
+use crate::types::{Principal, SessionId};
+
+pub use self::bulk::BulkAction;
+pub use self::create::Created;
+
+/// The number of open sessions that a start reads at a time.
+const PAGE_SESSIONS: usize = 256;
+
+#[derive(Debug, Clone)]
+pub struct SessionRegistry {
+    entries: ActorEntries,
+    adoptions: Adoptions,
+}
+
+impl SessionRegistry {
+    /// Starts the registry after it has closed every session that a crash left open.
+    pub async fn start(context: Context) -> Result<Self, Refusal> {
+        metadata_index::build(&context).await?;
+        let entries = ActorEntries::new(context);
+        load_open_sessions(&entries).await?;
+        entries.context().shutdown.spawn(gc::run(entries.clone()));
+        Ok(Self { entries, adoptions: Adoptions::default() })
+    }
+
+    pub fn context(&self) -> &Context {
+        self.entries.context()
+    }
+
+    pub async fn open(&self, by: &Principal, id: SessionId) -> Result<SessionHandle, Refusal> {
+        let entry = self.entries.find(&by.tenant, id).await?;
+        Ok(SessionHandle::new(self.entries.clone(), entry))
+    }
+
+    /// A page of the tenant's sessions, newest first.
+    pub async fn list(&self, by: &Principal, query: &ListQuery) -> Result<SessionList, Refusal> {
+        list::list(self.context(), by, query).await
+    }
+
+    /// A page of the agent's own list of sessions, without the sessions outside of the workspace roots.
+    pub async fn agent_sessions(
+        &self,
+        by: &Principal,
+        spec: &AgentSpec,
+        page: (Option<String>, Option<&str>),
+        trace: Option<&TraceContext>,
+    ) -> Result<AgentSessionList, Refusal> {
+        agent_sessions::list(self.context(), by, spec, page, trace).await
+    }
+}
+
+/// Loads every session that was open when the gateway stopped. Loading a session closes its turns.
+async fn load_open_sessions(entries: &ActorEntries) -> Result<(), Refusal> {
+    let context = entries.context();
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let page = context.log.scan(Table::Open, Vec::new(), after.take(), PAGE_SESSIONS).await;
+        let page = page.map_err(|error| Refusal::internal(&error))?;
+        let mut loaded = Vec::new();
+        for (key, _) in &page {
+            let Ok(id) = uuid::Uuid::from_slice(key) else { continue };
+            let loader = entries.clone();
+            let load = async move { loader.entry(SessionId::from_uuid(id)).await };
+            // A session that cannot be loaded must not keep the other sessions from starting.
+            match context.shutdown.spawn_isolated(load).await {
+                Ok(Ok(entry)) => loaded.push(entry),
+                Ok(Err(refusal)) => {
+                    tracing::error!(session = %id, %refusal, "could not load a session that was open when the gateway stopped");
+                }
+                Err(panic) => {
+                    tracing::error!(session = %id, %panic, "could not load a session that was open when the gateway stopped");
+                }
+            }
+        }
+        // The first reader after a crash finds an end for every turn, unless the disk is full.
+        for entry in loaded {
+            let durable = entry.log.wait_or_full(entry.log.appended()).await;
+            durable.map_err(|error| Refusal::internal(&error))?;
+        }
+        match page.last() {
+            Some((key, _)) => after = Some(key.clone()),
+            None => return Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! The record of a new session, and the checks of the request for it.
+
+use tracing::Span;
+
+use crate::acp::{self, client_input_policy};
+use crate::agent::AgentSpec;
+use crate::api::{self, CreateSession, McpServer};
+use crate::session::context::Context;
+use crate::session::record::{SessionRecord, StoredState};
+use crate::session::refusal::Refusal;
+use crate::session::requirements;
+use crate::session::validation::{check_metadata, check_title};
+use crate::types::{OnTimeout, Principal, SessionId};
+
+/// The maximum number of directories or MCP servers of a session.
+const MAX_LIST_LEN: usize = 64;
+/// The maximum number of bytes of a path.
+const PATH_BYTES: usize = 4096;
+
+/// Checks the request and builds the record of its session. Creates the session's folder if the request names none.
+pub(super) async fn record(
+    context: &Context,
+    by: &Principal,
+    id: SessionId,
+    request: CreateSession,
+    spec: &AgentSpec,
+) -> Result<SessionRecord, Refusal> {
+    check_request(&request, spec)?;
+    let metadata = request.metadata.unwrap_or_default();
+    let mcp_servers = mcp_servers(spec, &request.mcp_servers)?;
+    // If the capabilities are not known yet, the check happens when a process is leased.
+    if let Some(initialized) =
+        context.pool.agent_stats(&spec.name, &by.tenant).and_then(|(_, initialized)| initialized)
+    {
+        let directories = &request.additional_directories;
+        requirements::check(spec, &mcp_servers, directories, &initialized.capabilities)?;
+    }
+    let (workspaces, cwd) = (context.workspaces.clone(), request.cwd);
+    let directories = request.additional_directories;
+    let span = Span::current();
+    let folders = context.shutdown.spawn_blocking(move || {
+        let _entered = span.entered();
+        let existing = |(at, path): (usize, &String)| {
+            workspaces
+                .resolve(&format!("/additionalDirectories/{at}"), path)
+                .map(|p| p.to_string_lossy().into_owned())
+        };
+        let directories: Vec<String> =
+            directories.iter().enumerate().map(existing).collect::<Result<_, _>>()?;
+        Ok::<_, Refusal>((workspaces.folder(id, cwd.as_deref())?, directories))
+    });
+    let (folder, additional_directories) = folders.await.map_err(|error| Refusal::internal(&error))??;
+    let now = context.ids.now();
+    Ok(SessionRecord {
+        session_id: id,
+        tenant: by.tenant.as_str().to_owned(),
+        owner: by.id.to_string(),
+        agent: request.agent,
+        title: request.title,
+        metadata,
+        cwd: folder.path.to_string_lossy().into_owned(),
+        own_folder: folder.created,
+        shared_folder: false,
+        folder_of: None,
+        additional_directories,
+        mcp_servers,
+        meta: request.meta.as_deref().and_then(|meta| acp::split_meta(meta).0).map(acp::to_one_line),
+        policy: request.policy.unwrap_or_default().into(),
+        state: StoredState::Idle,
+        attached: false,
+        agent_session_id: request.agent_session_id,
+        created_at: now,
+        updated_at: now,
+        last_prompt: 0,
+        last_request: 0,
+        open_requests: Vec::new(),
+        last_terminal: 0,
+        open_terminals: Vec::new(),
+        prompt_id: None,
+        queued: Vec::new(),
+        prompt_capabilities: None,
+        models: false,
+        unfinished: false,
+        inherits_history: false,
+        called: false,
+        load_not_before: None,
+        seq: 0,
+    })
+}
+
+/// Checks the members of a request that need neither a process nor a file.
+fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result<(), Refusal> {
+    check_title(request.title.as_deref())?;
+    if let Some(metadata) = &request.metadata {
+        check_metadata(metadata)?;
+    }
+    check_policy(request.policy.as_ref(), spec)?;
+    check_paths(request.cwd.iter().map(|cwd| ("/cwd", cwd)))?;
+    let directories = request.additional_directories.iter();
+    check_paths(directories.map(|directory| ("/additionalDirectories", directory)))?;
+    check_count("/additionalDirectories", request.additional_directories.len())?;
+    check_count("/mcpServers", request.mcp_servers.len())?;
+    if let Some(meta) = &request.meta {
+        client_input_policy::check_meta(&spec.settings.allowed_meta_keys, meta)
+            .map_err(|gated| Refusal::from_policy(&gated, ""))?;
+    }
+    Ok(())
+}
+
+/// Clients name MCP servers. They never supply a command or a URL.
+fn mcp_servers(spec: &AgentSpec, wanted: &[McpServer]) -> Result<Vec<String>, Refusal> {
+    let server = |(at, server): (usize, &McpServer)| match server {
+        McpServer::Name(name) if spec.mcp.contains_key(name) => Ok(name.clone()),
+        McpServer::Name(_) => {
+            Err(Refusal::invalid(format!("/mcpServers/{at}"), "no MCP server of that name is configured"))
+        }
+        McpServer::Inline(_) => Err(Refusal::Forbidden(
+            "clients cannot define MCP servers; name one of the configuration ([mcp.<name>])".to_owned(),
+        )),
+    };
+    wanted.iter().enumerate().map(server).collect()
+}
+
+fn check_count(pointer: &str, count: usize) -> Result<(), Refusal> {
+    if count > MAX_LIST_LEN { Err(Refusal::invalid(pointer, "at most 64")) } else { Ok(()) }
+}
+
+fn check_paths<'a>(paths: impl Iterator<Item = (&'static str, &'a String)>) -> Result<(), Refusal> {
+    let mut long = paths.filter(|(_, path)| path.len() > PATH_BYTES);
+    long.next().map_or(Ok(()), |(pointer, _)| Err(Refusal::invalid(pointer, "a path of at most 4096 bytes")))
+}
+
+/// A client can only narrow the agent's policy.
+fn check_policy(policy: Option<&api::SessionPolicy>, spec: &AgentSpec) -> Result<(), Refusal> {
+    let Some(policy) = policy else { return Ok(()) };
+    let entry = &spec.settings;
+    for (pointer, wanted, permitted) in [
+        ("/policy/files", policy.files, entry.files),
+        ("/policy/terminals", policy.terminals, entry.terminals),
+    ] {
+        if wanted.is_some_and(|wanted| wanted > permitted) {
+            return Err(Refusal::invalid(pointer, "a session can only narrow the setting of the agent"));
+        }
+    }
+    let Some(permissions) = &policy.permissions else { return Ok(()) };
+    let waits = permissions.on_timeout == Some(OnTimeout::Wait);
+    if waits && entry.permissions.on_timeout == OnTimeout::Reject {
+        return Err(Refusal::invalid(
+            "/policy/permissions/onTimeout",
+            "the agent's entry rejects unanswered requests",
+        ));
+    }
+    let listed = |kind: &String| entry.permissions.allow.contains(kind);
+    if !permissions.allow.iter().flatten().all(listed) {
+        return Err(Refusal::invalid(
+            "/policy/permissions/allow",
+            "the agent's entry does not allow all of these",
+        ));
+    }
+    Ok(())
+}

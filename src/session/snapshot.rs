@@ -1,0 +1,38 @@
+//! The snapshot of a session, as clients see it.
+
+use super::record::SessionRecord;
+use crate::api::{PendingRequest, Session};
+use crate::transcript::SessionFold;
+use crate::types::EventId;
+
+/// Builds the snapshot from the record and the fold.
+pub(super) fn build_snapshot(
+    record: &SessionRecord,
+    fold: &SessionFold,
+    requests: Vec<PendingRequest>,
+    last_event_id: EventId,
+) -> Session {
+    Session {
+        session_id: record.session_id,
+        agent: record.agent.clone(),
+        title: fold.title().map(str::to_owned),
+        metadata: record.metadata.clone(),
+        cwd: record.cwd.clone(),
+        state: record.state.into(),
+        attached: record.attached,
+        created_at: record.created_at,
+        updated_at: record.updated_at,
+        prompt_id: record.prompt_id,
+        queued: record.queued.clone(),
+        requests,
+        prompt_capabilities: record.prompt_capabilities.clone(),
+        modes: fold.modes.clone(),
+        config_options: fold.config_options.clone(),
+        available_commands: fold.available_commands.clone(),
+        plan: fold.plan().map(ToOwned::to_owned),
+        usage: fold.usage.clone(),
+        subagents: fold.subagents(),
+        policy: record.policy.clone().into(),
+        last_event_id,
+    }
+}

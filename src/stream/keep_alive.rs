@@ -1,0 +1,376 @@
+//! A shared clock for all streams. It wakes a stream after a silent interval, and all streams when the
+//! gateway stops or a key ends.
+//!
+//! Separate timers and waits would be most of the cost of ten thousand idle streams. Here, each stream has an
+//! entry with a due tick and a waker. One task checks all entries at each tick, and it runs while streams
+//! exist.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::shutdown::{Shutdown, lock_or_abort};
+use crate::types::Limits;
+
+/// A number of ticks of the clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ticks(u64);
+
+/// A cheap handle to the clock.
+#[derive(Debug, Clone)]
+pub(crate) struct KeepAliveTicker(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    shutdown: Shutdown,
+    key_endings: watch::Receiver<u64>,
+    started: Instant,
+    tick: Duration,
+    keep_alive: Ticks,
+    write_stall: Ticks,
+    /// The number of ticks since `started`, as counted by the task.
+    now: AtomicU64,
+    /// Incremented when all streams must check whether they continue.
+    signals: AtomicU32,
+    registry: Mutex<Registry>,
+}
+
+#[derive(Debug, Default)]
+struct Registry {
+    /// The task of the clock runs.
+    is_running: bool,
+    registered: u64,
+    entries: Vec<Arc<Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// The tick at which the stream is woken. [`NEVER`] disarms the timer, and [`REMOVED`] removes the entry.
+    due: AtomicU64,
+    seen_signals: AtomicU32,
+    waker: Mutex<Option<Waker>>,
+}
+
+const NEVER: u64 = u64::MAX - 1;
+const REMOVED: u64 = u64::MAX;
+
+impl Entry {
+    fn wake(&self) {
+        // The waker is called without the lock, because the woken task may drop the entry, which acquires the
+        // lock.
+        let waker = lock_or_abort(self.waker.lock()).take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl KeepAliveTicker {
+    pub(crate) fn new(limits: &Limits, shutdown: Shutdown, key_endings: watch::Receiver<u64>) -> Self {
+        /// The number of ticks per keep-alive interval.
+        const TICKS_PER_KEEP_ALIVE: u32 = 16;
+        let (shortest, longest) = (Duration::from_millis(10), Duration::from_secs(1));
+        let tick = (limits.keep_alive_interval.min(limits.write_stall_timeout) / TICKS_PER_KEEP_ALIVE)
+            .clamp(shortest, longest);
+        let ticks = |span: Duration| u64::try_from(span.as_nanos() / tick.as_nanos()).unwrap_or(NEVER / 2);
+        Self(Arc::new(Inner {
+            shutdown,
+            key_endings,
+            started: Instant::now(),
+            tick,
+            keep_alive: Ticks(ticks(limits.keep_alive_interval).max(1)),
+            // The current tick is incomplete and does not count, so no stream times out early.
+            write_stall: Ticks(ticks(limits.write_stall_timeout) + 1),
+            now: AtomicU64::new(0),
+            signals: AtomicU32::new(0),
+            registry: Mutex::default(),
+        }))
+    }
+
+    /// Registers a stream. The stream must check for signals at once, because earlier signals do not wake it.
+    pub(crate) fn register(&self) -> KeepAlive {
+        let seen_signals = self.0.signals.load(Ordering::Acquire).wrapping_sub(1);
+        let entry = Arc::new(Entry {
+            due: AtomicU64::new(NEVER),
+            seen_signals: AtomicU32::new(seen_signals),
+            waker: Mutex::default(),
+        });
+        let mut registry = self.lock();
+        registry.entries.push(Arc::clone(&entry));
+        registry.registered += 1;
+        // The stagger spreads streams that an event woke together over several ticks. It also allows for a
+        // late tick.
+        let stagger = Ticks(1 + registry.registered % (self.0.keep_alive.0 / 4).max(1));
+        if !std::mem::replace(&mut registry.is_running, true) {
+            self.0.update_now();
+            let ticker = self.clone();
+            drop(self.0.shutdown.spawn_critical(async move { ticker.run().await }));
+        }
+        drop(registry);
+        KeepAlive(Timer { ticker: self.clone(), entry, stagger })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Registry> {
+        lock_or_abort(self.0.registry.lock())
+    }
+
+    async fn run(self) {
+        /// The tick during a drain. It bounds the delay between the last stream and the end of the task.
+        const DRAIN_TICK: Duration = Duration::from_millis(10);
+        let Inner { shutdown, tick, .. } = &*self.0;
+        let (mut drains, mut ends) = (false, false);
+        let mut key_endings = self.0.key_endings.clone();
+        let mut next = Instant::now() + *tick;
+        loop {
+            tokio::select! {
+                () = shutdown.drain_started(), if !drains => {
+                    drains = true;
+                    next = Instant::now() + DRAIN_TICK;
+                    self.signal_all();
+                }
+                () = shutdown.abort_started(), if !ends => {
+                    ends = true;
+                    self.signal_all();
+                }
+                Ok(()) = key_endings.changed() => self.signal_all(),
+                () = tokio::time::sleep_until(next) => {
+                    next = Instant::now() + if drains { DRAIN_TICK } else { *tick };
+                    if !self.tick() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn signal_all(&self) {
+        self.0.signals.fetch_add(1, Ordering::Release);
+        self.lock().entries.iter().for_each(|entry| entry.wake());
+    }
+
+    /// Wakes the due streams. Returns false if no stream is registered.
+    fn tick(&self) -> bool {
+        let now = self.0.update_now();
+        let mut registry = self.lock();
+        registry.entries.retain(|entry| {
+            let due = entry.due.load(Ordering::Acquire);
+            if due <= now {
+                entry.wake();
+            }
+            due != REMOVED
+        });
+        let (used, capacity) = (registry.entries.len(), registry.entries.capacity());
+        if capacity > 64 && used < capacity / 4 {
+            registry.entries.shrink_to_fit();
+        }
+        registry.is_running = used > 0;
+        registry.is_running
+    }
+}
+
+impl Inner {
+    fn update_now(&self) -> u64 {
+        let ticks = self.started.elapsed().as_nanos() / self.tick.as_nanos();
+        let now = u64::try_from(ticks).unwrap_or(NEVER / 2);
+        self.now.store(now, Ordering::Release);
+        now
+    }
+}
+
+/// The keep-alive timer of one stream. Dropping it removes the timer.
+#[derive(Debug)]
+pub(crate) struct KeepAlive(Timer);
+
+/// A handle to the timer of a stream. Direct delivery has one while the task of the stream waits.
+#[derive(Debug, Clone)]
+pub(super) struct Timer {
+    ticker: KeepAliveTicker,
+    entry: Arc<Entry>,
+    stagger: Ticks,
+}
+
+impl Timer {
+    /// Records that data was sent. The next keep-alive is due after `keep_alive` at the latest.
+    pub(super) fn data_sent(&self) {
+        self.due_in(self.ticker.0.keep_alive.0.saturating_sub(self.stagger.0).max(1));
+    }
+
+    fn due_in(&self, ticks: u64) {
+        self.entry.due.store(self.ticker.0.now.load(Ordering::Relaxed) + ticks, Ordering::Release);
+    }
+
+    /// Whether a signal arrived since the last [`take_signal`](KeepAlive::take_signal).
+    pub(super) fn is_signalled(&self) -> bool {
+        self.ticker.0.signals.load(Ordering::Acquire) != self.entry.seen_signals.load(Ordering::Relaxed)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_armed(&self) -> bool {
+        self.entry.due.load(Ordering::Acquire) < NEVER
+    }
+}
+
+impl KeepAlive {
+    pub(super) fn timer(&self) -> &Timer {
+        &self.0
+    }
+
+    /// See [`Timer::data_sent`].
+    pub(super) fn data_sent(&self) {
+        self.0.data_sent();
+    }
+
+    /// Records that the peer accepted bytes of a pending write. Without further progress, the timer is due
+    /// after `write_stall`.
+    pub(super) fn write_progressed(&self) {
+        self.0.due_in(self.0.ticker.0.write_stall.0);
+    }
+
+    /// Disarms the timer, for a stream whose HTTP connection detects stalls.
+    pub(super) fn disarm(&self) {
+        self.0.entry.due.store(NEVER, Ordering::Release);
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        self.0.ticker.0.now.load(Ordering::Relaxed) >= self.0.entry.due.load(Ordering::Relaxed)
+    }
+
+    /// See [`Timer::is_signalled`].
+    pub(super) fn is_signalled(&self) -> bool {
+        self.0.is_signalled()
+    }
+
+    /// Returns whether a signal arrived since the last call, and clears it.
+    pub(super) fn take_signal(&mut self) -> bool {
+        let signals = self.0.ticker.0.signals.load(Ordering::Acquire);
+        self.0.entry.seen_signals.swap(signals, Ordering::Relaxed) != signals
+    }
+
+    /// The stop of the gateway.
+    pub(super) fn shutdown(&self) -> &Shutdown {
+        &self.0.ticker.0.shutdown
+    }
+
+    /// Registers the waker of the task for the due tick and for signals. The caller must then check for both
+    /// again.
+    pub(super) fn register_waker(&self, context: &Context<'_>) {
+        let mut waker = lock_or_abort(self.0.entry.waker.lock());
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+    }
+}
+
+impl Drop for KeepAlive {
+    fn drop(&mut self) {
+        self.0.entry.due.store(REMOVED, Ordering::Release);
+        drop(lock_or_abort(self.0.entry.waker.lock()).take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::Poll;
+
+    use super::*;
+
+    fn ticker(shutdown: &Shutdown, key_endings: watch::Receiver<u64>) -> KeepAliveTicker {
+        let limits = Limits { keep_alive_interval: Duration::from_secs(15), ..Limits::default() };
+        KeepAliveTicker::new(&limits, shutdown.clone(), key_endings)
+    }
+
+    /// Completes when the timer is due or a signal arrived.
+    async fn due_or_signalled(keep_alive: &KeepAlive) {
+        poll_fn(|context| {
+            keep_alive.register_waker(context);
+            if keep_alive.is_due() || keep_alive.is_signalled() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_streams_wake_before_keep_alive_and_at_different_ticks() {
+        let (shutdown, (_keys, endings)) = (Shutdown::new(), watch::channel(0));
+        let clock = ticker(&shutdown, endings);
+        let began = Instant::now();
+        let wait = |mut keep_alive: KeepAlive| async move {
+            assert!(keep_alive.take_signal(), "a new stream has a signal");
+            keep_alive.data_sent();
+            due_or_signalled(&keep_alive).await;
+            began.elapsed()
+        };
+        let keep_alives: Vec<_> = (0..20).map(|_| wait(clock.register())).collect();
+        let mut times = futures_util::future::join_all(keep_alives).await;
+        times.sort();
+        let (first, last) = (times[0], times[19]);
+        assert!(last <= Duration::from_secs(15), "{last:?}");
+        assert!(first >= Duration::from_secs(10), "{first:?}");
+        times.dedup();
+        assert!(times.len() >= 4, "{times:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stall_ends_after_its_timeout_and_progress_postpones_it() {
+        let (shutdown, (_keys, endings)) = (Shutdown::new(), watch::channel(0));
+        let clock = ticker(&shutdown, endings);
+        let mut keep_alive = clock.register();
+        keep_alive.take_signal();
+        keep_alive.write_progressed();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert!(!keep_alive.is_due());
+        let progress = Instant::now();
+        keep_alive.write_progressed();
+        due_or_signalled(&keep_alive).await;
+        let stalled = progress.elapsed();
+        assert!((Duration::from_secs(30)..Duration::from_secs(33)).contains(&stalled), "{stalled:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn data_sent_while_parked_postpones_the_keep_alive() {
+        let (shutdown, (keys, endings)) = (Shutdown::new(), watch::channel(0));
+        let ticker = ticker(&shutdown, endings);
+        let mut keep_alive = ticker.register();
+        keep_alive.take_signal();
+        keep_alive.data_sent();
+        let timer = keep_alive.timer().clone();
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        timer.data_sent();
+        let sent = Instant::now();
+        due_or_signalled(&keep_alive).await;
+        assert!((Duration::from_secs(10)..=Duration::from_secs(15)).contains(&sent.elapsed()));
+        assert!(!timer.is_signalled());
+        assert_eq!(keys.send_replace(1), 0);
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+        assert!(timer.is_signalled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_streams_are_signalled_and_the_task_ends_with_the_last() {
+        let (shutdown, (keys, endings)) = (Shutdown::new(), watch::channel(0));
+        let clock = ticker(&shutdown, endings);
+        let mut keep_alives = [clock.register(), clock.register()];
+        let key_ends = || assert_eq!(keys.send_replace(1), 0);
+        for cause in [&key_ends as &dyn Fn(), &|| shutdown.start_drain(), &|| shutdown.abort()] {
+            for keep_alive in &mut keep_alives {
+                assert!(keep_alive.take_signal());
+            }
+            assert!(keep_alives.iter().all(|keep_alive| !keep_alive.is_signalled()));
+            cause();
+            for keep_alive in &keep_alives {
+                due_or_signalled(keep_alive).await;
+            }
+        }
+        let left =
+            tokio::time::timeout(Duration::from_secs(10), shutdown.wait_for_tasks(Duration::from_secs(5)));
+        assert!(!left.await.expect("the wait is bounded"), "the task runs while streams exist");
+        drop(keep_alives);
+        assert!(shutdown.wait_for_tasks(Duration::from_secs(5)).await);
+        assert_eq!(clock.lock().entries.len(), 0);
+    }
+}

@@ -1,0 +1,53 @@
+//! A parked stream: its task waits, and direct delivery writes its events.
+//!
+//! The states of a stream on a socket:
+//!
+//! | state | events are written by | next state |
+//! |---|---|---|
+//! | reading | the task: `step` gathers events at the tail, `flush` writes them | `parked` at the tail, `loading`, `ended` |
+//! | loading | nobody: the task waits for the store | `reading` |
+//! | parked | the notifier or the writer of the log, through a [`DirectSink`](crate::eventlog::DirectSink) | `reading`, `ended` |
+//! | ended | nobody: the socket returns to its owner, or closes | |
+//!
+//! A stream can park if its client receives the stored bytes of all events. The task moves [`Parked`] to the
+//! socket, and takes it back when it wakes. So either the task or direct delivery has the position of the
+//! stream, never both. The task wakes if direct delivery cannot continue (a partial write, an event that only
+//! the store has, the end of the session), for a signal, for a keep-alive, and if the client disconnects.
+
+use super::chunk::ChunkWriter;
+use super::encoder::Encoder;
+use super::feed::Feed;
+use super::keep_alive::{KeepAlive, Timer};
+use crate::eventlog::{NotReady, TailCursor};
+
+/// The position of a parked stream, and its timer.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(super) cursor: TailCursor,
+    pub(super) timer: Timer,
+}
+
+impl Parked {
+    /// `None` if only the task can write the events of the stream.
+    pub(super) fn new(feed: &Feed, encoder: &dyn Encoder, keep_alive: &KeepAlive) -> Option<Self> {
+        let cursor = feed.tail_cursor(encoder)?;
+        Some(Self { cursor, timer: keep_alive.timer().clone() })
+    }
+
+    /// Moves events at the tail to the chunk. Returns the reason why no event follows, or `None` if the chunk
+    /// is full.
+    pub(super) fn fill(&mut self, chunk: &mut ChunkWriter) -> Option<NotReady> {
+        while !chunk.is_full() {
+            match self.cursor.try_next() {
+                Ok(run) => chunk.push(run.frames),
+                Err(reason) => return Some(reason),
+            }
+        }
+        None
+    }
+
+    /// Returns the position to the task.
+    pub(super) fn resume(self, feed: &mut Feed) {
+        feed.resume(&self.cursor);
+    }
+}

@@ -1,0 +1,135 @@
+//! Threads that only write streams.
+//!
+//! When an event arrives, a thousand readers of one session become a thousand short tasks. On the workers of
+//! the main runtime, these tasks would occupy every core and compete with the agents. Here, a worker runs its
+//! streams one after the other on one core, with their shared data in its cache.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Handle};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use super::chunk::ChunkCache;
+use super::socket::{SocketOwner, SocketSink};
+use super::write_loop::Stream;
+use crate::eventlog::Notifier;
+use crate::shutdown::{Shutdown, abort_on_panic};
+
+/// A stream and the socket that it writes to.
+#[derive(Debug)]
+pub(crate) struct SocketStream {
+    pub(crate) stream: Box<Stream>,
+    /// The head of the response. It is written before the stream.
+    pub(crate) head: Bytes,
+    pub(crate) socket: TcpStream,
+    /// Bytes that were already read from the socket. They belong to the next request.
+    pub(crate) read_buf: Bytes,
+    /// Receives the socket after a complete stream.
+    pub(crate) owner: Box<dyn SocketOwner>,
+}
+
+/// The threads, one for two cores. They end with [`stop`](Self::stop), or with the last clone.
+#[derive(Debug, Clone)]
+pub struct StreamWorkers(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    workers: Vec<Worker>,
+    /// Selects the worker of the next stream.
+    next: AtomicUsize,
+    stop: CancellationToken,
+    _stop_guard: DropGuard,
+    /// Has a token for each running thread.
+    threads: TaskTracker,
+}
+
+#[derive(Debug)]
+struct Worker {
+    runtime: Handle,
+    notifier: Arc<Notifier>,
+    chunk_cache: Arc<ChunkCache>,
+}
+
+impl StreamWorkers {
+    /// The number of threads.
+    pub fn count() -> usize {
+        available_parallelism().map_or(1, |cores| cores.get() / 2).max(1)
+    }
+
+    pub fn start() -> io::Result<Self> {
+        let (end, threads) = (CancellationToken::new(), TaskTracker::new());
+        let ends = end.clone().drop_guard();
+        let workers = (0..Self::count()).map(|_| Worker::start(end.clone(), &threads));
+        let workers = workers.collect::<io::Result<_>>()?;
+        Ok(Self(Arc::new(Inner {
+            workers,
+            next: AtomicUsize::new(0),
+            stop: end,
+            _stop_guard: ends,
+            threads,
+        })))
+    }
+
+    /// Stops the threads and their tasks. Waits at most `limit` until they have released everything.
+    pub async fn stop(&self, limit: Duration) {
+        self.0.stop.cancel();
+        self.0.threads.close();
+        if tokio::time::timeout(limit, self.0.threads.wait()).await.is_err() {
+            tracing::warn!("a stream worker did not stop in time");
+        }
+    }
+
+    /// Spawns a task that writes the stream to its socket.
+    pub(crate) fn spawn(&self, stream: SocketStream, shutdown: &Shutdown) -> io::Result<()> {
+        let Inner { workers, next, .. } = &*self.0;
+        let worker = &workers[next.fetch_add(1, Ordering::Relaxed) % workers.len()];
+        let SocketStream { stream, head, socket, read_buf, owner } = stream;
+        let socket = register_with(socket, &worker.runtime)?;
+        let sink = SocketSink::new(socket, head, read_buf, owner, Arc::clone(&worker.chunk_cache));
+        let notifier = Arc::clone(&worker.notifier);
+        shutdown.spawn_client_on(&worker.runtime, stream.run(sink, Some(notifier)));
+        Ok(())
+    }
+}
+
+/// Registers a socket with another runtime.
+pub(crate) fn register_with(socket: TcpStream, runtime: &Handle) -> io::Result<TcpStream> {
+    let socket = socket.into_std()?;
+    let _inside = runtime.enter();
+    TcpStream::from_std(socket)
+}
+
+impl Worker {
+    /// The thread creates its own runtime, because a runtime must not be dropped in a thread of another
+    /// runtime.
+    fn start(end: CancellationToken, threads: &TaskTracker) -> io::Result<Self> {
+        let notifier = Arc::<Notifier>::default();
+        let (running_notifier, thread_token) = (Arc::clone(&notifier), threads.token());
+        let (runtime_sender, runtime) = mpsc::sync_channel(1);
+        Shutdown::spawn_thread("streams", move || {
+            let runtime = match Builder::new_current_thread().enable_all().thread_name("streams-read").build()
+            {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(runtime_sender.send(Err(error))),
+            };
+            drop(runtime_sender.send(Ok(runtime.handle().clone())));
+            runtime.block_on(async {
+                tokio::select! {
+                    () = abort_on_panic(running_notifier.run()) => {}
+                    () = end.cancelled() => {}
+                }
+            });
+            runtime.shutdown_background();
+            drop(thread_token);
+        })?;
+        let runtime = runtime.recv().map_err(io::Error::other)??;
+        Ok(Self { runtime, notifier, chunk_cache: Arc::default() })
+    }
+}

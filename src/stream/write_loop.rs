@@ -1,0 +1,362 @@
+//! The loop that writes a feed to a client. It ends with the feed, with the key of the client, or with the
+//! gateway.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderValue;
+use tokio::task::coop::poll_proceed;
+
+use super::encoder::Encoder;
+use super::feed::{End, Feed, Piece, Reset};
+use super::keep_alive::KeepAlive;
+use super::open_streams::StreamGuard;
+use super::parked::Parked;
+use super::sink::{Disconnected, StreamSink};
+use crate::api::Problem;
+use crate::auth::Admission;
+use crate::event::{ControlFrame, EndReason, ProblemFrame, ShutdownFrame};
+use crate::eventlog::{Item, NotReady, Notifier, ReadError};
+use crate::telemetry::ErrorChain;
+use crate::types::{Ids, Timestamp};
+
+/// The state of one stream.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    feed: Feed,
+    encoder: Box<dyn Encoder>,
+    /// Continues after the replay.
+    follow: bool,
+    /// Keeps a ticket valid, and reports whether the key is valid.
+    admission: Arc<Admission>,
+    keep_alive: KeepAlive,
+    /// The id of a request that has ended. Errors of the stream are logged under it.
+    request_id: Option<HeaderValue>,
+    _stream_guard: StreamGuard,
+}
+
+/// The number of runs that one step reads before it yields to other tasks.
+const MAX_READS_PER_STEP: usize = 16;
+
+/// The action after the flush of a step.
+enum Step {
+    /// Read again: there may be more events.
+    Continue,
+    ReadStore,
+    Reset(Reset),
+    Wait,
+    /// The stream is complete.
+    End,
+}
+
+enum Wakeup<T> {
+    Source(T),
+    /// The keep-alive timer is due, or a signal arrived.
+    KeepAlive,
+    Disconnected,
+}
+
+impl Stream {
+    pub(crate) fn new(
+        feed: Feed,
+        encoder: Box<dyn Encoder>,
+        follow: bool,
+        admission: Arc<Admission>,
+        keep_alive: KeepAlive,
+        stream_guard: StreamGuard,
+    ) -> Self {
+        Self { feed, encoder, follow, admission, keep_alive, request_id: None, _stream_guard: stream_guard }
+    }
+
+    pub(crate) fn media_type(&self) -> &'static str {
+        self.encoder.media_type()
+    }
+
+    /// Whether the stream continues after the replay.
+    pub(crate) fn follows(&self) -> bool {
+        self.follow
+    }
+
+    /// Sets the request id for the errors of the stream.
+    pub(crate) fn set_request_id(&mut self, id: Option<&HeaderValue>) {
+        self.request_id = id.cloned();
+    }
+
+    /// Writes the stream until its end. The optional notifier reports new commits.
+    ///
+    /// `self` is boxed, because a future contains its by-value arguments twice, and each stream has such a
+    /// future. Rarely awaited futures are boxed too. Therefore, the state of a waiting stream is small.
+    pub(crate) async fn run<W: StreamSink>(
+        mut self: Box<Self>,
+        mut sink: W,
+        notifier: Option<Arc<Notifier>>,
+    ) {
+        if let Some(notifier) = &notifier {
+            self.feed.source.reader.subscribe_via(notifier, sink.direct_sink());
+        }
+        drop(notifier);
+        self.keep_alive.data_sent();
+        // A stream that begins during a drain receives another delay with its `shutdown` frame.
+        if !self.keep_alive.shutdown().is_draining() {
+            self.send_retry(retry_delay(&self.feed.ids, 1000, 1000), &mut sink);
+        }
+        let mut read = None;
+        loop {
+            let step = self.step(read.take(), &mut sink);
+            let ended = matches!(step, Step::End);
+            if ended {
+                sink.end();
+            }
+            if self.flush(&mut sink).await.is_err() {
+                return;
+            }
+            if ended {
+                // The next request of the connection may be a stream. Therefore, this stream is dropped
+                // first, with its direct sink and its count.
+                drop(self);
+                return sink.finish();
+            }
+            let Self { feed, keep_alive, encoder, .. } = &mut *self;
+            let gone = match step {
+                Step::Wait => {
+                    if let Some(parked) = Parked::new(feed, &**encoder, keep_alive) {
+                        sink.park(parked);
+                    }
+                    let reader = &mut feed.source.reader;
+                    let wake = wait_for_wakeup(keep_alive, &mut sink, pin!(reader.changed())).await;
+                    if let Some(parked) = sink.unpark() {
+                        parked.resume(feed);
+                    }
+                    matches!(wake, Wakeup::Disconnected) || self.flush(&mut sink).await.is_err()
+                }
+                Step::ReadStore => {
+                    match wait_for_wakeup(keep_alive, &mut sink, Box::pin(feed.source.reader.next())).await {
+                        Wakeup::Source(next) => {
+                            read = Some(next);
+                            false
+                        }
+                        wake => matches!(wake, Wakeup::Disconnected),
+                    }
+                }
+                // A reset runs to its end, because its frames would otherwise be lost.
+                Step::Reset(reset) => {
+                    for piece in Box::pin(feed.reset_frames(reset)).await {
+                        self.push_piece(piece, &mut sink);
+                    }
+                    false
+                }
+                // A stream with many events yields. Then concurrent readers read the same bytes at about the
+                // same time.
+                Step::Continue | Step::End => {
+                    tokio::task::yield_now().await;
+                    false
+                }
+            };
+            if gone {
+                return;
+            }
+        }
+    }
+
+    /// Queues the available events: first those from the store, then those at the tail.
+    fn step<W: StreamSink>(&mut self, mut read: Option<Result<Item, ReadError>>, sink: &mut W) -> Step {
+        if self.keep_alive.take_signal() && self.ends_by_signal(sink) {
+            return Step::End;
+        }
+        // Events for other clients wake this stream too, possibly without a pause. Therefore, each step
+        // checks the timer.
+        if self.keep_alive.is_due() {
+            // The cursor of the source is ahead of events that were read and not written. They must be
+            // written first.
+            self.send_keep_alive(read.is_none(), sink);
+        }
+        for _ in 0..MAX_READS_PER_STEP {
+            if read.is_none() && sink.is_full() {
+                break;
+            }
+            let next = match read.take() {
+                Some(Ok(next)) => next,
+                Some(Err(error)) => {
+                    self.log_failure(&error);
+                    self.send_problem(&Problem::internal(), sink);
+                    return Step::End;
+                }
+                None => match self.feed.source.reader.try_next() {
+                    Ok(next) => next,
+                    Err(NotReady::ReadStore) => return Step::ReadStore,
+                    Err(NotReady::AtTail) => return Step::Wait,
+                },
+            };
+            match self.feed.piece(next) {
+                Ok(piece) => {
+                    if self.push_piece(piece, sink) {
+                        return Step::End;
+                    }
+                }
+                Err(reset) => return Step::Reset(reset),
+            }
+        }
+        Step::Continue
+    }
+
+    /// Writes the reason if a signal ends the stream. Returns whether it does.
+    fn ends_by_signal<W: StreamSink>(&mut self, sink: &mut W) -> bool {
+        if self.keep_alive.shutdown().is_draining() {
+            let retry_ms = retry_delay(&self.feed.ids, 1000, 3000);
+            self.send_retry(retry_ms, sink);
+            self.send_control(&ControlFrame::new(&ShutdownFrame { retry_ms }, self.now()), sink);
+            return true;
+        }
+        let holds = self.admission.is_key_valid();
+        if !holds {
+            self.send_problem(&Problem::key_ended(), sink);
+        }
+        !holds
+    }
+
+    fn send<W: StreamSink>(&mut self, chunk: Bytes, sink: &mut W) {
+        if !chunk.is_empty() {
+            sink.push(chunk);
+            self.keep_alive.data_sent();
+        }
+    }
+
+    fn send_control<W: StreamSink>(&mut self, frame: &ControlFrame, sink: &mut W) {
+        let mut out = BytesMut::new();
+        self.encoder.control(&mut out, frame);
+        self.send(out.freeze(), sink);
+    }
+
+    fn send_retry<W: StreamSink>(&mut self, milliseconds: u64, sink: &mut W) {
+        let mut out = BytesMut::new();
+        self.encoder.retry(&mut out, milliseconds);
+        self.send(out.freeze(), sink);
+    }
+
+    /// Flushes everything. Disconnects a client that does not read for `write_stall`, unless its connection
+    /// does so.
+    async fn flush<W: StreamSink>(&mut self, sink: &mut W) -> Result<(), Disconnected> {
+        let mut waited = false;
+        let flushed = poll_fn(|context| {
+            if let Poll::Ready(flushed) = sink.poll_flush(context) {
+                return Poll::Ready(flushed);
+            }
+            match sink.took_progress() {
+                None => self.keep_alive.disarm(),
+                Some(progressed) if progressed || !waited => self.keep_alive.write_progressed(),
+                Some(_) => {}
+            }
+            waited = true;
+            self.keep_alive.register_waker(context);
+            let stalled = self.keep_alive.is_due() || self.keep_alive.shutdown().is_aborted();
+            if stalled { Poll::Ready(Err(Disconnected)) } else { Poll::Pending }
+        })
+        .await;
+        if waited {
+            self.keep_alive.data_sent();
+        }
+        flushed
+    }
+
+    /// Queues a piece. Returns whether the stream is complete.
+    fn push_piece<W: StreamSink>(&mut self, piece: Piece, sink: &mut W) -> bool {
+        match piece {
+            Piece::Events { run, end } => {
+                let written = self.feed.write(&run, &mut *self.encoder);
+                self.send(written, sink);
+                self.push_end(end, sink)
+            }
+            Piece::Control(frame) => {
+                self.send_control(&frame, sink);
+                false
+            }
+            Piece::Ready { frame, end } => {
+                self.send_control(&frame, sink);
+                let caught_up = (!self.follow).then_some(End::new(EndReason::CaughtUp));
+                self.push_end(end.or(caught_up), sink)
+            }
+            Piece::End(end) => self.push_end(Some(end), sink),
+        }
+    }
+
+    /// Queues the last frame if the stream is complete. Returns whether it is complete.
+    fn push_end<W: StreamSink>(&mut self, end: Option<End>, sink: &mut W) -> bool {
+        if let Some(end) = end {
+            self.send_control(&self.feed.end_frame(end), sink);
+        }
+        end.is_some()
+    }
+
+    /// Writes after a silent interval. A client with filters receives its position in the log, and other
+    /// clients receive a comment.
+    fn send_keep_alive<W: StreamSink>(&mut self, advance_cursor: bool, sink: &mut W) {
+        match if advance_cursor { self.feed.position_frame() } else { None } {
+            Some(position) => self.send_control(&position, sink),
+            None => self.send(Bytes::from_static(self.encoder.keep_alive()), sink),
+        }
+    }
+
+    /// Logs an error under the id of the request that began the stream.
+    fn log_failure(&self, error: &ReadError) {
+        let id = self.request_id.as_ref().and_then(|id| id.to_str().ok());
+        let _span = id.map(|id| tracing::error_span!("request", id).entered());
+        tracing::error!(error = %ErrorChain(error), "a request failed with an internal error");
+    }
+
+    fn send_problem<W: StreamSink>(&mut self, problem: &Problem, sink: &mut W) {
+        self.send_control(&ControlFrame::new(&ProblemFrame { problem }, self.now()), sink);
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.feed.ids.now()
+    }
+}
+
+/// A random reconnect delay in milliseconds. It spreads clients whose streams end at the same moment.
+pub(crate) fn retry_delay(ids: &Ids, from: u64, width: u16) -> u64 {
+    let [low, high, ..] = ids.secret();
+    from + u64::from(u16::from_le_bytes([low, high]) % width)
+}
+
+/// Waits for the source, for the keep-alive timer, or for a disconnect. Dropping the source future loses no
+/// event.
+async fn wait_for_wakeup<W: StreamSink, F: Future + Unpin>(
+    keep_alive: &KeepAlive,
+    sink: &mut W,
+    mut change: F,
+) -> Wakeup<F::Output> {
+    poll_fn(|context| {
+        // A source that is always ready must yield to other tasks now and then.
+        let turn = ready!(poll_proceed(context));
+        if let Poll::Ready(change) = Pin::new(&mut change).poll(context) {
+            turn.made_progress();
+            return Poll::Ready(Wakeup::Source(change));
+        }
+        keep_alive.register_waker(context);
+        if keep_alive.is_due() || keep_alive.is_signalled() {
+            return Poll::Ready(Wakeup::KeepAlive);
+        }
+        sink.poll_disconnected(context).map(|()| Wakeup::Disconnected)
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::socket::SocketSink;
+    use super::*;
+
+    fn size_of_returned<A, B, C, F>(_: fn(A, B, C) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn stream_state_is_small() {
+        let (task, stream) = (size_of_returned(Stream::run::<SocketSink>), size_of::<Stream>());
+        assert!(task <= 704, "the task has {task} bytes");
+        assert!(stream <= 448, "the stream has {stream} bytes");
+    }
+}

@@ -1,0 +1,31 @@
+//! Responses with files that are embedded in the binary.
+
+use std::borrow::Cow;
+
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use http::{HeaderValue, header};
+
+use crate::server::SharedBody;
+
+/// A response with an embedded file. The bytes are not copied, so a client that reads slowly occupies no
+/// memory.
+pub(super) fn embedded(bytes: Cow<'static, [u8]>, media_type: HeaderValue) -> Response {
+    let shared = matches!(bytes, Cow::Borrowed(_));
+    let bytes = match bytes {
+        Cow::Borrowed(bytes) => Bytes::from_static(bytes),
+        Cow::Owned(bytes) => Bytes::from(bytes),
+    };
+    let mut response = ([(header::CONTENT_TYPE, media_type)], bytes).into_response();
+    if shared {
+        response.extensions_mut().insert(SharedBody);
+    }
+    response
+}
+
+/// An entity tag from the SHA-256 of the content.
+pub(super) fn etag(hash: &[u8; 32]) -> HeaderValue {
+    HeaderValue::try_from(format!("\"{}\"", URL_SAFE_NO_PAD.encode(hash))).expect("base64 is plain ASCII")
+}

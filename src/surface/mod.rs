@@ -1,0 +1,31 @@
+//! The surfaces: protocols that clients use to reach sessions.
+//!
+//! A surface translates between its protocol and the session registry and streams. It has its own error
+//! format, and stores nothing. It must not know sockets, processes, the store or the configuration.
+//!
+//! Read in this order:
+//! 1. `state`: the components that all surfaces share.
+//! 2. `rest`: the API below `/v1`, and its documents.
+//! 3. `page`, `embedded`: the chat page.
+
+mod embedded;
+mod page;
+pub mod rest;
+mod state;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+
+use crate::server;
+
+pub use state::{Gateway, GatewayParts};
+
+/// The router of all surfaces. Build it once: its clones share the table.
+pub fn router(gateway: Gateway) -> Router {
+    let requests = Arc::clone(gateway.requests());
+    rest::with_layers(rest::routes().merge(page::routes()), &gateway)
+        .layer(from_fn_with_state(requests, server::finish_response))
+        .with_state(gateway)
+}

@@ -1,0 +1,98 @@
+//! The OpenAPI document, Swagger UI, and the page that documents the problem codes. All of it works offline.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, LazyLock};
+
+use axum::extract::Path;
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use utoipa_swagger_ui::Config;
+
+use super::error::ApiError;
+use super::openapi;
+use crate::api::ProblemCode;
+use crate::server::SharedBody;
+use crate::surface::embedded::embedded;
+
+/// Allows the page its own scripts and styles, and the OpenAPI document.
+const PAGE_CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
+    img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+pub(super) async fn openapi(headers: HeaderMap) -> Response {
+    let document = openapi::served_document();
+    let known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == document.etag);
+    let mut response = if known {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        let kind = HeaderValue::from_static("application/json");
+        let mut response = ([(header::CONTENT_TYPE, kind)], document.json.clone()).into_response();
+        response.extensions_mut().insert(SharedBody);
+        response
+    };
+    response.headers_mut().insert(header::ETAG, document.etag.clone());
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}
+
+/// The relative links of the page need the trailing slash.
+pub(super) async fn index_without_slash() -> Redirect {
+    Redirect::permanent("/docs/")
+}
+
+pub(super) async fn index() -> Result<Response, ApiError> {
+    serve_file("index.html")
+}
+
+pub(super) async fn file(Path(name): Path<String>) -> Result<Response, ApiError> {
+    serve_file(&name)
+}
+
+fn serve_file(name: &str) -> Result<Response, ApiError> {
+    static CONFIG: LazyLock<Arc<Config<'static>>> =
+        LazyLock::new(|| Arc::new(Config::from("/openapi.json").validator_url("none").deep_linking(true)));
+    let file = utoipa_swagger_ui::serve(name, Arc::clone(&CONFIG))
+        .map_err(|error| ApiError::internal(error.to_string()))?
+        .ok_or_else(ApiError::not_found)?;
+    let kind = HeaderValue::try_from(file.content_type).map_err(ApiError::internal)?;
+    let mut response = embedded(file.bytes, kind);
+    let headers = response.headers_mut();
+    if file.gzpipped {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=3600"));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_CSP));
+    Ok(response)
+}
+
+/// The target of the `type` of a problem, generated from the table of codes.
+pub(super) async fn problems() -> Html<&'static str> {
+    static PAGE: LazyLock<String> = LazyLock::new(|| {
+        let mut page = String::from(
+            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Problems of acp-gateway</title>\n\
+             <h1>Problems</h1>\n<p>Every error response is a problem (RFC 9457). Programs should use its <code>code</code>. \
+             If a problem is <em>retryable</em>, the same request may succeed later.</p>\n",
+        );
+        for code in ProblemCode::ALL {
+            let retryable = if code.retryable() { ", retryable" } else { "" };
+            write!(
+                page,
+                "<h2 id=\"{0}\"><code>{0}</code></h2>\n<p>{1} ({2}{retryable}).{3}</p>\n",
+                code.as_str(),
+                code.title(),
+                code.status(),
+                render_code_spans(code.meaning()),
+            )
+            .expect("writing to a string cannot fail");
+        }
+        page
+    });
+    Html(&PAGE)
+}
+
+/// Turns text between backticks into `<code>` elements.
+fn render_code_spans(text: &str) -> String {
+    text.split('`')
+        .enumerate()
+        .map(|(at, part)| if at % 2 == 1 { format!("<code>{part}</code>") } else { part.to_owned() })
+        .collect()
+}

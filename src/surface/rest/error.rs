@@ -1,0 +1,155 @@
+//! The only place that maps errors to HTTP statuses.
+//!
+//! Handlers and extractors fail with an [`ApiError`]: a problem and, for internal errors, its cause. The
+//! response carries the error as an extension. The outermost layer writes the problem document with the
+//! request id, so all problems of the gateway have the same form.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+
+use crate::api::{Problem, ProblemCode};
+use crate::auth::AdmissionError;
+use crate::eventlog::ReadError;
+use crate::server::AdmitError;
+use crate::session::Refusal;
+use crate::telemetry::ErrorChain;
+use crate::types::LimitExceeded;
+
+/// draft-ietf-httpapi-ratelimit-headers: the quota policy and the remaining quota.
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// The error of a request.
+#[derive(Debug)]
+pub struct ApiError {
+    problem: Box<Problem>,
+    /// The internal cause. Only the log shows it.
+    cause: Option<Cause>,
+    /// The limit of the principal that the request exceeded.
+    limit: Option<LimitExceeded>,
+}
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// The error of a response whose problem document is not written yet.
+#[derive(Debug, Clone)]
+pub(super) struct FailedResponse(pub(super) Arc<ApiError>);
+
+impl ApiError {
+    pub(crate) fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
+        Problem::new(code, detail).into()
+    }
+
+    pub(crate) fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Problem::invalid(pointer, detail).into()
+    }
+
+    pub(crate) fn not_found() -> Self {
+        Self::new(ProblemCode::NotFound, "the resource does not exist, or this key has no access to it")
+    }
+
+    /// An internal error. The client receives only the request id.
+    pub(crate) fn internal(cause: impl Into<Cause>) -> Self {
+        Self { cause: Some(cause.into()), ..Self::from(Problem::internal()) }
+    }
+
+    fn with_retry_after(code: ProblemCode, detail: impl Into<String>, wait: Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Problem { retry_after_seconds: Some(seconds.max(1)), ..Problem::new(code, detail) }.into()
+    }
+
+    pub(crate) fn rate_limited(detail: impl Into<String>, wait: Duration) -> Self {
+        Self::with_retry_after(ProblemCode::RateLimited, detail, wait)
+    }
+
+    pub(crate) fn draining() -> Self {
+        Self::with_retry_after(ProblemCode::Draining, "the gateway is shutting down", Duration::from_secs(2))
+    }
+
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// Logs an internal error with its causes, in the span of the request.
+    pub(super) fn log(&self) {
+        if let Some(cause) = &self.cause {
+            tracing::error!(error = %ErrorChain(cause.as_ref()), "a request failed with an internal error");
+        }
+    }
+}
+
+impl From<Problem> for ApiError {
+    fn from(problem: Problem) -> Self {
+        Self { problem: Box::new(problem), cause: None, limit: None }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = status.into_response();
+        let headers = response.headers_mut();
+        if status == StatusCode::UNAUTHORIZED {
+            headers
+                .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"acp-gateway\""));
+        }
+        if let Some(seconds) = self.problem.retry_after_seconds {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(limit) = &self.limit {
+            for (name, value) in [(RATELIMIT_POLICY, limit.policy()), (RATELIMIT, limit.remaining())] {
+                headers
+                    .insert(name, HeaderValue::try_from(value).expect("names and numbers are plain ASCII"));
+            }
+        }
+        response.extensions_mut().insert(FailedResponse(Arc::new(self)));
+        response
+    }
+}
+
+impl From<AdmissionError> for ApiError {
+    fn from(error: AdmissionError) -> Self {
+        use AdmissionError as R;
+        let detail = error.to_string();
+        match error {
+            R::MisdirectedRequest => Self::new(ProblemCode::MisdirectedRequest, detail),
+            R::OriginForbidden => Self::new(ProblemCode::Forbidden, detail),
+            R::MissingKey | R::InvalidKey | R::InvalidTicket => Self::new(ProblemCode::Unauthorized, detail),
+            R::TooManyInvalidKeys { retry_after } => Self::rate_limited(detail, retry_after),
+        }
+    }
+}
+
+impl From<AdmitError> for ApiError {
+    fn from(error: AdmitError) -> Self {
+        match error {
+            AdmitError::Rejected(error) => error.into(),
+            AdmitError::RateLimited(exceeded) => exceeded.into(),
+        }
+    }
+}
+
+impl From<ReadError> for ApiError {
+    fn from(error: ReadError) -> Self {
+        Self::internal(error)
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        let limit = match &refusal {
+            Refusal::Limit(limit) => Some(limit.clone()),
+            _ => None,
+        };
+        Self { limit, ..refusal.problem().into() }
+    }
+}
+
+impl From<LimitExceeded> for ApiError {
+    fn from(exceeded: LimitExceeded) -> Self {
+        Refusal::Limit(exceeded).into()
+    }
+}

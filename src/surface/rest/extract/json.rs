@@ -1,0 +1,193 @@
+//! JSON request bodies and their problems: 415 for another media type, 413 for a large body, 400 for
+//! malformed JSON, and 422 with a pointer for a wrong member.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, Request};
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, Method};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+use serde_path_to_error::{Path, Segment};
+
+use crate::acp;
+use crate::api::{
+    CreatePrompt, CreateSession, CreateTicket, ElicitationAnswer, PermissionAnswer, ProblemCode,
+    RequestAnswer, RpcCall, SessionPatch, SetConfigOption, SetMode, SignIn,
+};
+use crate::surface::Gateway;
+use crate::surface::rest::error::ApiError;
+use crate::types::Limits;
+
+/// A request body type.
+pub(crate) trait JsonInput: DeserializeOwned {
+    /// The size limit of the body, in bytes.
+    fn max_bytes(limits: &Limits) -> usize {
+        limits.max_body_bytes
+    }
+}
+
+impl JsonInput for CreateSession {}
+impl JsonInput for SessionPatch {}
+impl JsonInput for SignIn {}
+impl JsonInput for CreateTicket {}
+impl JsonInput for ElicitationAnswer {}
+impl JsonInput for PermissionAnswer {}
+impl JsonInput for RpcCall {}
+impl JsonInput for SetConfigOption {}
+impl JsonInput for SetMode {}
+
+impl JsonInput for RequestAnswer {
+    /// A client that serves files sends a complete file in its answer.
+    fn max_bytes(limits: &Limits) -> usize {
+        limits.max_prompt_bytes
+    }
+}
+
+impl JsonInput for CreatePrompt {
+    fn max_bytes(limits: &Limits) -> usize {
+        limits.max_prompt_bytes
+    }
+}
+
+/// A parsed body.
+#[derive(Debug)]
+pub(crate) struct JsonBody<T> {
+    pub(crate) value: T,
+    /// The body as received, for its hash.
+    pub(crate) bytes: Bytes,
+}
+
+impl<T: JsonInput> FromRequest<Gateway> for JsonBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, gateway: &Gateway) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        if !is_json(&parts.headers, &parts.method) {
+            return Err(ApiError::new(
+                ProblemCode::UnsupportedMediaType,
+                "the body must be application/json",
+            ));
+        }
+        let bytes =
+            collect(&parts.headers, body, T::max_bytes(&gateway.limits), gateway.limits.body_timeout).await?;
+        let value = parse(&bytes, gateway.limits.max_json_depth)?;
+        Ok(Self { value, bytes })
+    }
+}
+
+/// Whether the request has exactly one `Content-Type`, and it is `application/json` with any parameters.
+/// `PATCH` also accepts `application/merge-patch+json`.
+fn is_json(headers: &HeaderMap, method: &Method) -> bool {
+    let mut types = headers.get_all(CONTENT_TYPE).iter().filter_map(|value| value.to_str().ok());
+    let essence = types.next().and_then(|text| text.split(';').next()).map(str::trim).unwrap_or_default();
+    let patch = method == Method::PATCH && essence.eq_ignore_ascii_case("application/merge-patch+json");
+    types.next().is_none() && (patch || essence.eq_ignore_ascii_case("application/json"))
+}
+
+async fn collect(headers: &HeaderMap, body: Body, max: usize, deadline: Duration) -> Result<Bytes, ApiError> {
+    let too_large = || ApiError::new(ProblemCode::TooLarge, format!("the body is larger than {max} bytes"));
+    let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if declared.is_some_and(|told| told > max as u64) {
+        return Err(too_large());
+    }
+    match tokio::time::timeout(deadline, Limited::new(body, max).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(_)) => Err(ApiError::new(ProblemCode::Malformed, "the body is incomplete")),
+        // The rest of the body is not read, so the connection closes after the response.
+        Err(_) => Err(ApiError::new(ProblemCode::Malformed, "the body did not arrive in time")),
+    }
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8], max_depth: usize) -> Result<T, ApiError> {
+    acp::check_depth(bytes, max_depth).map_err(|deep| ApiError::invalid("", deep.to_string()))?;
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let pointer = pointer(error.path());
+        parse_error(error.inner(), pointer)
+    })?;
+    deserializer.end().map_err(|error| parse_error(&error, String::new()))?;
+    Ok(value)
+}
+
+fn parse_error(error: &serde_json::Error, pointer: String) -> ApiError {
+    let text = error.to_string();
+    match error.classify() {
+        Category::Data => {
+            let place = format!(" at line {} column {}", error.line(), error.column());
+            ApiError::invalid(pointer, text.strip_suffix(&place).unwrap_or(&text))
+        }
+        Category::Syntax | Category::Eof | Category::Io => {
+            ApiError::new(ProblemCode::Malformed, format!("the body is not JSON: {text}"))
+        }
+    }
+}
+
+/// The JSON pointer (RFC 6901) of a path.
+fn pointer(path: &Path) -> String {
+    path.iter().fold(String::new(), |pointer, segment| match segment {
+        Segment::Seq { index } => format!("{pointer}/{index}"),
+        Segment::Map { key } => format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1")),
+        Segment::Enum { .. } | Segment::Unknown => pointer,
+    })
+}
+
+/// The raw JSON of a client on a single line, as agents and events require.
+pub(crate) fn to_one_line(raw: Box<RawValue>) -> Box<RawValue> {
+    acp::to_one_line(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem<T: DeserializeOwned>(json: &str) -> (ProblemCode, Vec<String>) {
+        let Err(error) = parse::<T>(json.as_bytes(), 16) else { panic!("{json} was accepted") };
+        let problem = error.problem();
+        (problem.code, problem.errors.iter().map(|error| error.pointer.clone()).collect())
+    }
+
+    #[test]
+    fn invalid_json_is_malformed() {
+        for json in ["", "{", "{]", "{\"agent\":\"a\"} x", "{\"agent\":\"a\u{1}\"}", "nul"] {
+            assert_eq!(problem::<CreateSession>(json).0, ProblemCode::Malformed, "{json:?}");
+        }
+        assert!(parse::<CreateSession>(b"{\"agent\":\"\xff\"}", 16).is_err());
+    }
+
+    #[test]
+    fn wrong_members_are_invalid_with_a_pointer() {
+        for (json, pointer) in [
+            (r#"{"agent":1}"#, "/agent"),
+            (r#"{"agent":"A b"}"#, "/agent"),
+            (r#"{"agent":"a","cwd":{}}"#, "/cwd"),
+            (r#"{"agent":"a","mcpServers":["x",3]}"#, "/mcpServers/1"),
+            (r#"{"agent":"a","policy":{"files":"all"}}"#, "/policy/files"),
+            (r#"{"agent":"a","policy":{"x":1}}"#, "/policy/x"),
+            (r#"{"agent":"a","command":"sh"}"#, "/command"),
+            (r#"{"agent":"a","agent":"b"}"#, ""),
+            (r"{}", ""),
+            (r"[]", ""),
+            (r"1", ""),
+        ] {
+            assert_eq!(
+                problem::<CreateSession>(json),
+                (ProblemCode::Invalid, vec![pointer.to_owned()]),
+                "{json}"
+            );
+        }
+    }
+
+    #[test]
+    fn depth_is_checked_before_parsing() {
+        let deep = format!(r#"{{"value":{}{}}}"#, "[".repeat(20), "]".repeat(20));
+        assert_eq!(problem::<SetConfigOption>(&deep).0, ProblemCode::Invalid);
+        let raw: SetConfigOption = parse(br#"{"value": [1e999, "\ud800"]}"#, 16).unwrap();
+        assert_eq!(raw.value.get(), r#"[1e999, "\ud800"]"#);
+    }
+}

@@ -1,0 +1,100 @@
+//! The middleware of REST, outermost first: problem documents, panics, and admission.
+
+use std::any::Any;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, Method, StatusCode, header};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use super::error::{ApiError, FailedResponse};
+use super::event_stream;
+use super::negotiate::{Representation, negotiate};
+use crate::api::{Problem, ProblemCode};
+use crate::server::{Admitted, RequestId};
+use crate::surface::Gateway;
+
+/// Adds the responses for unknown paths and methods, and the middleware, to all routes of the router.
+pub(crate) fn with_layers(router: Router<Gateway>, gateway: &Gateway) -> Router<Gateway> {
+    router
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(gateway.clone(), admit))
+        .layer(CatchPanicLayer::custom(panic_response))
+        .layer(from_fn_with_state(gateway.clone(), describe_failure))
+}
+
+async fn not_found() -> ApiError {
+    ApiError::new(ProblemCode::NotFound, "no route matches this path")
+}
+
+async fn method_not_allowed() -> ApiError {
+    ApiError::new(ProblemCode::MethodNotAllowed, "this path supports only the methods in the Allow header")
+}
+
+/// Writes the problem document of a failed request.
+async fn describe_failure(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
+    let id = request.extensions().get::<RequestId>().cloned();
+    let streams = wants_stream(&request);
+    let mut response = next.run(request).await;
+    if let Some(FailedResponse(error)) = response.extensions_mut().remove::<FailedResponse>() {
+        error.log();
+        let problem = Problem { instance: id.map(|id| id.as_str().to_owned()), ..error.problem().clone() };
+        if streams && is_transient(response.status()) {
+            return event_stream::problem_response(&problem, &gateway.ids);
+        }
+        write_problem(&mut response, &problem);
+    }
+    response
+}
+
+/// Whether the request is for a stream: by its path, or by its `Accept` header.
+fn wants_stream(request: &Request) -> bool {
+    const FORMS: [Representation; 3] =
+        [Representation::Json, Representation::EventStream, Representation::Ndjson];
+    let path = request.uri().path();
+    let asks = || negotiate(request.headers(), &FORMS).is_ok_and(|form| form == Representation::EventStream);
+    request.method() == Method::GET
+        && (path.ends_with("/events/stream") || path.ends_with("/events") && asks())
+}
+
+/// Whether the condition behind a status is temporary. An EventSource does not reconnect after any status but
+/// 200.
+fn is_transient(status: StatusCode) -> bool {
+    status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
+}
+
+fn write_problem(response: &mut Response, problem: &Problem) {
+    let body = serde_json::to_vec(problem).expect("a problem has string keys and serializes");
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    *response.body_mut() = Body::from(body);
+}
+
+/// Converts a panic of a handler to a 500 problem. The log has the panic message.
+#[expect(clippy::needless_pass_by_value, reason = "the signature is that of the panic layer")]
+fn panic_response(panic: Box<dyn Any + Send + 'static>) -> Response {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("(the panic message is not a string)");
+    ApiError::internal(format!("a handler panicked: {text}")).into_response()
+}
+
+/// Admits the request, or responds with the reason why it is not admitted.
+async fn admit(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    match gateway.requests().admit(&mut parts) {
+        Ok(Admitted::Request) => next.run(Request::from_parts(parts, body)).await,
+        Ok(Admitted::Preflight(response)) => response,
+        Err(error) => ApiError::from(error).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

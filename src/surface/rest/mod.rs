@@ -1,0 +1,45 @@
+//! REST: the API below `/v1`, its event streams and pages, its problem documents, and the documents about it.
+//!
+//! The module owns the format of requests, responses and errors. It reaches sessions through
+//! [`crate::session`], events through [`crate::eventlog`] and [`crate::stream`].
+//!
+//! Read in this order:
+//! 1. `error`, `layers`: the error of a request, and its problem document.
+//! 2. `extract`, `negotiate`, `range`: the parts of a request.
+//! 3. `routes`: the handlers and the table of routes.
+//! 4. `events_query`, `event_page`, `event_stream`: the responses of the `/events` routes.
+//! 5. `openapi`, `docs`: the OpenAPI document and the pages about the API. `sign_in_socket`: the terminal of
+//!    a sign-in. `wire`: the parsers, for fuzz targets.
+
+mod docs;
+mod error;
+mod event_page;
+mod event_stream;
+mod events_query;
+mod extract;
+mod layers;
+mod negotiate;
+mod openapi;
+mod range;
+mod routes;
+mod sign_in_socket;
+pub mod wire;
+
+use axum::Router;
+use axum::routing::get;
+
+use super::state::Gateway;
+
+pub(super) use error::ApiError;
+pub(super) use layers::with_layers;
+pub use openapi::{document, document_json};
+
+/// The routes of the API and of its documents.
+pub(super) fn routes() -> Router<Gateway> {
+    let (api, _) = routes::api_router().split_for_parts();
+    api.route("/openapi.json", get(docs::openapi))
+        .route("/docs", get(docs::index_without_slash))
+        .route("/docs/", get(docs::index))
+        .route("/docs/problems", get(docs::problems))
+        .route("/docs/{file}", get(docs::file))
+}

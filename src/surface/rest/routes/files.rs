@@ -1,0 +1,336 @@
+//! `/v1/sessions/{session}/files`: the files in the folders of a session.
+//!
+//! Agents write these files, so every response is a download that a browser neither renders nor executes.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{OriginalUri, State};
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http_body_util::BodyExt as _;
+
+use crate::acp;
+use crate::api::{FileContent, FileEntry, FileKind, FileList, Problem, ProblemCode};
+use crate::shutdown::Shutdown;
+use crate::stream::body_from;
+use crate::surface::Gateway;
+use crate::surface::rest::error::ApiError;
+use crate::surface::rest::extract::{
+    Authorized, CanFiles, Conditions, FilePath, NoQuery, Params, SessionPath,
+};
+use crate::surface::rest::range::{RequestedRange, requested_range};
+use crate::workspace::{
+    EntryKind, FileError, ListEntry, OpenFile, PageLimits, Pattern, Precondition, Upload, WriteOutcome,
+    media_type,
+};
+
+/// Size of one read from a file, and of the buffer before one write, in bytes.
+const CHUNK_BYTES: usize = 256 << 10;
+
+impl From<FileError> for ApiError {
+    fn from(error: FileError) -> Self {
+        let detail = error.to_string();
+        let code = match error {
+            FileError::Malformed
+            | FileError::Relative
+            | FileError::NotAFile
+            | FileError::NotADirectory
+            | FileError::NotEmpty
+            | FileError::NotText => return Self::invalid("path", detail),
+            FileError::Io(_) => return Self::internal(error),
+            FileError::OutsideRoots | FileError::PermissionDenied => ProblemCode::Forbidden,
+            FileError::Missing => ProblemCode::NotFound,
+            FileError::TooLarge(_) => ProblemCode::TooLarge,
+            FileError::Changed => ProblemCode::PreconditionFailed,
+            FileError::DiskFull => ProblemCode::StorageFull,
+        };
+        Self::new(code, detail)
+    }
+}
+
+/// Runs file system work on a blocking thread.
+async fn run_blocking<T: Send + 'static>(
+    shutdown: &Shutdown,
+    work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
+) -> Result<T, ApiError> {
+    Ok(shutdown.spawn_blocking(work).await.map_err(ApiError::internal)??)
+}
+
+/// Lists the entries of a folder, or, with `match`, searches all folders below it.
+///
+/// The entries are sorted by name, folder by folder. A page of a search may be short or empty although more
+/// pages follow: continue until `nextCursor` is null.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session}/files",
+    tag = "files",
+    params(
+        ("path" = Option<String>, Query, max_length = 4096, description = "The folder: relative to the session's `cwd`, or an absolute path in one of the session's folders. The default is `cwd`."),
+        ("match" = Option<String>, Query, max_length = 256, description = "Search below the folder for paths that contain this text. Case does not matter. With `*` (any characters) or `?` (one character), the text is a pattern for the whole path."),
+        ("cursor" = Option<String>, Query, max_length = 4096, description = "The `nextCursor` of the previous page."),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "The maximum number of entries on a page. The default is 50."),
+    ),
+    responses((status = 200, body = FileList, description = "A page of entries."))
+)]
+pub(super) async fn list_files(
+    State(gateway): State<Gateway>,
+    by: Authorized<CanFiles>,
+    SessionPath(session): SessionPath,
+    mut params: Params,
+) -> Result<Json<FileList>, ApiError> {
+    let path = params.short("path", 4096)?.unwrap_or_else(|| ".".to_owned());
+    let pattern = params.short("match", 256)?.map(|text| Pattern::new(&text));
+    let cursor = params.short("cursor", 4096)?;
+    let limit = params.limit(50, 200)?;
+    params.finish()?;
+    let extent = PageLimits { max_entries: limit, max_names: gateway.limits.max_search_names };
+    let workspace = gateway.sessions.open(&by, session).await?.workspace().await?;
+    let page = run_blocking(&gateway.shutdown, move || match pattern {
+        None => workspace.list(&path, cursor.as_deref(), limit),
+        Some(pattern) => workspace.find(&path, &pattern, cursor.as_deref(), extent),
+    });
+    let page = page.await?;
+    Ok(Json(FileList { files: page.entries.into_iter().map(file_entry).collect(), next_cursor: page.next }))
+}
+
+fn file_entry(found: ListEntry) -> FileEntry {
+    let ListEntry { path, name, stat: seen } = found;
+    let kind = match seen.kind {
+        EntryKind::File => FileKind::File,
+        EntryKind::Directory => FileKind::Folder,
+        EntryKind::Link => FileKind::Link,
+        EntryKind::Other => FileKind::Other,
+    };
+    let is_file = kind == FileKind::File;
+    let mime_type = media_type(&name).filter(|_| is_file).map(str::to_owned);
+    let size = is_file.then_some(seen.size);
+    FileEntry { path, name, kind, size, modified_at: seen.modified_at, mime_type }
+}
+
+/// Downloads a file.
+///
+/// The response is always `application/octet-stream` and an attachment. `HEAD` returns only the headers.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session}/files/{*path}",
+    tag = "files",
+    params(
+        ("If-Match" = Option<String>, Header, description = "Respond only if the file has one of these ETags; otherwise the response is 412."),
+        ("If-None-Match" = Option<String>, Header, description = "Respond only if the file has none of these ETags; otherwise the response is 304."),
+        ("Range" = Option<String>, Header, description = "One range of bytes. If there are several ranges, the response is the whole file."),
+        ("If-Range" = Option<String>, Header, description = "Respond with the range only if the file has this ETag, otherwise with the whole file."),
+    ),
+    responses(
+        (
+            status = 200, description = "The file.", body = FileContent, content_type = "application/octet-stream",
+            headers(("ETag" = String, description = "The version of the file, for `If-Match`, `If-None-Match` and `If-Range`."))
+        ),
+        (
+            status = 206, description = "The requested range.", body = FileContent, content_type = "application/octet-stream",
+            headers(
+                ("ETag" = String, description = "The version of the file, for `If-Match`, `If-None-Match` and `If-Range`."),
+                ("Content-Range" = String, description = "The range in the response and the size of the file: `bytes FIRST-LAST/SIZE`."),
+            )
+        ),
+        (
+            status = 304, description = "The file has an ETag from `If-None-Match`.",
+            headers(("ETag" = String, description = "The version of the file."))
+        ),
+    )
+)]
+pub(super) async fn read_file(
+    State(gateway): State<Gateway>,
+    by: Authorized<CanFiles>,
+    FilePath(session, path): FilePath,
+    Conditions(expected): Conditions,
+    headers: HeaderMap,
+    NoQuery: NoQuery,
+) -> Result<Response, ApiError> {
+    let workspace = gateway.sessions.open(&by, session).await?.workspace().await?;
+    let name = path.rsplit('/').find(|name| !name.is_empty()).unwrap_or_default().to_owned();
+    let file = run_blocking(&gateway.shutdown, move || workspace.open_file(&path)).await?;
+    let etag = HeaderValue::try_from(&file.stat.etag).expect("an ETag of a file is plain ASCII");
+    let Precondition { if_match, if_none_match } = expected;
+    if if_match.is_some_and(|tags| !tags.matches(Some(&file.stat.etag))) {
+        return Err(FileError::Changed.into());
+    }
+    if if_none_match.is_some_and(|tags| tags.matches(Some(&file.stat.etag))) {
+        return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response());
+    }
+    let size = file.stat.size;
+    let (status, bytes) = match requested_range(&headers, size, &file.stat.etag) {
+        RequestedRange::Full => (StatusCode::OK, 0..size),
+        RequestedRange::Bytes(bytes) => (StatusCode::PARTIAL_CONTENT, bytes),
+        RequestedRange::Unsatisfiable => return Ok(range_not_satisfiable(size)),
+    };
+    let mut response = (status, [(header::ETAG, etag)]).into_response();
+    let headers = response.headers_mut();
+    if status == StatusCode::PARTIAL_CONTENT {
+        let range = format!("bytes {}-{}/{size}", bytes.start, bytes.end - 1);
+        headers.insert(header::CONTENT_RANGE, HeaderValue::try_from(range).expect("digits are plain ASCII"));
+    }
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.end - bytes.start));
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    set_download_headers(headers, &name);
+    *response.body_mut() = file_body(gateway.shutdown.clone(), file, bytes);
+    Ok(response)
+}
+
+fn range_not_satisfiable(size: u64) -> Response {
+    let detail = format!("the file has {size} bytes");
+    let mut response = ApiError::from(Problem::new(ProblemCode::RangeNotSatisfiable, detail)).into_response();
+    let range = HeaderValue::try_from(format!("bytes */{size}")).expect("digits are plain ASCII");
+    response.headers_mut().insert(header::CONTENT_RANGE, range);
+    response
+}
+
+/// Sets the headers that make a browser save the file and not render it.
+fn set_download_headers(headers: &mut HeaderMap, name: &str) {
+    let disposition = format!("attachment; filename*=UTF-8''{}", acp::percent_encode_path(name));
+    let disposition = HeaderValue::try_from(disposition).expect("an escaped name is plain ASCII");
+    headers.insert(header::CONTENT_DISPOSITION, disposition);
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    let policy = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; sandbox");
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+}
+
+/// Reads the file in chunks, each after the connection has accepted the previous one.
+///
+/// If the file shrinks meanwhile, the body ends before its `Content-Length`, so the client sees an incomplete
+/// response.
+fn file_body(shutdown: Shutdown, file: OpenFile, bytes: std::ops::Range<u64>) -> Body {
+    Body::new(body_from(|mut out| async move {
+        let (mut file, mut at) = (file, bytes.start);
+        while at < bytes.end {
+            let max = usize::try_from(bytes.end - at).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+            let read = shutdown.spawn_blocking(move || (file.read_at(at, max), file));
+            let Ok((Ok(piece), same)) = read.await else { return };
+            if piece.is_empty() {
+                return;
+            }
+            file = same;
+            at += piece.len() as u64;
+            out.send(Bytes::from(piece)).await;
+        }
+    }))
+}
+
+/// Creates or replaces a file atomically.
+///
+/// Missing parent folders are created. The body is the content of the file, with any `Content-Type`.
+#[utoipa::path(
+    put,
+    path = "/v1/sessions/{session}/files/{*path}",
+    tag = "files",
+    request_body(content = FileContent, content_type = "application/octet-stream", description = "The content of the file."),
+    params(
+        ("If-Match" = Option<String>, Header, description = "Change the file only if it has one of these ETags; otherwise the response is 412."),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: write only if the file does not exist; otherwise the response is 412."),
+    ),
+    responses(
+        (
+            status = 201, description = "The file was created.",
+            headers(("Location" = String, description = "The path of the file."), ("ETag" = String, description = "The new version of the file."))
+        ),
+        (
+            status = 204, description = "The file was replaced.",
+            headers(("ETag" = String, description = "The new version of the file."))
+        ),
+    )
+)]
+pub(super) async fn write_file(
+    State(gateway): State<Gateway>,
+    by: Authorized<CanFiles>,
+    FilePath(session, path): FilePath,
+    Conditions(expected): Conditions,
+    (OriginalUri(uri), headers): (OriginalUri, HeaderMap),
+    NoQuery: NoQuery,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let max = gateway.limits.max_file_bytes;
+    check_upload_headers(&headers, max)?;
+    let workspace = gateway.sessions.open(&by, session).await?.workspace().await?;
+    if gateway.log.alarm().is_some() {
+        return Err(ApiError::new(
+            ProblemCode::StorageFull,
+            "the disk is nearly full: the gateway accepts only reads",
+        ));
+    }
+    let upload = run_blocking(&gateway.shutdown, move || workspace.begin(&path, expected, max)).await?;
+    let saved =
+        tokio::time::timeout(gateway.limits.body_timeout, receive_upload(&gateway.shutdown, upload, body))
+            .await;
+    // The rest of the body stays unread, so the connection closes after the response.
+    let timed_out =
+        |_| ApiError::new(ProblemCode::Malformed, "the body was not complete within the time limit");
+    let WriteOutcome { created, etag } = saved.map_err(timed_out)??;
+    let etag = HeaderValue::try_from(etag).expect("an ETag of a file is plain ASCII");
+    let status = if created { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
+    let mut response = (status, [(header::ETAG, etag)]).into_response();
+    if created && let Ok(location) = HeaderValue::try_from(uri.path()) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// Checks the headers that describe the body.
+fn check_upload_headers(headers: &HeaderMap, max: u64) -> Result<(), ApiError> {
+    if headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+        let detail = "the gateway does not decode bodies: send it without Content-Encoding";
+        return Err(ApiError::new(ProblemCode::UnsupportedMediaType, detail));
+    }
+    if headers.contains_key(header::CONTENT_RANGE) {
+        return Err(ApiError::new(
+            ProblemCode::Malformed,
+            "partial writes are not supported: send the whole file without Content-Range",
+        ));
+    }
+    let content_length =
+        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if content_length.is_some_and(|told| told > max) { Err(FileError::TooLarge(max).into()) } else { Ok(()) }
+}
+
+/// Writes the body to the upload. If this future is dropped, no file remains.
+async fn receive_upload(
+    shutdown: &Shutdown,
+    mut upload: Upload,
+    mut body: Body,
+) -> Result<WriteOutcome, ApiError> {
+    let mut gathered = BytesMut::new();
+    loop {
+        let frame = body.frame().await.transpose();
+        let frame = frame.map_err(|_| ApiError::new(ProblemCode::Malformed, "the body is incomplete"))?;
+        let is_last = frame.is_none();
+        if let Some(data) = frame.and_then(|frame| frame.into_data().ok()) {
+            gathered.extend_from_slice(&data);
+        }
+        if is_last || gathered.len() >= CHUNK_BYTES {
+            let piece = gathered.split();
+            upload = run_blocking(shutdown, move || upload.write(&piece).map(|()| upload)).await?;
+        }
+        if is_last {
+            return run_blocking(shutdown, move || upload.finish()).await;
+        }
+    }
+}
+
+/// Deletes a file, an empty folder, or a symbolic link (but not its target).
+#[utoipa::path(
+    delete,
+    path = "/v1/sessions/{session}/files/{*path}",
+    tag = "files",
+    params(("If-Match" = Option<String>, Header, description = "Change the file only if it has one of these ETags; otherwise the response is 412.")),
+    responses((status = 204, description = "The entry is deleted."))
+)]
+pub(super) async fn delete_file(
+    State(gateway): State<Gateway>,
+    by: Authorized<CanFiles>,
+    FilePath(session, path): FilePath,
+    Conditions(expected): Conditions,
+    NoQuery: NoQuery,
+) -> Result<StatusCode, ApiError> {
+    let workspace = gateway.sessions.open(&by, session).await?.workspace().await?;
+    run_blocking(&gateway.shutdown, move || workspace.delete(&path, &expected)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,30 @@
+//! `/v1`: the version of the gateway, and the rights and limits of the key.
+
+use axum::Json;
+use axum::extract::State;
+
+use crate::api::{GatewayInfo, GatewayLimits, PrincipalInfo};
+use crate::surface::Gateway;
+use crate::surface::rest::extract::{Authorized, HasKey, NoQuery};
+
+/// Gets the version of the gateway, and the principal, scopes and limits of the key.
+#[utoipa::path(
+    get,
+    path = "/v1",
+    tag = "gateway",
+    responses((status = 200, body = GatewayInfo, description = "The gateway, and the rights and limits of this key."))
+)]
+pub(super) async fn get_gateway(
+    State(gateway): State<Gateway>,
+    by: Authorized<HasKey>,
+    NoQuery: NoQuery,
+) -> Json<GatewayInfo> {
+    Json(GatewayInfo {
+        name: "acp-gateway".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        epoch: gateway.epoch(),
+        principal: PrincipalInfo { id: by.id.to_string(), tenant: by.tenant.as_str().to_owned() },
+        scopes: by.scopes.iter().collect(),
+        limits: GatewayLimits::of(&gateway.limits, &gateway.principal_limits.effective(&by)),
+    })
+}

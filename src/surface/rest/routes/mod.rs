@@ -1,0 +1,79 @@
+//! The handlers of the API, one file for each resource, and the table of all routes.
+//!
+//! A handler extracts and checks its input, calls the session registry, the pool or the event log, and
+//! encodes the response. The `utoipa` attributes and doc comments of the handlers are the OpenAPI document.
+//! Routes must not know connections, streams' back-pressure or the store. Begin with `sessions`, then
+//! `prompts` and `events`.
+
+mod agents;
+mod auth;
+mod auth_terminal;
+mod bulk;
+mod events;
+mod files;
+mod gateway;
+mod health;
+mod cancellations;
+mod prompts;
+mod requests;
+mod rpc;
+mod sessions;
+mod settings;
+mod terminals;
+mod tickets;
+mod transcript;
+
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::surface::Gateway;
+
+/// The routes that the OpenAPI document describes. Each route is registered together with its operation, so
+/// the document lists every route.
+pub(super) fn api_router() -> OpenApiRouter<Gateway> {
+    OpenApiRouter::new()
+        .routes(routes!(gateway::get_gateway))
+        .routes(routes!(agents::list_agents))
+        .routes(routes!(agents::get_agent))
+        .routes(routes!(agents::list_agent_sessions))
+        .routes(routes!(auth::get_auth, auth::sign_in, auth::sign_out))
+        .routes(routes!(auth_terminal::open_terminal))
+        .routes(routes!(rpc::call_agent))
+        .routes(routes!(sessions::list_sessions, sessions::create_session, bulk::delete_sessions))
+        .routes(routes!(bulk::close_sessions))
+        .routes(routes!(sessions::get_session, sessions::patch_session, sessions::delete_session))
+        .routes(routes!(sessions::attach_session))
+        .routes(routes!(sessions::close_session))
+        .routes(routes!(sessions::fork_session))
+        .routes(routes!(settings::call_session))
+        .routes(routes!(prompts::list_prompts, prompts::create_prompt))
+        .routes(routes!(prompts::create_prompt_stream))
+        .routes(routes!(prompts::get_prompt))
+        .routes(routes!(prompts::cancel_session))
+        .routes(routes!(prompts::cancel_prompt))
+        .routes(routes!(cancellations::cancel_tool_call))
+        .routes(routes!(cancellations::cancel_agent_terminal))
+        .routes(routes!(events::session_events))
+        .routes(routes!(events::session_events_stream))
+        .routes(routes!(events::prompt_events))
+        .routes(routes!(events::prompt_events_stream))
+        .routes(routes!(events::all_events))
+        .routes(routes!(events::all_events_stream))
+        .routes(routes!(requests::list_requests))
+        .routes(routes!(requests::answer_request))
+        .routes(routes!(requests::answer_permission))
+        .routes(routes!(requests::answer_elicitation))
+        .routes(routes!(terminals::list_terminals))
+        .routes(routes!(terminals::get_terminal))
+        .routes(routes!(terminals::kill_terminal))
+        .routes(routes!(settings::set_mode))
+        .routes(routes!(settings::set_config_option))
+        .routes(routes!(files::list_files))
+        .routes(routes!(files::read_file, files::write_file, files::delete_file))
+        .routes(routes!(transcript::get_transcript))
+        .routes(routes!(transcript::get_transcript_markdown))
+        .routes(routes!(transcript::get_stderr))
+        .routes(routes!(tickets::create_ticket))
+        .routes(routes!(health::livez))
+        .routes(routes!(health::readyz))
+}

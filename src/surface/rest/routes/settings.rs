@@ -1,0 +1,98 @@
+//! The mode and the options of a session, and agent methods by name.
+//!
+//! A mode or an option can allow actions that otherwise need a permission, so these routes require the scope
+//! `approve`.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde_json::value::RawValue;
+
+use crate::acp::ConfigValue;
+use crate::api::{ConfigOptions, Modes, RpcCall, RpcResult, SetConfigOption, SetMode};
+use crate::surface::Gateway;
+use crate::surface::rest::error::ApiError;
+use crate::surface::rest::extract::{
+    Authorized, CanApprove, JsonBody, NoQuery, OptionPath, SessionPath, Trace, to_one_line,
+};
+
+/// Sets the mode of the agent for this session.
+#[utoipa::path(
+    put,
+    path = "/v1/sessions/{session}/mode",
+    tag = "settings",
+    request_body = SetMode,
+    responses((status = 200, body = Modes, description = "The modes after the change."))
+)]
+pub(super) async fn set_mode(
+    State(gateway): State<Gateway>,
+    by: Authorized<CanApprove>,
+    SessionPath(session): SessionPath,
+    Trace(trace): Trace,
+    NoQuery: NoQuery,
+    body: JsonBody<SetMode>,
+) -> Result<Json<Modes>, ApiError> {
+    let session = gateway.sessions.open(&by, session).await?;
+    let modes = session.set_mode(&by, body.value.mode_id, trace).await?;
+    Ok(Json(Modes { modes: Some(modes) }))
+}
+
+/// Sets one of the agent's options for this session.
+#[utoipa::path(
+    put,
+    path = "/v1/sessions/{session}/config/{option}",
+    tag = "settings",
+    request_body = SetConfigOption,
+    responses((status = 200, body = ConfigOptions, description = "The options after the change."))
+)]
+pub(super) async fn set_config_option(
+    State(gateway): State<Gateway>,
+    by: Authorized<CanApprove>,
+    OptionPath(session, option): OptionPath,
+    Trace(trace): Trace,
+    NoQuery: NoQuery,
+    body: JsonBody<SetConfigOption>,
+) -> Result<Json<ConfigOptions>, ApiError> {
+    let session = gateway.sessions.open(&by, session).await?;
+    let value = checked_value(body.value.value)?;
+    let options = session.set_config(&by, option, value, trace).await?;
+    Ok(Json(ConfigOptions { config_options: Some(options) }))
+}
+
+/// Calls a method of the agent for this session by name.
+///
+/// The method must be in the list `rpc` of the agent's entry. `session/set_model` needs no entry if the agent
+/// still supports it. The gateway sends `params` unchanged, except that `sessionId` becomes the agent's own
+/// session id.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session}/rpc",
+    tag = "settings",
+    request_body = RpcCall,
+    responses(
+        (status = 200, body = RpcResult, description = "The result from the agent."),
+        (status = 202, description = "The notification was sent."),
+    )
+)]
+pub(super) async fn call_session(
+    State(gateway): State<Gateway>,
+    by: Authorized<CanApprove>,
+    SessionPath(session): SessionPath,
+    Trace(trace): Trace,
+    NoQuery: NoQuery,
+    body: JsonBody<RpcCall>,
+) -> Result<Response, ApiError> {
+    let session = gateway.sessions.open(&by, session).await?;
+    let RpcCall { method, params, notify } = body.value;
+    let result = session.call(&by, method, params.map(to_one_line), notify, trace).await?;
+    Ok(if notify { StatusCode::ACCEPTED.into_response() } else { Json(RpcResult { result }).into_response() })
+}
+
+/// In ACP, the value of an option is the id of a choice or a boolean.
+fn checked_value(value: Box<RawValue>) -> Result<Box<RawValue>, ApiError> {
+    match ConfigValue::parse(&value) {
+        Ok(_) => Ok(to_one_line(value)),
+        Err(_) => Err(ApiError::invalid("/value", "expected the id of a choice, true or false")),
+    }
+}

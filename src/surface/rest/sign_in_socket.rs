@@ -1,0 +1,218 @@
+//! The WebSocket of a terminal sign-in. Binary frames carry the terminal bytes, and text frames carry JSON
+//! control messages.
+//!
+//! Input and output may contain secrets. The gateway counts these bytes, but it neither stores nor logs them.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::ws::{Message, WebSocket};
+use bytes::{Buf, Bytes, BytesMut};
+use serde::Serialize;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, sleep_until};
+
+use crate::agent::{SignInCommand, Terminal};
+use crate::api::auth::{TerminalFrame, TerminalInput};
+use crate::api::{Problem, ProblemCode};
+use crate::auth::Admission;
+use crate::pool::SignIn;
+use crate::server::ConnectionPermit;
+use crate::stream::StreamGuard;
+use crate::surface::Gateway;
+
+const TOO_LONG: &str = "the sign-in did not complete in time";
+/// The time limit for the last frame and the close frame.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The maximum number of bytes of one read from the terminal.
+const READ_BYTES: usize = 16 << 10;
+
+/// The state of one socket.
+pub(crate) struct SignInSocket {
+    pub(crate) gateway: Gateway,
+    pub(crate) sign_in: SignIn,
+    /// Keeps a ticket valid, and reports the end of the key.
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) stream_guard: StreamGuard,
+    /// Counts the connection while it is open.
+    pub(crate) connection_permit: ConnectionPermit,
+}
+
+/// The reason why the sign-in ended.
+enum End {
+    Exited {
+        code: Option<i32>,
+        signal: Option<String>,
+    },
+    /// The client disconnected.
+    Disconnected,
+    Draining,
+    Problem(Box<Problem>),
+}
+
+impl SignInSocket {
+    /// Relays bytes until the program exits, the client disconnects, or a time limit expires. Dropping the
+    /// future ends the program.
+    pub(crate) async fn run(mut self, mut socket: WebSocket) {
+        let agent = self.sign_in.agent().clone();
+        let end = self.relay(&mut socket).await;
+        let frame = match end {
+            End::Disconnected => None,
+            End::Draining => Some(text(&TerminalFrame::Shutdown)),
+            End::Problem(problem) => Some(text(&TerminalFrame::Problem { problem: &problem })),
+            End::Exited { code, signal } => {
+                tracing::info!(%agent, code, "a terminal sign-in ended");
+                if code == Some(0) {
+                    self.sign_in.succeeded();
+                }
+                Some(text(&TerminalFrame::Exit { exit_code: code, signal: signal.as_deref() }))
+            }
+        };
+        // The program is signalled and its pool slot is free before the client receives the last frame.
+        let Self { sign_in, stream_guard: counted, connection_permit: held, .. } = self;
+        drop(sign_in);
+        if let Some(frame) = frame {
+            let farewell = async {
+                socket.send(frame).await?;
+                socket.send(Message::Close(None)).await
+            };
+            // A client that does not accept the frame in time counts as disconnected.
+            drop(tokio::time::timeout(CLOSE_TIMEOUT, farewell).await);
+        }
+        drop((counted, held));
+    }
+
+    async fn relay(&mut self, socket: &mut WebSocket) -> End {
+        let (limits, shutdown) = (Arc::clone(&self.gateway.limits), self.gateway.shutdown.clone());
+        // The future is created once, because each new one looks up all keys.
+        let mut key_ended = pin!(self.admission.wait_key_ended());
+        let mut timed_out = pin!(sleep_until(Instant::now() + limits.sign_in_timeout));
+        let mut ping_timer = tokio::time::interval(limits.keep_alive_interval);
+        let Terminal { output, input, command } = &mut self.sign_in.terminal;
+        let mut state = RelayState {
+            output_bytes: 0,
+            output_open: true,
+            pending_input: Bytes::new(),
+            last_progress: Instant::now(),
+        };
+        let mut buffer = BytesMut::new();
+        loop {
+            buffer.reserve(READ_BYTES);
+            let typing = !state.pending_input.is_empty();
+            // The selection is fair. Otherwise a program with endless output could keep the user from ending
+            // the sign-in.
+            let wake = tokio::select! {
+                () = shutdown.drain_started() => Event::End(End::Draining),
+                () = key_ended.as_mut() => Event::End(problem(Problem::key_ended())),
+                () = timed_out.as_mut() => Event::End(timeout(TOO_LONG)),
+                () = sleep_until(state.last_progress + limits.stdin_stall_timeout), if typing => {
+                    Event::End(timeout("the sign-in command does not read its input"))
+                }
+                exit = command.exited(), if !state.output_open => {
+                    Event::End(End::Exited { code: exit.code, signal: exit.signal })
+                }
+                read = output.read_buf(&mut buffer), if state.output_open => Event::Output(read.unwrap_or(0)),
+                written = input.write(&state.pending_input), if typing => Event::InputWritten(written.ok()),
+                message = socket.recv(), if !typing => Event::Message(message.and_then(Result::ok)),
+                _ = ping_timer.tick() => Event::PingDue,
+            };
+            let outgoing = match wake {
+                Event::End(end) => return end,
+                Event::Output(0) => {
+                    state.output_open = false;
+                    None
+                }
+                Event::Output(bytes) => {
+                    state.output_bytes += bytes;
+                    if state.output_bytes > limits.max_sign_in_output_bytes {
+                        let detail = "the sign-in command exceeded its output limit";
+                        return problem(Problem::new(ProblemCode::TooLarge, detail));
+                    }
+                    Some(Message::Binary(buffer.split().freeze()))
+                }
+                Event::InputWritten(bytes) => {
+                    state.input_written(bytes);
+                    None
+                }
+                Event::Message(message) => match state.handle_message(message, command) {
+                    Ok(()) => None,
+                    Err(end) => return end,
+                },
+                Event::PingDue => Some(Message::Ping(Bytes::new())),
+            };
+            if let Some(message) = outgoing {
+                // A client that does not read must not delay the end of the sign-in.
+                let sent = tokio::select! {
+                    () = shutdown.drain_started() => return End::Draining,
+                    () = key_ended.as_mut() => return problem(Problem::key_ended()),
+                    () = timed_out.as_mut() => return timeout(TOO_LONG),
+                    sent = socket.send(message) => sent,
+                };
+                if sent.is_err() {
+                    return End::Disconnected;
+                }
+            }
+        }
+    }
+}
+
+/// The event that woke the loop.
+enum Event {
+    End(End),
+    /// The number of bytes that the terminal printed. Zero means that it is closed.
+    Output(usize),
+    /// The number of bytes that the command accepted. `None` means that it accepts no more.
+    InputWritten(Option<usize>),
+    /// A message of the client. `None` means that the client disconnected.
+    Message(Option<Message>),
+    PingDue,
+}
+
+/// The progress of both directions.
+struct RelayState {
+    output_bytes: usize,
+    /// The terminal can still print.
+    output_open: bool,
+    /// The input that the command has not accepted yet, and the time of its last progress.
+    pending_input: Bytes,
+    last_progress: Instant,
+}
+
+impl RelayState {
+    fn input_written(&mut self, bytes: Option<usize>) {
+        match bytes {
+            Some(bytes) => self.pending_input.advance(bytes),
+            // The command has ended. Its exit status arrives separately.
+            None => self.pending_input.clear(),
+        }
+        self.last_progress = Instant::now();
+    }
+
+    fn handle_message(&mut self, message: Option<Message>, command: &SignInCommand) -> Result<(), End> {
+        match message {
+            Some(Message::Binary(bytes)) => {
+                (self.pending_input, self.last_progress) = (bytes, Instant::now());
+            }
+            Some(Message::Text(text)) => match serde_json::from_str(&text) {
+                Ok(TerminalInput::Resize { cols, rows }) => command.resize(cols.get(), rows.get()),
+                Err(error) => return Err(problem(Problem::invalid("", error.to_string()))),
+            },
+            Some(Message::Ping(_) | Message::Pong(_)) => {}
+            Some(Message::Close(_)) | None => return Err(End::Disconnected),
+        }
+        Ok(())
+    }
+}
+
+fn problem(problem: Problem) -> End {
+    End::Problem(Box::new(problem))
+}
+
+fn timeout(detail: &str) -> End {
+    problem(Problem::new(ProblemCode::AgentTimeout, detail))
+}
+
+fn text(frame: &impl Serialize) -> Message {
+    Message::Text(serde_json::to_string(frame).expect("frames of the gateway serialize").into())
+}

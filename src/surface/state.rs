@@ -1,0 +1,84 @@
+//! The state that all surfaces share.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::agent::CurrentCatalogue;
+use crate::auth::{Policy, Tickets};
+use crate::eventlog::EventLog;
+use crate::pool::Pool;
+use crate::server::{RateLimits, RequestContext};
+use crate::session::SessionRegistry;
+use crate::shutdown::Shutdown;
+use crate::stream::{KeepAliveTicker, Streams};
+use crate::types::{Epoch, Ids, Limits, PrincipalLimits};
+
+/// The components that the composition root passes to the gateway.
+#[derive(Debug)]
+pub struct GatewayParts {
+    pub sessions: SessionRegistry,
+    pub pool: Pool,
+    pub catalogue: CurrentCatalogue,
+    pub policy: Arc<Policy>,
+    pub tickets: Tickets,
+    pub ids: Ids,
+    pub log: EventLog,
+    pub limits: Arc<Limits>,
+    pub principal_limits: PrincipalLimits,
+    pub shutdown: Shutdown,
+}
+
+/// A cheap handle to the shared state.
+#[derive(Debug, Clone)]
+pub struct Gateway(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    parts: GatewayParts,
+    requests: Arc<RequestContext>,
+    streams: Streams,
+    keep_alive_ticker: KeepAliveTicker,
+}
+
+impl Gateway {
+    pub fn new(parts: GatewayParts) -> Self {
+        let requests = Arc::new(RequestContext {
+            policy: Arc::clone(&parts.policy),
+            ids: parts.ids.clone(),
+            shutdown: parts.shutdown.clone(),
+            rates: RateLimits::new(parts.principal_limits.clone()),
+        });
+        let streams = Streams::new(parts.principal_limits.clone());
+        let keep_alive_ticker =
+            KeepAliveTicker::new(&parts.limits, parts.shutdown.clone(), parts.policy.watch_ended_keys());
+        Self(Arc::new(Shared { parts, requests, streams, keep_alive_ticker }))
+    }
+
+    pub(super) fn epoch(&self) -> Epoch {
+        self.log.epoch()
+    }
+
+    pub(super) fn requests(&self) -> &Arc<RequestContext> {
+        &self.0.requests
+    }
+
+    pub(super) fn rates(&self) -> &RateLimits {
+        &self.0.requests.rates
+    }
+
+    pub(super) fn streams(&self) -> &Streams {
+        &self.0.streams
+    }
+
+    pub(super) fn keep_alive_ticker(&self) -> &KeepAliveTicker {
+        &self.0.keep_alive_ticker
+    }
+}
+
+impl Deref for Gateway {
+    type Target = GatewayParts;
+
+    fn deref(&self) -> &GatewayParts {
+        &self.0.parts
+    }
+}
