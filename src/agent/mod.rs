@@ -26,6 +26,8 @@ mod transport;
 pub use batch::{Batch, Inbound};
 pub use catalogue::{Catalogue, CurrentCatalogue};
 pub use connection::Connection;
+#[cfg(test)]
+pub(crate) use dialect::AcpV2;
 pub use dialect::{AcpV1, Dialect};
 pub use failure::{AgentExit, AgentFailure};
 pub use launcher::Launcher;

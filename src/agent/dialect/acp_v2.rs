@@ -5,7 +5,7 @@ use crate::acp::{AcpVersion, method};
 
 /// The dialect of ACP v2.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::agent) struct AcpV2;
+pub(crate) struct AcpV2;
 
 impl Dialect for AcpV2 {
     fn version(&self) -> AcpVersion {

@@ -16,7 +16,7 @@ mod acp_v1;
 mod acp_v2;
 
 pub use acp_v1::AcpV1;
-pub(super) use acp_v2::AcpV2;
+pub(crate) use acp_v2::AcpV2;
 
 /// A message of the gateway to the agent.
 #[derive(Debug)]

@@ -192,7 +192,7 @@ impl Actor {
     /// Handles the agent's response to new, resume or load.
     pub(super) fn setup_answered(&mut self, outcome: Result<Box<RawValue>, RpcError>) {
         let Some(response) = self.attachment.setup_answered() else { return };
-        let SetupResponse { method, resume, skipped_updates, updates } = response;
+        let SetupResponse { method, resume, replayed_updates, updates } = response;
         let result = match outcome {
             Ok(result) => acp::null_to_empty(&result),
             Err(error) if matches!(method, AttachMethod::Resume | AttachMethod::Load) => {
@@ -205,7 +205,7 @@ impl Actor {
         {
             return self.setup_failed(failure);
         }
-        tracing::debug!(session = %self.journal.session(), skipped_updates, ?method, "attached");
+        tracing::debug!(session = %self.journal.session(), replayed_updates, ?method, "attached");
         self.attached(method, &result);
         for params in updates {
             self.handle_update(&params);

@@ -97,7 +97,7 @@ struct SettingUp {
     resume: Option<RpcError>,
     call: CallId,
     deadline: Instant,
-    skipped_updates: u64,
+    replayed_updates: u64,
     buffer: PreAttachBuffer,
 }
 
@@ -106,7 +106,7 @@ struct SettingUp {
 pub(super) struct SetupResponse {
     pub(super) method: AttachMethod,
     pub(super) resume: Option<RpcError>,
-    pub(super) skipped_updates: u64,
+    pub(super) replayed_updates: u64,
     /// Updates that arrived before the agent's session id was known.
     pub(super) updates: VecDeque<Box<RawValue>>,
 }
@@ -216,8 +216,8 @@ impl Attachment {
         call: CallId,
         deadline: Instant,
     ) {
-        let (skipped_updates, buffer) = (0, PreAttachBuffer::default());
-        self.state = State::SettingUp(SettingUp { method, resume, call, deadline, skipped_updates, buffer });
+        let (replayed_updates, buffer) = (0, PreAttachBuffer::default());
+        self.state = State::SettingUp(SettingUp { method, resume, call, deadline, replayed_updates, buffer });
     }
 
     /// The request `call` is a step of the sign-in that a load needs. `refusal` is the agent's error to the load.
@@ -228,8 +228,8 @@ impl Attachment {
     /// Setting up to Attached: the agent has responded to the setup.
     pub(super) fn setup_answered(&mut self) -> Option<SetupResponse> {
         match std::mem::replace(&mut self.state, State::Attached) {
-            State::SettingUp(SettingUp { method, resume, skipped_updates, buffer, .. }) => {
-                Some(SetupResponse { method, resume, skipped_updates, updates: buffer.updates })
+            State::SettingUp(SettingUp { method, resume, replayed_updates, buffer, .. }) => {
+                Some(SetupResponse { method, resume, replayed_updates, updates: buffer.updates })
             }
             other => {
                 self.state = other;
@@ -409,7 +409,7 @@ impl Attachment {
     /// `is_turn_unsent`: a turn runs whose prompt was not sent.
     pub(super) fn is_process_unused(&self, is_turn_unsent: bool) -> bool {
         match &self.state {
-            State::SettingUp(setup) => setup.skipped_updates == 0 && setup.buffer.updates.is_empty(),
+            State::SettingUp(setup) => setup.replayed_updates == 0 && setup.buffer.updates.is_empty(),
             State::Attached => is_turn_unsent,
             // The process closed its stdin before the setup, or received only a sign-in.
             State::Queued { .. } | State::SigningIn { .. } => true,
@@ -455,11 +455,8 @@ impl Attachment {
         if let State::SettingUp(setup) = &mut self.state
             && setup.method == AttachMethod::Load
         {
-            if imports {
-                return History::New;
-            }
-            setup.skipped_updates += 1;
-            return History::Known;
+            setup.replayed_updates += 1;
+            return if imports { History::New } else { History::Known };
         }
         match &mut self.replay {
             Some(replay) => replay.note_update(limits, now),

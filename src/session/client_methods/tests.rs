@@ -1,1 +1,242 @@
+//! Tables of inputs and effects of the requests that the gateway serves, without the work itself.
+//!
+//! The tests of a terminal need a process: see `tests/it/terminals.rs`.
 
+use futures_util::FutureExt as _;
+
+use super::terminals::TerminalRequest;
+use super::*;
+use crate::acp::{self, error_code};
+use crate::jsonrpc::PendingTables;
+use crate::session::record::StoredExit;
+use crate::types::TerminalId;
+use crate::workspace::StartError;
+
+/// The part under test, with the receiver of its completions.
+struct Fixture {
+    part: ClientMethods,
+    completions: mpsc::Receiver<Completion>,
+    incoming: PendingTables<()>,
+}
+
+impl Fixture {
+    fn new(limits: &Limits) -> Self {
+        let (sender, completions) = mpsc::channel(8);
+        let part = ClientMethods::new(sender, mpsc::channel(1).0, limits);
+        Self { part, completions, incoming: PendingTables::default() }
+    }
+
+    fn incoming(&mut self) -> IncomingId {
+        self.incoming.register_request(RawValue::NULL.to_owned())
+    }
+
+    /// Begins work of a kind, without a relevant limit.
+    fn begin(&mut self, work: Work) -> (IncomingId, Completer, Option<CancellationToken>) {
+        let id = self.incoming();
+        match work {
+            Work::Cancellable => {
+                let (completer, cancelled) = self.part.begin(id, 8).expect("the limit is not reached");
+                (id, completer, Some(cancelled))
+            }
+            Work::Uncancellable => {
+                let completer = self.part.begin_uncancellable(id, 8);
+                (id, completer.expect("the limit is not reached"), None)
+            }
+        }
+    }
+
+    /// Completes the work with a result. Returns the request that gets it.
+    fn complete(&mut self, completer: Completer) -> Option<IncomingId> {
+        let output = WorkOutput::Answer(Ok(acp::empty_result()));
+        completer.complete(output).now_or_never().expect("the channel has capacity");
+        let completion = self.completions.try_recv().expect("the completion is queued");
+        let (incoming, output) = self.part.completed(completion)?;
+        assert!(matches!(output, WorkOutput::Answer(Ok(_))));
+        Some(incoming)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Cancellable,
+    Uncancellable,
+}
+
+const WORK: [Work; 2] = [Work::Cancellable, Work::Uncancellable];
+
+fn raw(text: &str) -> Box<RawValue> {
+    RawValue::from_string(text.to_owned()).unwrap()
+}
+
+/// Params of this size in bytes.
+fn params(bytes: usize) -> Box<RawValue> {
+    raw(&format!("\"{}\"", "x".repeat(bytes - 2)))
+}
+
+#[test]
+fn each_request_is_completed_once() {
+    for work in WORK {
+        let mut fixture = Fixture::new(&Limits::default());
+        assert!(!fixture.part.is_serving() && !fixture.part.is_busy());
+        let (id, completer, _token) = fixture.begin(work);
+        assert!(fixture.part.is_serving() && fixture.part.is_busy(), "{work:?}");
+        assert_eq!(fixture.complete(completer), Some(id), "{work:?}");
+        assert!(!fixture.part.is_serving() && !fixture.part.is_busy(), "{work:?}");
+        assert!(!fixture.part.cancel(id), "{work:?}: a completed request is unknown");
+    }
+}
+
+#[test]
+fn the_requests_in_progress_are_limited() {
+    let mut fixture = Fixture::new(&Limits::default());
+    let ids = [1, 2, 3, 4].map(|_| fixture.incoming());
+    // (request, cancellable, limit, accepted)
+    for (id, cancellable, max, accepted) in [
+        (ids[0], true, 0, false),
+        (ids[0], false, 0, false),
+        (ids[0], true, 2, true),
+        (ids[1], false, 2, true),
+        (ids[2], true, 2, false),
+        (ids[2], false, 2, false),
+        (ids[2], false, 3, true),
+    ] {
+        let completer = if cancellable {
+            fixture.part.begin(id, max).map(|(completer, _)| completer)
+        } else {
+            fixture.part.begin_uncancellable(id, max)
+        };
+        assert_eq!(completer.is_some(), accepted, "{id:?} {cancellable} {max}");
+    }
+    assert!(fixture.part.cancel(ids[0]));
+    assert!(fixture.part.begin(ids[3], 3).is_some(), "a cancelled request frees its place");
+}
+
+#[test]
+fn a_cancel_by_the_agent_stops_only_cancellable_work() {
+    for work in WORK {
+        let mut fixture = Fixture::new(&Limits::default());
+        let (id, completer, token) = fixture.begin(work);
+        assert!(fixture.part.cancel(id), "{work:?}: the agent gets the cancellation error");
+        assert_eq!(token.is_some_and(|token| token.is_cancelled()), work == Work::Cancellable);
+        // Work that the actor needs still occupies its place until its end.
+        assert_eq!(fixture.part.is_serving(), work == Work::Uncancellable);
+        assert_eq!(fixture.complete(completer), None, "{work:?}: the agent does not wait for the result");
+        assert!(!fixture.part.is_serving(), "{work:?}");
+    }
+}
+
+#[test]
+fn a_cancel_of_an_unknown_request_has_no_effect() {
+    let mut fixture = Fixture::new(&Limits::default());
+    let unknown = fixture.incoming();
+    let (_, _completer, token) = fixture.begin(Work::Cancellable);
+    assert!(!fixture.part.cancel(unknown));
+    assert!(!token.unwrap().is_cancelled());
+}
+
+#[test]
+fn the_release_of_the_process_drops_its_requests() {
+    for work in WORK {
+        let mut fixture = Fixture::new(&Limits::default());
+        let (id, completer, token) = fixture.begin(work);
+        fixture.part.process_released();
+        assert!(!fixture.part.is_serving() && !fixture.part.cancel(id), "{work:?}");
+        assert_eq!(token.is_some_and(|token| token.is_cancelled()), work == Work::Cancellable);
+        assert_eq!(fixture.complete(completer), None, "{work:?}");
+    }
+}
+
+#[test]
+fn a_completion_of_a_former_process_does_not_answer_the_next_one() {
+    for work in WORK {
+        let mut fixture = Fixture::new(&Limits::default());
+        let (id, former, _token) = fixture.begin(work);
+        fixture.part.process_released();
+        // The next process reuses the request id.
+        let (completer, _next_token) = fixture.part.begin(id, 8).unwrap();
+        assert_eq!(fixture.complete(former), None, "{work:?}");
+        assert!(fixture.part.is_serving(), "{work:?}");
+        assert_eq!(fixture.complete(completer), Some(id), "{work:?}");
+    }
+}
+
+#[test]
+fn the_bytes_of_waiting_file_requests_are_limited() {
+    let limits = Limits { max_pending_write_bytes: 4096, max_file_requests: 2, ..Limits::default() };
+    // (sizes of the requests in bytes, accepted)
+    for (sizes, accepted) in [
+        (&[4096][..], &[true][..]),
+        (&[4097], &[false]),
+        (&[2048, 2048, 2], &[true, true, false]),
+        // A request uses whole KiB.
+        (&[2, 1025, 1024, 2], &[true, true, true, false]),
+        (&[1024, 4096, 3072], &[true, false, true]),
+    ] {
+        let fixture = Fixture::new(&limits);
+        let permits: Vec<_> = sizes.iter().map(|size| fixture.part.file_permits(&params(*size))).collect();
+        let found: Vec<bool> = permits.iter().map(Option::is_some).collect();
+        assert_eq!(found, accepted, "{sizes:?}");
+    }
+}
+
+#[test]
+fn a_file_request_holds_its_bytes_until_it_is_dropped() {
+    let limits = Limits { max_pending_write_bytes: 1024, ..Limits::default() };
+    let mut fixture = Fixture::new(&limits);
+    let permits = fixture.part.file_permits(&params(1024)).unwrap();
+    fixture.part.process_released();
+    assert!(fixture.part.file_permits(&params(2)).is_none(), "the work of the former process continues");
+    drop(permits);
+    assert!(fixture.part.file_permits(&params(1024)).is_some());
+}
+
+#[test]
+fn the_files_in_progress_have_a_common_limit() {
+    let limits = Limits { max_file_requests: 2, ..Limits::default() };
+    let fixture = Fixture::new(&limits);
+    let permits = [2, 2, 2].map(|size| fixture.part.file_permits(&params(size)).unwrap());
+    let [first, second, third] = permits.map(|permits| permits.answers.try_acquire_owned());
+    assert!(first.is_ok() && second.is_ok() && third.is_err());
+    drop(first);
+    assert!(fixture.part.file_permits(&params(2)).unwrap().answers.try_acquire_owned().is_ok());
+}
+
+#[test]
+fn a_limit_of_zero_or_the_maximum_is_valid() {
+    for (max, accepted) in [(0, false), (usize::MAX, true)] {
+        let limits = Limits { max_file_requests: max, max_pending_write_bytes: max, ..Limits::default() };
+        let permits = Fixture::new(&limits).part.file_permits(&params(2));
+        assert_eq!(permits.is_some_and(|permits| permits.answers.try_acquire_owned().is_ok()), accepted);
+    }
+}
+
+#[test]
+fn requests_for_unknown_terminals_have_no_effect() {
+    let mut fixture = Fixture::new(&Limits::default());
+    let terminals = &mut fixture.part.terminals;
+    let id = TerminalId::FIRST;
+    for request in [
+        TerminalRequest::Output,
+        TerminalRequest::WaitForExit,
+        TerminalRequest::Kill,
+        TerminalRequest::Release,
+    ] {
+        for name in ["t1", "t0", "x", ""] {
+            assert!(terminals.serve(name, request).is_none(), "{name} {request:?}");
+        }
+    }
+    terminals.kill(id);
+    terminals.created_at(id, 5);
+    assert!(terminals.ended(id, StoredExit { exit_code: Some(0), signal: None }).is_none());
+    assert!(terminals.end_next().is_none() && terminals.kill_all(None).is_empty());
+    assert_eq!((terminals.turn_of(id), terminals.len()), (None, 0));
+    assert!(!terminals.is_busy() && !terminals.is_alive());
+}
+
+#[test]
+fn an_invalid_command_is_an_error_of_the_params() {
+    let asked = acp::parse_create_terminal(&raw(r#"{"command":""}"#)).unwrap();
+    let started = Err(StartError::InvalidSpec("the command is empty".to_owned()));
+    let error = NewTerminal::new(started, asked, "/w".to_owned()).unwrap_err();
+    assert_eq!(error.get(), acp::error(error_code::INVALID_PARAMS, "the command is empty").get());
+}

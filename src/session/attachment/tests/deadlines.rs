@@ -1,0 +1,115 @@
+use super::*;
+
+const TIMEOUT: Option<Duration> = Some(Duration::from_secs(30));
+
+/// The effect as text.
+fn named(overdue: Option<Overdue>) -> String {
+    match overdue {
+        None => "none".to_owned(),
+        Some(Overdue::Queue { restore_error: None }) => "queue".to_owned(),
+        Some(Overdue::Queue { restore_error: Some(error) }) => format!("queue {}", error.code),
+        Some(Overdue::Retry) => "retry".to_owned(),
+        Some(Overdue::Setup { method, .. }) => format!("setup {method:?}"),
+        Some(Overdue::SignIn { refusal, .. }) => format!("sign in {}", refusal.code),
+        Some(Overdue::Release) => "release".to_owned(),
+        Some(Overdue::Idle) => "idle".to_owned(),
+    }
+}
+
+#[test]
+fn each_state_has_its_deadline_and_its_effect() {
+    // (state, time for which an idle process is kept, deadline, effect)
+    for (phase, idle_timeout, deadline, effect) in [
+        (Phase::Detached, TIMEOUT, None, "none"),
+        (Phase::Queued, TIMEOUT, Some(100), "queue"),
+        (Phase::Retrying, TIMEOUT, Some(7), "retry"),
+        (NEW, TIMEOUT, Some(60), "setup New"),
+        (RESUME, None, Some(60), "setup Resume"),
+        (LOAD, None, Some(60), "setup Load"),
+        (FRESH, None, Some(60), "setup Fresh"),
+        (Phase::SigningIn, None, Some(60), "sign in -32000"),
+        (Phase::Attached, None, None, "none"),
+        (Phase::Attached, TIMEOUT, Some(30), "idle"),
+        (Phase::Releasing, None, Some(5), "release"),
+    ] {
+        let fixture = Fixture::new(phase);
+        let found = fixture.part.deadline(&limits(), idle_timeout);
+        assert_eq!(fixture.seconds(found), deadline, "{phase:?}");
+        let at = deadline.unwrap_or(1000);
+        let overdue = |seconds| named(fixture.part.overdue(&limits(), idle_timeout, fixture.at(seconds)));
+        assert_eq!(overdue(at - 1), "none", "{phase:?}");
+        assert_eq!(overdue(at), effect, "{phase:?}");
+        assert_eq!(overdue(at + 1000), effect, "{phase:?}");
+    }
+}
+
+#[test]
+fn the_overdue_call_is_that_of_the_state() {
+    for phase in [NEW, LOAD, Phase::SigningIn] {
+        let fixture = Fixture::new(phase);
+        let overdue = fixture.part.overdue(&limits(), None, fixture.at(60));
+        let Some(Overdue::Setup { call, .. } | Overdue::SignIn { call, .. }) = overdue else {
+            panic!("{phase:?} is overdue")
+        };
+        assert_eq!(call, fixture.call, "{phase:?}");
+    }
+}
+
+#[test]
+fn an_idle_process_is_kept_since_it_was_last_needed() {
+    let mut fixture = Fixture::new(Phase::Attached);
+    fixture.part.touch(fixture.at(10));
+    assert_eq!(fixture.part.idle_since(), fixture.at(10));
+    assert_eq!(fixture.seconds(fixture.part.deadline(&limits(), TIMEOUT)), Some(40));
+    fixture.part.attached(AttachMethod::New, false, false, &limits(), fixture.at(50));
+    assert_eq!(fixture.seconds(fixture.part.deadline(&limits(), TIMEOUT)), Some(80));
+}
+
+#[test]
+fn failed_attempts_limit_the_wait_in_the_queue() {
+    // (time for all attempts, deadline, effect)
+    for (timeout, deadline) in [(20, 20), (1000, 100)] {
+        let mut fixture = Fixture::new(Phase::Detached);
+        let timeout = Duration::from_secs(timeout);
+        fixture.part.retry_restore(other_error(), false, timeout, fixture.base);
+        fixture.part.detach();
+        fixture.part.enqueue(fixture.base);
+        assert_eq!(fixture.seconds(fixture.part.deadline(&limits(), None)), Some(deadline));
+        let overdue = fixture.part.overdue(&limits(), None, fixture.at(deadline));
+        assert_eq!(named(overdue), "queue -32603");
+    }
+}
+
+#[test]
+fn the_end_of_the_attempts_ends_their_limit() {
+    type Input = fn(&mut Fixture);
+    let inputs: [(&str, Input, u64); 4] = [
+        ("detached", |fixture| fixture.part.detach(), 20),
+        ("abandoned", |fixture| fixture.part.abandon(), 100),
+        (
+            "withdrawn",
+            |fixture| {
+                fixture.part.wait_until(fixture.base);
+                fixture.part.withdraw_request();
+            },
+            100,
+        ),
+        (
+            "attached",
+            |fixture| {
+                fixture.attach(AttachMethod::Resume);
+                fixture.part.detach();
+            },
+            100,
+        ),
+    ];
+    for (name, input, deadline) in inputs {
+        let mut fixture = Fixture::new(Phase::Detached);
+        fixture.part.retry_restore(other_error(), true, Duration::from_secs(20), fixture.base);
+        assert!(fixture.part.is_in_use(), "{name}");
+        input(&mut fixture);
+        fixture.part.enqueue(fixture.base);
+        assert_eq!(fixture.seconds(fixture.part.deadline(&limits(), None)), Some(deadline), "{name}");
+        assert_eq!(fixture.part.is_in_use(), deadline == 20, "{name}");
+    }
+}

@@ -1,0 +1,190 @@
+use super::*;
+
+#[test]
+fn a_prompt_runs_waits_or_is_rejected() {
+    let behind = |number| Err(NotAdmitted::Behind(prompt(number)));
+    let place = |position| Ok(Admission::Queue { position });
+    // (a turn runs, queued prompts, the client accepts the queue, maximum of the queue, admission)
+    for (runs, waiting, queue, max, expected) in [
+        (false, 0, false, 2, Ok(Admission::Run)),
+        (false, 0, true, 2, Ok(Admission::Run)),
+        (false, 0, true, 0, Ok(Admission::Run)),
+        (true, 0, false, 2, behind(1)),
+        (true, 0, true, 2, place(1)),
+        (true, 0, true, 0, Err(NotAdmitted::QueueFull)),
+        (true, 1, true, 2, place(2)),
+        (true, 2, true, 2, Err(NotAdmitted::QueueFull)),
+        (true, 2, false, 2, behind(1)),
+        // A restored prompt waits for a process without a turn before it.
+        (false, 1, false, 2, behind(2)),
+        (false, 1, true, 2, place(2)),
+        (false, 2, true, 2, Err(NotAdmitted::QueueFull)),
+    ] {
+        let mut fixture = if runs { Fixture::unsent() } else { Fixture::new() };
+        fixture.enqueue(2..2 + waiting);
+        let row = (runs, waiting, queue, max);
+        assert_eq!(fixture.turns.admit(queue, max), expected, "{row:?}");
+        assert_eq!(fixture.turns.unfinished(), waiting as usize + usize::from(runs), "{row:?}");
+    }
+}
+
+#[test]
+fn the_queue_begins_only_after_the_running_turn_and_in_order() {
+    let mut fixture = Fixture::unsent();
+    fixture.enqueue([2, 3]);
+    assert!(fixture.turns.next().is_none());
+    fixture.end();
+    assert_eq!(fixture.turns.next().unwrap().record.prompt_id, prompt(2));
+    assert_eq!(fixture.drain_queue(), [2, 3]);
+    assert!(fixture.turns.next().is_none());
+}
+
+#[test]
+fn a_cancel_removes_queued_prompts_in_order() {
+    // (cancelled prompt or all, cancelled, remaining)
+    for (cancelled, expected, remaining) in [
+        (None, vec![2, 3, 4], vec![]),
+        (Some(3), vec![3], vec![2, 4]),
+        (Some(2), vec![2], vec![3, 4]),
+        (Some(1), vec![], vec![2, 3, 4]),
+        (Some(9), vec![], vec![2, 3, 4]),
+    ] {
+        let mut fixture = Fixture::sent();
+        fixture.enqueue(2..=4);
+        let taken = fixture.turns.cancel_queued(cancelled.map(prompt));
+        let taken: Vec<u32> = taken.iter().map(|queued| queued.record.prompt_id.number()).collect();
+        assert_eq!(taken, expected, "{cancelled:?}");
+        assert_eq!(fixture.turns.running(), Some(prompt(1)), "the running turn is not queued");
+        assert_eq!(fixture.drain_queue(), remaining, "{cancelled:?}");
+    }
+}
+
+#[test]
+fn a_failed_prompt_is_removed_from_the_queue_by_its_id() {
+    let mut fixture = Fixture::new();
+    fixture.enqueue(1..=3);
+    let removed = fixture.turns.remove_queued(prompt(2)).unwrap();
+    assert_eq!(removed.record.prompt_id, prompt(2));
+    assert!(fixture.turns.remove_queued(prompt(2)).is_none());
+    assert_eq!(fixture.drain_queue(), [1, 3]);
+}
+
+#[test]
+fn a_retry_of_the_queue_has_a_deadline_until_it_is_reset() {
+    let mut fixture = Fixture::new();
+    assert_eq!(fixture.turns.retry_deadline(), None);
+    let at = fixture.at(3);
+    fixture.turns.retry_at(Some(at));
+    assert_eq!(fixture.turns.retry_deadline(), Some(at));
+    fixture.turns.retry_at(None);
+    assert_eq!(fixture.turns.retry_deadline(), None);
+}
+
+#[test]
+fn a_prompt_is_ready_only_after_its_event_is_durable() {
+    // (sequence number of the event, committed sequence number, ready)
+    for (started, committed, ready) in
+        [(5, 0, false), (5, 4, false), (5, 5, true), (5, 9, true), (u64::MAX, 9, false)]
+    {
+        let mut fixture = Fixture::new();
+        fixture.turns.begin(queued(1), started, fixture.base);
+        assert_eq!(fixture.turns.ready(committed).is_some(), ready, "{started} {committed}");
+    }
+    assert!(Fixture::new().turns.ready(u64::MAX).is_none(), "no turn runs");
+    assert!(Fixture::sent().turns.ready(u64::MAX).is_none(), "the prompt was sent");
+}
+
+#[test]
+fn a_ready_prompt_has_its_blocks_and_its_trace() {
+    let fixture = Fixture::unsent();
+    let (blocks, trace) = fixture.turns.ready(1).unwrap();
+    assert_eq!(blocks.get(), r#"[{"type":"text","text":"1"}]"#);
+    assert_eq!(trace.unwrap().traceparent(), PARENT);
+    assert_eq!(fixture.turns.trace(), trace);
+    assert_eq!(Fixture::new().turns.trace(), None);
+}
+
+#[test]
+fn the_send_changes_the_phase_of_the_turn() {
+    // (fixture, running, sent, unsent, produces output)
+    for (name, fixture, expected) in [
+        ("no turn", Fixture::new(), (None, None, false, false)),
+        ("unsent", Fixture::unsent(), (Some(prompt(1)), None, true, false)),
+        ("sent", Fixture::sent(), (Some(prompt(1)), Some(prompt(1)), false, true)),
+        ("cancelled", Fixture::cancelled_at(0), (Some(prompt(1)), Some(prompt(1)), false, false)),
+    ] {
+        let turns = &fixture.turns;
+        let phase = (turns.running(), turns.sent(), turns.is_unsent(), turns.produces_output());
+        assert_eq!(phase, expected, "{name}");
+        assert_eq!(turns.is_sent(prompt(1)), turns.sent().is_some(), "{name}");
+        assert!(!turns.is_sent(prompt(2)), "{name}");
+    }
+}
+
+#[test]
+fn a_prompt_stays_unsent_if_the_stdin_of_the_agent_is_closed() {
+    let mut fixture = Fixture::unsent();
+    fixture.turns.prompt_sent(None, fixture.base);
+    assert!(fixture.turns.is_unsent());
+    assert!(fixture.turns.ready(1).is_some(), "the next process gets the prompt");
+}
+
+#[test]
+fn only_the_call_of_the_running_turn_is_its_prompt() {
+    let mut fixture = Fixture::unsent();
+    let other = fixture.calls.register_call(());
+    let call = fixture.send();
+    assert!(fixture.turns.is_prompt(call) && !fixture.turns.is_prompt(other));
+    fixture.end();
+    assert!(!fixture.turns.is_prompt(call));
+}
+
+#[test]
+fn a_drain_returns_only_an_unsent_prompt_to_the_head_of_the_queue() {
+    // (fixture, returned, queue)
+    for (name, mut fixture, returned, queue) in [
+        ("no turn", Fixture::new(), false, vec![2, 3]),
+        ("unsent", Fixture::unsent(), true, vec![1, 2, 3]),
+        ("sent", Fixture::sent(), false, vec![2, 3]),
+        ("cancelled", Fixture::cancelled_at(0), false, vec![2, 3]),
+    ] {
+        fixture.enqueue([2, 3]);
+        let runs = fixture.turns.running().is_some();
+        assert_eq!(fixture.turns.return_unsent(), returned, "{name}");
+        assert_eq!(fixture.turns.running().is_some(), runs && !returned, "{name}");
+        let head = fixture.turns.unsent_head().map(|record| record.prompt_id);
+        assert_eq!(head, returned.then(|| prompt(1)), "{name}");
+        assert_eq!(fixture.drain_queue(), queue, "{name}");
+    }
+}
+
+#[test]
+fn a_returned_prompt_is_sent_only_after_the_event_that_removes_its_mark() {
+    let mut fixture = Fixture::unsent();
+    assert!(fixture.turns.return_unsent());
+    let queued = fixture.turns.dequeue().unwrap();
+    assert!(queued.record.unsent && !queued.restored);
+    assert_eq!(queued.trace.as_ref().unwrap().traceparent(), PARENT);
+    fixture.turns.begin(queued, u64::MAX, fixture.base);
+    assert!(fixture.turns.ready(7).is_none());
+    let record = fixture.turns.mark_sent(7).unwrap();
+    assert!(!record.unsent && record.prompt_id == prompt(1));
+    assert!(fixture.turns.mark_sent(8).is_none(), "the mark is removed once");
+    assert!(fixture.turns.ready(6).is_none());
+    assert!(fixture.turns.ready(7).is_some());
+}
+
+#[test]
+fn a_turn_that_no_drain_returned_has_no_mark() {
+    for mut fixture in [Fixture::new(), Fixture::unsent(), Fixture::sent()] {
+        assert!(fixture.turns.mark_sent(7).is_none());
+    }
+}
+
+#[test]
+fn the_end_of_a_turn_notifies_its_waiters() {
+    let mut fixture = Fixture::new();
+    assert!(!fixture.ends.has_changed().unwrap());
+    fixture.turns.notify_end(12);
+    assert_eq!(*fixture.ends.borrow_and_update(), 12);
+}
