@@ -24,7 +24,7 @@ use tower::Service;
 use super::activity::Activity;
 use super::backlog::{ConnectionBacklog, GlobalBacklog, SharedBody, UnsentBytes};
 use super::connection_limit::ConnectionPermit;
-use super::hijack::{Hijack, HijackedSocket};
+use super::hijack::Hijack;
 use super::middleware::Peer;
 use super::response_body::{ResponseBody, run_until_stalled};
 use super::stall_guard::{SendBacklog, StallGuard};
@@ -210,8 +210,10 @@ pub(super) async fn serve_connection(
         }
     }
     drop(connection);
-    if let Some(hijacked) = hijack.take() {
-        start_stream(&context, hijacked, peer, permit);
+    let owner_context = Arc::clone(&context);
+    let owner = |reusable| Box::new(ReturnPath { context: owner_context, peer, permit, reusable }) as Box<_>;
+    if let Some(stream) = hijack.take(owner) {
+        start_stream(&context, stream);
     }
 }
 
@@ -232,21 +234,13 @@ async fn sleep_until_some(time: Option<Instant>) {
     }
 }
 
-/// Moves a stream to a stream worker after its connection was dropped.
-fn start_stream(
-    context: &Arc<ConnectionContext>,
-    hijacked: HijackedSocket,
-    peer: SocketAddr,
-    permit: ConnectionPermit,
-) {
-    let HijackedSocket { socket, read_buf, stream, head, reusable } = hijacked;
-    let ConnectionContext { limits, stream_workers, shutdown, .. } = &**context;
+/// Moves a stream to a stream worker.
+fn start_stream(context: &ConnectionContext, stream: SocketStream) {
+    let ConnectionContext { limits, stream_workers, shutdown, .. } = context;
     let buffer = limits.stream_send_buffer_bytes.min(limits.send_buffer_bytes);
-    if let Err(error) = rustix::net::sockopt::set_socket_send_buffer_size(&socket, buffer) {
+    if let Err(error) = rustix::net::sockopt::set_socket_send_buffer_size(&stream.socket, buffer) {
         tracing::debug!(%error, "could not set the send buffer size of a socket");
     }
-    let owner = Box::new(ReturnPath { context: Arc::clone(context), peer, permit, reusable });
-    let stream = SocketStream { stream, head, socket, read_buf, owner };
     if let Err(error) = stream_workers.spawn(stream, shutdown) {
         tracing::warn!(%error, "could not move a stream to a stream worker");
     }

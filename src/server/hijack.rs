@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use super::middleware::REQUEST_ID;
 use super::streaming::StreamingBody;
 use crate::shutdown::lock_or_abort;
-use crate::stream::Stream;
+use crate::stream::{SocketOwner, SocketStream, Stream};
 use crate::types::Timestamp;
 
 /// The socket of a connection. When hyper drops it, the socket moves to its [`Handoff`].
@@ -56,19 +56,6 @@ struct PendingStream {
     head: Bytes,
     /// The connection can serve another request after the stream.
     reusable: bool,
-}
-
-/// A socket without its connection, and the stream that hijacked it.
-#[derive(Debug)]
-pub(super) struct HijackedSocket {
-    pub(super) socket: TcpStream,
-    /// Bytes that hyper did not read. They belong to the next request.
-    pub(super) read_buf: Bytes,
-    pub(super) stream: Box<Stream>,
-    /// The head of the response. It is written before the stream.
-    pub(super) head: Bytes,
-    /// The socket can serve another request after the stream.
-    pub(super) reusable: bool,
 }
 
 /// Finds the ends of request heads (empty lines) in the bytes that hyper reads.
@@ -188,13 +175,14 @@ impl Hijack {
         self.lock().pending.is_some()
     }
 
-    /// The socket and its stream after the connection was dropped. `None` if no stream hijacked it.
-    pub(super) fn take(self) -> Option<HijackedSocket> {
+    /// The stream that hijacked the connection, and its socket, after the connection was dropped. `owner`
+    /// creates the owner of the socket, and receives whether the socket can serve another request.
+    pub(super) fn take(self, owner: impl FnOnce(bool) -> Box<dyn SocketOwner>) -> Option<SocketStream> {
         let mut handoff = self.lock();
         let (socket, PendingStream { stream, head, reusable }) =
             handoff.socket.take().zip(handoff.pending.take())?;
         let read_buf = std::mem::take(&mut handoff.read_buf);
-        Some(HijackedSocket { socket, read_buf, stream, head, reusable: reusable && !handoff.sent_more })
+        Some(SocketStream { stream, head, socket, read_buf, owner: owner(reusable && !handoff.sent_more) })
     }
 }
 

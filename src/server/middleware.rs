@@ -50,25 +50,17 @@ pub(crate) enum AdmitError {
     RateLimited(LimitExceeded),
 }
 
-/// The result of [`RequestContext::admit`].
-#[derive(Debug)]
-pub(crate) enum Admitted {
-    /// The request continues. Its parts have the [`Admission`](crate::auth::Admission) as an extension.
-    Request,
-    /// The complete response to a preflight request.
-    Preflight(Response),
-}
-
 impl RequestContext {
-    /// Authenticates a request and counts it against the rate limit of its principal.
-    pub(crate) fn admit(&self, parts: &mut Parts) -> Result<Admitted, AdmitError> {
+    /// Authenticates a request and counts it against the rate limit of its principal. An admitted request has
+    /// its [`Admission`](crate::auth::Admission) as an extension. Returns the response of a preflight request.
+    pub(crate) fn admit(&self, parts: &mut Parts) -> Result<Option<Response>, AdmitError> {
         let Peer(peer) = *parts.extensions.get().expect("a connection sets the peer of its requests");
         let admission = self.policy.admit(parts, peer).map_err(AdmitError::Rejected)?;
         if let Some(principal) = admission.principal() {
             self.rates.check_request(principal).map_err(AdmitError::RateLimited)?;
         }
         if admission.preflight {
-            return Ok(Admitted::Preflight(cors::preflight()));
+            return Ok(Some(cors::preflight()));
         }
         if admission.principal().is_some()
             && let Some(backlog) = parts.extensions.get::<ConnectionBacklog>()
@@ -76,7 +68,7 @@ impl RequestContext {
             backlog.authenticated();
         }
         parts.extensions.insert(Arc::new(admission));
-        Ok(Admitted::Request)
+        Ok(None)
     }
 }
 

@@ -26,6 +26,6 @@ mod streaming;
 pub use accept::{Acceptor, serve};
 pub(crate) use backlog::SharedBody;
 pub(crate) use connection_limit::ConnectionPermit;
-pub(crate) use middleware::{AdmitError, Admitted, RequestContext, RequestId, finish_response};
+pub(crate) use middleware::{AdmitError, RequestContext, RequestId, finish_response};
 pub(crate) use rate_limits::RateLimits;
 pub(crate) use streaming::{event_response, stream_response};

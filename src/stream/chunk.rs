@@ -71,12 +71,12 @@ pub(super) struct ChunkCache(Mutex<Bytes>);
 impl ChunkCache {
     fn encode(&self, piece: &Bytes) -> Bytes {
         let line = SizeLine::encode(piece.len());
-        let mut made = lock_or_abort(self.0.lock());
-        let payload = made.strip_prefix(line.remaining()).and_then(|rest| rest.strip_suffix(CHUNK_END));
+        let mut last = lock_or_abort(self.0.lock());
+        let payload = last.strip_prefix(line.remaining()).and_then(|rest| rest.strip_suffix(CHUNK_END));
         if payload != Some(&**piece) {
-            *made = [line.remaining(), piece, CHUNK_END].concat().into();
+            *last = [line.remaining(), piece, CHUNK_END].concat().into();
         }
-        made.clone()
+        last.clone()
     }
 }
 
@@ -166,15 +166,15 @@ impl ChunkWriter {
 
     /// Whether the chunk is completely written. If so, its memory is released.
     pub(super) fn finish_if_written(&mut self) -> bool {
-        let over = self.head.is_empty()
+        let written = self.head.is_empty()
             && self.size_line.remaining().is_empty()
             && self.pieces.is_empty()
             && self.suffix.is_empty();
-        if over {
+        if written {
             self.pieces = Vec::new();
             self.started = false;
         }
-        over
+        written
     }
 }
 

@@ -116,8 +116,8 @@ impl Feed {
 
     fn ready_frame(&self, cursor: u64) -> ControlFrame {
         let id = self.source.id(&self.epoch, cursor);
-        let own = ControlFrame::new(&Ready { last_event_id: &id }, self.ids.now());
-        own.with_id(self.from_tail.then_some(id))
+        let frame = ControlFrame::new(&Ready { last_event_id: &id }, self.ids.now());
+        frame.with_id(self.from_tail.then_some(id))
     }
 
     /// The `reset` frames with a snapshot, one for each affected session that the client named. If the client
@@ -132,19 +132,19 @@ impl Feed {
             resets.extend(self.reset_frame(session, reason).await);
         }
         if resets.is_empty() {
-            let own = ControlFrame::new(&event::Reset { reason, session: None }, self.ids.now());
-            resets.push(own.with_session(session_id));
+            let frame = ControlFrame::new(&event::Reset { reason, session: None }, self.ids.now());
+            resets.push(frame.with_session(session_id));
         }
         // Only the last frame has an id. A client that disconnects earlier receives all frames again.
-        let last = resets.pop().map(|last| last.with_id(self.source.id(&self.epoch, before)));
+        let last = resets.pop().map(|frame| frame.with_id(self.source.id(&self.epoch, before)));
         resets.into_iter().chain(last).map(Piece::Control).collect()
     }
 
     /// Returns `None` if the session no longer exists. The end of the session follows.
     async fn reset_frame(&self, session: &SessionHandle, reason: ResetReason) -> Option<ControlFrame> {
         let snapshot = session.snapshot().await.ok()?;
-        let own = ControlFrame::new(&event::Reset { reason, session: Some(&snapshot) }, self.ids.now());
-        Some(own.with_session(session.id()))
+        let frame = ControlFrame::new(&event::Reset { reason, session: Some(&snapshot) }, self.ids.now());
+        Some(frame.with_session(session.id()))
     }
 
     /// Whether the feed selects every event.
@@ -201,14 +201,14 @@ impl Feed {
     pub(super) fn position_frame(&mut self) -> Option<ControlFrame> {
         let cursor = self.source.cursor();
         let moved = std::mem::replace(&mut self.client_cursor, cursor) != cursor;
-        let own = |id: String| ControlFrame::new(&PositionFrame {}, self.ids.now()).with_id(id);
-        moved.then(|| own(self.source.id(&self.epoch, cursor)))
+        let frame = |id: String| ControlFrame::new(&PositionFrame {}, self.ids.now()).with_id(id);
+        moved.then(|| frame(self.source.id(&self.epoch, cursor)))
     }
 
     /// The last frame of a complete stream. A client that reconnects with its id receives 204.
     pub(super) fn end_frame(&self, End { reason, cursor }: End) -> ControlFrame {
         let id = self.source.id(&self.epoch, cursor.unwrap_or_else(|| self.source.cursor()));
-        let own = ControlFrame::new(&EndFrame { reason, last_event_id: &id }, self.ids.now());
-        own.with_id(id)
+        let frame = ControlFrame::new(&EndFrame { reason, last_event_id: &id }, self.ids.now());
+        frame.with_id(id)
     }
 }

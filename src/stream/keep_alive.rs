@@ -5,6 +5,7 @@
 //! entry with a due tick and a waker. One task checks all entries at each tick, and it runs while streams
 //! exist.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Waker};
@@ -187,7 +188,7 @@ pub(crate) struct KeepAlive(Timer);
 
 /// A handle to the timer of a stream. Direct delivery has one while the task of the stream waits.
 #[derive(Debug, Clone)]
-pub(super) struct Timer {
+pub(crate) struct Timer {
     ticker: KeepAliveTicker,
     entry: Arc<Entry>,
     stagger: Ticks,
@@ -199,13 +200,48 @@ impl Timer {
         self.due_in(self.ticker.0.keep_alive.0.saturating_sub(self.stagger.0).max(1));
     }
 
+    /// Records that the peer accepted bytes of a pending write. Without further progress, the timer is due
+    /// after `write_stall`.
+    pub(super) fn write_progressed(&self) {
+        self.due_in(self.ticker.0.write_stall.0);
+    }
+
     fn due_in(&self, ticks: u64) {
         self.entry.due.store(self.ticker.0.now.load(Ordering::Relaxed) + ticks, Ordering::Release);
     }
 
-    /// Whether a signal arrived since the last [`take_signal`](KeepAlive::take_signal).
+    /// Disarms the timer, for a stream whose HTTP connection detects stalls.
+    pub(super) fn disarm(&self) {
+        self.entry.due.store(NEVER, Ordering::Release);
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        self.ticker.0.now.load(Ordering::Relaxed) >= self.entry.due.load(Ordering::Relaxed)
+    }
+
+    /// Whether a signal arrived since the last [`take_signal`](Self::take_signal).
     pub(super) fn is_signalled(&self) -> bool {
         self.ticker.0.signals.load(Ordering::Acquire) != self.entry.seen_signals.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether a signal arrived since the last call, and clears it.
+    pub(super) fn take_signal(&self) -> bool {
+        let signals = self.ticker.0.signals.load(Ordering::Acquire);
+        self.entry.seen_signals.swap(signals, Ordering::Relaxed) != signals
+    }
+
+    /// The stop of the gateway.
+    pub(super) fn shutdown(&self) -> &Shutdown {
+        &self.ticker.0.shutdown
+    }
+
+    /// Registers the waker of the task for the due tick and for signals. The caller must then check for both
+    /// again.
+    pub(super) fn register_waker(&self, context: &Context<'_>) {
+        let mut waker = lock_or_abort(self.entry.waker.lock());
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
     }
 
     #[cfg(test)]
@@ -214,61 +250,18 @@ impl Timer {
     }
 }
 
-impl KeepAlive {
-    pub(super) fn timer(&self) -> &Timer {
+impl Deref for KeepAlive {
+    type Target = Timer;
+
+    fn deref(&self) -> &Timer {
         &self.0
-    }
-
-    /// See [`Timer::data_sent`].
-    pub(super) fn data_sent(&self) {
-        self.0.data_sent();
-    }
-
-    /// Records that the peer accepted bytes of a pending write. Without further progress, the timer is due
-    /// after `write_stall`.
-    pub(super) fn write_progressed(&self) {
-        self.0.due_in(self.0.ticker.0.write_stall.0);
-    }
-
-    /// Disarms the timer, for a stream whose HTTP connection detects stalls.
-    pub(super) fn disarm(&self) {
-        self.0.entry.due.store(NEVER, Ordering::Release);
-    }
-
-    pub(super) fn is_due(&self) -> bool {
-        self.0.ticker.0.now.load(Ordering::Relaxed) >= self.0.entry.due.load(Ordering::Relaxed)
-    }
-
-    /// See [`Timer::is_signalled`].
-    pub(super) fn is_signalled(&self) -> bool {
-        self.0.is_signalled()
-    }
-
-    /// Returns whether a signal arrived since the last call, and clears it.
-    pub(super) fn take_signal(&mut self) -> bool {
-        let signals = self.0.ticker.0.signals.load(Ordering::Acquire);
-        self.0.entry.seen_signals.swap(signals, Ordering::Relaxed) != signals
-    }
-
-    /// The stop of the gateway.
-    pub(super) fn shutdown(&self) -> &Shutdown {
-        &self.0.ticker.0.shutdown
-    }
-
-    /// Registers the waker of the task for the due tick and for signals. The caller must then check for both
-    /// again.
-    pub(super) fn register_waker(&self, context: &Context<'_>) {
-        let mut waker = lock_or_abort(self.0.entry.waker.lock());
-        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-            *waker = Some(context.waker().clone());
-        }
     }
 }
 
 impl Drop for KeepAlive {
     fn drop(&mut self) {
-        self.0.entry.due.store(REMOVED, Ordering::Release);
-        drop(lock_or_abort(self.0.entry.waker.lock()).take());
+        self.entry.due.store(REMOVED, Ordering::Release);
+        drop(lock_or_abort(self.entry.waker.lock()).take());
     }
 }
 
@@ -298,7 +291,7 @@ mod tests {
         let (shutdown, (_keys, endings)) = (Shutdown::new(), watch::channel(0));
         let clock = ticker(&shutdown, endings);
         let began = Instant::now();
-        let wait = |mut keep_alive: KeepAlive| async move {
+        let wait = |keep_alive: KeepAlive| async move {
             assert!(keep_alive.take_signal(), "a new stream has a signal");
             keep_alive.data_sent();
             due_or_signalled(&keep_alive).await;
@@ -318,7 +311,7 @@ mod tests {
     async fn a_stall_ends_after_its_timeout_and_progress_postpones_it() {
         let (shutdown, (_keys, endings)) = (Shutdown::new(), watch::channel(0));
         let clock = ticker(&shutdown, endings);
-        let mut keep_alive = clock.register();
+        let keep_alive = clock.register();
         keep_alive.take_signal();
         keep_alive.write_progressed();
         tokio::time::sleep(Duration::from_secs(20)).await;
@@ -334,10 +327,10 @@ mod tests {
     async fn data_sent_while_parked_postpones_the_keep_alive() {
         let (shutdown, (keys, endings)) = (Shutdown::new(), watch::channel(0));
         let ticker = ticker(&shutdown, endings);
-        let mut keep_alive = ticker.register();
+        let keep_alive = ticker.register();
         keep_alive.take_signal();
         keep_alive.data_sent();
-        let timer = keep_alive.timer().clone();
+        let timer = Timer::clone(&keep_alive);
         tokio::time::sleep(Duration::from_secs(8)).await;
         timer.data_sent();
         let sent = Instant::now();
@@ -354,10 +347,10 @@ mod tests {
     async fn all_streams_are_signalled_and_the_task_ends_with_the_last() {
         let (shutdown, (keys, endings)) = (Shutdown::new(), watch::channel(0));
         let clock = ticker(&shutdown, endings);
-        let mut keep_alives = [clock.register(), clock.register()];
+        let keep_alives = [clock.register(), clock.register()];
         let key_ends = || assert_eq!(keys.send_replace(1), 0);
         for cause in [&key_ends as &dyn Fn(), &|| shutdown.start_drain(), &|| shutdown.abort()] {
-            for keep_alive in &mut keep_alives {
+            for keep_alive in &keep_alives {
                 assert!(keep_alive.take_signal());
             }
             assert!(keep_alives.iter().all(|keep_alive| !keep_alive.is_signalled()));

@@ -215,7 +215,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpSocket};
     use tokio::sync::watch;
 
-    use super::super::keep_alive::{KeepAlive, KeepAliveTicker};
+    use super::super::keep_alive::{KeepAlive, KeepAliveTicker, Timer};
     use super::*;
     use crate::eventlog::tests::{in_time, memory_log, open, say};
     use crate::eventlog::{EventLog, Item, Reader, SessionLog, Start};
@@ -265,7 +265,7 @@ mod tests {
             (memory_log(Limits::default()), watch::Sender::new(0), shared_socket().await);
         let session = open(&log, 1).await;
         let reader = tail_reader(&session);
-        let mut keep_alive =
+        let keep_alive =
             KeepAliveTicker::new(&Limits::default(), Shutdown::new(), keys.subscribe()).register();
         keep_alive.take_signal();
         Fixture { log, session, reader, keys, keep_alive, peer, other }
@@ -273,7 +273,7 @@ mod tests {
 
     fn parked(reader: &Reader, keep_alive: &KeepAlive) -> Parked {
         let cursor = reader.tail_cursor().expect("the reader has one session");
-        Parked { cursor, timer: keep_alive.timer().clone() }
+        Parked { cursor, timer: Timer::clone(keep_alive) }
     }
 
     #[tokio::test]

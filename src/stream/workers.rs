@@ -64,15 +64,14 @@ impl StreamWorkers {
     }
 
     pub fn start() -> io::Result<Self> {
-        let (end, threads) = (CancellationToken::new(), TaskTracker::new());
-        let ends = end.clone().drop_guard();
-        let workers = (0..Self::count()).map(|_| Worker::start(end.clone(), &threads));
+        let (stop, threads) = (CancellationToken::new(), TaskTracker::new());
+        let workers = (0..Self::count()).map(|_| Worker::start(stop.clone(), &threads));
         let workers = workers.collect::<io::Result<_>>()?;
         Ok(Self(Arc::new(Inner {
             workers,
             next: AtomicUsize::new(0),
-            stop: end,
-            _stop_guard: ends,
+            _stop_guard: stop.clone().drop_guard(),
+            stop,
             threads,
         })))
     }
@@ -109,7 +108,7 @@ pub(crate) fn register_with(socket: TcpStream, runtime: &Handle) -> io::Result<T
 impl Worker {
     /// The thread creates its own runtime, because a runtime must not be dropped in a thread of another
     /// runtime.
-    fn start(end: CancellationToken, threads: &TaskTracker) -> io::Result<Self> {
+    fn start(stop: CancellationToken, threads: &TaskTracker) -> io::Result<Self> {
         let notifier = Arc::<Notifier>::default();
         let (running_notifier, thread_token) = (Arc::clone(&notifier), threads.token());
         let (runtime_sender, runtime) = mpsc::sync_channel(1);
@@ -123,7 +122,7 @@ impl Worker {
             runtime.block_on(async {
                 tokio::select! {
                     () = abort_on_panic(running_notifier.run()) => {}
-                    () = end.cancelled() => {}
+                    () = stop.cancelled() => {}
                 }
             });
             runtime.shutdown_background();

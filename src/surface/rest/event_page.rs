@@ -104,8 +104,8 @@ impl Page {
                         return PageState::Ended;
                     }
                 }
-                Piece::Control(own) => {
-                    self.push_event(&own.json());
+                Piece::Control(frame) => {
+                    self.push_event(&frame.json());
                     self.cursor = feed.source.cursor();
                 }
                 Piece::Ready { end, .. } => {

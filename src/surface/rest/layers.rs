@@ -14,7 +14,7 @@ use super::error::{ApiError, FailedResponse};
 use super::event_stream;
 use super::negotiate::{Representation, negotiate};
 use crate::api::{Problem, ProblemCode};
-use crate::server::{Admitted, RequestId};
+use crate::server::RequestId;
 use crate::surface::Gateway;
 
 /// Adds the responses for unknown paths and methods, and the middleware, to all routes of the router.
@@ -90,8 +90,8 @@ fn panic_response(panic: Box<dyn Any + Send + 'static>) -> Response {
 async fn admit(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     match gateway.requests().admit(&mut parts) {
-        Ok(Admitted::Request) => next.run(Request::from_parts(parts, body)).await,
-        Ok(Admitted::Preflight(response)) => response,
+        Ok(None) => next.run(Request::from_parts(parts, body)).await,
+        Ok(Some(response)) => response,
         Err(error) => ApiError::from(error).into_response(),
     }
 }

@@ -70,7 +70,7 @@ impl SignInSocket {
             }
         };
         // The program is signalled and its pool slot is free before the client receives the last frame.
-        let Self { sign_in, stream_guard: counted, connection_permit: held, .. } = self;
+        let Self { sign_in, stream_guard, connection_permit, .. } = self;
         drop(sign_in);
         if let Some(frame) = frame {
             let farewell = async {
@@ -80,7 +80,7 @@ impl SignInSocket {
             // A client that does not accept the frame in time counts as disconnected.
             drop(tokio::time::timeout(CLOSE_TIMEOUT, farewell).await);
         }
-        drop((counted, held));
+        drop((stream_guard, connection_permit));
     }
 
     async fn relay(&mut self, socket: &mut WebSocket) -> End {

@@ -17,42 +17,24 @@ pub(crate) trait RequiredScope {
     const SCOPE: Option<Scope>;
 }
 
-#[derive(Debug)]
-pub(crate) struct HasKey;
-#[derive(Debug)]
-pub(crate) struct CanRead;
-#[derive(Debug)]
-pub(crate) struct CanPrompt;
-#[derive(Debug)]
-pub(crate) struct CanApprove;
-#[derive(Debug)]
-pub(crate) struct CanAdmin;
+macro_rules! required_scopes {
+    ($($name:ident: $scope:expr;)*) => {$(
+        #[derive(Debug)]
+        pub(crate) struct $name;
 
-#[derive(Debug)]
-pub(crate) struct CanFiles;
-
-impl RequiredScope for CanFiles {
-    const SCOPE: Option<Scope> = Some(Scope::Files);
+        impl RequiredScope for $name {
+            const SCOPE: Option<Scope> = $scope;
+        }
+    )*};
 }
 
-impl RequiredScope for HasKey {
-    const SCOPE: Option<Scope> = None;
-}
-
-impl RequiredScope for CanRead {
-    const SCOPE: Option<Scope> = Some(Scope::Read);
-}
-
-impl RequiredScope for CanPrompt {
-    const SCOPE: Option<Scope> = Some(Scope::Prompt);
-}
-
-impl RequiredScope for CanApprove {
-    const SCOPE: Option<Scope> = Some(Scope::Approve);
-}
-
-impl RequiredScope for CanAdmin {
-    const SCOPE: Option<Scope> = Some(Scope::Admin);
+required_scopes! {
+    HasKey: None;
+    CanRead: Some(Scope::Read);
+    CanPrompt: Some(Scope::Prompt);
+    CanApprove: Some(Scope::Approve);
+    CanFiles: Some(Scope::Files);
+    CanAdmin: Some(Scope::Admin);
 }
 
 /// The principal of a request. It has the scope of `S`.

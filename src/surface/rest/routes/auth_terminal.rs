@@ -59,14 +59,14 @@ pub(super) async fn open_terminal(
             return Err(ApiError::new(ProblemCode::Malformed, detail));
         }
     };
-    let counted = gateway.streams().acquire(&by)?;
+    let guard = gateway.streams().acquire(&by)?;
     let opened = gateway.pool.open_sign_in(&spec, &by.tenant, id, size).await.map_err(Refusal::from)?;
     let sign_in = opened.ok_or_else(ApiError::not_found)?;
     tracing::info!(agent = %name, by = %by.id, "started a sign-in in a terminal");
     let (bytes, shutdown) = (gateway.limits.max_websocket_message_bytes, gateway.shutdown.clone());
     let admission = by.admission().clone();
     let sign_in_socket =
-        SignInSocket { gateway, sign_in, admission, stream_guard: counted, connection_permit: held };
+        SignInSocket { gateway, sign_in, admission, stream_guard: guard, connection_permit: held };
     let upgrade = upgrade.max_message_size(bytes).max_frame_size(bytes);
     // The upgrade runs in an untracked task. Only the tracked task makes a stop wait for the socket.
     Ok(upgrade

@@ -42,12 +42,12 @@ async fn stream_or_page(
     wait: PreferWait,
 ) -> Result<Response, ApiError> {
     if let Some(encoder) = query.encoder(form) {
-        let counted = gateway.streams().acquire(by)?;
-        return Ok(respond(gateway, by.admission(), counted, feed, encoder, query.follow));
+        let guard = gateway.streams().acquire(by)?;
+        return Ok(respond(gateway, by.admission(), guard, feed, encoder, query.follow));
     }
     let wait = wait.duration(MAX_WAIT_SECONDS);
     // A held page counts as a stream.
-    let _counted = wait.map(|_| gateway.streams().acquire(by)).transpose()?;
+    let _guard = wait.map(|_| gateway.streams().acquire(by)).transpose()?;
     page_response(gateway, by.admission(), feed, query.limit, wait).await
 }
 
@@ -218,13 +218,13 @@ async fn respond_turn(
     let session = gateway.sessions.open(by, session).await?;
     let turn = session.query().prompt_range(prompt).await?.ok_or_else(ApiError::not_found)?;
     let committed = session.log().committed();
-    let over = match query.cursor {
+    let ended = match query.cursor {
         Cursor::After(seq) if seq <= committed => {
             turn.last_seq.is_some_and(|last| seq >= last) || !query.follow && seq == committed
         }
         _ => false,
     };
-    if over && form != Representation::Json {
+    if ended && form != Representation::Json {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     query.cursor = match query.cursor {
@@ -243,7 +243,7 @@ async fn respond_turn(
 pub(super) fn stream_new_turn(
     gateway: &Gateway,
     admission: &Arc<Admission>,
-    counted: StreamGuard,
+    guard: StreamGuard,
     session: SessionHandle,
     admitted: &AdmittedPrompt,
 ) -> Response {
@@ -257,7 +257,7 @@ pub(super) fn stream_new_turn(
         epoch: gateway.epoch(),
         ids: gateway.ids.clone(),
     };
-    respond(gateway, admission, counted, feed, Box::new(Sse { named: true }), true)
+    respond(gateway, admission, guard, feed, Box::new(Sse { named: true }), true)
 }
 
 /// Reads the events of many sessions in commit order, page by page.

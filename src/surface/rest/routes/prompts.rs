@@ -124,17 +124,17 @@ async fn begin_prompt(
     // Acquire the stream before the turn starts: if that failed later, the client would have neither the
     // stream nor the id of the turn. A held response counts as a stream.
     let held = form == Representation::EventStream || wait.duration(MAX_WAIT_SECONDS).is_some();
-    let counted = held.then(|| gateway.streams().acquire(by)).transpose()?;
+    let guard = held.then(|| gateway.streams().acquire(by)).transpose()?;
     gateway.rates().check_prompt(by)?;
     let CreatePrompt { attachments, queue, .. } = body.value;
     let request = PromptRequest { blocks, attachments, queue, key, trace };
     let admitted = session.prompt(by, request).await?;
     let (location, replayed) = (prompt_location(&admitted.prompt), admitted.replayed);
-    let mut response = match (form, counted) {
-        (Representation::EventStream, Some(counted)) => {
-            events::stream_new_turn(gateway, by.admission(), counted, session, &admitted)
+    let mut response = match (form, guard) {
+        (Representation::EventStream, Some(guard)) => {
+            events::stream_new_turn(gateway, by.admission(), guard, session, &admitted)
         }
-        (_, _counted) => wait_and_respond(by, &session, admitted, wait).await?,
+        (_, _guard) => wait_and_respond(by, &session, admitted, wait).await?,
     };
     response.headers_mut().insert(header::LOCATION, location);
     if replayed {
@@ -251,7 +251,7 @@ pub(super) async fn get_prompt(
         && session.query().prompt_range(prompt).await?.is_some_and(|turn| turn.last_seq.is_none())
     {
         // A held response counts as a stream.
-        let _counted = gateway.streams().acquire(&by)?;
+        let _guard = gateway.streams().acquire(&by)?;
         if let Some(ended) = wait_ended(&by, &session, prompt, limit).await? {
             return Ok(with_preference_applied(wait, Json(ended).into_response()));
         }
