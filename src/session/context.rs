@@ -56,6 +56,12 @@ pub struct Context {
     /// Checked before a restored prompt runs.
     pub may_prompt: MayPrompt,
     pub(super) idempotency: IdempotencyKeys,
+    pub(super) bounds: SharedBounds,
+}
+
+/// The bounds that all sessions share.
+#[derive(Debug, Clone)]
+pub(super) struct SharedBounds {
     pub(super) live: LiveSessions,
     pub(super) quotas: Quotas,
     /// Permits one `session/delete` at a time.
@@ -75,10 +81,12 @@ impl Context {
     ) -> Self {
         Self {
             idempotency: IdempotencyKeys::new(log.clone(), limits.idempotency_key_max_age),
-            live: LiveSessions::default(),
-            quotas: Quotas::default(),
-            upstream_deletes: Arc::new(Semaphore::new(1)),
-            scrollback_budget: ScrollbackBudget::new(limits.max_total_terminal_bytes),
+            bounds: SharedBounds {
+                live: LiveSessions::default(),
+                quotas: Quotas::default(),
+                upstream_deletes: Arc::new(Semaphore::new(1)),
+                scrollback_budget: ScrollbackBudget::new(limits.max_total_terminal_bytes),
+            },
             log,
             pool,
             catalogue,

@@ -104,7 +104,7 @@ impl ProcessLink {
     ) -> Result<(), Refusal> {
         if self.live_guard.is_none() {
             let limits = context.pool.principal_limits().effective(&self.owner);
-            self.live_guard = Some(context.live.acquire(&self.owner, &limits)?);
+            self.live_guard = Some(context.bounds.live.acquire(&self.owner, &limits)?);
         }
         match context.pool.enqueue(agent, &self.owner, requirements, session) {
             Ok(pending) => {

@@ -25,7 +25,7 @@ pub(super) fn request_delete(
     let shutdown = context.shutdown.clone();
     shutdown.clone().spawn_isolated(async move {
         let asked = async {
-            let _alone = context.upstream_deletes.acquire().await;
+            let _alone = context.bounds.upstream_deletes.acquire().await;
             let mut visit = context.pool.short_lease(&spec, &owner, Priority::NoReclaim).await.ok()?;
             if visit.initialized().capabilities.session.delete {
                 let params = acp::delete_session(&id, trace.as_ref());

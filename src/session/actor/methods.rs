@@ -158,7 +158,7 @@ impl Actor {
             default: limits.default_terminal_bytes,
             max: limits.max_terminal_bytes,
             max_logged: limits.max_terminal_log_bytes,
-            budget: self.context.scrollback_budget.clone(),
+            budget: self.context.bounds.scrollback_budget.clone(),
         };
         let (id, prompt, now) = (self.journal.next_terminal(), self.turns.sent(), self.context.ids.now());
         let (mut record, follower) = self.client_methods.terminals.open(id, new, prompt, now, output_limits);

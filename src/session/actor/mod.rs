@@ -133,7 +133,7 @@ impl Actor {
     async fn shut_down(mut self) -> Vec<Command> {
         self.event_loop.commands.close();
         if !self.journal.is_erased() {
-            self.journal.store_quota(&self.context.quotas);
+            self.journal.store_quota(&self.context.bounds.quotas);
         }
         let mut unanswered = Vec::new();
         while let Some(command) = self.event_loop.commands.recv().await {

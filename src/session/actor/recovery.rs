@@ -48,7 +48,7 @@ impl Actor {
         record: SessionRecord,
         origin: Origin,
     ) -> (Self, ActorEntry) {
-        let mut journal = Journal::new(log, context.ids.clone(), record, &context.quotas);
+        let mut journal = Journal::new(log, context.ids.clone(), record, &context.bounds.quotas);
         journal.begin_title(origin);
         Self::with_journal(context, journal)
     }
@@ -110,7 +110,8 @@ impl Actor {
         };
         let log = context.log.session(&record.tenant(), id).await?;
         let folded = read_record::<FoldRecord>(context, Table::Fold, key).await?;
-        let (mut journal, mut seq) = Journal::load(log, context.ids.clone(), record, folded, &context.quotas);
+        let (mut journal, mut seq) =
+            Journal::load(log, context.ids.clone(), record, folded, &context.bounds.quotas);
         loop {
             let runs = journal.log().read(seq, context.limits.store_page_bytes).await;
             let runs = runs?;

@@ -7,7 +7,7 @@ use super::rules::Violation;
 use super::tokens::{Kind, tokens, without_tests};
 
 /// The modules that forward the bytes of an event without change.
-const FORWARDERS: [&str; 2] = ["src/http/stream", "src/stream"];
+const FORWARDERS: [&str; 2] = ["src/stream", "src/surface/rest/event_page.rs"];
 /// Methods that return the bytes of an event.
 const RAW: [&str; 2] = ["raw_json", "raw_frame"];
 /// The methods of the bytes of a run that do not read them.
