@@ -4,17 +4,18 @@ use serde_json::value::RawValue;
 use tracing::Instrument;
 
 use super::IdempotencyKey;
+use super::client_calls::can_fork;
 use super::command::ClientCall;
 use super::context::Context;
-use super::creation::{Origin, cannot_adopt};
+use super::creation::Origin;
 use super::handle::SessionHandle;
 use super::idempotency;
 use super::record::{self, SessionRecord};
-use super::recovery::read_record;
 use super::refusal::Refusal;
 use super::registry::{CreateOptions, Created, SessionRegistry, invalid};
+use super::stored::read_record;
 use super::upstream_delete;
-use crate::acp::{self, AgentCapabilities, TraceContext};
+use crate::acp::{self, TraceContext};
 use crate::agent::{AgentFailure, AgentSpec};
 use crate::api::CreateSession;
 use crate::store::Table;
@@ -153,18 +154,6 @@ impl SessionRegistry {
             .and_then(|(_, initialized)| initialized);
         known.map_or(Ok(()), |initialized| can_fork(&initialized.capabilities))
     }
-}
-
-/// Checks whether the agent can fork a session and load the fork in another process.
-pub(super) fn can_fork(capabilities: &AgentCapabilities) -> Result<(), Refusal> {
-    if !capabilities.session.fork {
-        let method = acp::method::SESSION_FORK.to_owned();
-        return Err(Refusal::Agent(AgentFailure::Unsupported { method }));
-    }
-    if !capabilities.load_session && !capabilities.session.resume {
-        return Err(cannot_adopt());
-    }
-    Ok(())
 }
 
 fn new_session_id(result: &RawValue) -> Result<String, Refusal> {

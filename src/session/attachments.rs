@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 
 use super::context::Context;
 use super::record::{SessionRecord, session_key};
-use super::recovery::read_record;
 use super::refusal::Refusal;
+use super::stored::read_record;
 use crate::acp::{FileBlock, FileContent, PromptCapabilities, append_blocks, file_uri};
 use crate::api::{AttachAs, Attachment};
 use crate::store::Table;

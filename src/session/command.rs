@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 
 use super::creation::CreateWaiter;
 use super::refusal::Refusal;
-use super::requests::Outcome;
-use crate::acp::{self, CancelTarget, TraceContext};
+
+use crate::acp::{self, CancelTarget, Outcome, TraceContext};
 use crate::api::{PendingRequest, Prompt, Session, SessionPatch};
 use crate::types::{Principal, PromptId, RequestId, TerminalId};
 

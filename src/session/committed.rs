@@ -2,8 +2,8 @@
 
 use super::context::Context;
 use super::record::{self, FoldRecord, RequestRecord, SessionRecord};
-use super::recovery::read_record;
 use super::refusal::Refusal;
+use super::stored::read_record;
 use crate::api::{PendingRequest, Session};
 use crate::eventlog::SessionLog;
 use crate::store::{Run, Table};

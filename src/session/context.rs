@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use super::adopt::Adoptions;
 use super::folders::Workspaces;
 use super::idempotency::InFlight;
-use super::quota::Quotas;
+use super::journal::Quotas;
 use crate::agent::CurrentCatalogue;
 use crate::eventlog::EventLog;
 use crate::pool::Pool;

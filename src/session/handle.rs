@@ -10,15 +10,16 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::answers;
+use super::agent_requests::answers;
 use super::attachments;
 use super::command::{Answer, ClientCall, Command, PromptRequest, Reply};
+use super::entry::ActorEntry;
 use super::idempotency;
 use super::metadata;
 use super::record::{self, PromptRecord, RequestRecord, SessionRecord};
-use super::recovery::{ActorEntry, read_record};
 use super::refusal::Refusal;
 use super::registry::{SessionRegistry, check_title};
+use super::stored::read_record;
 use crate::acp::{self, CancelTarget, TraceContext};
 use crate::api::{Prompt, PromptList, Session, SessionPatch, Transcript};
 use crate::eventlog::SessionLog;

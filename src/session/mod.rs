@@ -7,56 +7,41 @@
 //! Reading order:
 //!
 //! 1. `handle` and `command`: the calls that other modules make, and the commands that they become.
-//! 2. `registry`, `recovery` and `record`: how a session is created, loaded and stored.
-//! 3. `actor` and `event_loop`: the task and its wakeups.
-//! 4. `attachment`, `attach` and `restore`: how the session gets a process and returns it.
-//! 5. `turn`, `queue` and `background_work`: prompts.
-//! 6. `inbound` and `agent_requests`: messages of the agent.
-//! 7. `client_calls` and `changes`: calls of clients outside a turn.
+//! 2. `registry` and `record`: how a session is created, loaded and stored.
+//! 3. `journal`: the only way to write the log and the records of a session.
+//! 4. The parts, each a state machine with private state: `turns`, `attachment`, `agent_requests`, `client_calls`,
+//!    `client_methods`. They know neither the actor nor the store.
+//! 5. `process_link` and `event_loop`: the process, and the sources that wake the actor.
+//! 6. `actor`: passes each wakeup to its part and applies the effects.
 
 mod actor;
+mod journal;
+mod turns;
+mod entry;
+mod stored;
+mod process_link;
 mod agent_sessions;
-mod answers;
 mod agent_requests;
-mod attach;
 mod attachment;
 mod attachments;
 mod bulk;
-mod changes;
 mod command;
 mod committed;
 mod context;
 mod creation;
-mod discarded;
-mod elicitations;
-mod files;
 mod folders;
-mod background_work;
 mod upstream_delete;
 mod handle;
 mod idempotency;
-mod inbound;
 mod event_loop;
 mod list;
 mod metadata;
-mod permissions;
-mod queue;
-mod quota;
 mod record;
-mod recovery;
 mod refusal;
 mod registry;
-mod replacement;
-mod replay;
-mod requests;
-mod restore;
 mod client_methods;
-mod sign_in;
-mod subagents;
 mod requirements;
 mod adopt;
-mod terminals;
-mod turn;
 mod gc;
 mod client_calls;
 

@@ -13,12 +13,12 @@ use super::actor::Actor;
 use super::command::Command;
 use super::context::Context;
 use super::creation::{CreateWaiter, Origin};
+use super::entry::ActorEntry;
 use super::handle::SessionHandle;
 use super::idempotency::{self, Claim, Claimed};
 use super::list::{self, ListQuery};
 use super::metadata;
 use super::record::{SessionRecord, StoredState};
-use super::recovery::ActorEntry;
 use super::refusal::Refusal;
 use super::{IdempotencyKey, adopt, gc, requirements};
 use crate::acp::{self, TraceContext, client_input_policy};
@@ -153,8 +153,9 @@ impl SessionRegistry {
     }
 
     fn install(&self, actor: Actor, slot: ActorEntry) -> (Tenant, Arc<ActorEntry>) {
-        let found = (actor.record.tenant(), Arc::new(slot));
-        self.entries().insert(actor.record.session_id, found.clone());
+        let (tenant, id) = (slot.log.tenant().clone(), slot.log.session());
+        let found = (tenant, Arc::new(slot));
+        self.entries().insert(id, found.clone());
         self.run(actor, Arc::clone(&found.1));
         found
     }
@@ -169,7 +170,7 @@ impl SessionRegistry {
 
     fn run(&self, actor: Actor, slot: Arc<ActorEntry>) {
         let registry = self.clone();
-        let id = actor.record.session_id;
+        let id = slot.log.session();
         let shutdown = self.context().shutdown.clone();
         let owner = shutdown.spawn_isolated(actor.run());
         shutdown.spawn_isolated(async move {
@@ -305,12 +306,7 @@ impl SessionRegistry {
         let context = self.context();
         let (id, own_folder) = (record.session_id, record.own_folder && origin == Origin::New);
         let log = context.log.session(&by.tenant, id).await.map_err(|error| Refusal::internal(&error))?;
-        let (mut actor, slot) = Actor::new(context, log.clone(), record);
-        // The agent may rename a fork, because no user chose the inherited title for it.
-        match origin {
-            Origin::Forked(_) => actor.fold.agent_title.clone_from(&actor.record.title),
-            Origin::New | Origin::Adopted => actor.fold.person_title.clone_from(&actor.record.title),
-        }
+        let (actor, slot) = Actor::new(context, log.clone(), record, origin);
         let (reply, created) = tokio::sync::oneshot::channel();
         let deadline = Instant::now() + context.limits.settings_queue_timeout;
         drop(slot.commands.try_send(Command::Create(CreateWaiter { origin, claim, trace, reply, deadline })));

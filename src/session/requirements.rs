@@ -1,33 +1,8 @@
-//! The requirements of a session on its agent's process: capabilities of the agent and of the client.
+//! The requirements of a session on its agent.
 
-use super::actor::Actor;
 use super::refusal::Refusal;
-use crate::acp::{AgentCapabilities, ClientCapabilities, McpServer};
+use crate::acp::{AgentCapabilities, McpServer};
 use crate::agent::{AgentFailure, AgentSpec};
-use crate::types::ServedBy;
-
-impl Actor {
-    /// The server of the agent's files: the setting of the agent, restricted by the policy of the client.
-    pub(super) fn files_served_by(&self) -> ServedBy {
-        self.record
-            .policy
-            .files
-            .map_or(self.spec.settings.files, |wanted| wanted.min(self.spec.settings.files))
-    }
-
-    /// The server of the agent's terminals: the setting of the agent, restricted by the policy of the client.
-    pub(super) fn terminals_served_by(&self) -> ServedBy {
-        self.record
-            .policy
-            .terminals
-            .map_or(self.spec.settings.terminals, |wanted| wanted.min(self.spec.settings.terminals))
-    }
-
-    /// The capabilities that the gateway sends in `initialize`.
-    pub(super) fn offered_capabilities(&self) -> ClientCapabilities {
-        ClientCapabilities::new(self.files_served_by(), self.terminals_served_by())
-    }
-}
 
 /// Rejects the session if the agent does not support one of its MCP servers or its additional directories.
 pub(super) fn check(

@@ -5,8 +5,8 @@ use crate::api::{PendingRequest, Session, Terminal, TerminalList, TerminalWindow
 use crate::session::command::Command;
 use crate::session::committed;
 use crate::session::record::{self, SessionRecord, TerminalRecord};
-use crate::session::recovery::read_record;
 use crate::session::refusal::Refusal;
+use crate::session::stored::read_record;
 use crate::store::Table;
 use crate::transcript::OutputFold;
 use crate::types::TerminalId;

@@ -25,7 +25,7 @@ pub(super) use keys::{
 pub(super) use prompt::{PromptRecord, StoredStatus};
 pub(super) use request::RequestRecord;
 pub(super) use session::{
-    FoldRecord, SessionRecord, SessionRecordView, StoredOnTimeout, StoredState, put_open,
+    FoldRecord, SessionRecord, SessionRecordView, StoredOnTimeout, StoredPolicy, StoredState, put_open,
 };
 pub(super) use terminal::{StoredExit, StoredTerminal, TerminalRecord};
 

@@ -174,6 +174,19 @@ impl SessionRecord {
         self.state == StoredState::Closed
     }
 
+    /// Makes a prompt the running one. It leaves the queue.
+    pub(in crate::session) fn begin_prompt(&mut self, prompt: PromptId) {
+        self.queued.retain(|queued| *queued != prompt);
+        self.prompt_id = Some(prompt);
+    }
+
+    /// Returns the running prompt to the head of the queue.
+    pub(in crate::session) fn requeue_prompt(&mut self) {
+        if let Some(prompt) = self.prompt_id.take() {
+            self.queued.insert(0, prompt);
+        }
+    }
+
     /// The session id that names the folder, if the folder was created for a session.
     pub(in crate::session) fn folder_id(&self) -> SessionId {
         self.folder_of.unwrap_or(self.session_id)

@@ -92,7 +92,7 @@ async fn panicked_actor_fails_its_turn_and_restarts() {
     let session_log = log.session(&by.tenant, id).await.unwrap();
     // The next turn number overflows and panics, because tests are built with overflow checks.
     let record = record(id, &by, ids.now(), u32::MAX - 1);
-    let (actor, slot) = Actor::new(registry.context(), session_log.clone(), record);
+    let (actor, slot) = Actor::new(registry.context(), session_log.clone(), record, Origin::New);
     registry.install(actor, slot);
 
     let session = registry.open(&by, id).await.unwrap();

@@ -1,7 +1,7 @@
 //! The gateway's source under shuttle, which runs tasks and threads in many orders and fails on deadlocks.
 //!
-//! This crate compiles `src/eventlog/` and `src/session/requests.rs` unchanged and replaces their
-//! environment. Locks of the standard library and tasks of tokio come from shuttle. The session's actor
+//! This crate compiles `src/eventlog/` and the race for a request (`src/session/agent_requests/open.rs` and
+//! `src/session/actor/answers.rs`) unchanged, and replaces their environment. Locks of the standard library and tasks of tokio come from shuttle. The session's actor
 //! contains only the code that the race needs. Code without concurrency (the store in memory, the types, ACP)
 //! comes from the gateway's library.
 

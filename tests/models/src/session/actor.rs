@@ -1,12 +1,16 @@
-//! The session's actor, reduced to the parts that `requests.rs` uses.
+//! The session's actor, reduced to the parts that `answers.rs` uses.
 
-use std::collections::{BTreeMap, VecDeque};
+#[path = "../../../../src/session/actor/answers.rs"]
+mod answers;
+
 use std::sync::{Arc, Mutex};
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::requests::{QueuedAnswer, Outcome, Pending, Resolved};
+use super::agent_requests::AgentRequests;
+use super::record::RequestRecord;
+use crate::acp::Outcome;
 use crate::event::EncodedEvent;
 use crate::eventlog::{Records, SessionLog};
 use crate::jsonrpc::{IncomingId, PendingTables};
@@ -14,13 +18,11 @@ use crate::types::{Ids, Limits, PromptId, RequestId, SessionId};
 
 pub(super) struct Actor {
     pub(super) context: Context,
-    pub(super) log: SessionLog,
-    pub(super) record: Record,
-    pub(super) event_loop: EventLoop,
-    pub(super) turn: Option<Turn>,
-    pub(super) requests: BTreeMap<RequestId, Pending>,
-    pub(super) resolved: VecDeque<Resolved>,
-    pub(super) outbox: VecDeque<QueuedAnswer>,
+    pub(super) journal: Journal,
+    pub(super) link: Link,
+    pub(super) agent_requests: AgentRequests,
+    pub(super) turns: Turns,
+    pub(super) client_methods: ClientMethods,
 }
 
 pub(super) struct Context {
@@ -28,28 +30,37 @@ pub(super) struct Context {
     pub(super) limits: Limits,
 }
 
+/// The log and the last number of a request.
+pub(super) struct Journal {
+    log: SessionLog,
+    record: Record,
+}
+
 pub(super) struct Record {
-    pub(super) session_id: SessionId,
-    pub(super) last_request: u32,
+    last_request: u32,
 }
 
-pub(super) struct Turn {
-    pub(super) prompt: PromptId,
-    pub(super) last_activity: Instant,
+/// The records of one commit.
+pub(super) struct Change<'a> {
+    session: SessionId,
+    record: &'a mut Record,
+    records: Records,
 }
 
-pub(super) struct EventLoop {
-    pub(super) lease: Option<Lease>,
-}
+/// Files and terminals are not part of the model.
+pub(super) struct ClientMethods;
+
+/// The model measures no silence of the agent.
+pub(super) struct Turns;
 
 /// The process and the answers that it read.
 #[derive(Clone)]
-pub(super) struct Lease(Arc<Process>);
+pub(super) struct Link(Arc<Process>);
 
 pub(super) struct Process {
     pub(super) connection: Connection,
     log: SessionLog,
-    heard: Mutex<Vec<AgentMessage>>,
+    answers: Mutex<Vec<AgentMessage>>,
 }
 
 /// An answer that the agent read.
@@ -64,14 +75,22 @@ pub(super) struct AgentMessage {
 /// The table that matches requests and answers comes from the gateway.
 pub(super) struct Connection(Mutex<PendingTables<()>>);
 
-impl Lease {
+impl Link {
     pub(super) fn new(log: SessionLog) -> Self {
         let connection = Connection(Mutex::default());
-        Self(Arc::new(Process { connection, log, heard: Mutex::default() }))
+        Self(Arc::new(Process { connection, log, answers: Mutex::default() }))
     }
 
-    pub(super) fn process(&self) -> &Process {
-        &self.0
+    pub(super) fn process(&self) -> Option<&Process> {
+        Some(&self.0)
+    }
+
+    pub(super) fn answer(&self, id: IncomingId, outcome: &Outcome) {
+        self.0.answer(id, outcome.as_deref().map_err(|error| &**error));
+    }
+
+    pub(super) fn agent_messages(&self) -> Vec<AgentMessage> {
+        self.0.answers.lock().expect("poisoned lock").clone()
     }
 }
 
@@ -87,42 +106,77 @@ impl Connection {
 }
 
 impl Process {
-    pub(super) fn answer(&self, id: IncomingId, outcome: Result<&RawValue, &RawValue>) {
+    fn answer(&self, id: IncomingId, outcome: Result<&RawValue, &RawValue>) {
         let Some(raw) = self.connection.0.lock().expect("poisoned lock").resolve_request(id) else { return };
         let (Ok(outcome) | Err(outcome)) = outcome;
         let committed = self.log.committed();
-        let heard = AgentMessage { id: raw.get().to_owned(), outcome: outcome.get().to_owned(), committed };
-        self.heard.lock().expect("poisoned lock").push(heard);
+        let message = AgentMessage { id: raw.get().to_owned(), outcome: outcome.get().to_owned(), committed };
+        self.answers.lock().expect("poisoned lock").push(message);
     }
 
-    pub(super) fn agent_messages(&self) -> Vec<AgentMessage> {
-        self.heard.lock().expect("poisoned lock").clone()
+}
+
+impl Journal {
+    pub(super) fn new(log: SessionLog) -> Self {
+        Self { log, record: Record { last_request: 0 } }
+    }
+
+    pub(super) fn log(&self) -> &SessionLog {
+        &self.log
+    }
+
+    fn record(&self) -> &Record {
+        &self.record
+    }
+
+    fn next_request(&self) -> RequestId {
+        RequestId::new(self.record.last_request + 1)
+    }
+
+    fn appended(&self) -> u64 {
+        self.log.appended()
+    }
+
+    fn committed(&self) -> u64 {
+        self.log.committed()
+    }
+
+    fn append_with(
+        &mut self,
+        prompt: Option<PromptId>,
+        event: impl Into<EncodedEvent>,
+        change: impl FnOnce(u64, &mut Change<'_>),
+    ) -> u64 {
+        let (session, seq) = (self.log.session(), self.log.appended() + 1);
+        let mut changed = Change { session, record: &mut self.record, records: Records::default() };
+        change(seq, &mut changed);
+        self.log.append(&event.into().in_turn(prompt), changed.records)
     }
 }
 
+impl Change<'_> {
+    fn open_request(&mut self, id: RequestId, request: &RequestRecord) {
+        self.record.last_request = id.number();
+        request.put(self.session, id, &mut self.records);
+    }
+
+    fn resolve_request(&mut self, id: RequestId, request: &RequestRecord) {
+        request.put(self.session, id, &mut self.records);
+    }
+}
+
+impl ClientMethods {
+    fn cancel(&mut self, _incoming: IncomingId) -> bool {
+        false
+    }
+}
+
+impl Turns {
+    fn note_activity(&mut self, _now: Instant) {}
+}
+
 impl Actor {
-    pub(super) fn running_turn(&self) -> Option<PromptId> {
-        self.turn.as_ref().map(|turn| turn.prompt)
-    }
-
-    pub(super) fn with_session_records(&self, records: Records) -> Records {
-        records
-    }
-
-    pub(super) fn append(
-        &self,
-        prompt: Option<PromptId>,
-        event: impl Into<EncodedEvent>,
-        records: Records,
-    ) -> u64 {
-        self.log.append(&event.into().in_turn(prompt), records)
-    }
-
     pub(super) fn refuse(&self, incoming: IncomingId, code: i64, message: &str) {
-        let refused: Outcome = Err(crate::acp::error(code, message));
-        self.send_answer(incoming, &refused);
+        self.link.answer(incoming, &Err(crate::acp::error(code, message)));
     }
-
-    /// Files and terminals are not part of the model.
-    pub(super) fn cancel_serving(&self, _incoming: IncomingId) {}
 }

@@ -1,7 +1,6 @@
 //! The race for one request: two clients answer it, it expires, the turn is cancelled, or the agent withdraws
 //! it or exits. The first input decides, and the agent receives at most one answer.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -9,10 +8,10 @@ use shuttle::future::{block_on, spawn};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::actor::{Actor, Context, AgentMessage, EventLoop, Lease, Record, Turn};
+use super::actor::{Actor, AgentMessage, ClientMethods, Context, Journal, Link, Turns};
+use super::agent_requests::{AgentRequests, EndedBy, OfferedRequest, Wait};
 use super::refusal::Refusal;
-use super::requests::{OfferedRequest, Outcome, Wait};
-use crate::acp;
+use crate::acp::{self, Outcome};
 use crate::api::Resolution;
 use crate::eventlog::{Item, SessionLog, Start};
 use crate::follow;
@@ -40,9 +39,9 @@ pub fn first_answer_wins() {
     block_on(async {
         let log = follow::log(1000);
         let session = follow::open(&log, 1).await;
-        let lease = Lease::new(session.clone());
+        let link = Link::new(session.clone());
         let (inputs, receiver) = mpsc::channel(2);
-        let owner = spawn(run_actor(actor(session.clone(), lease.clone()), receiver));
+        let owner = spawn(run_actor(actor(session.clone(), link.clone()), receiver));
         let reader = spawn(resolutions(session.clone()));
         let mut others = Vec::new();
         for input in [Input::Late, Input::Cancel, Input::TakenBack, Input::AgentEnds] {
@@ -60,65 +59,60 @@ pub fn first_answer_wins() {
         inputs.send(Input::End).await.ok().expect("the actor ended");
         owner.await.expect("the actor panicked");
         let events = reader.await.expect("the reader panicked");
-        judge(&events, &told.concat(), &lease.process().agent_messages());
+        judge(&events, &told.concat(), &link.agent_messages());
         log.close().await;
     });
 }
 
-fn actor(log: SessionLog, lease: Lease) -> Actor {
+fn actor(log: SessionLog, link: Link) -> Actor {
     Actor {
         context: Context { ids: Ids::system(), limits: Limits::default() },
-        record: Record { session_id: log.session(), last_request: 0 },
-        log,
-        event_loop: EventLoop { lease: Some(lease) },
-        turn: Some(Turn { prompt: PROMPT, last_activity: Instant::now() }),
-        requests: BTreeMap::new(),
-        resolved: VecDeque::new(),
-        outbox: VecDeque::new(),
+        journal: Journal::new(log),
+        link,
+        agent_requests: AgentRequests::default(),
+        turns: Turns,
+        client_methods: ClientMethods,
     }
 }
 
 /// The actor's loop: it handles one input at a time, and then sends the answers that became durable.
 async fn run_actor(mut actor: Actor, mut inputs: mpsc::Receiver<Input>) {
     for wait in [Wait::AtMost(Duration::from_secs(60)), Wait::Turn] {
-        let lease = actor.event_loop.lease.as_ref().expect("no lease");
-        let incoming = lease.process().connection.received(AGENTS_ID);
+        let process = actor.link.process().expect("no process");
+        let incoming = process.connection.received(AGENTS_ID);
         let params = RawValue::from_string(r#"{"sessionId":"s","options":[]}"#.to_owned()).expect("invalid JSON");
         let method = acp::method::SESSION_REQUEST_PERMISSION;
         let offer = OfferedRequest { method, incoming, params, prompt: Some(PROMPT), subagent: None, wait };
         assert!(actor.offer_request(offer).is_some(), "two requests may be pending");
     }
-    let mut commits = actor.log.commits();
+    let mut commits = actor.journal.log().commits();
     let mut over = false;
-    while !over || !actor.outbox.is_empty() {
+    while !over || actor.agent_requests.waits_for_commit() {
         tokio::select! {
             biased;
             input = inputs.recv(), if !over => match input.expect("all senders were dropped") {
-                Input::Look(id, reply) => drop(reply.send(actor.pending(id).map(drop))),
+                Input::Look(id, reply) => drop(reply.send(actor.agent_requests.get(id, REQUESTS).map(drop))),
                 Input::Answer(name, id, reply) => {
                     let outcome: Outcome = Ok(acp::selected(name));
                     drop(reply.send(actor.answer(&principal(name), id, outcome)));
                 }
                 Input::Late => {
-                    assert!(actor.request_deadline().is_none_or(|at| at > Instant::now()));
+                    assert!(actor.agent_requests.deadline().is_none_or(|at| at > Instant::now()));
                     actor.expire_requests(Instant::now() + Duration::from_secs(120));
                 }
-                Input::Cancel => actor.cancel_requests(),
+                Input::Cancel => actor.end_requests(EndedBy::Cancel(Some(PROMPT))),
                 Input::TakenBack => {
                     let id = format!(r#"{{"requestId":{AGENTS_ID}}}"#);
                     actor.cancelled_by_agent(&RawValue::from_string(id).expect("invalid JSON"));
                 }
-                Input::AgentEnds => {
-                    actor.withdraw_requests();
-                    actor.turn = None;
-                }
+                Input::AgentEnds => actor.end_requests(EndedBy::Release),
                 Input::End => {
                     // The turn has ended: withdraw its pending requests.
-                    actor.withdraw_questions();
+                    actor.end_requests(EndedBy::TurnEnd);
                     over = true;
                 }
             },
-            changed = commits.changed(), if !actor.outbox.is_empty() => changed.expect("the log is closed"),
+            changed = commits.changed(), if actor.agent_requests.waits_for_commit() => changed.expect("the log is closed"),
         }
         actor.send_answers();
     }

@@ -1,0 +1,116 @@
+//! Requests that clients answer: offered, resolved by the first answer, ended, and expired.
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::Actor;
+use crate::acp::{self, Outcome, error_code};
+use crate::api::Resolution;
+use crate::event::{EncodedEvent, RequestCreated, RequestResolved};
+use crate::session::agent_requests::{EndedBy, OfferedRequest, Resolving};
+use crate::session::record::RequestRecord;
+use crate::session::refusal::Refusal;
+use crate::types::{Principal, RequestId};
+
+impl Actor {
+    /// Offers a request to clients. If too many requests are open, rejects it and returns `None`.
+    pub(in crate::session) fn offer_request(&mut self, offer: OfferedRequest<'_>) -> Option<RequestId> {
+        if self.agent_requests.len() >= self.context.limits.max_pending_requests {
+            self.refuse(offer.incoming, error_code::INTERNAL, "too many requests wait for an answer");
+            return None;
+        }
+        let id = self.journal.next_request();
+        let now = self.context.ids.now();
+        let request = self.agent_requests.offer(id, offer, now, Instant::now());
+        let event = RequestCreated {
+            request_id: id,
+            method: &request.method,
+            params: &request.params,
+            subagent: request.subagent.as_deref(),
+            deadline: request.deadline,
+        };
+        let record = RequestRecord::open(&request);
+        self.journal.append_with(request.prompt_id, &event, |_, change| change.open_request(id, &record));
+        Some(id)
+    }
+
+    /// Resolves a request with a checked answer. The agent receives the answer when it is durable.
+    pub(in crate::session) fn answer(
+        &mut self,
+        by: &Principal,
+        id: RequestId,
+        outcome: Outcome,
+    ) -> Result<u64, Refusal> {
+        self.agent_requests.get(id, self.journal.record().last_request)?;
+        let resolving = self.agent_requests.resolve(id, Resolution::Answered, Some(&by.id), outcome);
+        Ok(match resolving {
+            Some(resolving) => self.resolve(resolving),
+            None => self.journal.appended(),
+        })
+    }
+
+    /// Appends the resolution of a request, and answers the agent at once or after the commit.
+    pub(in crate::session) fn resolve(&mut self, resolving: Resolving) -> u64 {
+        let Resolving { id, request, incoming, resolution, by, outcome, at_once } = resolving;
+        let event = EncodedEvent::from(&RequestResolved {
+            request_id: id,
+            method: &request.method,
+            resolution,
+            by: by.as_deref(),
+            result: outcome.as_deref().ok(),
+            error: outcome.as_deref().err().map(|error| &**error),
+        });
+        let record = RequestRecord::resolved(resolution, by);
+        let seq = self
+            .journal
+            .append_with(request.prompt_id, event, |_, change| change.resolve_request(id, &record));
+        self.turns.note_activity(Instant::now());
+        if at_once {
+            self.link.answer(incoming, &outcome);
+        } else {
+            self.agent_requests.answer_after(seq, incoming, outcome);
+        }
+        seq
+    }
+
+    /// Ends the open requests to which `by` applies.
+    pub(in crate::session) fn end_requests(&mut self, by: EndedBy) {
+        while let Some(resolving) = self.agent_requests.end_next(by) {
+            self.resolve(resolving);
+        }
+    }
+
+    /// Sends the answers that have become durable.
+    pub(in crate::session) fn send_answers(&mut self) {
+        let committed = self.journal.committed();
+        while let Some((incoming, outcome)) = self.agent_requests.durable_answer(committed) {
+            self.link.answer(incoming, &outcome);
+        }
+    }
+
+    /// Expires requests that no client answered in time. The agent receives a rejection.
+    pub(in crate::session) fn expire_requests(&mut self, now: Instant) {
+        if self.agent_requests.deadline().is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        let (followed, extension) =
+            (self.journal.log().has_reader(), self.context.limits.client_answer_timeout);
+        while let Some(resolving) = self.agent_requests.expire_next(now, followed, extension) {
+            self.resolve(resolving);
+        }
+    }
+
+    /// Handles `$/cancel_request` of the agent.
+    pub(in crate::session) fn cancelled_by_agent(&mut self, params: &RawValue) {
+        let Ok(raw_id) = acp::parse_cancel_request(params) else { return };
+        let Some(incoming) = self.link.process().and_then(|process| process.connection.find(raw_id)) else {
+            return;
+        };
+        let open = self.agent_requests.find(incoming);
+        if let Some(resolving) = open.and_then(|id| self.agent_requests.end(id, Resolution::Withdrawn)) {
+            self.resolve(resolving);
+        } else if self.client_methods.cancel(incoming) {
+            self.refuse(incoming, error_code::REQUEST_CANCELLED, "");
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The process of a session: acquire it, and set up the session on it (ACP, Session Setup).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::{Actor, send_reply};
+use crate::acp::{self, McpServer, SessionSetup};
+use crate::agent::{AgentFailure, Process};
+use crate::event::{AttachedBy, Context as AttachedContext, EncodedEvent, LostReason, SessionAttached};
+use crate::jsonrpc::RpcError;
+use crate::pool::{Disposition, Lease, RequestedSession};
+use crate::session::attachment::{AttachMethod, LostContext, Setup, SetupResponse};
+use crate::session::client_calls::AttachWaiter;
+use crate::session::creation::{CreateWaiter, Origin, cannot_adopt};
+use crate::session::record::StoredState;
+use crate::session::refusal::Refusal;
+use crate::session::requirements;
+use crate::types::limits::{FOLDED_MEMBER_BYTES, LOAD_DEFERRAL_MAX};
+
+impl Actor {
+    /// Reserves a process if the session has none. No event is appended before this succeeds.
+    pub(super) fn reserve(&mut self) -> Result<(), Refusal> {
+        if self.attachment.needs_no_request() || self.link.is_pending() {
+            return Ok(());
+        }
+        if let Some(at) = self.deferred_load() {
+            self.attachment.wait_until(at);
+            return Ok(());
+        }
+        if self.lifecycle.drain_at.is_some() {
+            return Err(Refusal::Draining);
+        }
+        let requirements = (self.offered_capabilities(), self.granted_folders());
+        let (agent, session) = (&self.journal.record().agent, self.requested_session());
+        let enqueued = self.link.enqueue(&self.context, agent, requirements, session);
+        if let Err(refusal) = enqueued {
+            self.release_live_guard();
+            return Err(refusal);
+        }
+        self.attachment.enqueue(Instant::now());
+        Ok(())
+    }
+
+    /// The folders that the agent may access for this session.
+    fn granted_folders(&self) -> Vec<PathBuf> {
+        let record = self.journal.record();
+        std::iter::once(&record.cwd).chain(&record.additional_directories).map(PathBuf::from).collect()
+    }
+
+    /// The agent session for which the pool selects a process.
+    fn requested_session(&self) -> Option<RequestedSession> {
+        let session: Arc<str> = self.journal.record().agent_session_id.as_deref()?.into();
+        Some(RequestedSession { session, in_use: self.attachment.is_in_use() })
+    }
+
+    /// When the session may ask for a process, if the agent must not load the session yet.
+    fn deferred_load(&self) -> Option<Instant> {
+        let not_before = self.journal.record().load_not_before?;
+        let wait = not_before.as_millis().saturating_sub(self.context.ids.now().as_millis());
+        // If the wall clock was set back, the wait does not become longer.
+        let wait = Duration::from_millis(u64::try_from(wait).ok()?).min(LOAD_DEFERRAL_MAX);
+        (!wait.is_zero()).then(|| Instant::now() + wait)
+    }
+
+    /// Asks for a process. The attach fails if that is rejected.
+    pub(super) fn reserve_or_fail(&mut self) {
+        if let Err(refusal) = self.reserve() {
+            self.attach_failed(&refusal);
+        }
+    }
+
+    /// Begins a new session. No event is written before the agent has the session.
+    pub(super) fn create(&mut self, creating: CreateWaiter) {
+        match self.reserve() {
+            Ok(()) => self.client_calls.wait_for_creation(creating),
+            Err(refusal) => {
+                self.lifecycle.stopping = true;
+                send_reply(creating.reply, Err(refusal));
+            }
+        }
+    }
+
+    pub(super) fn attach(&mut self, attaching: AttachWaiter) {
+        if self.attachment.is_attached() && !self.journal.is_closed() {
+            return send_reply(attaching.reply, Ok(self.journal.appended()));
+        }
+        match self.check_quota().and_then(|()| self.reserve()) {
+            Ok(()) => self.client_calls.wait_for_attach(attaching),
+            Err(refusal) => send_reply(attaching.reply, Err(refusal)),
+        }
+    }
+
+    /// Handles the result of a pending lease: sets up the session on the process.
+    pub(super) fn leased(&mut self, lease: Result<Lease, AgentFailure>) {
+        self.link.drop_pending();
+        let lease = match lease {
+            Ok(lease) => lease,
+            // The pool has begun to drain before this session has.
+            Err(AgentFailure::Draining) if self.lifecycle.drain_at.is_none() => return self.drain(),
+            Err(failure) => return self.attach_failed(&Refusal::Agent(failure)),
+        };
+        self.link.offered(&lease);
+        let died = lease.process().has_ended() && self.attachment.may_replace();
+        if died || lease.process().key.client_capabilities != self.offered_capabilities() {
+            // The process died while it was idle, or the configuration has changed during the wait. In the
+            // second case the process was started with the former client capabilities.
+            lease.release(Disposition::Untouched);
+            return self.reserve_or_fail();
+        }
+        let method = match self.setup_method(lease.process()) {
+            Ok(method) => method,
+            Err(refusal) => {
+                // The process received no request for this session.
+                lease.release(Disposition::Untouched);
+                return self.attach_failed(&refusal);
+            }
+        };
+        self.link.accept(lease);
+        if method == AttachMethod::Fresh {
+            self.attachment.lose_context(LostReason::Unsupported, None);
+        }
+        self.set_up(method, None);
+    }
+
+    /// The method that creates or restores the session on a process. Fails if the process does not suit the session.
+    fn setup_method(&self, process: &Process) -> Result<AttachMethod, Refusal> {
+        let (record, capabilities) = (self.journal.record(), &process.initialized.capabilities);
+        let (servers, directories) = (&record.mcp_servers, &record.additional_directories);
+        requirements::check(self.link.spec(), servers, directories, capabilities)?;
+        let untouched = !self.has_history() && !record.called;
+        let agent_info = process.initialized.agent_info.as_deref();
+        let setup = Setup {
+            is_imported: self.client_calls.imports_history(),
+            has_agent_session: record.agent_session_id.is_some(),
+            replaces_empty: untouched && !acp::restores_empty_sessions(agent_info),
+            capabilities,
+        };
+        setup.method().ok_or_else(cannot_adopt)
+    }
+
+    /// Whether the agent's session contains a conversation that a new session would lose.
+    pub(super) fn has_history(&self) -> bool {
+        let record = self.journal.record();
+        record.inherits_history || record.last_prompt as usize > self.turns.unfinished()
+    }
+
+    /// Asks the agent to create or restore the session. `resume` is the error of a preceding resume.
+    pub(super) fn set_up(&mut self, method: AttachMethod, resume: Option<RpcError>) {
+        let (record, dialect) = (self.journal.record(), self.link.dialect());
+        let servers = self.mcp_servers();
+        let setup = self.setup(&servers);
+        let trace = self.turns.trace().or_else(|| self.client_calls.trace());
+        let params = match (&record.agent_session_id, method) {
+            (Some(id), AttachMethod::Resume) => acp::resume_session(id, setup, trace),
+            (Some(id), AttachMethod::Load) => acp::replay_session(dialect.version(), id, setup, trace),
+            _ => acp::new_session(setup, trace),
+        };
+        let limits = &self.context.limits;
+        let timeout = match method {
+            AttachMethod::Load => limits.session_load_timeout,
+            _ => limits.session_new_timeout,
+        };
+        if let Some(call) = self.link.call(method.method(dialect), &params) {
+            self.attachment.set_up(method, resume, call, Instant::now() + timeout);
+        }
+    }
+
+    /// The parameters of every new, resume or load. The agent itself never restores directories and servers.
+    pub(super) fn setup<'a>(&'a self, mcp_servers: &'a [McpServer]) -> SessionSetup<'a> {
+        let record = self.journal.record();
+        SessionSetup {
+            cwd: &record.cwd,
+            mcp_servers,
+            additional_directories: &record.additional_directories,
+            meta: record.meta.as_deref(),
+        }
+    }
+
+    /// The MCP servers of the session in the agent's version of ACP, as far as they are still configured.
+    pub(super) fn mcp_servers(&self) -> Vec<McpServer> {
+        let Some(process) = self.link.process() else { return Vec::new() };
+        let version = process.dialect().version();
+        let named = self.journal.record().mcp_servers.iter().filter_map(|name| process.spec.mcp.get(name));
+        named.map(|server| server.clone().for_version(version)).collect()
+    }
+
+    /// Handles the agent's response to new, resume or load.
+    pub(super) fn setup_answered(&mut self, outcome: Result<Box<RawValue>, RpcError>) {
+        let Some(response) = self.attachment.setup_answered() else { return };
+        let SetupResponse { method, resume, skipped_updates, updates } = response;
+        let result = match outcome {
+            Ok(result) => acp::null_to_empty(&result),
+            Err(error) if matches!(method, AttachMethod::Resume | AttachMethod::Load) => {
+                return self.restore_refused(method, error, resume);
+            }
+            Err(error) => return self.setup_rejected(error),
+        };
+        if matches!(method, AttachMethod::New | AttachMethod::Fresh)
+            && let Err(failure) = self.adopt_agent_session(&result)
+        {
+            return self.setup_failed(failure);
+        }
+        tracing::debug!(session = %self.journal.session(), skipped_updates, ?method, "attached");
+        self.attached(method, &result);
+        for params in updates {
+            self.handle_update(&params);
+        }
+    }
+
+    /// Uses the agent's session id in the result of `session/new`.
+    fn adopt_agent_session(&mut self, result: &RawValue) -> Result<(), AgentFailure> {
+        let new = acp::NewSessionResult::parse(result).map_err(|error| AgentFailure::Start {
+            detail: format!("invalid result of session/new: {error}"),
+        })?;
+        let agent_info = self.link.initialized().and_then(|known| known.agent_info.as_deref());
+        let load_not_before = acp::earliest_load(agent_info, self.context.ids.now());
+        self.journal.update(|record| {
+            record.agent_session_id = Some(new.session_id.into_owned());
+            record.load_not_before = load_not_before;
+        });
+        Ok(())
+    }
+
+    fn attached(&mut self, method: AttachMethod, result: &RawValue) {
+        let Some(lease) = self.link.lease() else { return };
+        lease.record_auth(false);
+        if let Some(id) = &self.journal.record().agent_session_id {
+            lease.record_session(id);
+        }
+        let initialized = Arc::clone(&lease.process().initialized);
+        let (imports, has_turn) = (self.client_calls.imports_history(), self.turns.running().is_some());
+        self.attachment.attached(method, imports, has_turn, &self.context.limits, Instant::now());
+        let prompt = initialized.prompt_capabilities().filter(|raw| raw.get().len() <= FOLDED_MEMBER_BYTES);
+        let models = acp::RawObject::parse(result).is_some_and(|object| object.get("models").is_some());
+        self.journal.update(|record| {
+            record.attached = true;
+            record.prompt_capabilities = prompt;
+            if record.is_closed() {
+                record.state = StoredState::Idle;
+            }
+            record.models = models;
+            record.unfinished = false;
+        });
+        self.journal.fold_attached(result);
+        let mut creating = self.client_calls.take_creating();
+        let origin = creating.as_ref().map(|creating| creating.origin);
+        let mut claim = creating.as_mut().and_then(|creating| creating.claim.take());
+        if self.journal.appended() == 0 {
+            self.journal.append_created(origin, claim.take().as_ref());
+        }
+        self.journal.update(|record| record.inherits_history |= imports);
+        let lost = self.attachment.take_lost_context(method).filter(|_| self.has_history());
+        if let Some(LostContext { reason, detail }) = &lost {
+            let (session, reason) = (self.journal.session(), reason.as_str());
+            tracing::warn!(%session, reason, detail, "the agent lost the conversation; a new one begins");
+        }
+        // Only the result of `session/new` contains the agent's session id, and it was parsed above.
+        let result = acp::replace_session_id(result, &self.journal.session());
+        let event = EncodedEvent::from(&SessionAttached {
+            by: attached_by(origin, method),
+            context: if lost.is_some() { AttachedContext::Lost } else { AttachedContext::Kept },
+            reason: lost.as_ref().map(|lost| lost.reason),
+            detail: lost.as_ref().and_then(|lost| lost.detail.as_deref()),
+            agent_info: initialized.agent_info.as_deref(),
+            agent_capabilities: &initialized.raw_capabilities,
+            result: result.as_deref().ok(),
+        });
+        self.begin_unsent();
+        let turns = &mut self.turns;
+        let seq = self.journal.append_with(None, event, |seq, change| {
+            if let Some(claim) = &claim {
+                change.put_claim(claim, None);
+            }
+            Self::mark_sent(turns, seq, change);
+        });
+        self.next_queued();
+        for attaching in self.client_calls.take_attaching() {
+            send_reply(attaching.reply, Ok(seq));
+        }
+        if let Some(creating) = creating {
+            send_reply(creating.reply, Ok((self.snapshot(), seq)));
+        }
+    }
+
+    /// Begins the log of an imported session with the history that the agent sends. If the import fails later, the session is
+    /// erased.
+    pub(super) fn begin_history(&mut self) {
+        if self.journal.appended() == 0 {
+            self.journal.update(|record| record.unfinished = true);
+            self.journal.append_created(self.client_calls.origin(), None);
+        }
+    }
+}
+
+/// The `by` of the event `session.attached`.
+fn attached_by(origin: Option<Origin>, method: AttachMethod) -> AttachedBy {
+    match origin {
+        None | Some(Origin::New) => method.attached_by(),
+        Some(Origin::Adopted) => AttachedBy::Adopt,
+        Some(Origin::Forked(_)) => AttachedBy::Fork,
+    }
+}

@@ -1,0 +1,231 @@
+//! Client-initiated calls outside a turn, and the handling of their results.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::{Actor, send_reply};
+use crate::acp::{self, AcpVersion, CancelTarget, TraceContext};
+use crate::agent::AgentFailure;
+use crate::event::{EncodedEvent, SessionChanged};
+use crate::jsonrpc::{CallId, RpcError};
+use crate::session::client_calls::{CallRules, CallTarget, OutgoingCall, PendingCall};
+use crate::session::command::{ClientCall, Reply};
+use crate::session::refusal::{Refusal, agent_failure};
+use crate::types::Principal;
+
+/// The suggested delay before a client asks again for a process.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+impl Actor {
+    pub(super) fn queue_call(
+        &mut self,
+        by: Principal,
+        call: ClientCall,
+        trace: Option<TraceContext>,
+        reply: Reply<(Box<RawValue>, u64)>,
+    ) {
+        if self.journal.is_closed() {
+            return send_reply(reply, Err(Refusal::Closed));
+        }
+        // A cancel ends work, so the quota does not apply to it.
+        let quota = if matches!(call, ClientCall::Cancel(_)) { Ok(()) } else { self.check_quota() };
+        let allowed = quota.and_then(|()| self.check_call(&call));
+        if let Err(refusal) = allowed.and_then(|()| self.reserve()) {
+            return send_reply(reply, Err(refusal));
+        }
+        let deadline = Instant::now() + self.context.limits.settings_queue_timeout;
+        self.client_calls.enqueue(PendingCall { by, call, trace, reply, deadline });
+    }
+
+    /// Checks that do not need a process.
+    fn check_call(&self, call: &ClientCall) -> Result<(), Refusal> {
+        let rules = CallRules {
+            session: self.journal.session(),
+            spec: self.link.spec(),
+            accepts_models: self.journal.record().models,
+            running: self.turns.running(),
+        };
+        rules.check(call)?;
+        match call {
+            ClientCall::Cancel(part) => self.check_cancellable(part),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the agent reported that this part can be cancelled now.
+    fn check_cancellable(&self, part: &CancelTarget) -> Result<(), Refusal> {
+        let has_targets = match self.link.process() {
+            Some(process) => process.dialect().has_cancel_targets(),
+            None => AcpVersion::from_number(self.link.spec().settings.protocol) == Some(AcpVersion::V2),
+        };
+        if !has_targets {
+            let method = part.cancel_method().to_owned();
+            return Err(Refusal::Agent(AgentFailure::Unsupported { method }));
+        }
+        if self.turns.can_cancel(part) {
+            return Ok(());
+        }
+        Err(Refusal::NotFound(match part {
+            CancelTarget::ToolCall(_) => "tool call that can be cancelled now",
+            CancelTarget::Terminal(_) => "terminal of the agent that can be cancelled now",
+        }))
+    }
+
+    /// Sends the calls that waited for a process. A process that is being stopped gets none.
+    pub(super) fn send_queued_calls(&mut self) {
+        if !self.attachment.is_attached() || self.turns.is_stopping_process() {
+            return;
+        }
+        for call in self.client_calls.take_queued() {
+            self.send_call(call);
+        }
+    }
+
+    /// Sends a call to the agent and registers it for its response.
+    fn send_call(&mut self, call: PendingCall) {
+        let OutgoingCall { method, params } = match self.encode_call(&call) {
+            Ok(encoded) => encoded,
+            Err(refusal) => return send_reply(call.reply, Err(refusal)),
+        };
+        let exited = || Refusal::Agent(AgentFailure::Exited(crate::agent::AgentExit::default()));
+        if matches!(call.call, ClientCall::Rpc { notify: true, .. }) {
+            let sent = self.link.notify(&method, &params);
+            let null = (RawValue::NULL.to_owned(), self.journal.appended());
+            return send_reply(call.reply, if sent { Ok(null) } else { Err(exited()) });
+        }
+        match self.link.call(&method, &params) {
+            Some(id) => self.client_calls.sent(id, call, &self.context.limits, Instant::now()),
+            None => send_reply(call.reply, Err(exited())),
+        }
+    }
+
+    fn encode_call(&self, call: &PendingCall) -> Result<OutgoingCall, Refusal> {
+        self.check_call(&call.call)?;
+        let (Some(initialized), Some(id)) =
+            (self.link.initialized(), self.journal.record().agent_session_id.as_deref())
+        else {
+            return Err(Refusal::Internal);
+        };
+        let servers = self.mcp_servers();
+        let target = CallTarget {
+            id,
+            dialect: self.link.dialect(),
+            capabilities: &initialized.capabilities,
+            config_options: self.journal.fold().config_options.as_deref(),
+            setup: self.setup(&servers),
+        };
+        target.encode(&call.call, call.trace.as_ref())
+    }
+
+    pub(super) fn call_answered(&mut self, id: CallId, outcome: Result<Box<RawValue>, RpcError>) {
+        let Some(call) = self.client_calls.answered(id) else { return };
+        self.attachment.touch(Instant::now());
+        match outcome {
+            Ok(result) => self.call_succeeded(call, &result),
+            Err(error) => {
+                let Some(lease) = self.link.lease() else { return };
+                let failure = agent_failure(error, lease);
+                self.call_failed(call, &Refusal::Agent(failure));
+            }
+        }
+    }
+
+    /// Handles the result of a call.
+    fn call_succeeded(&mut self, call: PendingCall, result: &RawValue) {
+        if !matches!(call.call, ClientCall::Cancel(_)) {
+            self.journal.update(|record| record.called = true);
+        }
+        let mut event = SessionChanged { by: &call.by.id, ..SessionChanged::default() };
+        match &call.call {
+            ClientCall::Mode(mode) if self.link.dialect().has_modes() => event.current_mode_id = Some(mode),
+            ClientCall::Mode(_) | ClientCall::Config { .. } => {
+                event.config_options = acp::config_options_of(result);
+            }
+            // The agent reports the effect of the cancel in its updates.
+            ClientCall::Cancel(_) => {
+                return send_reply(call.reply, Ok((result.to_owned(), self.journal.appended())));
+            }
+            ClientCall::Fork => return self.fork_created(call, result),
+            ClientCall::Forked(_) => return self.reply_with_fork(call),
+            ClientCall::Rpc { .. } => {
+                let ours = self.result_for_clients(result);
+                return send_reply(call.reply, Ok((ours, self.journal.appended())));
+            }
+        }
+        let seq = self.journal.append_changed(EncodedEvent::from(&event));
+        let fold = self.journal.fold();
+        let now = match &call.call {
+            ClientCall::Mode(_) => &fold.modes,
+            _ => &fold.config_options,
+        };
+        let now = now.clone().unwrap_or_else(|| RawValue::NULL.to_owned());
+        send_reply(call.reply, Ok((now, seq)));
+    }
+
+    /// The result with the gateway's session id if it contains the agent's id of this session.
+    fn result_for_clients(&self, result: &RawValue) -> Box<RawValue> {
+        let record = self.journal.record();
+        let named = acp::session_id_of(result).ok().flatten();
+        let replaced = named
+            .filter(|id| record.agent_session_id.as_deref() == Some(&**id))
+            .and_then(|_| acp::replace_session_id(result, &record.session_id).ok());
+        replaced.unwrap_or_else(|| result.to_owned())
+    }
+
+    /// Handles a new fork. It exists in this process, so it is closed here before another process loads it.
+    fn fork_created(&mut self, call: PendingCall, result: &RawValue) {
+        if let (Some(lease), Ok(forked)) = (self.link.lease(), acp::NewSessionResult::parse(result)) {
+            lease.record_session(&forked.session_id);
+        }
+        let call = PendingCall { call: ClientCall::Forked(result.to_owned()), ..call };
+        let record = self.journal.record();
+        if record.own_folder && !record.shared_folder {
+            self.journal.update(|record| record.shared_folder = true);
+            self.journal.save_record();
+        }
+        if self.link.initialized().is_some_and(|known| known.capabilities.session.close) {
+            self.send_call(call);
+        } else {
+            self.reply_with_fork(call);
+        }
+    }
+
+    fn reply_with_fork(&self, call: PendingCall) {
+        if let ClientCall::Forked(result) = call.call {
+            send_reply(call.reply, Ok((result, self.journal.appended())));
+        }
+    }
+
+    /// Handles the failure of a call. A fork stays usable even if the agent failed to close it here.
+    pub(super) fn call_failed(&self, call: PendingCall, refusal: &Refusal) {
+        if matches!(call.call, ClientCall::Forked(_)) {
+            self.reply_with_fork(call);
+        } else {
+            send_reply(call.reply, Err(refusal.clone()));
+        }
+    }
+
+    pub(super) fn check_call_deadlines(&mut self, now: Instant) {
+        while let Some((id, call)) = self.client_calls.expire_sent(now) {
+            self.link.cancel_call(id);
+            let method = call.call.method().to_owned();
+            self.call_failed(call, &Refusal::Agent(AgentFailure::Timeout { method }));
+        }
+        if self.attachment.waits_for_process() && self.client_calls.is_wait_overdue(now) {
+            self.expire_waits(now);
+        }
+    }
+
+    /// Rejects the clients that have waited for a process for too long. While a process is starting, the wait continues.
+    fn expire_waits(&mut self, now: Instant) {
+        if self.context.pool.is_starting(&self.journal.record().agent, &self.link.owner().tenant) {
+            return self.client_calls.extend_waits(now, self.context.limits.settings_queue_timeout);
+        }
+        let detail = "every process of this agent is busy; retry later, or cancel a turn";
+        let waiters = self.client_calls.expire_waits(now);
+        self.reject(waiters, &Refusal::PoolFull(detail.to_owned(), RETRY_AFTER));
+        self.drop_pending_lease();
+    }
+}

@@ -1,0 +1,100 @@
+//! Commands of clients.
+
+use tokio::time::Instant;
+
+use super::{Actor, send_reply};
+use crate::api::SessionPatch;
+use crate::event::{EncodedEvent, SessionChanged};
+use crate::session::client_calls::AttachWaiter;
+use crate::session::command::Command;
+use crate::session::metadata;
+use crate::session::refusal::Refusal;
+use crate::session::stored::agent_spec;
+use crate::types::Principal;
+
+impl Actor {
+    pub(super) fn handle_command(&mut self, command: Command) {
+        if self.journal.is_erased() {
+            return;
+        }
+        self.lifecycle.last_command_at = Instant::now();
+        self.link.refresh_spec(|| agent_spec(&self.context, self.journal.record()));
+        match command {
+            Command::Create(creating) => self.create(creating),
+            Command::Snapshot { reply } => {
+                send_reply(reply, Ok((self.snapshot(), self.journal.appended())));
+            }
+            Command::Patch { by, patch, if_match, reply } => {
+                let outcome = self.patch(&by, &patch, if_match.as_deref());
+                send_reply(reply, outcome.map(|seq| (self.snapshot(), seq)));
+            }
+            Command::Attach { trace, reply } => {
+                let deadline = Instant::now() + self.context.limits.settings_queue_timeout;
+                self.attach(AttachWaiter { trace, reply, deadline });
+            }
+            Command::Close { by, trace, reply } => {
+                let seq = self.close(&by, trace.as_ref());
+                send_reply(reply, Ok(seq));
+            }
+            Command::Delete { by, trace, reply } => {
+                let seq = self.delete(&by, trace);
+                send_reply(reply, Ok(seq));
+            }
+            Command::Prompt { by, blocks, queue, trace, key, reply } => {
+                let outcome = self.prompt(&by, blocks, queue, trace, key.as_ref());
+                send_reply(reply, outcome);
+            }
+            Command::Cancel { prompt, trace, reply } => {
+                let outcome = self.cancel(prompt, trace.as_ref());
+                send_reply(reply, outcome.map(|cancelled| (cancelled, self.journal.appended())));
+            }
+            Command::Requests { reply } => {
+                send_reply(reply, Ok((self.agent_requests.shown(), self.journal.appended())));
+            }
+            Command::Pending { request, reply } => {
+                let last = self.journal.record().last_request;
+                send_reply(reply, self.agent_requests.get(request, last));
+            }
+            Command::Answer { by, request, outcome, reply } => {
+                let outcome = self.answer(&by, request, outcome);
+                send_reply(reply, outcome);
+            }
+            Command::Call { by, call, trace, reply } => self.queue_call(by, call, trace, reply),
+            Command::KillTerminal { terminal, reply } => {
+                let outcome = self.kill_terminal(terminal);
+                send_reply(reply, outcome);
+            }
+            Command::Stderr { reply } => {
+                let tail = self.link.process().map(crate::agent::Process::stderr);
+                send_reply(reply, Ok(tail.unwrap_or_default()));
+            }
+        }
+    }
+
+    /// Applies a merge patch (RFC 7396) to title and metadata.
+    fn patch(
+        &mut self,
+        by: &Principal,
+        patch: &SessionPatch,
+        if_match: Option<&[String]>,
+    ) -> Result<u64, Refusal> {
+        if if_match.is_some_and(|etags| !etags.contains(&self.snapshot().etag())) {
+            return Err(Refusal::PreconditionFailed);
+        }
+        if patch.is_empty() {
+            return Ok(self.journal.appended());
+        }
+        let title = patch.title.as_ref().map(Option::as_deref);
+        let mut event = SessionChanged { by: &by.id, title, ..SessionChanged::default() };
+        let metadata = patch.merged_metadata(self.journal.record().metadata.clone());
+        if patch.metadata.is_some() {
+            metadata::check(&metadata)?;
+            event.metadata = Some(&metadata);
+        }
+        let event = EncodedEvent::from(&event);
+        if patch.metadata.is_some() {
+            self.journal.set_metadata(metadata);
+        }
+        Ok(self.journal.append_changed(event))
+    }
+}

@@ -1,0 +1,344 @@
+//! The actor of a session: one task that owns all state of the session and blocks only in its event loop.
+//!
+//! The parts decide and the actor acts: it passes each wakeup to the part that owns the matter, and applies the effects in
+//! order. It appends to the journal, sends to the agent, and answers clients. A prompt or an answer reaches the agent only
+//! after its event is durable.
+//!
+//! Reading order: this file (the loop), `commands` (inputs of clients), `inbound` (inputs of the agent), `turn` and `queue`
+//! (prompts), `attach`, `restore`, `release` and `process_end` (the process), `requests`, `answers`, `questions` and `methods` (requests of
+//! the agent), `calls` (calls of clients), `close` (the end of a session), `recovery` (the start from stored records).
+
+mod answers;
+mod attach;
+mod calls;
+mod close;
+mod commands;
+mod inbound;
+mod methods;
+mod process_end;
+mod questions;
+mod queue;
+mod recovery;
+mod release;
+mod requests;
+mod restore;
+mod turn;
+
+use tokio::time::Instant;
+
+use super::agent_requests::AgentRequests;
+use super::attachment::{Attachment, DiscardCounter};
+use super::client_calls::ClientCalls;
+use super::client_methods::ClientMethods;
+use super::command::{Command, Reply};
+use super::context::Context;
+use super::event_loop::{EventLoop, WakeConditions, Wakeup};
+use super::journal::Journal;
+use super::list;
+use super::process_link::{LinkEvent, ProcessLink};
+use super::refusal::Refusal;
+use super::turns::{TurnClock, Turns};
+use crate::acp::ClientCapabilities;
+use crate::api::Session;
+use crate::event::DetachedReason;
+use crate::eventlog::DiskSpace;
+use crate::pool::{CrashBackoff, Disposition, LeaseActivity};
+use crate::types::ServedBy;
+
+pub(super) struct Actor {
+    context: Context,
+    journal: Journal,
+    link: ProcessLink,
+    attachment: Attachment,
+    turns: Turns,
+    agent_requests: AgentRequests,
+    client_calls: ClientCalls,
+    client_methods: ClientMethods,
+    event_loop: EventLoop,
+    lifecycle: Lifecycle,
+}
+
+/// The life of the actor, and the failures that it remembers.
+struct Lifecycle {
+    last_command_at: Instant,
+    /// The end of the time that a drain gives the running turn.
+    drain_at: Option<Instant>,
+    /// Whether the actor stops when it has no process.
+    stopping: bool,
+    /// Crashes of the agent during turns of this session.
+    crashes: CrashBackoff,
+    /// Counts updates that cannot be shown to clients.
+    discarded: DiscardCounter,
+}
+
+impl Actor {
+    /// Runs until the session is unloaded. Returns the commands that arrived too late, for the next actor.
+    pub(super) async fn run(mut self) -> Vec<Command> {
+        // Loading found that an interrupted import never completed, and erased the session.
+        if self.journal.is_erased() {
+            return self.shut_down().await;
+        }
+        // Begin the prompts that an earlier actor left in the queue.
+        self.next_queued();
+        loop {
+            let conditions = WakeConditions {
+                batches: !self.is_log_behind() && !self.pauses_output(),
+                commits: self.waits_for_commit(),
+                draining: self.lifecycle.drain_at.is_none(),
+                deadline: self.next_deadline(),
+            };
+            let wakeup = self.event_loop.next_wakeup(&mut self.link, conditions).await;
+            if !conditions.batches {
+                // The agent's output is not read now, so its silence must not count against it.
+                self.turns.note_activity(Instant::now());
+            }
+            self.handle(wakeup).await;
+            self.enforce_quota();
+            self.flush();
+            if self.lifecycle.stopping && !self.link.is_leased() && !self.client_calls.is_attaching() {
+                break;
+            }
+        }
+        self.shut_down().await
+    }
+
+    async fn handle(&mut self, wakeup: Wakeup) {
+        match wakeup {
+            Wakeup::Command(Some(command)) => self.handle_command(command),
+            // Every handle is dropped. Running work continues to its end.
+            Wakeup::Command(None) => {
+                self.event_loop.has_handles = false;
+                self.lifecycle.stopping = true;
+            }
+            Wakeup::Link(LinkEvent::Leased(lease)) => self.leased(*lease),
+            Wakeup::Link(LinkEvent::Batch(Some(batch))) => {
+                self.handle_batch(batch);
+                // Yield, so that an agent that floods does not occupy a thread that other sessions need.
+                tokio::task::yield_now().await;
+            }
+            Wakeup::Link(LinkEvent::Batch(None)) => self.stdout_closed().await,
+            Wakeup::Link(LinkEvent::Recalled) => self.detach_if_idle(DetachedReason::Reclaimed),
+            Wakeup::Committed | Wakeup::StorageRoom => {}
+            Wakeup::Completion(completion) => self.request_completed(completion),
+            Wakeup::Terminal(event) => {
+                self.handle_terminal_event(event);
+                // A terminal can flood as well.
+                tokio::task::yield_now().await;
+            }
+            Wakeup::Deadline => self.check_deadlines(),
+            Wakeup::Draining => self.drain(),
+        }
+    }
+
+    async fn shut_down(mut self) -> Vec<Command> {
+        self.event_loop.commands.close();
+        if !self.journal.is_erased() {
+            self.journal.store_quota(&self.context.quotas);
+        }
+        let mut unanswered = Vec::new();
+        while let Some(command) = self.event_loop.commands.recv().await {
+            unanswered.push(command);
+        }
+        // The next actor reads from the store, so everything that was appended must be committed.
+        drop(self.journal.log().wait(self.journal.appended()).await);
+        if !self.journal.is_erased() {
+            self.save_unsent().await;
+            return unanswered;
+        }
+        let record = self.journal.record();
+        if record.own_folder && !self.folder_in_use().await {
+            let (workspaces, id) = (self.context.workspaces.clone(), record.folder_id());
+            let erased = self
+                .context
+                .shutdown
+                .spawn_blocking(move || workspaces.remove_directory(&id.to_string()))
+                .await;
+            if !matches!(erased, Ok(Ok(()))) {
+                tracing::warn!(session = %id, "could not remove the folder of a deleted session");
+            }
+        }
+        Vec::new()
+    }
+
+    /// Whether a fork or its parent still uses the folder. Returns true if the lookup fails.
+    async fn folder_in_use(&self) -> bool {
+        let record = self.journal.record();
+        if !record.shared_folder {
+            return false;
+        }
+        let others = list::has_session_in(&self.context, &record.tenant(), &record.cwd).await;
+        others.unwrap_or(true)
+    }
+
+    fn snapshot(&self) -> Session {
+        self.journal.snapshot(self.agent_requests.shown())
+    }
+
+    /// Whether too many bytes wait for a commit.
+    fn is_log_behind(&self) -> bool {
+        self.journal.log().pending_bytes() >= self.context.limits.max_uncommitted_bytes
+    }
+
+    /// Whether to pause the agent's output because the disk is full: the remaining space is for the ends of
+    /// turns. The output stays in the agent's pipe until there is space again or the turn is cancelled.
+    fn pauses_output(&self) -> bool {
+        *self.event_loop.room.borrow() != DiskSpace::Available && self.turns.produces_output()
+    }
+
+    fn waits_for_commit(&self) -> bool {
+        self.agent_requests.waits_for_commit() || self.turns.is_unsent() || self.is_log_behind()
+    }
+
+    /// Sends the data that has become durable.
+    fn flush(&mut self) {
+        self.send_answers();
+        self.send_queued_calls();
+        self.send_prompt();
+        let activity = if self.attachment.is_releasing() {
+            LeaseActivity::Releasing
+        } else if self.attachment.is_attached() && !self.is_busy() {
+            LeaseActivity::Idle
+        } else {
+            LeaseActivity::Busy
+        };
+        self.link.report(activity);
+    }
+
+    /// Whether the session needs its process now.
+    fn is_busy(&self) -> bool {
+        self.turns.running().is_some()
+            || !self.agent_requests.is_empty()
+            || self.client_calls.is_busy()
+            || self.client_methods.is_busy()
+            || self.turns.works_in_background()
+    }
+
+    /// Whether the agent waits for the gateway or a client. The silence of the agent does not count then.
+    fn agent_waits(&self) -> bool {
+        !self.agent_requests.is_empty() || self.client_methods.is_busy()
+    }
+
+    /// How long the session keeps a process that it does not need. It depends on whether the agent can restore
+    /// the session. `None`: it needs the process.
+    fn idle_timeout(&self) -> Option<std::time::Duration> {
+        if self.is_busy() {
+            return None;
+        }
+        let pool = &self.link.spec().settings.pool;
+        let restores = self.link.initialized().is_none_or(|known| known.capabilities.can_restore());
+        Some(if restores { pool.idle_timeout } else { pool.no_load_idle_timeout })
+    }
+
+    fn turn_clock(&self) -> TurnClock {
+        TurnClock {
+            idle_timeout: self.link.spec().settings.turn_idle_timeout,
+            agent_waits: self.agent_waits(),
+            drain_at: self.lifecycle.drain_at,
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let limits = &self.context.limits;
+        [
+            self.turns.deadline(limits, self.turn_clock()),
+            self.attachment.deadline(limits, self.idle_timeout()),
+            self.attachment.replay_deadline(),
+            self.agent_requests.deadline(),
+            self.client_calls.deadline(self.attachment.waits_for_process()),
+            self.background_deadline(),
+            self.turns.work_deadline(limits),
+            self.terminal_deadline(),
+            self.unload_at(),
+            self.turns.retry_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    fn check_deadlines(&mut self) {
+        let now = Instant::now();
+        self.check_turn_deadline(now);
+        self.check_attach_deadline(now);
+        let has_unread = self.link.process().is_some_and(crate::agent::Process::has_unread);
+        self.attachment.check_replay(has_unread, &self.context.limits, now);
+        self.expire_requests(now);
+        self.check_call_deadlines(now);
+        self.check_background_deadlines(now);
+        self.check_terminal_deadline(now);
+        if self.turns.retry_deadline().is_some_and(|at| now >= at) {
+            self.next_queued();
+        }
+        if self.unload_at().is_some_and(|at| now >= at) {
+            self.lifecycle.stopping = true;
+        }
+    }
+
+    /// Begins the drain. A running turn has a limited time to end before it is cancelled. Prompts that were
+    /// not sent to the agent wait for the next start.
+    fn drain(&mut self) {
+        self.lifecycle.drain_at = Some(Instant::now() + self.context.limits.drain_timeout);
+        if self.turns.return_unsent() {
+            self.journal.update(super::record::SessionRecord::requeue_prompt);
+        }
+        if self.turns.running().is_none() {
+            self.detach_for_drain();
+        }
+    }
+
+    /// When to unload an idle session.
+    fn unload_at(&self) -> Option<Instant> {
+        let idle = !self.journal.is_open() && self.attachment.is_detached();
+        // The back-off after crashes is stored in memory only, so the session stays loaded until the back-off ends.
+        let idle_until = self.lifecycle.last_command_at + self.context.limits.session_idle_timeout;
+        idle.then(|| self.lifecycle.crashes.backoff_until().map_or(idle_until, |until| until.max(idle_until)))
+    }
+
+    /// Rejects operations that make an agent write while the hourly quota is exceeded.
+    fn check_quota(&self) -> Result<(), Refusal> {
+        let wait = self.journal.quota_wait(&self.context.limits, Instant::now());
+        wait.map_or(Ok(()), |wait| Err(Refusal::Quota(wait)))
+    }
+
+    /// Rejects prompts while the breaker of this session is open. Other sessions are not affected.
+    fn check_crashes(&mut self) -> Result<(), Refusal> {
+        let wait = self.lifecycle.crashes.breaker_open_for(Instant::now(), &self.context.limits);
+        wait.map_or(Ok(()), |retry_after| Err(Refusal::CrashLoop(retry_after)))
+    }
+
+    /// Stops the agent of a session that exceeds its quota, and fails the turn. This does not wait for a
+    /// cancel, because the agent could keep writing meanwhile.
+    fn enforce_quota(&mut self) {
+        if !self.link.is_leased() {
+            return;
+        }
+        let Err(refusal) = self.check_quota() else { return };
+        tracing::warn!(session = %self.journal.session(), "a session exceeded its hourly write quota; stopping its agent");
+        self.release(Disposition::Stop, &refusal);
+        self.append_detached_if_attached(DetachedReason::Exited);
+        self.attachment.detach();
+        self.attach_failed(&refusal);
+    }
+
+    /// The server of the agent's files: the setting of the agent, restricted by the policy of the client.
+    fn files_served_by(&self) -> ServedBy {
+        let (allowed, policy) = (self.link.spec().settings.files, &self.journal.record().policy);
+        policy.files.map_or(allowed, |wanted| wanted.min(allowed))
+    }
+
+    /// The server of the agent's terminals: the setting of the agent, restricted by the policy of the client.
+    fn terminals_served_by(&self) -> ServedBy {
+        let (allowed, policy) = (self.link.spec().settings.terminals, &self.journal.record().policy);
+        policy.terminals.map_or(allowed, |wanted| wanted.min(allowed))
+    }
+
+    /// The capabilities that the gateway sends in `initialize`.
+    fn offered_capabilities(&self) -> ClientCapabilities {
+        ClientCapabilities::new(self.files_served_by(), self.terminals_served_by())
+    }
+}
+
+/// Sends a reply. The receiver may be gone; then nothing needs the reply.
+fn send_reply<T>(reply: Reply<T>, outcome: Result<T, Refusal>) {
+    drop(reply.send(outcome));
+}

@@ -1,0 +1,185 @@
+//! The queue of a session: begins the next prompt, keeps the queue during a drain, and restores it after a
+//! restart.
+//!
+//! A prompt is sent to the agent at most once. The record of the prompt decides. A `queued` prompt was never
+//! sent. A `running` prompt may have been sent, unless a drain has marked it as `unsent`. The commit of
+//! `session.attached` removes the mark, and the prompt is sent only after that commit.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::Actor;
+use crate::api::{Problem, ProblemCode};
+use crate::event::{EncodedEvent, PromptStarted};
+use crate::eventlog::Records;
+use crate::session::journal::Change;
+use crate::session::record::{self, PromptRecord, SessionRecord, StoredStatus};
+use crate::session::refusal::Refusal;
+use crate::session::stored::read_record;
+use crate::session::turns::{Queued, Turns};
+use crate::store::{Run, Table};
+use crate::types::{PromptId, Timestamp};
+
+/// The delay before a restored prompt is retried after a limit refused it.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Actor {
+    /// Begins the next prompt of the queue, unless a turn runs.
+    ///
+    /// A prompt fails if the pool's queue is full. A restored prompt waits instead until it expires, because
+    /// no client is there to send it again.
+    pub(super) fn next_queued(&mut self) {
+        self.turns.retry_at(None);
+        while self.lifecycle.drain_at.is_none()
+            && let Some(next) = self.turns.next()
+        {
+            let (restored, created_at) = (next.restored, next.record.created_at);
+            let may_begin =
+                self.check_quota().and_then(|()| self.check_crashes()).and_then(|()| self.reserve());
+            let problem = match may_begin {
+                Ok(()) => return self.begin_queued(),
+                // The coming drain keeps the queue.
+                Err(Refusal::Draining) => return,
+                Err(Refusal::PoolFull(..) | Refusal::Limit(_)) if restored && !self.is_old(created_at) => {
+                    return self.turns.retry_at(Some(Instant::now() + RETRY_INTERVAL));
+                }
+                Err(Refusal::PoolFull(..) | Refusal::Limit(_)) if restored => expired(self),
+                Err(refusal) => refusal.problem(),
+            };
+            if let Some(next) = self.turns.dequeue() {
+                self.append_failed(next.record, problem);
+            }
+        }
+    }
+
+    /// Whether a restored prompt has expired. If the clock may be ahead, its time counts as correct: a client
+    /// can send a failed prompt again, but cannot undo a prompt that ran a day late.
+    fn is_old(&self, created_at: Timestamp) -> bool {
+        created_at.after(self.context.limits.queued_prompt_max_age) <= self.context.log.expiry().latest_now()
+    }
+
+    fn begin_queued(&mut self) {
+        let Some(mut queued) = self.turns.dequeue() else { return };
+        let (prompt, now) = (queued.record.prompt_id, Instant::now());
+        if queued.record.unsent {
+            // The commit of `session.attached` permits the send.
+            self.journal.update(|record| record.begin_prompt(prompt));
+            return self.turns.begin(queued, u64::MAX, now);
+        }
+        queued.record.status = StoredStatus::Running;
+        let by = &queued.record.by;
+        let event = EncodedEvent::from(&PromptStarted { prompt: None, by, idempotency_key: None });
+        let seq =
+            self.journal.append_with(Some(prompt), event, |_, change| change.run_prompt(&queued.record));
+        self.turns.begin(queued, seq, now);
+    }
+
+    /// Begins an unsent prompt at the head of the queue. It is sent when `session.attached`, the next event,
+    /// is durable.
+    pub(super) fn begin_unsent(&mut self) {
+        if self.turns.next().is_some_and(|queued| queued.record.unsent) {
+            self.begin_queued();
+        }
+    }
+
+    /// Removes the mark of [`Turns::return_unsent`] with the event `seq`.
+    pub(super) fn mark_sent(turns: &mut Turns, seq: u64, change: &mut Change<'_>) {
+        if let Some(record) = turns.mark_sent(seq) {
+            change.put_prompt(record);
+        }
+    }
+
+    /// Saves the mark of [`Turns::return_unsent`] after all other commits of this actor.
+    pub(super) async fn save_unsent(&self) {
+        let Some(unsent) = self.turns.unsent_head() else { return };
+        let session = self.journal.session();
+        let mut records = Records::default();
+        unsent.put(session, &mut records);
+        if let Err(error) = self.context.log.write(records).await {
+            tracing::warn!(%session, %error, "could not keep an unsent prompt for the next start");
+        }
+    }
+
+    /// Puts every prompt without an end into the queue, in order, and returns the prompts that fail.
+    /// `restore`: prompts that were not sent may run.
+    pub(super) async fn restore_queue(&mut self, restore: bool) -> Result<Vec<(PromptId, Problem)>, Refusal> {
+        let record = self.journal.record();
+        let open: Vec<_> = record.prompt_id.iter().chain(&record.queued).copied().collect();
+        let (mut failed, mut queued) = (Vec::new(), Vec::new());
+        for prompt in open {
+            let key = record::prompt_key(self.journal.session(), prompt);
+            let Some(record) = read_record::<PromptRecord>(&self.context, Table::Prompt, key).await? else {
+                continue;
+            };
+            if record.status.has_ended() {
+                continue;
+            }
+            let outcome = if restore { self.restored_blocks(&record).await? } else { Err(interrupted()) };
+            let blocks = outcome.unwrap_or_else(|problem| {
+                failed.push((prompt, problem));
+                RawValue::NULL.to_owned()
+            });
+            queued.push(prompt);
+            self.turns.enqueue(Queued { record, blocks, trace: None, restored: true });
+        }
+        let restored = queued.len() - failed.len();
+        self.journal.update(|record: &mut SessionRecord| {
+            (record.prompt_id, record.queued) = (None, queued);
+        });
+        if restored > 0 {
+            tracing::info!(session = %self.journal.session(), restored, "queued prompts were restored");
+        }
+        Ok(failed)
+    }
+
+    /// The blocks of a prompt that may still run, or the problem with which it fails.
+    async fn restored_blocks(
+        &self,
+        record: &PromptRecord,
+    ) -> Result<Result<Box<RawValue>, Problem>, Refusal> {
+        if record.status != StoredStatus::Queued && !record.unsent {
+            return Ok(Err(interrupted()));
+        }
+        if !self.context.may_prompt.allows(&self.journal.record().tenant(), &record.by) {
+            let detail = "the key that sent the prompt was revoked, or no longer has the scope prompt";
+            return Ok(Err(Problem::new(ProblemCode::KeyRevoked, detail)));
+        }
+        if self.is_old(record.created_at) {
+            return Ok(Err(expired(self)));
+        }
+        let runs = self
+            .journal
+            .log()
+            .read(record.first_seq - 1, 1)
+            .await
+            .map_err(|error| Refusal::internal(&error))?;
+        let event = runs.iter().flat_map(Run::events).find(|event| event.seq() == record.first_seq);
+        let blocks = event.and_then(|event| event.payload()?.prompt);
+        Ok(blocks.map(ToOwned::to_owned).ok_or_else(|| {
+            let detail = "the gateway was restarted, and the log no longer has the content of the prompt";
+            Problem::new(ProblemCode::Interrupted, detail)
+        }))
+    }
+
+    /// Fails prompts of the queue.
+    pub(super) fn fail_queued(&mut self, failed: Vec<(PromptId, Problem)>) {
+        for (prompt, problem) in failed {
+            if let Some(queued) = self.turns.remove_queued(prompt) {
+                self.append_failed(queued.record, problem);
+            }
+        }
+    }
+}
+
+fn interrupted() -> Problem {
+    let detail = "the gateway was restarted, or failed, while the turn was running or waiting";
+    Problem::new(ProblemCode::Interrupted, detail)
+}
+
+fn expired(actor: &Actor) -> Problem {
+    let age = actor.context.limits.queued_prompt_max_age.as_secs_f64();
+    let detail = format!("the prompt waited for longer than queued_prompt_max_age ({age} s); send it again");
+    Problem::new(ProblemCode::PromptExpired, detail)
+}

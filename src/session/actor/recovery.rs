@@ -1,0 +1,191 @@
+//! Loads a session's actor from its records and log, and closes everything that a crash left open.
+
+use std::sync::atomic::AtomicBool;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Actor, Lifecycle};
+use crate::acp::RequestKind;
+use crate::api::Resolution;
+use crate::event::{DetachedReason, RequestResolved, TerminalExited};
+use crate::eventlog::SessionLog;
+use crate::pool::CrashBackoff;
+use crate::session::agent_requests::AgentRequests;
+use crate::session::attachment::{Attachment, DiscardCounter};
+use crate::session::client_calls::ClientCalls;
+use crate::session::client_methods::ClientMethods;
+use crate::session::context::Context;
+use crate::session::creation::Origin;
+use crate::session::entry::ActorEntry;
+use crate::session::event_loop::EventLoop;
+use crate::session::journal::Journal;
+use crate::session::process_link::ProcessLink;
+use crate::session::record::{
+    self, FoldRecord, RequestRecord, SessionRecord, StoredExit, StoredState, TerminalRecord,
+};
+use crate::session::refusal::Refusal;
+use crate::session::stored::{agent_spec, read_record};
+use crate::session::turns::Turns;
+use crate::store::Table;
+use crate::types::{Principal, RequestId, Scope, SessionId};
+
+/// The principal on whose behalf the session leases processes.
+fn owner(record: &SessionRecord) -> Principal {
+    Principal {
+        id: record.owner.as_str().into(),
+        tenant: record.tenant(),
+        scopes: Scope::ALL.into_iter().collect(),
+    }
+}
+
+impl Actor {
+    /// Creates the actor of a new session, and its entry.
+    pub(in crate::session) fn new(
+        context: &Context,
+        log: SessionLog,
+        record: SessionRecord,
+        origin: Origin,
+    ) -> (Self, ActorEntry) {
+        let mut journal = Journal::new(log, context.ids.clone(), record, &context.quotas);
+        journal.begin_title(origin);
+        Self::with_journal(context, journal)
+    }
+
+    /// Creates an actor without a process, and its entry.
+    fn with_journal(context: &Context, journal: Journal) -> (Self, ActorEntry) {
+        let (sender, commands) = mpsc::channel(context.limits.max_queued_commands);
+        let (ends, turn_ends) = watch::channel(0);
+        let (completer, completions) = mpsc::channel(context.limits.max_queued_commands);
+        let (terminals, terminal_events) = mpsc::channel(context.limits.max_queued_batches);
+        let now = Instant::now();
+        let entry = ActorEntry {
+            commands: sender,
+            log: journal.log().clone(),
+            turn_ends,
+            stopped: CancellationToken::new(),
+            visible: AtomicBool::new(true),
+        };
+        let event_loop = EventLoop {
+            commands,
+            has_handles: true,
+            commits: journal.log().commits(),
+            room: context.log.disk_space(),
+            completions,
+            terminal_events,
+            shutdown: context.shutdown.clone(),
+        };
+        let lifecycle = Lifecycle {
+            last_command_at: now,
+            drain_at: None,
+            stopping: false,
+            crashes: CrashBackoff::default(),
+            discarded: DiscardCounter::default(),
+        };
+        let actor = Self {
+            context: context.clone(),
+            link: ProcessLink::new(agent_spec(context, journal.record()), owner(journal.record())),
+            journal,
+            attachment: Attachment::new(now),
+            turns: Turns::new(ends, now),
+            agent_requests: AgentRequests::default(),
+            client_calls: ClientCalls::default(),
+            client_methods: ClientMethods::new(completer, terminals, &context.limits),
+            event_loop,
+            lifecycle,
+        };
+        (actor, entry)
+    }
+
+    /// Loads a session. `None` if it does not exist. `restore`: queued prompts may run.
+    pub(in crate::session) async fn load(
+        context: &Context,
+        id: SessionId,
+        restore: bool,
+    ) -> Result<Option<(Self, ActorEntry)>, Refusal> {
+        let key = record::session_key(id);
+        let Some(record) = read_record::<SessionRecord>(context, Table::Session, key.clone()).await? else {
+            return Ok(None);
+        };
+        let log =
+            context.log.session(&record.tenant(), id).await.map_err(|error| Refusal::internal(&error))?;
+        let folded = read_record::<FoldRecord>(context, Table::Fold, key).await?;
+        let (mut journal, mut seq) = Journal::load(log, context.ids.clone(), record, folded, &context.quotas);
+        loop {
+            let runs = journal.log().read(seq, context.limits.store_page_bytes).await;
+            let runs = runs.map_err(|error| Refusal::internal(&error))?;
+            let Some(last) = runs.last() else { break };
+            seq = last.last_seq;
+            journal.refold(&runs);
+        }
+        let (mut actor, entry) = Self::with_journal(context, journal);
+        actor.close_open_state(restore).await?;
+        Ok(Some((actor, entry)))
+    }
+
+    /// Closes the turn, the requests and the process that a crash left open. Each gets exactly one end.
+    /// Prompts that were not sent to the agent return to the queue.
+    ///
+    /// Another crash can interrupt this between any two commits. The session's record lists each open item
+    /// until its end is committed, and items that have an end are skipped.
+    async fn close_open_state(&mut self, restore: bool) -> Result<(), Refusal> {
+        let id = self.journal.session();
+        let record = self.journal.record().clone();
+        if record.unfinished {
+            self.erase(&record.owner);
+            return Ok(());
+        }
+        let failed = self.restore_queue(restore).await?;
+        if record.state == StoredState::Waiting {
+            for request in record.open_requests {
+                let key = record::request_key(id, request);
+                match read_record::<RequestRecord>(&self.context, Table::Request, key).await? {
+                    Some(record) if record.resolution.is_none() => self.expire_lost_request(request, record),
+                    Some(_) | None => {}
+                }
+            }
+        }
+        for terminal in record.open_terminals {
+            let key = record::terminal_key(id, terminal);
+            match read_record::<TerminalRecord>(&self.context, Table::Terminal, key).await? {
+                Some(record) if record.last_seq.is_none() => self.close_lost_terminal(record),
+                Some(_) | None => {}
+            }
+        }
+        self.journal.update(|record| {
+            record.open_requests.clear();
+            record.open_terminals.clear();
+        });
+        self.fail_queued(failed);
+        self.append_detached_if_attached(DetachedReason::Exited);
+        Ok(())
+    }
+
+    /// Expires a request, because its process is gone.
+    fn expire_lost_request(&mut self, id: RequestId, record: RequestRecord) {
+        let Some(pending) = record.pending else { return };
+        let record = RequestRecord::resolved(Resolution::Expired, record.by);
+        let outcome = RequestKind::from_method(&pending.method).cancelled_reply();
+        let event = RequestResolved {
+            request_id: id,
+            method: &pending.method,
+            resolution: Resolution::Expired,
+            by: None,
+            result: outcome.as_deref().ok(),
+            error: outcome.as_deref().err().map(|error| &**error),
+        };
+        self.journal.append_with(pending.prompt_id, &event, |_, change| change.resolve_request(id, &record));
+    }
+
+    /// Closes a terminal that a crash left open. Its exit status is unknown.
+    fn close_lost_terminal(&mut self, mut record: TerminalRecord) {
+        let terminal_id = record.shown.terminal_id;
+        record.shown.exit_status = Some(StoredExit { exit_code: None, signal: None });
+        let event = TerminalExited { terminal_id, exit_code: None, signal: None };
+        self.journal.append_with(None, &event, |seq, change| {
+            record.last_seq = Some(seq);
+            change.close_terminal(&record);
+        });
+    }
+}

@@ -1,0 +1,239 @@
+//! The release of a process: after a failed setup, when the session is idle, and in a drain.
+
+use tokio::time::Instant;
+
+use super::{Actor, send_reply};
+use crate::acp::{self, TraceContext};
+use crate::agent::AgentFailure;
+use crate::event::{DetachedReason, SessionDetached};
+use crate::jsonrpc::RpcError;
+use crate::pool::{Disposition, Lease};
+use crate::session::agent_requests::EndedBy;
+use crate::session::attachment::Overdue;
+use crate::session::client_calls::Waiters;
+use crate::session::creation::CreateWaiter;
+use crate::session::refusal::{Refusal, agent_failure};
+
+impl Actor {
+    /// Handles the agent's error to new, resume or load. The attach fails and the process is stopped.
+    pub(super) fn setup_rejected(&mut self, error: RpcError) {
+        let Some(lease) = self.link.lease() else { return };
+        let refusal = match error.code {
+            // Only an adoption or a fork names a resource that the client chose.
+            acp::error_code::RESOURCE_NOT_FOUND if self.client_calls.imports_history() => {
+                Refusal::NoSuchResource(error)
+            }
+            _ => Refusal::Agent(agent_failure(error, lease)),
+        };
+        if self.retried_with_key(&refusal) {
+            return;
+        }
+        self.release(Disposition::Stop, &refusal);
+        self.attach_failed(&refusal);
+    }
+
+    /// Handles a process that cannot serve the session.
+    pub(super) fn setup_failed(&mut self, failure: AgentFailure) {
+        let refusal = Refusal::Agent(failure);
+        self.release(Disposition::Stop, &refusal);
+        self.attach_failed(&refusal);
+    }
+
+    pub(super) fn check_attach_deadline(&mut self, now: Instant) {
+        match self.attachment.overdue(&self.context.limits, self.idle_timeout(), now) {
+            None => {}
+            Some(Overdue::Queue { restore_error }) => {
+                self.link.drop_pending();
+                self.release(Disposition::Stop, &Refusal::Closed);
+                let method = "a request for a process".to_owned();
+                let timeout = Refusal::Agent(AgentFailure::Timeout { method });
+                self.attach_failed(&restore_error.map_or(timeout, Refusal::NotRestored));
+            }
+            Some(Overdue::Retry) => {
+                self.attachment.detach();
+                self.reserve_or_fail();
+            }
+            Some(Overdue::Setup { method, call }) => {
+                self.link.cancel_call(call);
+                let method = method.method(self.link.dialect()).to_owned();
+                self.setup_failed(AgentFailure::Timeout { method });
+            }
+            Some(Overdue::SignIn { call, refusal }) => {
+                self.link.cancel_call(call);
+                self.setup_rejected(refusal);
+            }
+            Some(Overdue::Release) => self.finish_detach(Disposition::Stop),
+            Some(Overdue::Idle) => self.detach_if_idle(DetachedReason::Idle),
+        }
+    }
+
+    /// Takes the lease and clears all state of its process. Every transition that ends an attachment calls
+    /// this, because the next process reuses request and call ids.
+    fn take_lease(&mut self, refusal: &Refusal) -> Option<Lease> {
+        self.end_requests(EndedBy::Release);
+        self.agent_requests.process_released();
+        self.turns.process_released(Instant::now());
+        self.journal.set_agent_busy(false);
+        self.attachment.process_released();
+        self.client_methods.process_released();
+        self.end_terminals();
+        for (_, call) in self.client_calls.take_sent() {
+            self.call_failed(call, refusal);
+        }
+        self.link.take_lease()
+    }
+
+    pub(super) fn release(&mut self, disposition: Disposition, refusal: &Refusal) {
+        if let Some(lease) = self.take_lease(refusal) {
+            lease.release(disposition);
+        }
+    }
+
+    /// Ends an attach without success: rejects every waiter with `refusal` and fails the turn.
+    pub(super) fn attach_failed(&mut self, refusal: &Refusal) {
+        self.attachment.reset_replaced();
+        self.reject_waiters(refusal);
+        if self.turns.running().is_some() {
+            self.fail_turn(refusal);
+        }
+        self.release_live_guard();
+    }
+
+    /// Rejects every waiter except the turn.
+    fn reject_waiters(&mut self, refusal: &Refusal) {
+        self.attachment.abandon();
+        let waiters = self.client_calls.take_waiters();
+        self.reject(waiters, refusal);
+    }
+
+    /// Rejects clients that waited for a process.
+    pub(super) fn reject(&mut self, waiters: Waiters, refusal: &Refusal) {
+        let Waiters { creating, attaching, queued } = waiters;
+        if let Some(creating) = creating {
+            self.create_failed(creating, refusal);
+        }
+        for attaching in attaching {
+            send_reply(attaching.reply, Err(refusal.clone()));
+        }
+        for call in queued {
+            send_reply(call.reply, Err(refusal.clone()));
+        }
+    }
+
+    /// Fails the creation of the session.
+    fn create_failed(&mut self, creating: CreateWaiter, refusal: &Refusal) {
+        if self.journal.record().unfinished {
+            let owner = self.journal.record().owner.clone();
+            self.erase(&owner);
+        }
+        self.lifecycle.stopping = true;
+        send_reply(creating.reply, Err(refusal.clone()));
+    }
+
+    /// Acquires the next process for the clients that waited for the former one.
+    pub(super) fn acquire_for_waiters(&mut self) {
+        if self.client_calls.wants_attached()
+            && let Err(refusal) = self.reserve()
+        {
+            self.reject_waiters(&refusal);
+        }
+        self.release_live_guard();
+    }
+
+    /// Detaches the session if it is idle. `reason` is that of the event `session.detached`.
+    pub(super) fn detach_if_idle(&mut self, reason: DetachedReason) {
+        if !self.is_busy() && self.attachment.is_attached() {
+            self.detach(reason);
+        }
+    }
+
+    /// Detaches the session for a drain, after its last turn has ended.
+    pub(super) fn detach_for_drain(&mut self) {
+        if self.attachment.is_attached() {
+            self.end_requests(EndedBy::Release);
+            self.detach(DetachedReason::Drain);
+        } else if !self.attachment.is_releasing() {
+            self.link.drop_pending();
+            drop(self.take_lease(&Refusal::Draining));
+            self.reject_waiters(&Refusal::Draining);
+            self.lifecycle.stopping = true;
+        }
+    }
+
+    /// Detaches the session. The caller has ended all work.
+    fn detach(&mut self, reason: DetachedReason) {
+        self.append_detached(reason);
+        self.close_at_agent(false, None);
+    }
+
+    pub(super) fn append_detached(&mut self, reason: DetachedReason) {
+        self.end_terminals();
+        self.journal.fold_detached();
+        let event = &SessionDetached { reason };
+        self.journal.append_with(None, event, |_, change| change.record.attached = false);
+    }
+
+    pub(super) fn append_detached_if_attached(&mut self, reason: DetachedReason) {
+        if self.journal.record().attached {
+            self.append_detached(reason);
+        }
+    }
+
+    /// Asks the agent to close or delete the session, so that its process can serve another session.
+    pub(super) fn close_at_agent(&mut self, delete: bool, trace: Option<&TraceContext>) {
+        self.turns.close_last();
+        let Some(initialized) = self.link.initialized() else { return self.enter_detached() };
+        let capabilities = initialized.capabilities.session;
+        let request = self.journal.record().agent_session_id.as_deref().and_then(|id| {
+            match (delete && capabilities.delete, capabilities.close) {
+                (true, _) => Some((acp::method::SESSION_DELETE, acp::delete_session(id, trace), false)),
+                (false, true) => Some((acp::method::SESSION_CLOSE, acp::close_session(id, trace), true)),
+                (false, false) => None,
+            }
+        });
+        let sent =
+            request.and_then(|(method, params, closes)| Some((self.link.call(method, &params)?, closes)));
+        match sent {
+            Some((call, closes)) => {
+                let deadline = Instant::now() + self.context.limits.stop_stdin_timeout;
+                self.attachment.begin_release(call, deadline, closes);
+            }
+            None => self.finish_detach(Disposition::Stop),
+        }
+    }
+
+    pub(super) fn finish_detach(&mut self, disposition: Disposition) {
+        self.release(disposition, &Refusal::Closed);
+        self.enter_detached();
+    }
+
+    fn enter_detached(&mut self) {
+        let now = Instant::now();
+        self.attachment.detach();
+        if self.link.is_pending() {
+            self.attachment.enqueue(now);
+        }
+        self.attachment.touch(now);
+        if self.lifecycle.drain_at.is_some() && self.turns.running().is_none() {
+            self.link.drop_pending();
+            self.reject_waiters(&Refusal::Draining);
+            self.lifecycle.stopping = true;
+        }
+        self.release_live_guard();
+    }
+
+    /// Drops the pending lease if nothing waits for a process any more.
+    pub(super) fn drop_pending_lease(&mut self) {
+        if self.turns.running().is_none() && !self.client_calls.has_waiters() {
+            self.link.drop_pending();
+            self.release_live_guard();
+        }
+    }
+
+    /// Stops counting the session as live if it has neither a process nor a pending lease.
+    pub(super) fn release_live_guard(&mut self) {
+        if self.link.release_guard() {
+            self.attachment.withdraw_request();
+        }
+    }
+}

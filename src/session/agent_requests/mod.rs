@@ -1,0 +1,13 @@
+//! Requests of the agent that clients answer. The first answer wins.
+//!
+//! Reading order: `open` (the open requests), `policy` (how long a question waits, and which tools need none), `answers`
+//! (checks of clients' answers).
+
+pub(super) mod answers;
+mod open;
+pub(super) mod policy;
+
+#[cfg(test)]
+mod tests;
+
+pub(super) use open::{AgentRequests, EndedBy, OfferedRequest, Resolving, Wait};

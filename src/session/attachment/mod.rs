@@ -1,0 +1,498 @@
+//! The attachment of a session to a process: the state machine from the request for a process to its release (ACP, Session
+//! Setup).
+//!
+//! This part holds no process. It decides which state follows an input, which method restores the session, and when a
+//! state has lasted for too long. The actor calls one verb for each transition, and talks to the pool and the agent.
+//!
+//! Reading order: this file, `restore` (attempts to restore), `replay` (history after a load), `sign_in` (a load that needs a
+//! sign-in), `subagents` (child sessions of the agent), `discarded` (rate of log messages).
+
+mod discarded;
+mod replay;
+mod restore;
+mod setup;
+mod sign_in;
+mod subagents;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use serde_json::value::RawValue;
+use tokio::time::{Duration, Instant};
+
+pub(super) use self::discarded::DiscardCounter;
+pub(super) use self::replay::History;
+use self::replay::Replay;
+use self::restore::Restoring;
+pub(super) use self::restore::{LostContext, Refused, RestoreStep, Retry, Setup};
+pub(super) use self::setup::AttachMethod;
+use self::setup::PreAttachBuffer;
+pub(super) use self::sign_in::LoadSignIn;
+pub(super) use self::subagents::SessionOwner;
+use self::subagents::Subagents;
+use crate::acp::update;
+use crate::event::LostReason;
+use crate::jsonrpc::{CallId, RpcError};
+use crate::types::Limits;
+
+/// The maximum number of idle processes that die before the session reports the failure.
+const MAX_REPLACED_PROCESSES: u32 = 2;
+
+#[derive(Debug)]
+pub(super) struct Attachment {
+    state: State,
+    /// When the process was last needed.
+    idle_since: Instant,
+    /// The number of processes that were dead when the session needed them, since it last used a process.
+    replaced_processes: u32,
+    /// Failed attempts, while the agent has not restored the session yet.
+    restoring: Option<Restoring>,
+    /// Why the new agent session does not have the conversation.
+    lost_context: Option<LostContext>,
+    /// The agent reported that it restored the session, and has not accepted a prompt since.
+    unproven: bool,
+    /// A replay after `session/load` that may still deliver history.
+    replay: Option<Replay>,
+    load_sign_in: LoadSignIn,
+    /// The child sessions that the agent runs on this process.
+    subagents: Subagents,
+}
+
+/// The state of the session's process.
+#[derive(Debug)]
+enum State {
+    Detached,
+    /// The session waits for a process in the pool's queue.
+    Queued {
+        since: Instant,
+    },
+    /// The agent did not restore the session. The session asks for a process again at that time.
+    Retrying {
+        at: Instant,
+    },
+    /// The agent is creating or restoring the session.
+    SettingUp(SettingUp),
+    /// The agent refused to load the session without a sign-in. It was asked for a step of the sign-in with its key.
+    SigningIn {
+        call: CallId,
+        deadline: Instant,
+        refusal: RpcError,
+    },
+    Attached,
+    /// The agent is closing or deleting the session. A process that closed a session (`closes`) can serve another one.
+    Releasing {
+        call: CallId,
+        deadline: Instant,
+        closes: bool,
+    },
+}
+
+/// A request to create or restore the session.
+#[derive(Debug)]
+struct SettingUp {
+    method: AttachMethod,
+    /// The agent's error to `session/resume`, if `session/load` follows it.
+    resume: Option<RpcError>,
+    call: CallId,
+    deadline: Instant,
+    skipped_updates: u64,
+    buffer: PreAttachBuffer,
+}
+
+/// The agent's response to the setup.
+#[derive(Debug)]
+pub(super) struct SetupResponse {
+    pub(super) method: AttachMethod,
+    pub(super) resume: Option<RpcError>,
+    pub(super) skipped_updates: u64,
+    /// Updates that arrived before the agent's session id was known.
+    pub(super) updates: VecDeque<Box<RawValue>>,
+}
+
+/// The call of the attachment to which the agent has responded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallOf {
+    Setup,
+    SignIn,
+    Release { closes: bool },
+}
+
+/// The effect of a deadline of the attachment.
+#[derive(Debug)]
+pub(super) enum Overdue {
+    /// No process became available. The error is that of the last attempt to restore the session.
+    Queue {
+        restore_error: Option<RpcError>,
+    },
+    /// The next attempt to restore the session is due.
+    Retry,
+    Setup {
+        method: AttachMethod,
+        call: CallId,
+    },
+    SignIn {
+        call: CallId,
+        refusal: RpcError,
+    },
+    Release,
+    Idle,
+}
+
+impl Attachment {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            state: State::Detached,
+            idle_since: now,
+            replaced_processes: 0,
+            restoring: None,
+            lost_context: None,
+            unproven: false,
+            replay: None,
+            load_sign_in: LoadSignIn::default(),
+            subagents: Subagents::default(),
+        }
+    }
+
+    pub(super) fn is_detached(&self) -> bool {
+        matches!(self.state, State::Detached)
+    }
+
+    pub(super) fn is_attached(&self) -> bool {
+        matches!(self.state, State::Attached)
+    }
+
+    pub(super) fn is_releasing(&self) -> bool {
+        matches!(self.state, State::Releasing { .. })
+    }
+
+    /// Whether the session can send a prompt: it is attached, and no replay is under way.
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_attached() && self.replay.is_none()
+    }
+
+    /// Whether a process is attached or will be without a further request.
+    pub(super) fn needs_no_request(&self) -> bool {
+        matches!(
+            self.state,
+            State::SettingUp(_) | State::SigningIn { .. } | State::Attached | State::Retrying { .. }
+        )
+    }
+
+    /// Whether the session waits for a process. During the setup its clients wait for the agent instead.
+    pub(super) fn waits_for_process(&self) -> bool {
+        !matches!(self.state, State::SettingUp(_) | State::SigningIn { .. } | State::Attached)
+    }
+
+    /// Notes that the session needed its process.
+    pub(super) fn touch(&mut self, now: Instant) {
+        self.idle_since = now;
+    }
+
+    pub(super) fn idle_since(&self) -> Instant {
+        self.idle_since
+    }
+
+    // Transitions.
+
+    /// Detached to Queued: the pool's queue holds a place for the session.
+    pub(super) fn enqueue(&mut self, now: Instant) {
+        if self.is_detached() {
+            self.state = State::Queued { since: now };
+        }
+    }
+
+    /// Waits until `at` before the session asks for a process.
+    pub(super) fn wait_until(&mut self, at: Instant) {
+        self.state = State::Retrying { at };
+    }
+
+    /// The request `call` creates or restores the session. `resume` is the error of a preceding resume.
+    pub(super) fn set_up(
+        &mut self,
+        method: AttachMethod,
+        resume: Option<RpcError>,
+        call: CallId,
+        deadline: Instant,
+    ) {
+        let (skipped_updates, buffer) = (0, PreAttachBuffer::default());
+        self.state = State::SettingUp(SettingUp { method, resume, call, deadline, skipped_updates, buffer });
+    }
+
+    /// The request `call` is a step of the sign-in that a load needs. `refusal` is the agent's error to the load.
+    pub(super) fn sign_in(&mut self, call: CallId, deadline: Instant, refusal: RpcError) {
+        self.state = State::SigningIn { call, deadline, refusal };
+    }
+
+    /// Setting up to Attached: the agent has responded to the setup.
+    pub(super) fn setup_answered(&mut self) -> Option<SetupResponse> {
+        match std::mem::replace(&mut self.state, State::Attached) {
+            State::SettingUp(SettingUp { method, resume, skipped_updates, buffer, .. }) => {
+                Some(SetupResponse { method, resume, skipped_updates, updates: buffer.updates })
+            }
+            other => {
+                self.state = other;
+                None
+            }
+        }
+    }
+
+    /// The agent has the session. `imports`: its history is new to the log. `has_turn`: a turn waits for the process.
+    pub(super) fn attached(
+        &mut self,
+        method: AttachMethod,
+        imports: bool,
+        has_turn: bool,
+        limits: &Limits,
+        now: Instant,
+    ) {
+        self.state = State::Attached;
+        if !has_turn {
+            self.replaced_processes = 0;
+        }
+        self.idle_since = now;
+        self.restoring = None;
+        self.unproven = matches!(method, AttachMethod::Resume | AttachMethod::Load);
+        if method == AttachMethod::Load {
+            self.replay = Some(Replay::new(imports, limits, now));
+        }
+    }
+
+    /// The request `call` closes or deletes the session at the agent.
+    pub(super) fn begin_release(&mut self, call: CallId, deadline: Instant, closes: bool) {
+        self.state = State::Releasing { call, deadline, closes };
+    }
+
+    /// Any state to Detached.
+    pub(super) fn detach(&mut self) {
+        self.state = State::Detached;
+    }
+
+    /// The attach failed: the session waits for no process and makes no further attempt.
+    pub(super) fn abandon(&mut self) {
+        self.state = State::Detached;
+        (self.restoring, self.lost_context) = (None, None);
+    }
+
+    /// The session withdrew its request for a process.
+    pub(super) fn withdraw_request(&mut self) {
+        if matches!(self.state, State::Queued { .. } | State::Retrying { .. }) {
+            self.state = State::Detached;
+            self.restoring = None;
+        }
+    }
+
+    /// Clears the state of the process, which the session releases. The next process reuses request ids.
+    pub(super) fn process_released(&mut self) {
+        (self.replay, self.unproven) = (None, false);
+        self.load_sign_in = LoadSignIn::default();
+        self.subagents.clear();
+    }
+
+    // Calls and deadlines.
+
+    /// The call of the attachment with this id.
+    pub(super) fn call_of(&self, id: CallId) -> Option<CallOf> {
+        match &self.state {
+            State::SettingUp(setup) if setup.call == id => Some(CallOf::Setup),
+            State::SigningIn { call, .. } if *call == id => Some(CallOf::SignIn),
+            State::Releasing { call, closes, .. } if *call == id => Some(CallOf::Release { closes: *closes }),
+            _ => None,
+        }
+    }
+
+    /// The open call of a setup or a sign-in.
+    pub(super) fn open_call(&self) -> Option<CallId> {
+        match &self.state {
+            State::SettingUp(SettingUp { call, .. }) | State::SigningIn { call, .. } => Some(*call),
+            _ => None,
+        }
+    }
+
+    /// When the current state has lasted for too long. `idle_timeout`: how long the session keeps the process that it does
+    /// not need, or `None` if it needs the process.
+    pub(super) fn deadline(&self, limits: &Limits, idle_timeout: Option<Duration>) -> Option<Instant> {
+        match &self.state {
+            State::Detached => None,
+            State::Queued { since } => {
+                let end = *since + limits.queue_timeout;
+                Some(self.restoring.as_ref().map_or(end, |restoring| restoring.deadline.min(end)))
+            }
+            State::Retrying { at } => Some(*at),
+            State::SettingUp(SettingUp { deadline, .. })
+            | State::SigningIn { deadline, .. }
+            | State::Releasing { deadline, .. } => Some(*deadline),
+            State::Attached => idle_timeout.map(|timeout| self.idle_since + timeout),
+        }
+    }
+
+    /// The effect of the deadline, if it has passed.
+    pub(super) fn overdue(
+        &self,
+        limits: &Limits,
+        idle_timeout: Option<Duration>,
+        now: Instant,
+    ) -> Option<Overdue> {
+        self.deadline(limits, idle_timeout).filter(|deadline| now >= *deadline)?;
+        Some(match &self.state {
+            State::Detached => return None,
+            State::Queued { .. } => Overdue::Queue {
+                restore_error: self.restoring.as_ref().map(|restoring| restoring.error.clone()),
+            },
+            State::Retrying { .. } => Overdue::Retry,
+            State::SettingUp(setup) => Overdue::Setup { method: setup.method, call: setup.call },
+            State::SigningIn { call, refusal, .. } => {
+                Overdue::SignIn { call: *call, refusal: refusal.clone() }
+            }
+            State::Releasing { .. } => Overdue::Release,
+            State::Attached => Overdue::Idle,
+        })
+    }
+
+    // Restore.
+
+    /// Counts a failed attempt to restore the session, and schedules the next one. `timeout`: how long attempts may take
+    /// together.
+    pub(super) fn retry_restore(
+        &mut self,
+        error: RpcError,
+        in_use: bool,
+        timeout: Duration,
+        now: Instant,
+    ) -> Retry {
+        let (restoring, retry) = Restoring::next(self.restoring.as_ref(), error, in_use, timeout, now);
+        self.restoring = Some(restoring);
+        retry
+    }
+
+    /// Whether another process used the session at the last attempt to restore it.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.restoring.as_ref().is_some_and(|restoring| restoring.in_use)
+    }
+
+    /// The next setup begins a new agent session without the conversation.
+    pub(super) fn lose_context(&mut self, reason: LostReason, detail: Option<String>) {
+        self.lost_context = Some(LostContext { reason, detail });
+    }
+
+    /// Why the attached session does not have the conversation.
+    pub(super) fn take_lost_context(&mut self, method: AttachMethod) -> Option<LostContext> {
+        self.lost_context.take().filter(|_| method == AttachMethod::Fresh)
+    }
+
+    /// Handles the first response to a prompt after a restore. `rejected`: the agent does not know the session. Returns
+    /// whether the restore has to be doubted.
+    pub(super) fn prompt_answered(&mut self, rejected: bool) -> bool {
+        self.unproven &= rejected;
+        self.unproven
+    }
+
+    /// The progress of the sign-in that the process needs to load the session.
+    pub(super) fn load_sign_in(&self) -> LoadSignIn {
+        self.load_sign_in
+    }
+
+    /// Handles the response to a step of the sign-in. Returns the agent's error to the load if the step failed.
+    pub(super) fn sign_in_answered(&mut self, succeeded: bool) -> Option<RpcError> {
+        match std::mem::replace(&mut self.state, State::Attached) {
+            State::SigningIn { refusal, .. } if !succeeded => return Some(refusal),
+            State::SigningIn { .. } => self.load_sign_in = self.load_sign_in.next(),
+            other => self.state = other,
+        }
+        None
+    }
+
+    // Processes that died while they were idle.
+
+    /// Whether the session needs its process, and has neither received an update nor sent a prompt on it.
+    /// `is_turn_unsent`: a turn runs whose prompt was not sent.
+    pub(super) fn is_process_unused(&self, is_turn_unsent: bool) -> bool {
+        match &self.state {
+            State::SettingUp(setup) => setup.skipped_updates == 0 && setup.buffer.updates.is_empty(),
+            State::Attached => is_turn_unsent,
+            // The process closed its stdin before the setup, or received only a sign-in.
+            State::Queued { .. } | State::SigningIn { .. } => true,
+            State::Detached | State::Retrying { .. } | State::Releasing { .. } => false,
+        }
+    }
+
+    /// Counts a process that was dead when it was acquired. Returns whether the session may replace it.
+    pub(super) fn may_replace(&mut self) -> bool {
+        self.replaced_processes += 1;
+        self.replaced_processes <= MAX_REPLACED_PROCESSES
+    }
+
+    /// The session used its process, or reported the failure.
+    pub(super) fn reset_replaced(&mut self) {
+        self.replaced_processes = 0;
+    }
+
+    // Updates.
+
+    /// Keeps an update that arrives before the agent's session id is known. Returns all other updates.
+    pub(super) fn buffer_update(&mut self, params: Box<RawValue>, limits: &Limits) -> Option<Box<RawValue>> {
+        match &mut self.state {
+            State::SettingUp(setup) if matches!(setup.method, AttachMethod::New | AttachMethod::Fresh) => {
+                setup.buffer.push(params, limits);
+                None
+            }
+            _ => Some(params),
+        }
+    }
+
+    /// Decides whether an update is history that the agent replays. `imports`: the history is new to the log.
+    pub(super) fn classify_update(
+        &mut self,
+        kind: &str,
+        imports: bool,
+        limits: &Limits,
+        now: Instant,
+    ) -> History {
+        if !update::is_history(kind) {
+            return History::Live;
+        }
+        if let State::SettingUp(setup) = &mut self.state
+            && setup.method == AttachMethod::Load
+        {
+            if imports {
+                return History::New;
+            }
+            setup.skipped_updates += 1;
+            return History::Known;
+        }
+        match &mut self.replay {
+            Some(replay) => replay.note_update(limits, now),
+            None => History::Live,
+        }
+    }
+
+    /// When a replay that follows the response to the load may have ended.
+    pub(super) fn replay_deadline(&self) -> Option<Instant> {
+        self.replay.as_ref().map(Replay::next_check)
+    }
+
+    /// Ends a replay that is quiet. `has_unread`: output of the agent has not been read yet.
+    pub(super) fn check_replay(&mut self, has_unread: bool, limits: &Limits, now: Instant) {
+        if self.replay.as_mut().is_some_and(|replay| replay.is_over(has_unread, limits, now)) {
+            self.replay = None;
+        }
+    }
+
+    /// The owner of an agent's session id. `own`: the agent's id of this session.
+    pub(super) fn owner_of(&self, id: &str, own: Option<&str>) -> SessionOwner {
+        if own == Some(id) {
+            SessionOwner::ThisSession
+        } else if self.subagents.contains(id) {
+            SessionOwner::Subagent
+        } else {
+            SessionOwner::Unknown
+        }
+    }
+
+    /// Accepts updates of the child session that a `subagent_update` announces. Returns false if there are too many, or if
+    /// its id is too long.
+    pub(super) fn announce_subagent(&mut self, announced: &RawValue) -> bool {
+        update::subagent_of(announced).is_none_or(|id| self.subagents.add(&id))
+    }
+}

@@ -1,0 +1,124 @@
+//! Checks of client-initiated calls, and their encoding for the agent.
+
+use serde_json::value::RawValue;
+
+use crate::acp::client_input_policy::{self, ClientInputError};
+use crate::acp::{self, AgentCapabilities, ConfigValue, SessionSetup, TraceContext};
+use crate::agent::{AgentFailure, AgentSpec, Dialect};
+use crate::session::command::ClientCall;
+use crate::session::creation::cannot_adopt;
+use crate::session::refusal::Refusal;
+use crate::types::{PromptId, SessionId};
+
+/// An encoded call.
+#[derive(Debug)]
+pub(in crate::session) struct OutgoingCall {
+    pub(in crate::session) method: String,
+    pub(in crate::session) params: Box<RawValue>,
+}
+
+/// The rules for calls that do not depend on a process.
+pub(in crate::session) struct CallRules<'a> {
+    pub(in crate::session) session: SessionId,
+    pub(in crate::session) spec: &'a AgentSpec,
+    /// Whether the agent reports `models` and therefore accepts `session/set_model`.
+    pub(in crate::session) accepts_models: bool,
+    pub(in crate::session) running: Option<PromptId>,
+}
+
+impl CallRules<'_> {
+    pub(in crate::session) fn check(&self, call: &ClientCall) -> Result<(), Refusal> {
+        match call {
+            ClientCall::Mode(_) | ClientCall::Forked(_) | ClientCall::Cancel(_) => Ok(()),
+            ClientCall::Config { value, .. } => ConfigValue::parse(value).map(drop).map_err(|_| {
+                let detail = "expected one of the option's value ids, or a boolean".to_owned();
+                Refusal::Invalid { pointer: "/value".to_owned(), detail }
+            }),
+            ClientCall::Fork => self.running.map_or(Ok(()), |prompt| Err(Refusal::TurnRunning(prompt))),
+            ClientCall::Rpc { method, params, .. } => self.check_rpc(method, params),
+        }
+    }
+
+    fn check_rpc(&self, method: &str, params: &RawValue) -> Result<(), Refusal> {
+        let rejected = |error: ClientInputError| Refusal::from_policy(&error, "/params");
+        // Agents that report `models` accept this method, so it needs no permission of the operator.
+        if !(method == acp::method::SESSION_SET_MODEL && self.accepts_models) {
+            client_input_policy::check_method(&self.spec.settings.allowed_rpc_methods, method)
+                .map_err(rejected)?;
+        }
+        client_input_policy::check_params(&self.spec.settings.allowed_meta_keys, params).map_err(rejected)?;
+        let named = acp::session_id_of(params).map_err(|_| wrong_session())?;
+        let ours = self.session.to_string();
+        if named.is_none_or(|id| *id == *ours) { Ok(()) } else { Err(wrong_session()) }
+    }
+}
+
+/// The agent's session that a call is encoded for.
+pub(in crate::session) struct CallTarget<'a> {
+    /// The agent's id of the session.
+    pub(in crate::session) id: &'a str,
+    pub(in crate::session) dialect: &'a dyn Dialect,
+    pub(in crate::session) capabilities: &'a AgentCapabilities,
+    pub(in crate::session) config_options: Option<&'a RawValue>,
+    /// The setup of the session, which a fork repeats.
+    pub(in crate::session) setup: SessionSetup<'a>,
+}
+
+impl CallTarget<'_> {
+    /// Encodes a checked call for the agent.
+    pub(in crate::session) fn encode(
+        &self,
+        call: &ClientCall,
+        trace: Option<&TraceContext>,
+    ) -> Result<OutgoingCall, Refusal> {
+        let (id, dialect) = (self.id, self.dialect);
+        let mut method = call.method().to_owned();
+        let params = match call {
+            ClientCall::Mode(mode) if dialect.has_modes() => acp::set_mode(id, mode, trace),
+            ClientCall::Mode(mode) => {
+                let option = self.config_options.and_then(acp::mode_option);
+                let option = option.ok_or_else(|| unsupported(&method))?;
+                acp::method::SESSION_SET_CONFIG_OPTION.clone_into(&mut method);
+                acp::set_config_option(dialect.version(), id, &option, &ConfigValue::Id(mode.into()), trace)
+            }
+            ClientCall::Config { option, value } => {
+                let value = ConfigValue::parse(value).map_err(|_| Refusal::Internal)?;
+                acp::set_config_option(dialect.version(), id, option, &value, trace)
+            }
+            ClientCall::Cancel(part) => acp::cancel_target(id, part, trace),
+            ClientCall::Fork => {
+                can_fork(self.capabilities)?;
+                acp::fork_session(id, self.setup, trace)
+            }
+            ClientCall::Forked(result) => {
+                let forked = acp::NewSessionResult::parse(result).map_err(|_| Refusal::Internal)?;
+                acp::close_session(&forked.session_id, trace)
+            }
+            ClientCall::Rpc { params, .. } => {
+                let params = acp::with_session_id(params, id).map_err(|_| wrong_session())?;
+                acp::with_trace(&params, trace)
+            }
+        };
+        Ok(OutgoingCall { method, params })
+    }
+}
+
+/// Checks whether the agent can fork a session and load the fork in another process.
+pub(in crate::session) fn can_fork(capabilities: &AgentCapabilities) -> Result<(), Refusal> {
+    if !capabilities.session.fork {
+        return Err(unsupported(acp::method::SESSION_FORK));
+    }
+    if !capabilities.load_session && !capabilities.session.resume {
+        return Err(cannot_adopt());
+    }
+    Ok(())
+}
+
+fn wrong_session() -> Refusal {
+    let detail = "expected the id of this session or none; the gateway inserts it".to_owned();
+    Refusal::Invalid { pointer: "/params/sessionId".to_owned(), detail }
+}
+
+fn unsupported(method: &str) -> Refusal {
+    Refusal::Agent(AgentFailure::Unsupported { method: method.to_owned() })
+}

@@ -1,0 +1,283 @@
+//! The terminals that the gateway runs for the agent (ACP, Terminals).
+//!
+//! A terminal belongs to the session and ends at the latest when the session releases its process. Its output and its exit
+//! arrive as events.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, watch};
+
+use crate::acp::{self, CreateTerminal, Outcome, error_code};
+use crate::session::record::{StoredExit, StoredTerminal, TerminalRecord};
+use crate::shutdown::Shutdown;
+use crate::types::{PromptId, TerminalId, Timestamp};
+use crate::workspace::{
+    self, Scrollback, ScrollbackBudget, StartError, StartedTerminal, TerminalEvent, Workspaces,
+};
+
+/// The signal of a killed command.
+const KILL_SIGNAL: &str = "SIGKILL";
+
+/// The terminals of the attached process.
+#[derive(Debug)]
+pub(in crate::session) struct Terminals {
+    events: mpsc::Sender<TerminalEvent>,
+    open: BTreeMap<TerminalId, OpenTerminal>,
+}
+
+/// A terminal whose command runs or that the agent has not released.
+#[derive(Debug)]
+struct OpenTerminal {
+    terminal: workspace::Terminal,
+    record: TerminalRecord,
+    /// Notifies the requests that wait for the exit.
+    exit: watch::Sender<Option<StoredExit>>,
+    /// Whether the agent has released the terminal. It is removed when its command ends.
+    released: bool,
+}
+
+/// A started command that has no terminal id yet.
+#[derive(Debug)]
+pub(in crate::session) struct NewTerminal {
+    started: StartedTerminal,
+    asked: CreateTerminal,
+    cwd: String,
+}
+
+/// The limits of a terminal's output in bytes.
+#[derive(Debug)]
+pub(in crate::session) struct OutputLimits {
+    pub(in crate::session) default: usize,
+    pub(in crate::session) max: usize,
+    /// The output that is written to the log.
+    pub(in crate::session) max_logged: u64,
+    /// The memory limit for the output of all terminals.
+    pub(in crate::session) budget: ScrollbackBudget,
+}
+
+/// The end of a terminal's command.
+#[derive(Debug)]
+pub(in crate::session) struct EndedTerminal {
+    /// Its `last_seq` is that of the event that reports the end.
+    pub(in crate::session) record: TerminalRecord,
+    pub(in crate::session) exit: StoredExit,
+}
+
+/// A request of the agent for one of its terminals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::session) enum TerminalRequest {
+    Output,
+    WaitForExit,
+    Kill,
+    Release,
+}
+
+impl Terminals {
+    pub(super) fn new(events: mpsc::Sender<TerminalEvent>) -> Self {
+        Self { events, open: BTreeMap::new() }
+    }
+
+    /// The number of terminals that the agent has not released or whose commands run.
+    pub(in crate::session) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whether a command runs.
+    pub(in crate::session) fn is_busy(&self) -> bool {
+        self.open.values().any(OpenTerminal::is_running)
+    }
+
+    /// Whether a command runs whose process is alive.
+    pub(in crate::session) fn is_alive(&self) -> bool {
+        self.open.values().any(|open| open.is_running() && open.terminal.is_alive())
+    }
+
+    /// Opens a started terminal. The returned future delivers its output and its exit as events.
+    pub(in crate::session) fn open(
+        &mut self,
+        id: TerminalId,
+        new: NewTerminal,
+        prompt: Option<PromptId>,
+        created_at: Timestamp,
+        limits: OutputLimits,
+    ) -> (TerminalRecord, impl Future<Output = ()> + Send + use<>) {
+        let NewTerminal { started, asked, cwd } = new;
+        let bytes = asked
+            .output_byte_limit
+            .map_or(limits.default, |wanted| usize::try_from(wanted).unwrap_or(usize::MAX).min(limits.max));
+        let scrollback = Scrollback::new(bytes, limits.budget);
+        let (terminal, follower) = started.follow(id, scrollback, limits.max_logged, self.events.clone());
+        let CreateTerminal { command, args, .. } = asked;
+        let shown = StoredTerminal {
+            terminal_id: id,
+            prompt_id: prompt,
+            command,
+            args,
+            cwd,
+            created_at,
+            exit_status: None,
+        };
+        let record = TerminalRecord { shown, first_seq: 0, last_seq: None };
+        let open = OpenTerminal {
+            terminal,
+            record: record.clone(),
+            exit: watch::Sender::new(None),
+            released: false,
+        };
+        self.open.insert(id, open);
+        (record, follower)
+    }
+
+    /// Sets the sequence number of the event that created the terminal.
+    pub(in crate::session) fn created_at(&mut self, id: TerminalId, seq: u64) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.record.first_seq = seq;
+        }
+    }
+
+    /// The work for a request, or `None` if the agent has no such terminal.
+    pub(in crate::session) fn serve(
+        &mut self,
+        id: &str,
+        request: TerminalRequest,
+    ) -> Option<impl Future<Output = Outcome> + Send + use<>> {
+        let id: TerminalId = id.parse().ok()?;
+        let open = self.open.get_mut(&id).filter(|open| !open.released)?;
+        let (exit, scrollback) = (open.exit.subscribe(), open.terminal.scrollback());
+        if matches!(request, TerminalRequest::Kill | TerminalRequest::Release) {
+            open.terminal.kill();
+        }
+        if request == TerminalRequest::Release {
+            open.released = true;
+            if !open.is_running() {
+                self.open.remove(&id);
+            }
+        }
+        Some(async move {
+            Ok(match request {
+                TerminalRequest::Output => output(&scrollback, exit.borrow().as_ref()),
+                TerminalRequest::WaitForExit => {
+                    let exit = wait_exit(exit).await;
+                    acp::wait_for_exit_result(exit.exit_code, exit.signal.as_deref())
+                }
+                TerminalRequest::Kill | TerminalRequest::Release => {
+                    wait_exit(exit).await;
+                    acp::empty_result()
+                }
+            })
+        })
+    }
+
+    /// The turn of a terminal whose command runs.
+    pub(in crate::session) fn turn_of(&self, id: TerminalId) -> Option<Option<PromptId>> {
+        self.open.get(&id).filter(|open| open.is_running()).map(|open| open.record.shown.prompt_id)
+    }
+
+    /// Ends a terminal and notifies the requests that wait for it.
+    pub(in crate::session) fn ended(&mut self, id: TerminalId, exit: StoredExit) -> Option<EndedTerminal> {
+        let open = self.open.get_mut(&id).filter(|open| open.is_running())?;
+        open.record.shown.exit_status = Some(exit.clone());
+        let record = open.record.clone();
+        open.exit.send_replace(Some(exit.clone()));
+        if open.released {
+            self.open.remove(&id);
+        }
+        Some(EndedTerminal { record, exit })
+    }
+
+    /// Ends the next running terminal, because the session releases its process. Call it until it returns `None`; then no
+    /// terminal is left.
+    pub(in crate::session) fn end_next(&mut self) -> Option<EndedTerminal> {
+        let running = self.open.iter().find(|(_, open)| open.is_running()).map(|(id, _)| *id);
+        let Some(id) = running else {
+            self.open.clear();
+            return None;
+        };
+        self.ended(id, StoredExit { exit_code: None, signal: Some(KILL_SIGNAL.to_owned()) })
+    }
+
+    /// Kills a command. The agent keeps its terminal.
+    pub(in crate::session) fn kill(&mut self, id: TerminalId) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.terminal.kill();
+        }
+    }
+
+    /// Kills the commands of a turn, or all commands. The agent keeps its terminals and can still read their output.
+    /// Returns the ids.
+    pub(in crate::session) fn kill_all(&mut self, of_turn: Option<PromptId>) -> Vec<TerminalId> {
+        let mut killed = Vec::new();
+        for (id, open) in &mut self.open {
+            if open.is_running() && (of_turn.is_none() || open.record.shown.prompt_id == of_turn) {
+                open.terminal.kill();
+                killed.push(*id);
+            }
+        }
+        killed
+    }
+}
+
+impl OpenTerminal {
+    fn is_running(&self) -> bool {
+        self.record.shown.exit_status.is_none()
+    }
+}
+
+/// The folders of the session in which a command may run.
+#[derive(Debug)]
+pub(in crate::session) struct Folders {
+    pub(in crate::session) workspaces: Workspaces,
+    pub(in crate::session) cwd: PathBuf,
+    pub(in crate::session) additional: Vec<PathBuf>,
+}
+
+impl Folders {
+    /// The folder in which the command runs. Fails with the error for the agent.
+    pub(in crate::session) async fn resolve(
+        self,
+        asked: &CreateTerminal,
+        shutdown: &Shutdown,
+    ) -> Result<PathBuf, Box<RawValue>> {
+        let (wanted, Self { workspaces, cwd, additional }) = (asked.cwd.clone(), self);
+        let find = move || match wanted {
+            Some(wanted) => workspaces.open(&cwd, &additional)?.real_directory(&wanted),
+            None => Ok(cwd),
+        };
+        match shutdown.spawn_blocking(find).await {
+            Ok(Ok(cwd)) => Ok(cwd),
+            Ok(Err(error)) => Err(acp::error(error_code::INVALID_PARAMS, &format!("cwd: {error}"))),
+            Err(_) => Err(acp::error(error_code::INTERNAL, "the work was aborted")),
+        }
+    }
+}
+
+impl NewTerminal {
+    /// The terminal after the start of its command, or the error for the agent.
+    pub(in crate::session) fn new(
+        started: Result<StartedTerminal, StartError>,
+        asked: CreateTerminal,
+        cwd: String,
+    ) -> Result<Self, Box<RawValue>> {
+        match started {
+            Ok(started) => Ok(Self { started, asked, cwd }),
+            Err(StartError::InvalidSpec(detail)) => Err(acp::error(error_code::INVALID_PARAMS, &detail)),
+            Err(error @ StartError::Failed(_)) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "could not start a terminal");
+                Err(acp::error(error_code::INTERNAL, &error.to_string()))
+            }
+        }
+    }
+}
+
+fn output(scrollback: &Scrollback, exit: Option<&StoredExit>) -> Box<RawValue> {
+    let (text, truncated) = scrollback.snapshot();
+    acp::terminal_output_result(&text, truncated, exit.map(|exit| (exit.exit_code, exit.signal.as_deref())))
+}
+
+/// Waits for the exit of a terminal. The actor always reports it.
+async fn wait_exit(mut exit: watch::Receiver<Option<StoredExit>>) -> StoredExit {
+    let exit = exit.wait_for(Option::is_some).await.ok().and_then(|exit| exit.clone());
+    exit.unwrap_or(StoredExit { exit_code: None, signal: None })
+}

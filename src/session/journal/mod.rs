@@ -1,0 +1,368 @@
+//! The journal of a session: its log, its records, the fold of its events and its write quota.
+//!
+//! Appending here is the only way to write. An append assigns the sequence number, saves the changed records in the same
+//! commit, and never waits. No caller predicts a sequence number: a change that stores it receives it.
+
+mod change;
+mod quota;
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+pub(super) use self::change::Change;
+use self::quota::Quota;
+pub(super) use self::quota::Quotas;
+use super::committed::build_snapshot;
+use super::creation::Origin;
+use super::idempotency::Claim;
+use super::metadata::MetadataIndex;
+use super::record::{self, FoldRecord, SessionRecord, put_open};
+use crate::api::{PendingRequest, Session, SessionState};
+use crate::event::{EncodedEvent, Event, SessionCreated, SessionDeleted};
+use crate::eventlog::{Records, SessionLog};
+use crate::store::{Delete, Run, Table};
+use crate::transcript::SessionFold;
+use crate::types::{EventId, Ids, Limits, PromptId, RequestId, SessionId, TerminalId};
+
+/// The approximate number of events after which the session's record is saved within a turn. It limits the
+/// events to fold after a crash.
+const MAX_UNSAVED_EVENTS: usize = 10_000;
+
+#[derive(Debug)]
+pub(super) struct Journal {
+    log: SessionLog,
+    ids: Ids,
+    record: SessionRecord,
+    stored: StoredKeys,
+    fold: SessionFold,
+    /// Whether the fold changed after its record was written.
+    fold_changed: bool,
+    /// Whether the agent reported work that has not ended. It is part of the session's state.
+    agent_busy: bool,
+    /// The number of events since the session's record was written.
+    unsaved_events: usize,
+    quota: Quota,
+    /// Whether the session was deleted. Later events and records are dropped.
+    erased: bool,
+}
+
+/// The index entries of the session's record, as last written.
+#[derive(Debug)]
+struct StoredKeys {
+    index: Option<Vec<u8>>,
+    agent_session: Option<Vec<u8>>,
+    metadata: MetadataIndex,
+}
+
+impl Journal {
+    /// The journal of a session that is not stored yet.
+    pub(super) fn new(log: SessionLog, ids: Ids, record: SessionRecord, quotas: &Quotas) -> Self {
+        let quota = quotas.take(record.session_id);
+        let stored = StoredKeys { index: None, agent_session: None, metadata: MetadataIndex::empty() };
+        Self {
+            log,
+            ids,
+            record,
+            stored,
+            fold: SessionFold::default(),
+            fold_changed: true,
+            agent_busy: false,
+            unsaved_events: 0,
+            quota,
+            erased: false,
+        }
+    }
+
+    /// Folds the title that the session's record begins with.
+    pub(super) fn begin_title(&mut self, origin: Origin) {
+        let title = self.record.title.clone();
+        match origin {
+            // The agent may rename a fork, because no user chose the inherited title for it.
+            Origin::Forked(_) => self.fold.agent_title = title,
+            Origin::New | Origin::Adopted => self.fold.person_title = title,
+        }
+    }
+
+    /// The journal of a stored session. Fold the events after the returned sequence number with [`Self::refold`].
+    pub(super) fn load(
+        log: SessionLog,
+        ids: Ids,
+        record: SessionRecord,
+        folded: Option<FoldRecord>,
+        quotas: &Quotas,
+    ) -> (Self, u64) {
+        let stored = StoredKeys {
+            index: Some(record.index_key()),
+            agent_session: record.agent_session_key(),
+            metadata: MetadataIndex::of(&record),
+        };
+        let mut journal = Self { stored, ..Self::new(log, ids, record, quotas) };
+        let mut seq = 0;
+        if let Some(folded) = folded {
+            (journal.fold, journal.fold_changed) = (folded.fold, false);
+            // Up to the position in the session's record, no event has changed the fold.
+            seq = folded.seq.max(journal.record.seq);
+        }
+        (journal, seq)
+    }
+
+    /// Folds stored events that were appended after the record was written.
+    pub(super) fn refold(&mut self, runs: &[Run]) {
+        for event in runs.iter().flat_map(Run::events) {
+            self.fold_changed |= self.fold.event(&event);
+        }
+    }
+
+    pub(super) fn session(&self) -> SessionId {
+        self.record.session_id
+    }
+
+    pub(super) fn record(&self) -> &SessionRecord {
+        &self.record
+    }
+
+    pub(super) fn fold(&self) -> &SessionFold {
+        &self.fold
+    }
+
+    pub(super) fn log(&self) -> &SessionLog {
+        &self.log
+    }
+
+    /// The sequence number of the last appended event.
+    pub(super) fn appended(&self) -> u64 {
+        self.log.appended()
+    }
+
+    /// The sequence number of the last durable event.
+    pub(super) fn committed(&self) -> u64 {
+        self.log.committed()
+    }
+
+    pub(super) fn id(&self, seq: u64) -> EventId {
+        self.log.id(seq)
+    }
+
+    pub(super) fn is_erased(&self) -> bool {
+        self.erased
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.record.is_closed()
+    }
+
+    /// The number of the next prompt, request and terminal.
+    pub(super) fn next_prompt(&self) -> PromptId {
+        PromptId::new(self.record.last_prompt + 1)
+    }
+
+    pub(super) fn next_request(&self) -> RequestId {
+        RequestId::new(self.record.last_request + 1)
+    }
+
+    pub(super) fn next_terminal(&self) -> TerminalId {
+        TerminalId::new(self.record.last_terminal + 1)
+    }
+
+    /// Whether a restart has to close anything of this session.
+    pub(super) fn is_open(&self) -> bool {
+        let record = &self.record;
+        record.prompt_id.is_some()
+            || !record.queued.is_empty()
+            || !record.open_requests.is_empty()
+            || record.attached
+            || record.unfinished
+    }
+
+    fn state(&self) -> SessionState {
+        let record = &self.record;
+        if record.is_closed() {
+            SessionState::Closed
+        } else if !record.open_requests.is_empty() {
+            SessionState::Waiting
+        } else if record.prompt_id.is_some() || !record.queued.is_empty() || self.agent_busy {
+            SessionState::Running
+        } else {
+            SessionState::Idle
+        }
+    }
+
+    pub(super) fn snapshot(&self, requests: Vec<PendingRequest>) -> Session {
+        let last_event_id = self.log.id(self.log.appended());
+        Session { state: self.state(), ..build_snapshot(&self.record, &self.fold, requests, last_event_id) }
+    }
+
+    /// Sets whether the agent reported work that has not ended.
+    pub(super) fn set_agent_busy(&mut self, busy: bool) {
+        self.agent_busy = busy;
+    }
+
+    /// Changes the record in memory. The next append with a change saves it.
+    pub(super) fn update(&mut self, change: impl FnOnce(&mut SessionRecord)) {
+        change(&mut self.record);
+    }
+
+    /// Changes the metadata of the record in memory, and its index with it.
+    pub(super) fn set_metadata(&mut self, metadata: serde_json::Map<String, serde_json::Value>) {
+        self.record.metadata = metadata;
+        self.stored.metadata.changed();
+    }
+
+    /// Folds an update of the agent that is about to be appended.
+    pub(super) fn fold_update(&mut self, kind: &str, update: &RawValue) {
+        self.fold_changed |= self.fold.update(kind, update);
+    }
+
+    /// Folds the agent's result of new, resume or load.
+    pub(super) fn fold_attached(&mut self, result: &RawValue) {
+        self.fold_changed |= self.fold.attached(result);
+    }
+
+    /// Folds the end of the attachment.
+    pub(super) fn fold_detached(&mut self) {
+        self.fold_changed |= self.fold.detached();
+    }
+
+    /// Appends an event that changes no record.
+    pub(super) fn append(&mut self, prompt: Option<PromptId>, event: impl Into<EncodedEvent>) -> u64 {
+        self.write(prompt, &event.into(), Records::default())
+    }
+
+    /// Appends an event and saves the session's records in the same commit. `change` receives the sequence number of the
+    /// event.
+    pub(super) fn append_with(
+        &mut self,
+        prompt: Option<PromptId>,
+        event: impl Into<EncodedEvent>,
+        change: impl FnOnce(u64, &mut Change<'_>),
+    ) -> u64 {
+        let seq = self.log.appended() + 1;
+        let mut records = Records::default();
+        change(seq, &mut Change::new(&mut self.record, &mut records));
+        self.save(seq, &mut records);
+        self.write(prompt, &event.into(), records)
+    }
+
+    /// Appends `session.created` with the records that make the session exist.
+    pub(super) fn append_created(&mut self, origin: Option<Origin>, claim: Option<&Claim>) -> u64 {
+        let seq = self.log.appended() + 1;
+        let mut records = Records::default();
+        if let Some(claim) = claim {
+            claim.put(self.record.session_id, None, &mut records);
+        }
+        self.save(seq, &mut records);
+        let session = Session { last_event_id: self.log.id(seq), ..self.snapshot(Vec::new()) };
+        let (forked_from, adopted) = match origin {
+            Some(Origin::Forked(parent)) => (Some(parent), false),
+            origin => (None, origin == Some(Origin::Adopted)),
+        };
+        let event = EncodedEvent::from(&SessionCreated { session: &session, forked_from, adopted });
+        self.write(None, &event, records)
+    }
+
+    /// Appends `session.changed` and folds it.
+    pub(super) fn append_changed(&mut self, event: EncodedEvent) -> u64 {
+        self.fold_changed |= self.fold.changed(&event.changed_members());
+        self.append_with(None, event, |_, _| {})
+    }
+
+    /// Whether many events were appended since the session's record was saved.
+    pub(super) fn is_save_due(&self) -> bool {
+        self.unsaved_events >= MAX_UNSAVED_EVENTS
+    }
+
+    /// Appends updates of the agent together: one clock read, one lock, one queue entry. Returns their number.
+    pub(super) fn append_updates<'a>(
+        &mut self,
+        events: impl Iterator<Item = Event<'a>> + Clone,
+        now: Instant,
+    ) -> usize {
+        let (mut count, mut bytes) = (0, 0);
+        for event in events.clone() {
+            count += 1;
+            bytes += event.members.len();
+        }
+        if count > 0 {
+            self.log.append_all(events);
+            self.quota.count(count, bytes, now);
+            self.unsaved_events += count;
+        }
+        count
+    }
+
+    /// Saves the record without an event. The position up to which it is exact stays the same.
+    pub(super) fn save_record(&mut self) {
+        let mut records = Records::default();
+        self.record.put(self.stored.index.as_deref(), &mut records);
+        self.log.put(records);
+    }
+
+    /// Erases all stored data of the session. Returns the sequence number of its last event.
+    pub(super) fn erase(&mut self, by: &str) -> u64 {
+        let id = self.record.session_id;
+        let mut records = Records::default();
+        let mut gone = |table, key| records.deletes.push(Delete { table, key });
+        gone(Table::Session, record::session_key(id));
+        gone(Table::Fold, record::session_key(id));
+        gone(Table::SessionIndex, record::index_key(&self.record.tenant(), self.record.updated_at, id));
+        if let Some(key) = self.stored.index.take() {
+            gone(Table::SessionIndex, key);
+        }
+        for key in self.stored.agent_session.take().into_iter().chain(self.record.agent_session_key()) {
+            gone(Table::AgentSession, key);
+        }
+        for key in self.stored.metadata.take() {
+            gone(Table::SessionMetadata, key);
+        }
+        for number in 1..=self.record.last_prompt {
+            gone(Table::Prompt, record::prompt_key(id, PromptId::new(number)));
+        }
+        for number in 1..=self.record.last_request {
+            gone(Table::Request, record::request_key(id, RequestId::new(number)));
+        }
+        for number in 1..=self.record.last_terminal {
+            gone(Table::Terminal, record::terminal_key(id, TerminalId::new(number)));
+        }
+        put_open(id, false, &mut records);
+        let seq = self.log.erase(&EncodedEvent::from(&SessionDeleted { by }).in_turn(None), records);
+        self.erased = true;
+        seq
+    }
+
+    /// How long the session must wait before it may write again, if it exceeded its hourly quota.
+    pub(super) fn quota_wait(&self, limits: &Limits, now: Instant) -> Option<Duration> {
+        self.quota.exceeded_until(limits, now).map(|until| until - now)
+    }
+
+    /// Stores the quota for the time while the session is unloaded.
+    pub(super) fn store_quota(&mut self, quotas: &Quotas) {
+        quotas.store(self.record.session_id, std::mem::replace(&mut self.quota, Quota::new()));
+    }
+
+    /// Adds the session's records as of the event `seq`.
+    fn save(&mut self, seq: u64, records: &mut Records) {
+        self.unsaved_events = 0;
+        self.record.state = self.state().into();
+        self.record.updated_at = self.ids.now();
+        self.record.title = self.fold.title().map(str::to_owned);
+        self.record.seq = seq;
+        self.record.put(self.stored.index.as_deref(), records);
+        self.record.put_agent_session(&mut self.stored.agent_session, records);
+        self.stored.index = Some(self.record.index_key());
+        self.stored.metadata.put(&self.record, records);
+        // An older fold record stays exact: `SessionRecord::seq` is the position up to which it is valid.
+        if std::mem::take(&mut self.fold_changed) {
+            FoldRecord { seq, fold: self.fold.clone() }.put(self.record.session_id, records);
+        }
+        put_open(self.record.session_id, self.is_open(), records);
+    }
+
+    fn write(&mut self, prompt: Option<PromptId>, event: &EncodedEvent, records: Records) -> u64 {
+        let event = event.in_turn(prompt);
+        self.quota.count(1, event.members.len(), Instant::now());
+        self.unsaved_events += 1;
+        self.log.append(&event, records)
+    }
+}

@@ -1,0 +1,232 @@
+//! The link of a session to its process: the lease, or the place in the pool's queue. It sends messages to the agent.
+//!
+//! The link decides nothing. The state machine is in `attachment`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+
+use super::context::{Context, LiveGuard};
+use super::refusal::Refusal;
+use crate::acp::{self, ClientCapabilities, InitializeResult, Outcome};
+use crate::agent::{AcpV1, AgentFailure, AgentSpec, Batch, Dialect, Process};
+use crate::jsonrpc::CallId;
+use crate::pool::{AcquireError, Lease, LeaseActivity, PendingLease, RequestedSession};
+use crate::types::{AgentName, Principal};
+
+#[derive(Debug)]
+pub(super) struct ProcessLink {
+    /// The agent's configuration: that of the leased process, otherwise the current one in the catalogue.
+    spec: Arc<AgentSpec>,
+    /// The principal on whose behalf the session leases processes.
+    owner: Principal,
+    pending: Option<PendingLease>,
+    lease: Option<Lease>,
+    recall: Option<Arc<Notify>>,
+    live_guard: Option<LiveGuard>,
+    /// The activity of this lease that was last reported to the pool.
+    reported: LeaseActivity,
+}
+
+/// An event of the link.
+#[derive(Debug)]
+pub(super) enum LinkEvent {
+    Leased(Box<Result<Lease, AgentFailure>>),
+    /// The pool asks for the idle process.
+    Recalled,
+    /// `None`: the process closed its stdout.
+    Batch(Option<Batch>),
+}
+
+impl ProcessLink {
+    pub(super) fn new(spec: Arc<AgentSpec>, owner: Principal) -> Self {
+        Self {
+            spec,
+            owner,
+            pending: None,
+            lease: None,
+            recall: None,
+            live_guard: None,
+            reported: LeaseActivity::Busy,
+        }
+    }
+
+    pub(super) fn spec(&self) -> &AgentSpec {
+        &self.spec
+    }
+
+    pub(super) fn owner(&self) -> &Principal {
+        &self.owner
+    }
+
+    /// Uses the current configuration of the agent if no process is leased.
+    pub(super) fn refresh_spec(&mut self, current: impl FnOnce() -> Arc<AgentSpec>) {
+        if self.lease.is_none() {
+            self.spec = current();
+        }
+    }
+
+    pub(super) fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
+    }
+
+    pub(super) fn process(&self) -> Option<&Process> {
+        self.lease.as_ref().map(Lease::process)
+    }
+
+    pub(super) fn is_leased(&self) -> bool {
+        self.lease.is_some()
+    }
+
+    pub(super) fn is_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// What the agent reported in `initialize`.
+    pub(super) fn initialized(&self) -> Option<&Arc<InitializeResult>> {
+        self.process().map(|process| &process.initialized)
+    }
+
+    pub(super) fn dialect(&self) -> &dyn Dialect {
+        self.process().map_or(&AcpV1, Process::dialect)
+    }
+
+    /// Enters the pool's queue, and counts the session as live. `requirements`: the client capabilities that the process was
+    /// started with, and the folders that it may access.
+    pub(super) fn enqueue(
+        &mut self,
+        context: &Context,
+        agent: &AgentName,
+        requirements: (ClientCapabilities, Vec<PathBuf>),
+        session: Option<RequestedSession>,
+    ) -> Result<(), Refusal> {
+        if self.live_guard.is_none() {
+            let limits = context.pool.principal_limits().effective(&self.owner);
+            self.live_guard = Some(context.live.acquire(&self.owner, &limits)?);
+        }
+        match context.pool.enqueue(agent, &self.owner, requirements, session) {
+            Ok(pending) => {
+                self.pending = Some(pending);
+                Ok(())
+            }
+            Err(error) => {
+                self.release_guard();
+                Err(match error {
+                    // The agent was configured when the session was created.
+                    AcquireError::NoSuchAgent => Refusal::Agent(AgentFailure::removed()),
+                    error => error.into(),
+                })
+            }
+        }
+    }
+
+    /// Leaves the pool's queue.
+    pub(super) fn drop_pending(&mut self) {
+        self.pending = None;
+    }
+
+    /// Stops counting the session as live if it has neither a process nor a pending lease. Returns whether it has neither.
+    pub(super) fn release_guard(&mut self) -> bool {
+        let released = self.lease.is_none() && self.pending.is_none();
+        if released {
+            self.live_guard = None;
+        }
+        released
+    }
+
+    /// Uses the configuration of a new lease, before the session decides whether it uses the process.
+    pub(super) fn offered(&mut self, lease: &Lease) {
+        self.spec = Arc::clone(&lease.process().spec);
+    }
+
+    pub(super) fn accept(&mut self, lease: Lease) {
+        self.recall = Some(lease.recall_signal());
+        self.lease = Some(lease);
+        self.reported = LeaseActivity::Busy;
+    }
+
+    pub(super) fn take_lease(&mut self) -> Option<Lease> {
+        self.recall = None;
+        self.lease.take()
+    }
+
+    /// Reports to the pool whether it could reclaim the process.
+    pub(super) fn report(&mut self, activity: LeaseActivity) {
+        if let Some(lease) = self.lease.as_ref().filter(|_| self.reported != activity) {
+            self.reported = activity;
+            lease.report_activity(activity);
+        }
+    }
+
+    // Messages to the agent. If stdin is closed, the batches report the end of the process.
+
+    /// Sends a request. `None` if stdin is closed.
+    pub(super) fn call(&self, method: &str, params: &RawValue) -> Option<CallId> {
+        self.process()?.connection.call(method, params).ok()
+    }
+
+    /// Sends a notification. Returns false if stdin is closed.
+    pub(super) fn notify(&self, method: &str, params: &RawValue) -> bool {
+        self.process().is_some_and(|process| process.connection.notify(method, params).is_ok())
+    }
+
+    /// Sends `$/cancel_request` for a call. A later response is ignored.
+    pub(super) fn cancel_call(&self, call: CallId) {
+        self.notify(acp::method::CANCEL_REQUEST, &acp::cancel_request(call));
+    }
+
+    /// Sends the response to a request of the agent.
+    pub(super) fn answer(&self, incoming: crate::jsonrpc::IncomingId, outcome: &Outcome) {
+        if let Some(process) = self.process() {
+            process.answer(incoming, outcome.as_deref().map_err(|error| &**error));
+        }
+    }
+
+    /// Sends a response that may be large, and holds its permit until the agent has read it.
+    pub(super) fn answer_with_guard(
+        &self,
+        incoming: crate::jsonrpc::IncomingId,
+        outcome: &Outcome,
+        permit: OwnedSemaphorePermit,
+    ) {
+        if let Some(process) = self.process() {
+            process.answer_with_guard(incoming, outcome.as_deref().map_err(|error| &**error), permit);
+        }
+    }
+
+    /// The next event. `batches`: whether to read output of the agent. Cancel safe.
+    pub(super) async fn next_event(&mut self, batches: bool) -> LinkEvent {
+        // A pending lease is polled only after the former process was released.
+        let pending = self.pending.as_mut().filter(|_| self.lease.is_none());
+        let lease = self.lease.as_mut().filter(|_| batches);
+        tokio::select! {
+            biased;
+            lease = leased(pending) => LinkEvent::Leased(Box::new(lease)),
+            () = recalled(self.recall.as_deref()) => LinkEvent::Recalled,
+            batch = next_batch(lease) => LinkEvent::Batch(batch),
+        }
+    }
+}
+
+async fn leased(pending: Option<&mut PendingLease>) -> Result<Lease, AgentFailure> {
+    match pending {
+        Some(pending) => pending.lease().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn recalled(recall: Option<&Notify>) {
+    match recall {
+        Some(recall) => recall.notified().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_batch(lease: Option<&mut Lease>) -> Option<Batch> {
+    match lease {
+        Some(lease) => lease.process_mut().batches.recv().await,
+        None => std::future::pending().await,
+    }
+}
