@@ -35,7 +35,7 @@ pub(crate) struct Feed {
 
 /// A part of a feed.
 #[derive(Debug)]
-pub(crate) enum Piece {
+pub(super) enum Piece {
     /// Events. With `end`, they complete the feed.
     Events {
         run: Run,
@@ -61,7 +61,7 @@ pub(super) struct Reset {
 
 /// The end of a complete feed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct End {
+pub(super) struct End {
     pub(super) reason: EndReason,
     /// The cursor of the last event. `None` uses the cursor of the source, which may be ahead of that event.
     cursor: Option<u64>,
@@ -75,7 +75,7 @@ impl End {
 
 impl Feed {
     /// The next pieces. A reset of several sessions yields one piece for each.
-    pub(crate) async fn next(&mut self) -> Result<Vec<Piece>, ReadError> {
+    pub(super) async fn next(&mut self) -> Result<Vec<Piece>, ReadError> {
         let item = self.source.reader.next().await?;
         Ok(match self.piece(item) {
             Ok(piece) => vec![piece],
@@ -152,7 +152,7 @@ impl Feed {
         self.types == EventTypes::All && self.turn.is_none()
     }
 
-    pub(crate) fn is_selected(&self, event: &EventRef<'_>) -> bool {
+    pub(super) fn is_selected(&self, event: &EventRef<'_>) -> bool {
         self.types.contains(event.kind()) && self.turn.as_ref().is_none_or(|turn| event.is_of(turn.prompt))
     }
 

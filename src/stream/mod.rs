@@ -12,7 +12,8 @@
 //! 2. `encoder`, `sse`, `ndjson`: their encoding.
 //! 3. `parked`, `write_loop`, `keep_alive`: the states of a stream, its task and its timer.
 //! 4. `sink`, `socket`, `chunk`, `body`: the writers of a socket and of a response body.
-//! 5. `workers`, `open_streams`: the threads that write sockets, and the limit of a principal.
+//! 5. `page`: the same events for clients that poll.
+//! 6. `workers`, `open_streams`: the threads that write sockets, and the limit of a principal.
 
 mod body;
 mod chunk;
@@ -22,6 +23,7 @@ mod feed;
 mod keep_alive;
 mod ndjson;
 mod open_streams;
+mod page;
 mod parked;
 mod sink;
 mod socket;
@@ -33,10 +35,11 @@ mod write_loop;
 pub(crate) use body::body_from;
 pub use encoder::Encoder;
 pub use event_types::EventTypes;
-pub(crate) use feed::{Feed, Piece, TurnFilter};
+pub(crate) use feed::{Feed, TurnFilter};
 pub(crate) use keep_alive::KeepAliveTicker;
 pub use ndjson::Ndjson;
 pub(crate) use open_streams::{StreamGuard, Streams};
+pub(crate) use page::{Page, PageState};
 pub(crate) use socket::SocketOwner;
 pub(crate) use source::Source;
 pub use sse::Sse;

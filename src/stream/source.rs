@@ -33,7 +33,7 @@ impl Source {
     }
 
     /// The cursor as clients see it.
-    pub(crate) fn id(&self, epoch: &Epoch, cursor: u64) -> String {
+    pub(super) fn id(&self, epoch: &Epoch, cursor: u64) -> String {
         let epoch = epoch.clone();
         match self.sessions {
             Sessions::One(_) => EventId { epoch, seq: cursor }.to_string(),
@@ -49,7 +49,7 @@ impl Source {
     }
 
     /// The cursor of one event of a run.
-    pub(crate) fn cursor_of(&self, run: &Run, seq: u64) -> u64 {
+    pub(super) fn cursor_of(&self, run: &Run, seq: u64) -> u64 {
         if self.has_stored_ids() { seq } else { run.pos(seq) }
     }
 
