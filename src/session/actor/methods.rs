@@ -184,11 +184,12 @@ impl Actor {
 
     pub(super) fn handle_terminal_event(&mut self, TerminalEvent { terminal: id, event }: TerminalEvent) {
         match event {
-            OutputEvent::Output { offset, text } => {
-                let Some(prompt) = self.client_methods.terminals.turn_of(id) else { return };
-                let event = TerminalOutput { terminal_id: id, offset, data: &text };
-                self.journal.append(self.if_sent(prompt), &event);
+            OutputEvent::Output { offset, text } if self.client_methods.terminals.is_running(id) => {
+                let prompt = self.if_sent(self.client_methods.terminals.turn_of(id));
+                self.journal.append(prompt, &TerminalOutput { terminal_id: id, offset, data: &text });
             }
+            // The end of the terminal is in the log.
+            OutputEvent::Output { .. } => {}
             OutputEvent::Exited(exit) => {
                 let exit = StoredExit { exit_code: exit.code, signal: exit.signal };
                 if let Some(ended) = self.client_methods.terminals.ended(id, exit) {

@@ -170,9 +170,14 @@ impl Terminals {
         })
     }
 
-    /// The turn of a terminal whose command runs.
-    pub(in crate::session) fn turn_of(&self, id: TerminalId) -> Option<Option<PromptId>> {
-        self.open.get(&id).filter(|open| open.is_running()).map(|open| open.record.shown.prompt_id)
+    /// Whether the command of a terminal runs.
+    pub(in crate::session) fn is_running(&self, id: TerminalId) -> bool {
+        self.open.get(&id).is_some_and(OpenTerminal::is_running)
+    }
+
+    /// The turn in which the agent created the terminal.
+    pub(in crate::session) fn turn_of(&self, id: TerminalId) -> Option<PromptId> {
+        self.open.get(&id)?.record.shown.prompt_id
     }
 
     /// Ends a terminal and notifies the requests that wait for it.
