@@ -191,7 +191,7 @@ impl Turns {
     pub(super) fn ready(&self, committed: u64) -> Option<(&RawValue, Option<&TraceContext>)> {
         let turn = self.running.as_ref()?;
         let ready = turn.call.is_none() && turn.started_seq <= committed;
-        ready.then(|| (&*turn.blocks, turn.trace.as_ref()))
+        ready.then_some((&*turn.blocks, turn.trace.as_ref()))
     }
 
     /// Notes that the prompt was written to the agent. `None`: its stdin is closed. Earlier work of the agent is background
