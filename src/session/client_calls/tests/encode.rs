@@ -1,6 +1,7 @@
 use super::*;
 use crate::acp::{self, AcpVersion, AgentCapabilities, ConfigValue, SessionSetup};
 use crate::agent::{AcpV1, AcpV2, AgentFailure, AgentSpec, Dialect};
+use crate::session::origin::can_fork;
 use crate::session::refusal::Refusal;
 use crate::types::PromptId;
 
