@@ -94,8 +94,6 @@ fn named(refusal: &Refusal) -> String {
     match refusal {
         Refusal::NotFound(kind) => format!("no {kind}"),
         Refusal::RequestResolved { id, resolution, by } => format!("{id} {resolution:?} {by:?}"),
-        Refusal::Invalid { pointer, .. } => format!("invalid {pointer}"),
-        Refusal::InvalidFields(fields) => format!("invalid {}", fields[0].pointer),
         other => format!("{other:?}"),
     }
 }

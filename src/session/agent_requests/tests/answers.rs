@@ -1,6 +1,7 @@
 use super::*;
 use crate::session::agent_requests::answers::check_answer;
 use crate::session::command::Answer;
+use crate::session::error::{AnswerError, InputError};
 
 const FORM: &str = r#"{"sessionId":"s","mode":"form","message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}}"#;
 
@@ -18,7 +19,11 @@ fn asked(method: &str) -> PendingRequest {
 
 /// The response for the agent, or the error for the client.
 fn checked(method: &str, answer: Answer) -> String {
-    check_answer(&asked(method), answer).map_or_else(|refusal| named(&refusal), |outcome| response(&outcome))
+    match check_answer(&asked(method), answer) {
+        Ok(outcome) => response(&outcome),
+        Err(AnswerError::Input(InputError::Invalid(errors))) => format!("invalid {}", errors[0].pointer),
+        Err(error) => panic!("{error:?}"),
+    }
 }
 
 #[test]
@@ -53,10 +58,11 @@ fn an_answer_on_the_wrong_route_names_the_route() {
         (EXTENSION, "requests/r7"),
     ] {
         let answer = if method == ELICITATION { Answer::Cancelled } else { Answer::Elicitation(raw("{}")) };
-        let Err(Refusal::Invalid { detail, .. }) = check_answer(&asked(method), answer) else {
+        let Err(error @ AnswerError::Input(InputError::Invalid(_))) = check_answer(&asked(method), answer)
+        else {
             panic!("{method} has another route")
         };
-        assert!(detail.contains(route), "{detail}");
+        assert!(error.to_string().contains(route), "{error}");
     }
 }
 

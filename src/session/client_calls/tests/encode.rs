@@ -1,6 +1,7 @@
 use super::*;
 use crate::acp::{self, AcpVersion, AgentCapabilities, ConfigValue, SessionSetup};
 use crate::agent::{AcpV1, AcpV2, AgentFailure, AgentSpec, Dialect};
+use crate::session::error::{InputError, SessionError};
 use crate::session::origin::can_fork;
 use crate::session::refusal::Refusal;
 use crate::types::PromptId;
@@ -40,10 +41,10 @@ fn encoded(
 fn named(refusal: &Refusal) -> String {
     match refusal {
         Refusal::Agent(AgentFailure::Unsupported { method }) => format!("unsupported {method}"),
-        Refusal::Invalid { pointer, .. } => format!("invalid {pointer}"),
-        Refusal::Forbidden(_) => "forbidden".to_owned(),
+        Refusal::Input(InputError::Invalid(errors)) => format!("invalid {}", errors[0].pointer),
+        Refusal::Input(InputError::Forbidden(_)) => "forbidden".to_owned(),
         Refusal::TurnRunning(prompt) => format!("{prompt} runs"),
-        Refusal::Internal => "internal".to_owned(),
+        Refusal::Session(SessionError::Internal) => "internal".to_owned(),
         other => format!("{other:?}"),
     }
 }
