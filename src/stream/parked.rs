@@ -5,14 +5,19 @@
 //! | state | events are written by | next state |
 //! |---|---|---|
 //! | reading | the task: `step` gathers events at the tail, `flush` writes them | `parked` at the tail, `loading`, `ended` |
-//! | loading | nobody: the task waits for the store | `reading` |
+//! | loading | none: the task waits for the store | `reading` |
 //! | parked | the notifier or the writer of the log, through a [`DirectSink`](crate::eventlog::DirectSink) | `reading`, `ended` |
-//! | ended | nobody: the socket returns to its owner, or closes | |
+//! | ended | none: the socket returns to its owner, or closes | |
 //!
 //! A stream can park if its client receives the stored bytes of all events. The task moves [`Parked`] to the
-//! socket, and takes it back when it wakes. So either the task or direct delivery has the position of the
-//! stream, never both. The task wakes if direct delivery cannot continue (a partial write, an event that only
-//! the store has, the end of the session), for a signal, for a keep-alive, and if the client disconnects.
+//! socket, and removes it when the task wakes. Therefore, the position of the stream has one owner: the task
+//! or direct delivery. The task wakes in these cases:
+//!
+//! - Direct delivery cannot continue: a partial write, an event that only the store has, or the end of the
+//!   session.
+//! - A signal arrives: a stop, or the end of a key.
+//! - A keep-alive is due.
+//! - The client disconnects.
 
 use super::chunk::ChunkWriter;
 use super::encoder::Encoder;

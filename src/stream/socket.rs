@@ -26,7 +26,7 @@ const MAX_EARLY_BYTES: usize = 64 << 10;
 
 /// The owner of a socket before and after its stream.
 pub(crate) trait SocketOwner: fmt::Debug + Send {
-    /// Takes the socket back after a complete stream. `read_buf` has the bytes that the client sent early.
+    /// Reclaims the socket after a complete stream. `read_buf` has the bytes that the client sent early.
     fn reclaim(self: Box<Self>, socket: TcpStream, read_buf: Bytes);
 }
 
