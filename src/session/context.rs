@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::idempotency::IdempotencyKeys;
 use super::journal::Quotas;
 use crate::agent::CurrentCatalogue;
 use crate::eventlog::EventLog;
@@ -55,7 +54,6 @@ pub struct Context {
     pub shutdown: Shutdown,
     /// Checked before a restored prompt runs.
     pub may_prompt: MayPrompt,
-    pub(super) idempotency: IdempotencyKeys,
     pub(super) bounds: SharedBounds,
 }
 
@@ -80,7 +78,6 @@ impl Context {
         (ids, limits, shutdown): (Ids, Arc<Limits>, Shutdown),
     ) -> Self {
         Self {
-            idempotency: IdempotencyKeys::new(log.clone(), limits.idempotency_key_max_age),
             bounds: SharedBounds {
                 live: LiveSessions::default(),
                 quotas: Quotas::default(),
