@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::idempotency::IdempotencyKeys;
 use super::journal::Quotas;
 use crate::agent::CurrentCatalogue;
 use crate::eventlog::EventLog;
@@ -55,7 +54,6 @@ pub struct Context {
     pub shutdown: Shutdown,
     /// Checked before a restored prompt runs.
     pub may_prompt: MayPrompt,
-    pub(super) idempotency: IdempotencyKeys,
     pub(super) live: LiveSessions,
     pub(super) quotas: Quotas,
     /// Permits one `session/delete` at a time.
@@ -74,7 +72,6 @@ impl Context {
         (ids, limits, shutdown): (Ids, Arc<Limits>, Shutdown),
     ) -> Self {
         Self {
-            idempotency: IdempotencyKeys::new(log.clone(), limits.idempotency_key_max_age),
             live: LiveSessions::default(),
             quotas: Quotas::default(),
             upstream_deletes: Arc::new(Semaphore::new(1)),

@@ -8,6 +8,7 @@ use super::actor::Actor;
 use super::context::Context;
 use super::entry::ActorEntry;
 use super::error::SessionError;
+use super::idempotency::IdempotencyKeys;
 use crate::eventlog::SessionLog;
 use crate::shutdown::lock_or_abort;
 use crate::types::{SessionId, Tenant};
@@ -24,6 +25,7 @@ pub(super) struct ActorEntries {
 #[derive(Debug)]
 struct Inner {
     context: Context,
+    idempotency: IdempotencyKeys,
     entries: Mutex<HashMap<SessionId, Arc<ActorEntry>>>,
     /// Sessions whose actor panicked. The next actor skips their queue, because a prompt may cause the panic.
     panicked: Mutex<HashSet<SessionId>>,
@@ -35,7 +37,9 @@ struct Inner {
 
 impl ActorEntries {
     pub(super) fn new(context: Context) -> Self {
+        let max_age = context.limits.idempotency_key_max_age;
         let inner = Inner {
+            idempotency: IdempotencyKeys::new(context.log.clone(), max_age),
             context,
             entries: Mutex::default(),
             panicked: Mutex::default(),
@@ -47,6 +51,10 @@ impl ActorEntries {
 
     pub(super) fn context(&self) -> &Context {
         &self.inner.context
+    }
+
+    pub(super) fn idempotency(&self) -> &IdempotencyKeys {
+        &self.inner.idempotency
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<ActorEntry>>> {

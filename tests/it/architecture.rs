@@ -62,7 +62,7 @@ fn modules_import_only_what_the_table_lists() {
 }
 
 /// Modules whose files still import each other in cycles.
-const KNOWN_CYCLES: [&str; 1] = ["session"];
+const KNOWN_CYCLES: [&str; 0] = [];
 
 #[test]
 fn files_do_not_import_each_other_in_cycles() {
@@ -79,13 +79,7 @@ fn files_do_not_import_each_other_in_cycles() {
 }
 
 /// Structs that still have too many fields.
-const KNOWN_WIDE_STRUCTS: [(&str, &str); 5] = [
-    ("agent", "AgentSpec"),
-    ("eventlog", "Shared"),
-    ("pool", "AgentState"),
-    ("session", "Actor"),
-    ("session", "Context"),
-];
+const KNOWN_WIDE_STRUCTS: [(&str, &str); 1] = [("pool", "AgentState")];
 
 #[test]
 fn structs_have_few_fields() {

@@ -44,7 +44,7 @@ impl SessionHandle {
         request: PromptRequest,
     ) -> Result<AdmittedPrompt, PromptError> {
         let context = self.context();
-        let claimed = context.idempotency.claim(by, request.key.as_ref()).await?;
+        let claimed = self.entries.idempotency().claim(by, request.key.as_ref()).await?;
         if let Some(prompt) = claimed.previous.and_then(|previous| previous.prompt) {
             let committed = self.log().committed();
             let record = self.query().prompt_record(prompt).await?.ok_or(Refusal::NotFound("turn"))?;

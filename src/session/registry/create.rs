@@ -62,7 +62,7 @@ impl SessionRegistry {
     {
         let (registry, by) = (self.clone(), by.clone());
         let created = async move {
-            let claimed = registry.context().idempotency.claim(&by, key.as_ref()).await?;
+            let claimed = registry.entries.idempotency().claim(&by, key.as_ref()).await?;
             if let Some(previous) = claimed.previous {
                 match registry.open(&by, previous.session).await {
                     Ok(session) => return Ok(Created { session: session.snapshot().await?, replayed: true }),
