@@ -1,5 +1,6 @@
 //! The sessions that an agent itself knows of.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
@@ -108,6 +109,13 @@ async fn calls_without_a_session_reclaim_the_longest_idle_process() {
         let status = &answer.body["status"]["state"];
         assert!(round != 1 || status.is_string(), "the agent was asked: {answer:?}");
     }
+    // The last answer does not wait for the commit of the detach before it.
+    let detached = Cell::new(0);
+    let log = gateway.log_until(&session, |event| {
+        detached.set(detached.get() + usize::from(event["type"] == "session.detached"));
+        detached.get() == 3
+    });
+    log.await;
     let events = gateway.lawful(&session).await;
     let detached = events.iter().filter(|event| event["type"] == "session.detached").count();
     assert_eq!(detached, 3, "{events:?}");
