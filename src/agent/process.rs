@@ -113,13 +113,13 @@ impl Process {
         agent_exit(&self.connection, &*self.transport).await
     }
 
-    /// Answers a request of the agent, once. An agent that does not read its answers would wait for ever, so
-    /// it is stopped.
+    /// Answers a request of the agent, once. Stops an agent that does not read its answers, because it would wait
+    /// without end.
     pub fn answer(&self, id: IncomingId, outcome: Result<&RawValue, &RawValue>) {
         self.answer_with_guard(id, outcome, ());
     }
 
-    /// The same. `held` is dropped after the agent has read the whole answer, or when it never will.
+    /// Like [`Self::answer`]. Drops `held` after the agent has read the whole answer, or when it cannot read it any more.
     pub fn answer_with_guard(
         &self,
         id: IncomingId,

@@ -48,39 +48,39 @@ limits! {
         }
         ["auth"] {
             link_key_idle_timeout = link_key_idle_timeout: time, "The lifetime of an unused link key. After it, requests fail with 401.";
-            max_failed_keys_per_minute = max_failed_keys_per_minute: count, "Wrong keys from one address. Beyond it, requests from there fail with 429.";
+            max_failed_keys_per_minute = max_failed_keys_per_minute: count, "Wrong keys from one address in a minute. Further requests from the address fail with 429.";
         }
         ["limits.per_key"] {
-            max_requests_per_minute = max_requests_per_minute: count, "Requests in a minute. Beyond it, requests fail with 429.";
-            max_prompts_per_minute = max_prompts_per_minute: count, "Prompts in a minute. Beyond it, prompts fail with 429.";
-            max_streams = max_streams: count, "Open event streams and held responses. Beyond it, requests fail with 429.";
-            max_live_sessions = max_live_sessions: count, "Sessions with a process or waiting for one. Beyond it, requests fail with 429.";
-            max_queued_prompts = max_queued_prompts: count, "Prompts and calls that wait for a process of one agent. Beyond it, they fail with 429.";
+            max_requests_per_minute = max_requests_per_minute: count, "The number of requests in a minute. Further requests fail with 429.";
+            max_prompts_per_minute = max_prompts_per_minute: count, "The number of prompts in a minute. Further prompts fail with 429.";
+            max_streams = max_streams: count, "The number of open event streams and held responses. Further requests fail with 429.";
+            max_live_sessions = max_live_sessions: count, "The number of sessions that have a process or wait for one. Further requests fail with 429.";
+            max_queued_prompts = max_queued_prompts: count, "The number of prompts and calls that wait for a process of one agent. Further ones fail with 429.";
         }
         ["limits.per_session"] {
-            max_queued_prompts = max_session_queued_prompts: count_or_none, "Prompts that wait in the session. Beyond it, prompts fail with 429.";
-            max_terminals = max_terminals: count_or_none, "Terminals that the gateway runs. Beyond it, the agent receives an error.";
-            max_bytes_per_hour = max_session_bytes_per_hour: size, "Bytes that the session may log in an hour. Beyond it, the turn fails and prompts fail with 429.";
-            max_events_per_hour = max_session_events_per_hour: count, "Events that the session may log in an hour. Beyond it, the turn fails and prompts fail with 429.";
+            max_queued_prompts = max_session_queued_prompts: count_or_none, "The number of prompts that wait in the session. Further prompts fail with 429.";
+            max_terminals = max_terminals: count_or_none, "The number of terminals that the gateway runs. For further terminals, the agent receives an error.";
+            max_bytes_per_hour = max_session_bytes_per_hour: size, "Bytes that the session may log in an hour. After that, the turn fails and prompts fail with 429.";
+            max_events_per_hour = max_session_events_per_hour: count, "Events that the session may log in an hour. After that, the turn fails and prompts fail with 429.";
         }
         ["timeouts"] {
-            session_new_timeout = session_new_timeout: time, "Creating or resuming a session at the agent. Then the request fails with 504.";
-            session_load_timeout = session_load_timeout: time, "Loading a session with its history at the agent. Then the request fails with 504.";
-            queue_timeout = queue_timeout: time, "Waiting for a process of an agent. Then the request fails with 504.";
+            session_new_timeout = session_new_timeout: time, "The time limit for creating or resuming a session at the agent. After it, the request fails with 504.";
+            session_load_timeout = session_load_timeout: time, "The time limit for loading a session with its history at the agent. After it, the request fails with 504.";
+            queue_timeout = queue_timeout: time, "The time limit for waiting for a process of an agent. After it, the request fails with 504.";
             drain_timeout = drain_timeout: time_or_none, "Running turns during a shutdown. Then the gateway cancels them.";
             queued_prompt_max_age = queued_prompt_max_age: time, "The age of a queued prompt after a restart. An older prompt fails with `prompt_expired`.";
             keep_alive_interval = keep_alive_interval: time, "The interval between keep-alive comments on a quiet stream.";
         }
         ["retention"] {
-            max_session_bytes = max_session_log_bytes: size, "The stored size of a session's log. Beyond it, the oldest events are deleted.";
-            max_total_bytes = max_total_log_bytes: size, "The stored size of all logs. Beyond it, the oldest events of the largest logs are deleted.";
+            max_session_bytes = max_session_log_bytes: size, "The maximum stored size of a session's log. The gateway deletes the oldest events above it.";
+            max_total_bytes = max_total_log_bytes: size, "The maximum stored size of all logs. The gateway deletes the oldest events of the largest logs above it.";
             max_age = max_log_age: time, "The age of a session's log after its last event. Older logs are deleted.";
             min_free_disk_bytes = min_free_disk_bytes: size_or_none, "Free disk space. Below it, prompts, new sessions and /readyz fail with 507.";
             min_free_disk_percent = min_free_disk_percent: percent, "The same in percent of the disk. The larger value applies.";
             disk_reserve_bytes = disk_reserve_bytes: size_or_none, "Disk space that the gateway reserves, to commit the ends of turns on a full disk.";
         }
         ["cache"] {
-            max_tail_bytes = max_tail_bytes: size, "Recent events of all sessions in memory. Beyond it, readers read from the disk.";
+            max_tail_bytes = max_tail_bytes: size, "The maximum size of recent events in memory, for all sessions. Readers of other events read from the disk.";
             max_read_cache_bytes = max_read_cache_bytes: size, "The cache for readers of older events.";
         }
     }

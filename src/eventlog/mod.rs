@@ -178,8 +178,8 @@ impl EventLog {
         self.shared.alarms.disk_space()
     }
 
-    /// Returns up to `limit` sessions whose last event is older than `retention.max_age`. Retention has already
-    /// deleted all their runs except the last. The session's owner erases the session.
+    /// Returns up to `limit` sessions whose last event is older than `retention.max_age`. Retention deletes all
+    /// their runs except the last. The owner of the session erases the session.
     pub fn expired(&self, limit: usize) -> Vec<(Tenant, SessionId)> {
         let old = self.shared.expired_before(self.shared.limits.max_log_age);
         let expired = self.shared.maintenance.usages(limit, &|log| log.last_time < old);

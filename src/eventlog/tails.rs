@@ -51,7 +51,7 @@ impl SessionTail {
     }
 }
 
-/// The runs of all sessions' tails by position. A run that left its session's tail leaves a gap.
+/// The runs of all sessions' tails by position. Runs that are evicted from their session's tail are missing.
 #[derive(Debug, Default)]
 pub(super) struct Tails {
     runs: BTreeMap<u64, Run>,

@@ -12,8 +12,8 @@ use super::queue::{Job, MaintenanceJob, Write, WriteError};
 use super::records::Changes;
 use super::state::{Shared, State};
 
-/// The writer notifies readers inline after a commit of at most this many bytes, if no other commit waits.
-/// Larger output is split into fewer pieces when the readers' own thread delivers it.
+/// The maximum size of a commit after which the writer notifies readers inline, if no other commit waits. After a
+/// larger commit, the readers' own thread delivers the output, in fewer pieces.
 const INLINE_NOTIFY_BYTES: usize = 4 << 10;
 
 /// Called once on the writer thread when the log can commit nothing more. The process must exit.

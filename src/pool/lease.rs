@@ -13,7 +13,7 @@ use crate::agent::Process;
 /// The treatment of a process after the release of its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposition {
-    /// Reuse without restriction: the session left no trace in the process.
+    /// Reuse without restriction: the process has no data of the session.
     Untouched,
     /// Reuse for the same principal: the process closed the session.
     Reuse,
@@ -21,7 +21,7 @@ pub enum Disposition {
     Stop,
 }
 
-/// What a session does with its process.
+/// The use of a process by its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseActivity {
     /// A turn, a request or a call is open.

@@ -1,7 +1,7 @@
 //! Assigns agent processes to sessions.
 //!
 //! This module owns every agent process that is not leased, the wait queue, and the back-off of agents that crash. It
-//! does not know what a session is: a lease names a principal, and the pool asks its holder to release it.
+//! has no type for a session: a lease names a principal, and the pool asks the holder of a lease to release it.
 //!
 //! Reading order: [`state`] (pure decisions) with [`grant`], [`sign_in_state`] and [`session_history`],
 //! [`pool_key`], [`source`], [`scheduler`] (the pool itself), [`start`] with [`homes`] and [`crashes`], [`lease`] and [`reuse`],

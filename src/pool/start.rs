@@ -77,7 +77,7 @@ impl Pool {
         let agent = state.existing(pool);
         agent.starting -= 1;
         let failure = &failed.start.failure;
-        // The failure says nothing about a new entry.
+        // A new entry can have other settings, so this failure does not apply to it.
         if matches!(failure, AgentFailure::Draining) || !Arc::ptr_eq(&agent.spec, spec) {
             return;
         }

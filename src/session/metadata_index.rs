@@ -97,7 +97,7 @@ impl MetadataIndex {
         self.stored = next;
     }
 
-    /// Takes the keys of all entries, so that they can be deleted with the session.
+    /// Removes and returns the keys of all entries, so that they can be deleted with the session.
     pub(super) fn take(&mut self) -> BTreeSet<Vec<u8>> {
         std::mem::take(&mut self.stored)
     }

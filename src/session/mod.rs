@@ -6,18 +6,18 @@
 //!
 //! Reading order:
 //!
-//! 1. `registry`: how sessions begin and end. `entries`: how their actors are loaded and replaced.
+//! 1. `registry`: creation, adoption, fork and removal of sessions. `entries`: load and replacement of their actors.
 //! 2. `handle` and `command`: the calls that other modules make, and the commands that they become.
 //! 3. `query`: reads that need no actor.
 //! 4. `record` and `stored`: the stored form of a session. `metadata_index` and `folders` belong to it.
-//! 5. `journal`: the only way to write the log and the records of a session.
+//! 5. `journal`: appends to the log of a session, and saves its records with the events.
 //! 6. The parts, each a state machine with private state: `turns`, `attachment`, `agent_requests`, `client_calls`,
 //!    `client_methods`. They know neither the actor nor the store.
 //! 7. `process_link` and `event_loop`: the process, and the sources that wake the actor.
 //! 8. `actor`: passes each wakeup to its part and applies the effects.
 //!
-//! `error` has one error for each operation, `refusal` those of commands that need a process or a turn. The actor
-//! does not import `registry`, `entries`, `handle` and `query`.
+//! `error` has one error for each operation. `refusal` has the errors of commands that need a process or a turn. The
+//! actor does not import `registry`, `entries`, `handle` or `query`.
 
 mod actor;
 mod agent_requests;

@@ -122,7 +122,7 @@ impl ProcessLink {
         }
     }
 
-    /// Leaves the pool's queue.
+    /// Withdraws the request from the pool's queue.
     pub(super) fn drop_pending(&mut self) {
         self.pending = None;
     }

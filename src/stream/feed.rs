@@ -59,11 +59,11 @@ pub(super) struct Reset {
     session: Option<SessionId>,
 }
 
-/// The end of a complete feed.
+/// The end of a feed that has delivered all its events.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct End {
     pub(super) reason: EndReason,
-    /// The cursor of the last event. `None` uses the cursor of the source, which may be ahead of that event.
+    /// The cursor of the last delivered event. If `None`, the end frame has the source's cursor, which may be later.
     cursor: Option<u64>,
 }
 

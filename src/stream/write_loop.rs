@@ -290,8 +290,8 @@ impl Stream {
         end.is_some()
     }
 
-    /// Writes after a silent interval. A client with filters receives its position in the log, and other
-    /// clients receive a comment.
+    /// Writes a keep-alive after a silent interval: a position frame if `advance_cursor` is set and the client's
+    /// cursor is behind, otherwise a comment.
     fn send_keep_alive<W: StreamSink>(&mut self, advance_cursor: bool, sink: &mut W) {
         match if advance_cursor { self.feed.position_frame() } else { None } {
             Some(position) => self.send_control(&position, sink),

@@ -1,12 +1,20 @@
-//! The actor of a session: one task that owns all state of the session and blocks only in its event loop.
+//! The actor of a session: one task that owns all state of the session. It waits in its event loop, and briefly for the
+//! exit status of a process.
 //!
-//! The parts decide and the actor acts: it passes each wakeup to the part that owns the matter, and applies the effects in
-//! order. It appends to the journal, sends to the agent, and answers clients. A prompt or an answer reaches the agent only
-//! after its event is durable.
+//! The parts decide, and the actor applies. The actor passes each wakeup to the responsible part and applies the effects
+//! in order: it appends to the journal, sends to the agent, and answers clients. A prompt or an answer reaches the agent
+//! only after its event is durable.
 //!
-//! Reading order: this file (the loop), `commands` (inputs of clients), `inbound` (inputs of the agent), `turn` and `queue`
-//! (prompts), `attach`, `restore`, `release` and `process_end` (the process), `requests`, `answers`, `questions` and `methods` (requests of
-//! the agent), `calls` (calls of clients), `close` (the end of a session), `recovery` (the start from stored records).
+//! Reading order:
+//!
+//! - this file: the loop
+//! - `commands`, `inbound`: inputs of clients and of the agent
+//! - `turn`, `queue`: prompts
+//! - `attach`, `restore`, `release`, `process_end`: the process
+//! - `requests`, `answers`, `questions`, `methods`: requests of the agent
+//! - `calls`: calls of clients
+//! - `close`: the end of a session
+//! - `recovery`: the start from stored records
 
 mod answers;
 mod attach;
@@ -61,7 +69,7 @@ pub(super) struct Actor {
 /// The life of the actor, and the failures that it remembers.
 struct Lifecycle {
     last_command_at: Instant,
-    /// The end of the time that a drain gives the running turn.
+    /// When a drain cancels the running turn.
     drain_at: Option<Instant>,
     /// Whether the actor stops when it has no process.
     stopping: bool,
@@ -78,7 +86,7 @@ impl Actor {
         if self.journal.is_erased() {
             return self.shut_down().await;
         }
-        // Begin the prompts that an earlier actor left in the queue.
+        // Begin the prompts that are in the queue from an earlier actor.
         self.next_queued();
         loop {
             let conditions = WakeConditions {
@@ -189,7 +197,7 @@ impl Actor {
         self.agent_requests.waits_for_commit() || self.turns.is_unsent() || self.is_log_behind()
     }
 
-    /// Sends the data that has become durable.
+    /// Sends answers, calls and the prompt whose events are durable, and reports the activity to the pool.
     fn flush(&mut self) {
         self.send_answers();
         self.send_queued_calls();
@@ -218,8 +226,8 @@ impl Actor {
         !self.agent_requests.is_empty() || self.client_methods.is_busy()
     }
 
-    /// How long the session keeps a process that it does not need. It depends on whether the agent can restore
-    /// the session. `None`: it needs the process.
+    /// How long the session keeps an idle process. The time depends on whether the agent can restore the session.
+    /// `None`: the session needs the process now.
     fn idle_timeout(&self) -> Option<std::time::Duration> {
         if self.is_busy() {
             return None;
@@ -274,8 +282,8 @@ impl Actor {
         }
     }
 
-    /// Begins the drain. A running turn has a limited time to end before it is cancelled. Prompts that were
-    /// not sent to the agent wait for the next start.
+    /// Begins the drain. A running turn has a limited time to end before it is cancelled. Prompts that were not
+    /// sent stay in the queue until the gateway starts again.
     fn drain(&mut self) {
         self.lifecycle.drain_at = Some(Instant::now() + self.context.limits.drain_timeout);
         if self.turns.return_unsent() {
@@ -338,7 +346,7 @@ impl Actor {
     }
 }
 
-/// Sends a reply. The receiver may be gone; then nothing needs the reply.
+/// Sends a reply. Drops the reply if the receiver was dropped.
 fn send_reply<T, E>(reply: Reply<T, E>, outcome: Result<T, E>) {
     drop(reply.send(outcome));
 }

@@ -55,8 +55,8 @@ impl Actor {
         }
     }
 
-    /// Whether a restored prompt has expired. If the clock may be ahead, its time counts as correct: a client
-    /// can send a failed prompt again, but cannot undo a prompt that ran a day late.
+    /// Whether a restored prompt has expired. If the clock may be ahead, its time counts as correct. A client can
+    /// send a failed prompt again, but cannot undo a prompt that ran a day late.
     fn is_old(&self, created_at: Timestamp) -> bool {
         created_at.after(self.context.limits.queued_prompt_max_age) <= self.context.log.expiry().latest_now()
     }

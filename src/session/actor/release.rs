@@ -67,7 +67,7 @@ impl Actor {
         }
     }
 
-    /// Takes the lease and clears all state of its process. Every transition that ends an attachment calls
+    /// Removes and returns the lease, and clears all state of its process. Every transition that ends an attachment calls
     /// this, because the next process reuses request and call ids.
     fn take_lease(&mut self, refusal: &Refusal) -> Option<Lease> {
         self.end_requests(EndedBy::Release);

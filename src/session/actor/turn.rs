@@ -189,7 +189,7 @@ impl Actor {
         self.append_turn_end(record, event);
     }
 
-    /// Takes the running turn to end it, after its questions. No event belongs to a turn after its end.
+    /// Ends the questions of the running turn, and removes and returns the turn. No event belongs to a turn after its end.
     fn take_turn(&mut self) -> Option<EndedTurn> {
         let prompt = self.turns.running()?;
         if self.turns.is_cancelling() {

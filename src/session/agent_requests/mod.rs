@@ -1,7 +1,7 @@
 //! Requests of the agent that clients answer. The first answer wins.
 //!
-//! Reading order: `open` (the open requests), `policy` (how long a question waits, and which tools need none), `answers`
-//! (checks of clients' answers).
+//! Reading order: `open` (the open requests), `policy` (the timeout of a question, and the tools that need no question),
+//! `answers` (checks of clients' answers).
 
 pub(super) mod answers;
 mod open;

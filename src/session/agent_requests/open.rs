@@ -1,7 +1,7 @@
 //! The requests that wait for an answer of a client.
 //!
 //! This part owns the open requests, the answers that wait for their commit, and the URLs that the agent asked a user to
-//! visit. Each method changes the state and returns what the actor must append and send.
+//! visit. Each method changes the state and returns the effects: the events to append and the messages to send.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -231,7 +231,7 @@ impl AgentRequests {
         self.outbox.push_back(QueuedAnswer { seq, incoming, outcome });
     }
 
-    /// Takes the next answer whose event is durable.
+    /// Removes and returns the next answer whose event is durable.
     pub(in crate::session) fn durable_answer(&mut self, committed: u64) -> Option<(IncomingId, Outcome)> {
         let answer = self.outbox.pop_front_if(|answer| answer.seq <= committed)?;
         Some((answer.incoming, answer.outcome))

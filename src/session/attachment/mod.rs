@@ -1,11 +1,17 @@
-//! The attachment of a session to a process: the state machine from the request for a process to its release (ACP, Session
-//! Setup).
+//! The attachment of a session to a process: the state machine from the request for a process to its release (ACP,
+//! Session Setup).
 //!
 //! This part holds no process. It decides which state follows an input, which method restores the session, and when a
-//! state has lasted for too long. The actor calls one verb for each transition, and talks to the pool and the agent.
+//! state has lasted for too long. The actor calls one method for each transition, and sends to the pool and the agent.
 //!
-//! Reading order: this file, `restore` (attempts to restore), `replay` (history after a load), `sign_in` (a load that needs a
-//! sign-in), `subagents` (child sessions of the agent), `discarded` (rate of log messages).
+//! Reading order:
+//!
+//! - this file
+//! - `setup`, `restore`: the setup on a process, and attempts to restore
+//! - `replay`: history after a load
+//! - `sign_in`: a load that needs a sign-in
+//! - `subagents`: child sessions of the agent
+//! - `discarded`: the rate of log messages
 
 mod discarded;
 mod replay;
@@ -45,13 +51,13 @@ pub(super) struct Attachment {
     state: State,
     /// When the process was last needed.
     idle_since: Instant,
-    /// The number of processes that were dead when the session needed them, since it last used a process.
+    /// The number of replaced processes since the session last used a process. Each was dead when it was needed.
     replaced_processes: u32,
     /// Failed attempts, while the agent has not restored the session yet.
     restoring: Option<Restoring>,
     /// Why the new agent session does not have the conversation.
     lost_context: Option<LostContext>,
-    /// The agent reported that it restored the session, and has not accepted a prompt since.
+    /// The agent reported a successful restore, and has not accepted a prompt after it.
     unproven: bool,
     /// A replay after `session/load` that may still deliver history.
     replay: Option<Replay>,
@@ -68,13 +74,13 @@ enum State {
     Queued {
         since: Instant,
     },
-    /// The agent did not restore the session. The session asks for a process again at that time.
+    /// The session requests a process at the time `at`: an attempt to restore it failed, or its load is deferred.
     Retrying {
         at: Instant,
     },
     /// The agent is creating or restoring the session.
     SettingUp(SettingUp),
-    /// The agent refused to load the session without a sign-in. It was asked for a step of the sign-in with its key.
+    /// The agent refused to load the session without a sign-in. The gateway has sent a step of the sign-in.
     SigningIn {
         call: CallId,
         deadline: Instant,
@@ -126,7 +132,7 @@ pub(super) enum Overdue {
     Queue {
         restore_error: Option<RpcError>,
     },
-    /// The next attempt to restore the session is due.
+    /// The time of the next request for a process has come.
     Retry,
     Setup {
         method: AttachMethod,
@@ -172,7 +178,7 @@ impl Attachment {
         self.is_attached() && self.replay.is_none()
     }
 
-    /// Whether a process is attached or will be without a further request.
+    /// Whether the session must not request a process now: it has a process, or a retry is scheduled.
     pub(super) fn needs_no_request(&self) -> bool {
         matches!(
             self.state,
@@ -180,7 +186,8 @@ impl Attachment {
         )
     }
 
-    /// Whether the session waits for a process. During the setup its clients wait for the agent instead.
+    /// Whether the session has no usable process. Clients with open calls then wait for a process. During the setup
+    /// they wait for the agent instead.
     pub(super) fn waits_for_process(&self) -> bool {
         !matches!(self.state, State::SettingUp(_) | State::SigningIn { .. } | State::Attached)
     }
@@ -269,7 +276,7 @@ impl Attachment {
         self.state = State::Detached;
     }
 
-    /// The attach failed: the session waits for no process and makes no further attempt.
+    /// Ends all attempts to attach: the attach failed, or the gateway drains.
     pub(super) fn abandon(&mut self) {
         self.state = State::Detached;
         (self.restoring, self.lost_context) = (None, None);
@@ -382,7 +389,7 @@ impl Attachment {
     }
 
     /// Handles the first response to a prompt after a restore. `rejected`: the agent does not know the session. Returns
-    /// whether the restore has to be doubted.
+    /// true if the restore did not work.
     pub(super) fn prompt_answered(&mut self, rejected: bool) -> bool {
         self.unproven &= rejected;
         self.unproven
@@ -405,8 +412,8 @@ impl Attachment {
 
     // Processes that died while they were idle.
 
-    /// Whether the session needs its process, and has neither received an update nor sent a prompt on it.
-    /// `is_turn_unsent`: a turn runs whose prompt was not sent.
+    /// Whether the session needs its process and has not used it yet. During the setup, any update counts as use. After
+    /// the setup, a sent prompt counts. `is_turn_unsent`: the prompt of the running turn was not sent.
     pub(super) fn is_process_unused(&self, is_turn_unsent: bool) -> bool {
         match &self.state {
             State::SettingUp(setup) => setup.replayed_updates == 0 && setup.buffer.updates.is_empty(),

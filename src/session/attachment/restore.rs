@@ -1,7 +1,7 @@
 //! Restores a session at the agent: which errors end the conversation, and when the next attempt happens.
 //!
-//! A new agent session begins only if the former one does not exist, or if the agent can neither load nor
-//! resume. Every other error is transient.
+//! After an error, a new agent session begins only if the former one does not exist, or if the agent can neither
+//! load nor resume. A missing sign-in and a failed import reject the attach. Every other error is transient.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ impl Setup<'_> {
 /// The step after the agent refused to resume or load the session.
 #[derive(Debug)]
 pub(in crate::session) enum RestoreStep {
-    /// The agent may load what it did not resume. The error is that of the resume.
+    /// The agent did not resume the session, and may be able to load it. The error is that of the resume.
     Load(RpcError),
     /// The agent loads the session only after a sign-in.
     SignIn(RpcError),
@@ -124,7 +124,8 @@ impl RestoreStep {
 /// The effect of another failed attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::session) struct Retry {
-    /// Whether another session may use the process. After two failures for the process's own reasons, it is stopped.
+    /// Whether other sessions may use the process. False after two failures other than "session in use": the process
+    /// is then stopped.
     pub(in crate::session) is_healthy: bool,
     /// When the next attempt happens. `None`: the attempts are exhausted.
     pub(in crate::session) at: Option<Instant>,

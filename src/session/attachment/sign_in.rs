@@ -1,9 +1,10 @@
 //! Sessions of agents that need `authenticate` although their key is in their environment.
 //!
 //! Some agents refuse every session without the call: the pool signs in each new process. Others, such as Gemini CLI, refuse
-//! only to load a session, because no sign-in is selected in their settings. There the call could replace a sign-in
-//! that a person has selected, for example one that the provider refuses for a moment. So the gateway first checks that
-//! the same process opens a new session and still refuses the load: a selected sign-in would fail or work for both.
+//! only to load a session, because no sign-in is selected in their settings. For such an agent, the call could replace
+//! a sign-in that a person has selected, for example a sign-in that the provider rejects temporarily. Therefore the
+//! gateway first checks that the same process opens a new session and still refuses the load. With a selected sign-in,
+//! both requests would succeed or both would fail.
 
 /// How far a process is with the sign-in that it needs to load the session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -142,17 +142,17 @@ impl ClientCalls {
         self.sent.insert(id, call);
     }
 
-    /// Takes the call that the agent's response answers.
+    /// Removes and returns the call that the agent's response answers.
     pub(super) fn answered(&mut self, id: CallId) -> Option<PendingCall> {
         self.sent.remove(&id)
     }
 
-    /// Takes all calls that wait for the agent's response.
+    /// Removes and returns all calls that wait for the agent's response.
     pub(super) fn take_sent(&mut self) -> HashMap<CallId, PendingCall> {
         std::mem::take(&mut self.sent)
     }
 
-    /// Takes a call whose response is overdue. Call it until it returns `None`.
+    /// Removes and returns a call whose response is overdue. Call it until it returns `None`.
     pub(super) fn expire_sent(&mut self, now: Instant) -> Option<(CallId, PendingCall)> {
         let id = self.sent.iter().find(|(_, call)| now >= call.deadline).map(|(id, _)| *id)?;
         self.sent.remove_entry(&id)
@@ -186,8 +186,8 @@ impl ClientCalls {
         }
     }
 
-    /// Takes the clients that have waited for a process for too long. Clients that only need a process are rejected sooner
-    /// than turns, which may wait in the pool's queue for longer.
+    /// Removes and returns the clients that have waited for a process for too long. Clients that only need a process are
+    /// rejected sooner than turns, which may wait in the pool's queue for longer.
     pub(super) fn expire_waits(&mut self, now: Instant) -> Waiters {
         Waiters {
             creating: self.creating.take_if(|creating| now >= creating.deadline),

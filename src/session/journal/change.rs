@@ -23,7 +23,7 @@ impl<'a> Change<'a> {
         self.put_prompt(prompt);
     }
 
-    /// Makes a prompt the running one. It leaves the queue.
+    /// Makes a prompt the running one, and removes it from the queue.
     pub(in crate::session) fn run_prompt(&mut self, prompt: &PromptRecord) {
         self.record.last_prompt = self.record.last_prompt.max(prompt.prompt_id.number());
         self.record.begin_prompt(prompt.prompt_id);

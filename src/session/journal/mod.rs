@@ -1,7 +1,8 @@
 //! The journal of a session: its log, its records, the fold of its events and its write quota.
 //!
-//! Appending here is the only way to write. An append assigns the sequence number, saves the changed records in the same
-//! commit, and never waits. No caller predicts a sequence number: a change that stores it receives it.
+//! The actor appends every event here. An append assigns the sequence number, saves the changed records in the
+//! same commit, and never waits. No caller predicts a sequence number: the change receives the number.
+//! [`Journal::save_record`] and `Actor::save_unsent` write a record without an event.
 
 mod change;
 mod quota;
@@ -41,7 +42,7 @@ pub(super) struct Journal {
     fold_changed: bool,
     /// Whether the agent reported work that has not ended. It is part of the session's state.
     agent_busy: bool,
-    /// The number of events since the session's record was written.
+    /// The number of events since the session's record was last saved with an event.
     unsaved_events: usize,
     quota: Quota,
     /// Whether the session was deleted. Later events and records are dropped.
@@ -102,7 +103,7 @@ impl Journal {
         let mut seq = 0;
         if let Some(folded) = folded {
             (journal.fold, journal.fold_changed) = (folded.fold, false);
-            // Up to the position in the session's record, no event has changed the fold.
+            // The session's record may be newer. No event between the two positions has changed the fold.
             seq = folded.seq.max(journal.record.seq);
         }
         (journal, seq)
@@ -153,15 +154,17 @@ impl Journal {
         self.record.is_closed()
     }
 
-    /// The number of the next prompt, request and terminal.
+    /// The id of the next prompt.
     pub(super) fn next_prompt(&self) -> PromptId {
         PromptId::new(self.record.last_prompt + 1)
     }
 
+    /// The id of the next request.
     pub(super) fn next_request(&self) -> RequestId {
         RequestId::new(self.record.last_request + 1)
     }
 
+    /// The id of the next terminal.
     pub(super) fn next_terminal(&self) -> TerminalId {
         TerminalId::new(self.record.last_terminal + 1)
     }
@@ -230,8 +233,7 @@ impl Journal {
         self.write(prompt, &event.into(), Records::default())
     }
 
-    /// Appends an event and saves the session's records in the same commit. `change` receives the sequence number of the
-    /// event.
+    /// Appends an event and saves the session's records in the same commit. `change` receives the event's number.
     pub(super) fn append_with(
         &mut self,
         prompt: Option<PromptId>,
@@ -352,7 +354,7 @@ impl Journal {
         self.record.put_agent_session(&mut self.stored.agent_session, records);
         self.stored.index = Some(self.record.index_key());
         self.stored.metadata.put(&self.record, records);
-        // An older fold record stays exact: `SessionRecord::seq` is the position up to which it is valid.
+        // If the fold did not change, its stored record stays valid up to the position `SessionRecord::seq`.
         if std::mem::take(&mut self.fold_changed) {
             FoldRecord { seq, fold: self.fold.clone() }.put(self.record.session_id, records);
         }

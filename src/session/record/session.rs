@@ -174,7 +174,7 @@ impl SessionRecord {
         self.state == StoredState::Closed
     }
 
-    /// Makes a prompt the running one. It leaves the queue.
+    /// Makes a prompt the running one, and removes it from the queue.
     pub(in crate::session) fn begin_prompt(&mut self, prompt: PromptId) {
         self.queued.retain(|queued| *queued != prompt);
         self.prompt_id = Some(prompt);

@@ -50,7 +50,7 @@ pub(in crate::session) struct Completion {
     pub(in crate::session) usage: Option<Box<RawValue>>,
 }
 
-/// A turn that was taken to be ended.
+/// A turn that was removed because it ends.
 #[derive(Debug)]
 pub(in crate::session) struct EndedTurn {
     pub(in crate::session) record: PromptRecord,

@@ -119,18 +119,18 @@ impl Turns {
         self.queue.front().filter(|_| self.running.is_none())
     }
 
-    /// Takes the head of the queue.
+    /// Removes and returns the head of the queue.
     pub(super) fn dequeue(&mut self) -> Option<Queued> {
         self.queue.pop_front()
     }
 
-    /// Takes a prompt from the queue.
+    /// Removes and returns a prompt of the queue.
     pub(super) fn remove_queued(&mut self, prompt: PromptId) -> Option<Queued> {
         let at = self.queue.iter().position(|queued| queued.record.prompt_id == prompt)?;
         self.queue.remove(at)
     }
 
-    /// Takes the prompt with this id, or all prompts, from the queue.
+    /// Removes and returns the prompt with this id, or all prompts, of the queue.
     pub(super) fn cancel_queued(&mut self, prompt: Option<PromptId>) -> Vec<Queued> {
         let (cancelled, remaining) = std::mem::take(&mut self.queue)
             .into_iter()
@@ -262,7 +262,7 @@ impl Turns {
         })
     }
 
-    /// Takes the running turn to end it.
+    /// Removes and returns the running turn, so that the actor can end it.
     pub(super) fn take(&mut self) -> Option<EndedTurn> {
         let turn = self.running.take()?;
         Some(EndedTurn { stopping: turn.is_stopping(), record: turn.record })

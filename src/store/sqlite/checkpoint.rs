@@ -53,7 +53,7 @@ enum Mode {
 impl Checkpointer {
     pub(super) fn start(connection: Connection) -> io::Result<Self> {
         let work = Arc::new(Shared::default());
-        // An earlier process may have left data in the log. Truncate it when idle.
+        // The log may contain data of an earlier process. Truncate the log when idle.
         *work.state() = State { dirty: true, removed: true, ..State::default() };
         let shared = Arc::clone(&work);
         let thread = Shutdown::spawn_thread("log-checkpoint", move || shared.run(&connection))?;

@@ -4,9 +4,9 @@
 //! - **Durability.** A commit is durable when it returns (WAL, `synchronous = FULL`).
 //! - **Damage.** Each run has a checksum over its stored bytes, session and seqs. Every read verifies it.
 //!   Damaged runs are reported and never returned.
-//! - **Unclean shutdown.** SQLite deletes the write-ahead log when the last connection closes. A file that
-//!   has one was left by a process that died. It is checked completely once, and the write-ahead log is kept
-//!   until a check succeeds.
+//! - **Unclean shutdown.** SQLite deletes the write-ahead log when the last connection closes. If the file has
+//!   one, the last process crashed. The adapter then checks the file completely once, and keeps the write-ahead
+//!   log until a check succeeds.
 //! - **Restore.** A restored file has a new epoch. Runs keep the epoch of their frames, and reads replace it
 //!   with the file's epoch.
 //!
@@ -173,7 +173,7 @@ impl SqliteStore {
         result
     }
 
-    /// Logs damaged runs that were to be deleted. They stay in the file but leave the index.
+    /// Logs damaged runs that were to be deleted. They stay in the file and are removed from the index.
     fn report_damaged<'a>(&self, removals: impl IntoIterator<Item = &'a Removal>) {
         for Removal { session, damaged: runs, .. } in
             removals.into_iter().filter(|removal| removal.damaged > 0)

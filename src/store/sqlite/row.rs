@@ -8,7 +8,7 @@ use super::super::error::ReadError;
 use super::super::run::{Run, RunHeader};
 use super::compress;
 
-/// Positions and seqs never come near this value. A larger number is damaged.
+/// Positions and seqs never reach this value. A larger number is damaged.
 pub(super) const MAX_PLAUSIBLE: u64 = 1 << 53;
 
 /// The columns that [`decode_run`] expects, in this order.

@@ -119,7 +119,9 @@ fn victim() {
         std::fs::remove_file(path).expect("a clean end leaves the file");
     }
     println!("{times} {errno}: {sums:?}");
-    assert!(sums.did_not_open > 0 && sums.failed > 0 && sums.full + sums.failed > sums.lives / 3, "{sums:?}");
+    // The seed decides how many calls follow the open. In most of these lives, a commit fails.
+    let opened = sums.lives - sums.did_not_open;
+    assert!(sums.did_not_open > 0 && sums.failed > 0 && 2 * (sums.full + sums.failed) > opened, "{sums:?}");
     assert_eq!(sums.full > sums.failed, errno == ENOSPC, "{sums:?}");
 }
 
