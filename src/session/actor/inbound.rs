@@ -55,13 +55,17 @@ impl Actor {
         // Otherwise each chunk may need other records, so the caller appends the chunks one by one.
         let together =
             self.attachment.is_ready() && !self.journal.is_save_due() && !self.client_calls.imports_history();
-        let (prompt, late) = self.turns.of_update(false);
-        let record = self.journal.record();
-        let Some(own) = record.agent_session_id.clone().filter(|_| together) else { return 0 };
-        let lines = messages.iter().map_while(|message| match message {
-            Inbound::Update(line) if line.chunk && block[line.session_id.clone()] == *own.as_bytes() => {
-                Some(line)
+        let own = self.journal.record().agent_session_id.as_deref().filter(|_| together);
+        let is_chunk = |message: &&Inbound| match message {
+            Inbound::Update(line) if line.chunk => {
+                own.is_some_and(|own| block[line.session_id.clone()] == *own.as_bytes())
             }
+            _ => false,
+        };
+        let chunks = &messages[..messages.iter().take_while(is_chunk).count()];
+        let (prompt, late) = self.turns.of_update(false);
+        let lines = chunks.iter().filter_map(|message| match message {
+            Inbound::Update(line) => Some(line),
             _ => None,
         });
         let events = lines.map(|line| {
