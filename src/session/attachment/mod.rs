@@ -4,14 +4,8 @@
 //! This part holds no process. It decides which state follows an input, which method restores the session, and when a
 //! state has lasted for too long. The actor calls one method for each transition, and sends to the pool and the agent.
 //!
-//! Reading order:
-//!
-//! - this file
-//! - `setup`, `restore`: the setup on a process, and attempts to restore
-//! - `replay`: history after a load
-//! - `sign_in`: a load that needs a sign-in
-//! - `subagents`: child sessions of the agent
-//! - `discarded`: the rate of log messages
+//! Reading order: this file, `setup` and `restore` (the setup on a process, and attempts to restore), `replay` (history
+//! after a load), `sign_in` (a load that needs a sign-in), `subagents`, `discarded` (the rate of log messages).
 
 mod discarded;
 mod replay;
