@@ -2,7 +2,6 @@
 //!
 //! Internal limits have no key in a release build. The section `[testing]` of debug builds sets them in tests.
 
-use super::error::ConfigError;
 use super::key::{Key, KeyDefault};
 use super::kinds::{count, count_or_none, percent, size, size_or_none, time, time_or_none};
 #[cfg(debug_assertions)]
@@ -27,7 +26,7 @@ macro_rules! limits {
         }),+),+];
 
         #[cfg(debug_assertions)]
-        pub(super) fn read_testing(mut section: Section, limits: &mut Limits) -> Result<(), ConfigError> {
+        pub(super) fn read_testing(mut section: Section, limits: &mut Limits) -> Result<(), super::error::ConfigError> {
             let Limits { $($($internal),+,)+ $($($field: _),+),+ } = limits;
             $($(if let Some(field) = section.take(stringify!($internal)) {
                 *$internal = $internal_kind::read(&field)?;
