@@ -84,7 +84,7 @@ impl ProcessLink {
         self.pending.is_some()
     }
 
-    /// What the agent reported in `initialize`.
+    /// The result of `initialize` of the leased process.
     pub(super) fn initialized(&self) -> Option<&Arc<InitializeResult>> {
         self.process().map(|process| &process.initialized)
     }
