@@ -11,6 +11,11 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+/// A future that a runtime can run as a task.
+pub trait Task: Future<Output: Send + 'static> + Send + 'static {}
+
+impl<F: Future<Output: Send + 'static> + Send + 'static> Task for F {}
+
 /// A cheap handle on the shutdown state of the gateway. A shutdown has three phases:
 ///
 /// - `drain_started`: the gateway accepts no new work, and running work finishes.
@@ -35,12 +40,11 @@ impl Default for Shutdown {
 
 impl Shutdown {
     pub fn new() -> Self {
-        let hard = CancellationToken::new();
-        let (soft, closing) = (hard.child_token(), hard.child_token());
+        let abort_token = CancellationToken::new();
         Self {
-            drain_token: soft,
-            closing_token: closing,
-            abort_token: hard,
+            drain_token: abort_token.child_token(),
+            closing_token: abort_token.child_token(),
+            abort_token,
             work_tasks: TaskTracker::new(),
             other_tasks: TaskTracker::new(),
         }
@@ -48,63 +52,47 @@ impl Shutdown {
 
     /// Starts a task that [`Shutdown::wait_for_tasks`] waits for. Other tasks depend on it, so a panic in it
     /// aborts the process.
-    pub fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
-    where
-        F: Future<Output: Send + 'static> + Send + 'static,
-    {
+    pub fn spawn<F: Task>(&self, task: F) -> JoinHandle<F::Output> {
         self.spawn_isolated(abort_on_panic(task))
     }
 
     /// Starts a task that all clients depend on, such as the listener. The task may outlive all work. A panic
     /// in it aborts the process.
-    pub fn spawn_critical<F>(&self, task: F) -> JoinHandle<F::Output>
-    where
-        F: Future<Output: Send + 'static> + Send + 'static,
-    {
+    pub fn spawn_critical<F: Task>(&self, task: F) -> JoinHandle<F::Output> {
         self.other_tasks.spawn(abort_on_panic(task))
     }
 
     /// Starts a task like [`Shutdown::spawn`], but a panic ends only this task. Its callers detect the panic
     /// through the handle.
-    pub fn spawn_isolated<F>(&self, task: F) -> JoinHandle<F::Output>
-    where
-        F: Future<Output: Send + 'static> + Send + 'static,
-    {
+    pub fn spawn_isolated<F: Task>(&self, task: F) -> JoinHandle<F::Output> {
         // A task that starts during the drain only reports that the gateway drains.
         if self.is_draining() { self.other_tasks.spawn(task) } else { self.work_tasks.spawn(task) }
     }
 
     /// Starts a task that serves one client. The task may outlive all work. A panic ends only the service of
     /// this client.
-    pub fn spawn_client<F>(&self, task: F) -> JoinHandle<F::Output>
-    where
-        F: Future<Output: Send + 'static> + Send + 'static,
-    {
+    pub fn spawn_client<F: Task>(&self, task: F) -> JoinHandle<F::Output> {
         self.other_tasks.spawn(task)
     }
 
     /// Starts a task like [`Shutdown::spawn_client`] on another runtime.
-    pub fn spawn_client_on<F>(&self, runtime: &Handle, task: F) -> JoinHandle<F::Output>
-    where
-        F: Future<Output: Send + 'static> + Send + 'static,
-    {
+    pub fn spawn_client_on<F: Task>(&self, runtime: &Handle, task: F) -> JoinHandle<F::Output> {
         self.other_tasks.spawn_on(task, runtime)
     }
 
     /// Runs blocking work on tokio's blocking thread pool. The handle returns a panic as an error.
-    pub fn spawn_blocking<F, T>(&self, work: F) -> JoinHandle<T>
-    where
-        F: FnOnce() -> T + Send + 'static,
-        T: Send + 'static,
-    {
+    pub fn spawn_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
         self.other_tasks.spawn_blocking(work)
     }
 
     /// Starts a named thread for blocking work that lasts as long as the gateway.
-    pub fn spawn_thread<F>(name: &str, work: F) -> std::io::Result<std::thread::JoinHandle<()>>
-    where
-        F: FnOnce() + Send + 'static,
-    {
+    pub fn spawn_thread(
+        name: &str,
+        work: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<std::thread::JoinHandle<()>> {
         std::thread::Builder::new().name(name.to_owned()).spawn(work)
     }
 

@@ -88,7 +88,7 @@ impl Process {
     /// The method of `authenticate` that reads a key from the environment of the process, for known agents
     /// that refuse sessions without this call.
     pub fn sign_in_by_variable(&self) -> Option<&'static str> {
-        self.usable(self.spec.known?.row.env_key_methods)
+        self.usable(&self.spec.known?.row.env_key_methods)
     }
 
     /// The method of `authenticate` for known agents that refuse only `session/load` without this call.

@@ -93,7 +93,7 @@ fn known_agent(agent: &config::Agent) -> Option<agent::Known> {
 /// its sessions can use any MCP server. A plain string in the configuration file is not a secret.
 fn masked_values(config: &Config, agent: &config::Agent) -> Vec<String> {
     let servers = config.mcp.values().flat_map(|server| match server {
-        config::McpServer::Http { headers, .. } | config::McpServer::Sse { headers, .. } => headers.values(),
+        config::McpServer::Remote { headers, .. } => headers.values(),
         config::McpServer::Stdio { env, .. } => env.values(),
     });
     let hidden = agent.env.values().chain(servers).filter(|value| value.is_hidden()).map(Secret::expose);
@@ -110,21 +110,16 @@ fn mcp_server(name: &str, server: &config::McpServer) -> McpServer {
     let pairs = |pairs: &BTreeMap<String, Secret>| -> Vec<NameValue> {
         pairs.iter().map(|(n, v)| NameValue { name: n.clone(), value: v.expose().to_owned() }).collect()
     };
-    let remote = |transport, url: &str, headers| McpServer::Remote {
-        transport,
-        name: name.clone(),
-        url: url.to_owned(),
-        headers: pairs(headers),
-    };
     match server {
-        config::McpServer::Http { url, headers } => remote(McpTransport::Http, url, headers),
-        config::McpServer::Sse { url, headers } => remote(McpTransport::Sse, url, headers),
-        config::McpServer::Stdio { command, args, env } => McpServer::Stdio {
-            name: name.clone(),
-            command: command.clone(),
-            args: args.clone(),
-            env: pairs(env),
+        config::McpServer::Remote { sse, url, headers } => McpServer::Remote {
+            transport: if *sse { McpTransport::Sse } else { McpTransport::Http },
+            name,
+            url: url.clone(),
+            headers: pairs(headers),
         },
+        config::McpServer::Stdio { command, args, env } => {
+            McpServer::Stdio { name, command: command.clone(), args: args.clone(), env: pairs(env) }
+        }
     }
 }
 

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags};
 
 use super::failure::Failure;
-use super::options::Options;
+use super::source::local_config;
 use super::{lock, output};
-use crate::config::DataDir;
+use crate::config::{DataDir, Flags};
 use crate::store::{self, CheckReport};
 use crate::types::Ids;
 
@@ -35,8 +35,8 @@ enum BackupError {
     Restore { path: PathBuf, source: Failure },
 }
 
-pub(super) fn backup(file: &Path, options: &Options) -> Result<(), Failure> {
-    let gateway = options.local_config()?;
+pub(super) fn backup(file: &Path, flags: &Flags) -> Result<(), Failure> {
+    let gateway = local_config(flags)?;
     let log = gateway.data.log();
     if !log.exists() {
         return Err(BackupError::NoLog(gateway.data.path().to_owned()).into());
@@ -75,8 +75,8 @@ pub(super) fn backup(file: &Path, options: &Options) -> Result<(), Failure> {
     Ok(output::write_line(&format!("{}: {}", file.display(), summary(&checked)))?)
 }
 
-pub(super) fn restore(file: &Path, options: &Options) -> Result<(), Failure> {
-    let gateway = options.local_config()?;
+pub(super) fn restore(file: &Path, flags: &Flags) -> Result<(), Failure> {
+    let gateway = local_config(flags)?;
     lock::create_layout(&gateway.data)?;
     let _lock = lock::acquire(&gateway.data)?;
     remove_stale_parts(&gateway.data);

@@ -1,16 +1,16 @@
 //! `check`: prints the effective configuration.
 
 use super::failure::Failure;
-use super::options::Options;
 use super::output;
-use crate::config::{self, Config, Launch, McpServer, Shown};
+use super::source::ConfigSource;
+use crate::config::{self, Config, Flags, Launch, McpServer, Shown};
 use crate::process;
 
-pub(super) fn run(options: &Options, all: bool, sample: bool) -> Result<(), Failure> {
+pub(super) fn run(flags: &Flags, all: bool, sample: bool) -> Result<(), Failure> {
     if sample {
         return Ok(output::write_stdout(config::sample().as_bytes())?);
     }
-    let mut config = options.config_source().load()?;
+    let mut config = ConfigSource::new(flags).load()?;
     let unresolved = unresolved_commands(&config);
     config.warnings.extend(unresolved);
     let shown = if all { Shown::All } else { Shown::Set };
@@ -27,7 +27,7 @@ fn unresolved_commands(config: &Config) -> Vec<String> {
     });
     let servers = config.mcp.iter().filter_map(|(name, server)| match server {
         McpServer::Stdio { command, .. } => Some((format!("mcp.{name}"), command)),
-        McpServer::Http { .. } | McpServer::Sse { .. } => None,
+        McpServer::Remote { .. } => None,
     });
     let warning = |(key, command): (String, &String)| {
         let error = process::resolve(command.as_ref(), &path).err()?;

@@ -1,11 +1,12 @@
 //! `healthcheck`: sends GET /readyz to the address in the configuration.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use super::failure::Failure;
-use super::options::Options;
+use super::source::local_config;
+use crate::config::Flags;
 
 const TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -17,32 +18,25 @@ enum HealthError {
     NotReady(String),
 }
 
-pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let address = connect_address(options.local_config()?.listen.address);
-    let answer = request_readyz(address).map_err(|source| HealthError::Unreachable { address, source })?;
-    let status = answer.lines().next().unwrap_or_default();
+pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
+    let address = connect_address(local_config(flags)?.listen.address);
+    let status = request_readyz(address).map_err(|source| HealthError::Unreachable { address, source })?;
     match status.split_whitespace().nth(1) {
         Some("200") => Ok(()),
         _ => Err(HealthError::NotReady(status.chars().filter(|c| !c.is_control()).collect()).into()),
     }
 }
 
-/// The beginning of the response, with the status line.
+/// The beginning of the status line of the response.
 fn request_readyz(address: SocketAddr) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     let request = format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
-    let mut head = [0; 256];
-    let mut filled = 0;
-    while filled < head.len() && !head[..filled].contains(&b'\n') {
-        match stream.read(&mut head[filled..])? {
-            0 => break,
-            read => filled += read,
-        }
-    }
-    Ok(String::from_utf8_lossy(&head[..filled]).into_owned())
+    let mut line = Vec::new();
+    BufReader::new(stream.take(256)).read_until(b'\n', &mut line)?;
+    Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
 /// The address to connect to: loopback if the gateway listens on all addresses.

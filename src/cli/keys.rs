@@ -8,10 +8,11 @@ use std::fmt::Write;
 use clap::{Args, Subcommand};
 
 use super::failure::Failure;
-use super::options::Options;
+use super::source::local_config;
 use super::{lock, output};
 use crate::app;
 use crate::auth::{Key, KeyChange, KeyKind, Keys, NewKey};
+use crate::config::Flags;
 use crate::types::{Ids, LimitChange, PrincipalLimit, Scope, Tenant};
 
 #[derive(Debug, Subcommand)]
@@ -76,17 +77,14 @@ pub(super) struct LimitFlags {
 
 impl LimitFlags {
     fn changes(&self) -> Vec<LimitChange> {
-        let flags = PrincipalLimit::ALL.map(|limit| {
-            let value = match limit {
-                PrincipalLimit::Requests => self.max_requests_per_minute,
-                PrincipalLimit::Prompts => self.max_prompts_per_minute,
-                PrincipalLimit::Streams => self.max_streams,
-                PrincipalLimit::LiveSessions => self.max_live_sessions,
-                PrincipalLimit::QueuedPrompts => self.max_queued_prompts,
-            };
-            value.map(|LimitValue(value)| (limit, value))
-        });
-        flags.into_iter().flatten().collect()
+        let flags = [
+            (PrincipalLimit::Requests, self.max_requests_per_minute),
+            (PrincipalLimit::Prompts, self.max_prompts_per_minute),
+            (PrincipalLimit::Streams, self.max_streams),
+            (PrincipalLimit::LiveSessions, self.max_live_sessions),
+            (PrincipalLimit::QueuedPrompts, self.max_queued_prompts),
+        ];
+        flags.into_iter().filter_map(|(limit, value)| Some((limit, value?.0))).collect()
     }
 }
 
@@ -106,8 +104,8 @@ impl std::str::FromStr for LimitValue {
     }
 }
 
-pub(super) fn run(command: &KeyCommand, options: &Options) -> Result<(), Failure> {
-    let gateway = options.local_config()?;
+pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
+    let gateway = local_config(flags)?;
     lock::create_layout(&gateway.data)?;
     let lock = lock::acquire_unless_running(&gateway.data)?;
     // Opening the log migrates it to this version, which the running gateway cannot read.

@@ -29,10 +29,7 @@ pub(super) enum DataDirError {
 }
 
 /// The lock on the data folder. The kernel releases it when the process ends, even after a crash.
-#[derive(Debug)]
-pub(super) struct DataLock {
-    _file: File,
-}
+pub(super) type DataLock = File;
 
 /// Creates the missing folders. Always removes the access of other users to `private`.
 pub(super) fn create_layout(data: &DataDir) -> Result<(), DataDirError> {
@@ -79,7 +76,7 @@ fn try_acquire(data: &DataDir) -> Result<Option<DataLock>, DataDirError> {
     let file = options.write(true).create(true).truncate(false).mode(0o600).open(&path);
     let file = file.map_err(|source| DataDirError::Lock { path: path.clone(), source })?;
     match file.try_lock() {
-        Ok(()) => Ok(Some(DataLock { _file: file })),
+        Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(source)) => Err(DataDirError::Lock { path, source }),
     }

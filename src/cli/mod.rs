@@ -15,10 +15,10 @@ mod failure;
 mod healthcheck;
 mod keys;
 mod lock;
-mod options;
 mod output;
 mod serve;
 mod signals;
+mod source;
 mod startup;
 
 use std::ffi::OsString;
@@ -28,8 +28,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::{Failure, print_error};
-use options::Options;
 
+use crate::config::Flags;
 use crate::{demo_agent, process, surface};
 
 /// Runs ACP agents and lets web apps use them over HTTP.
@@ -39,7 +39,7 @@ struct CommandLine {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    options: Options,
+    flags: Flags,
 }
 
 #[derive(Debug, Subcommand)]
@@ -108,12 +108,12 @@ pub fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let done = match command {
-        Command::Serve => serve::run(&line.options),
-        Command::Check { all, sample } => check::run(&line.options, all, sample),
-        Command::Key(command) => keys::run(&command, &line.options),
-        Command::Backup { file } => backup::backup(&file, &line.options),
-        Command::Restore { file } => backup::restore(&file, &line.options),
-        Command::Healthcheck => healthcheck::run(&line.options),
+        Command::Serve => serve::run(&line.flags),
+        Command::Check { all, sample } => check::run(&line.flags, all, sample),
+        Command::Key(command) => keys::run(&command, &line.flags),
+        Command::Backup { file } => backup::backup(&file, &line.flags),
+        Command::Restore { file } => backup::restore(&file, &line.flags),
+        Command::Healthcheck => healthcheck::run(&line.flags),
         Command::Openapi => openapi(),
         Command::Completions { shell } => completions(shell),
         Command::DemoAgent { command: None } => return demo_agent::main(),

@@ -7,17 +7,16 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::failure::{Failure, error_chain};
-use super::lock::DataLock;
-use super::options::{ConfigSource, Options};
+use super::failure::Failure;
 use super::signals::Signals;
+use super::source::ConfigSource;
 use super::startup::Summary;
 use super::{backup, lock, output};
 use crate::app::{self, Reloader};
-use crate::config::{Config, Listen};
+use crate::config::{Config, Flags, Listen};
 use crate::shutdown::Shutdown;
 use crate::stream::StreamWorkers;
-use crate::telemetry;
+use crate::telemetry::{self, ErrorChain};
 
 /// How many ports above the default to try if no address is configured.
 const EXTRA_PORTS: u16 = 20;
@@ -32,8 +31,8 @@ enum BindError {
     NoFreePort { first: u16, last: u16 },
 }
 
-pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let source = options.config_source();
+pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
+    let source = ConfigSource::new(flags);
     let config = source.load()?;
     telemetry::init(config.log_filter.as_deref())?;
     for warning in &config.warnings {
@@ -56,7 +55,8 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
     let ended = runtime.block_on(serve(source, config, listener));
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
-    release(lock);
+    // The store is closed now.
+    drop(lock);
     ended
 }
 
@@ -64,7 +64,7 @@ async fn serve(source: ConfigSource, config: Config, listener: TcpListener) -> R
     let shutdown = Shutdown::new();
     let signals = Signals::new()?;
     let reload = Arc::new(Notify::new());
-    let reloads = ReloadLoop { source, requested: Arc::clone(&reload) };
+    let reloads = (source, Arc::clone(&reload));
     tokio::select! {
         ended = start_and_wait(config, listener, shutdown.clone(), reloads) => ended,
         () = signals.forward(&shutdown, &reload) => Ok(()),
@@ -72,21 +72,18 @@ async fn serve(source: ConfigSource, config: Config, listener: TcpListener) -> R
 }
 
 /// Reloads the configuration on request.
-struct ReloadLoop {
-    source: ConfigSource,
-    requested: Arc<Notify>,
-}
-
-impl ReloadLoop {
-    async fn run(self, mut reloader: Reloader, shutdown: Shutdown) {
-        loop {
-            tokio::select! {
-                () = shutdown.drain_started() => return,
-                () = self.requested.notified() => {}
-            }
-            let source = self.source.clone();
-            reloader.reload(move || source.load().map_err(|error| error_chain(&*error))).await;
+async fn reload_on_request(
+    (source, requested): (ConfigSource, Arc<Notify>),
+    mut reloader: Reloader,
+    shutdown: Shutdown,
+) {
+    loop {
+        tokio::select! {
+            () = shutdown.drain_started() => return,
+            () = requested.notified() => {}
         }
+        let source = source.clone();
+        reloader.reload(move || source.load().map_err(|error| ErrorChain(&*error).to_string())).await;
     }
 }
 
@@ -94,13 +91,13 @@ async fn start_and_wait(
     config: Config,
     listener: TcpListener,
     shutdown: Shutdown,
-    reloads: ReloadLoop,
+    reloads: (ConfigSource, Arc<Notify>),
 ) -> Result<(), Failure> {
     let address = listener.local_addr()?;
     let public_url = config.public_url.clone();
     let summary = Summary::of(&config);
     let gateway = app::start(config, listener, shutdown.clone()).await?;
-    shutdown.spawn(reloads.run(gateway.reloader(), shutdown.clone()));
+    shutdown.spawn(reload_on_request(reloads, gateway.reloader(), shutdown.clone()));
     summary.report();
     let url = browser_url(address, public_url.as_deref());
     match gateway.link_key() {
@@ -108,11 +105,6 @@ async fn start_and_wait(
         None => output::write_line(&format!("{url}/"))?,
     }
     Ok(gateway.wait_ended().await?)
-}
-
-/// Releases the lock. The caller has closed the store before.
-fn release(lock: DataLock) {
-    drop(lock);
 }
 
 fn bind(listen: &Listen) -> Result<TcpListener, BindError> {

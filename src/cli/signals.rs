@@ -23,11 +23,6 @@ pub(super) struct Signals {
     hangup_stops: bool,
 }
 
-enum SignalAction {
-    Stop,
-    Reload,
-}
-
 impl Signals {
     /// Must be called inside the runtime.
     pub(super) fn new() -> io::Result<Self> {
@@ -40,30 +35,28 @@ impl Signals {
 
     /// Turns signals into a reload or a stop. Completes a grace period after the second stop signal.
     pub(super) async fn forward(mut self, shutdown: &Shutdown, reload: &Notify) {
-        while let SignalAction::Reload = self.next_action().await {
+        loop {
+            tokio::select! {
+                () = next_stop(&mut self.stops) => break,
+                _ = self.hangup.recv() => if self.hangup_stops { break },
+            }
             tracing::info!("reloading the configuration");
             reload.notify_one();
         }
         tracing::info!("draining; a second signal stops at once");
         shutdown.start_drain();
         // A closing terminal sends HUP more than once, so a second HUP does not stop at once.
-        let [terminate, interrupt] = &mut self.stops;
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        next_stop(&mut self.stops).await;
         tracing::warn!("second signal: stopping at once");
         shutdown.abort();
         tokio::time::sleep(ABORT_GRACE).await;
     }
+}
 
-    async fn next_action(&mut self) -> SignalAction {
-        let [terminate, interrupt] = &mut self.stops;
-        tokio::select! {
-            _ = terminate.recv() => SignalAction::Stop,
-            _ = interrupt.recv() => SignalAction::Stop,
-            _ = self.hangup.recv() => if self.hangup_stops { SignalAction::Stop } else { SignalAction::Reload },
-        }
+async fn next_stop([terminate, interrupt]: &mut [Signal; 2]) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
     }
 }
 

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// A copy of a process's environment. `Debug` prints the names and never the values.
+/// A copy of a process's environment that is cheap to clone. `Debug` prints the names and never the values.
 #[derive(Clone, Default)]
-pub struct Environment(BTreeMap<String, OsString>);
+pub struct Environment(Arc<BTreeMap<String, OsString>>);
 
 impl Environment {
     /// Copies the environment of this process. Names that are not UTF-8 are skipped, because no key has such
@@ -38,7 +39,7 @@ impl Environment {
 
 impl<N: Into<String>, V: Into<OsString>> FromIterator<(N, V)> for Environment {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
-        Self(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+        Self(Arc::new(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect()))
     }
 }
 

@@ -20,11 +20,11 @@ pub(super) const SECTIONS: [(&str, &str); 9] = [
 ];
 
 /// Iterates over the keys of a section.
-pub(super) fn of_section(section: &str) -> impl Iterator<Item = &'static Key> {
+pub(super) fn of_section(section: &str) -> impl Iterator<Item = &'static Key<Config>> {
     all().filter(move |key| key.section == section)
 }
 
-pub(super) fn all() -> impl Iterator<Item = &'static Key> {
+pub(super) fn all() -> impl Iterator<Item = &'static Key<Config>> {
     settings::KEYS.iter().chain(limits::KEYS)
 }
 
@@ -32,7 +32,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Key> {
 pub(super) fn read(
     root: &mut Section,
     config: &mut Config,
-    wanted: impl Fn(&Key) -> bool,
+    wanted: impl Fn(&Key<Config>) -> bool,
 ) -> Result<(), ConfigError> {
     let mut limits = root.take("limits").map(Field::section).transpose()?;
     for (path, _) in SECTIONS {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::agent::{Agent, Home, Launch};
 use super::environment::Environment;
-use super::secret::{Secret, SecretText};
+use super::secret::Secret;
 use crate::types::AgentName;
 use crate::types::known_agents::{KNOWN, KnownAgent};
 
@@ -17,15 +17,19 @@ pub(super) fn default_agents(
 ) -> BTreeMap<AgentName, Agent> {
     let name = |name: &str| name.parse::<AgentName>().expect("the names in the table are valid agent names");
     let mut agents = BTreeMap::from([(name("demo"), Agent::new(Launch::Demo))]);
-    for known in KNOWN.iter().filter(|known| search && on_path(known.command)) {
-        agents.entry(name(known.name)).or_insert_with(|| discovered_agent(known, environment));
+    if search {
+        let found = KNOWN.iter().filter_map(|known| {
+            let command = known.commands.iter().find(|command| on_path(command))?;
+            Some((name(known.name), discovered_agent(known, command, environment)))
+        });
+        agents.extend(found);
     }
     agents
 }
 
-fn discovered_agent(known: &KnownAgent, environment: &Environment) -> Agent {
+fn discovered_agent(known: &KnownAgent, command: &str, environment: &Environment) -> Agent {
     let args = known.args.iter().map(|arg| (*arg).to_owned()).collect();
-    let mut agent = Agent::new(Launch::Command { command: known.command.to_owned(), args });
+    let mut agent = Agent::new(Launch::Command { command: command.to_owned(), args });
     agent.discovered = true;
     // The agent's sign-ins are in the operator's home directory. The operator did not configure the agent, so
     // no process starts ahead of a request.
@@ -45,10 +49,6 @@ fn discovered_agent(known: &KnownAgent, environment: &Environment) -> Agent {
 /// Reads a variable of the gateway's environment. A URL with user information may contain a password and
 /// counts as a secret.
 fn inherited_variable(name: &str, value: &str, secret: bool) -> Secret {
-    let from = format!("{{ from_env = \"{name}\" }}");
-    if secret || (value.contains("://") && value.contains('@')) {
-        Secret::Hidden { from, text: SecretText::new(value) }
-    } else {
-        Secret::Setting { from, text: value.to_owned() }
-    }
+    let hidden = secret || (value.contains("://") && value.contains('@'));
+    Secret::from_variable(name, value, hidden)
 }

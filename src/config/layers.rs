@@ -9,13 +9,23 @@ use super::error::{ConfigError, closest};
 use super::node::{Node, Value, parse_file, parse_text};
 use super::origin::Origin;
 
-/// The flags of the command line.
-#[derive(Debug, Clone, Default)]
+// The flags of all subcommands. (A doc comment would replace the help text of the program.)
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct Flags {
+    /// The configuration file (TOML); by default, no file is read
+    #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// The folder for the log, keys, workspaces and homes of agents [default: ~/.local/share/acp-gateway]
+    #[arg(long, global = true, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// The address to listen on [default: 127.0.0.1:8080 or the next free port]
+    #[arg(long, global = true, value_name = "ADDR")]
     pub listen: Option<String>,
+    /// A folder in which sessions may work, in addition to the workspaces in the data folder; repeatable
+    #[arg(long = "workspace", global = true, value_name = "DIR")]
     pub workspaces: Vec<PathBuf>,
+    /// Listen on a non-loopback address without TLS; anyone who can read the traffic can use the keys
+    #[arg(long, global = true)]
     pub insecure_http: bool,
 }
 
@@ -53,12 +63,8 @@ fn from_flags(flags: &Flags) -> Result<Node, ConfigError> {
     let mut set =
         |key: &str, flag, value| insert(&mut tree, &dotted(key), &Node { value, origin: Origin::Flag(flag) });
     if let Some(data) = &flags.data {
-        let data = data.to_str().ok_or(ConfigError::Invalid {
-            origin: Origin::Flag("--data"),
-            key: "server.data_dir".to_owned(),
-            reason: "not UTF-8".to_owned(),
-        })?;
-        set("server.data_dir", "--data", Value::String(data.to_owned()))?;
+        let key = "server.data_dir";
+        set(key, "--data", Value::String(path_text(data, "--data", key)?))?;
     }
     if let Some(listen) = &flags.listen {
         set("server.listen", "--listen", Value::String(listen.clone()))?;
@@ -67,6 +73,15 @@ fn from_flags(flags: &Flags) -> Result<Node, ConfigError> {
         set("server.insecure_http", "--insecure-http", Value::Boolean(true))?;
     }
     Ok(tree)
+}
+
+/// Returns the path of a flag as text.
+pub(super) fn path_text(path: &Path, flag: &'static str, key: &str) -> Result<String, ConfigError> {
+    path.to_str().map(str::to_owned).ok_or_else(|| not_utf8(Origin::Flag(flag), key.to_owned()))
+}
+
+fn not_utf8(origin: Origin, key: String) -> ConfigError {
+    ConfigError::Invalid { origin, key, reason: "not UTF-8".to_owned() }
 }
 
 fn from_environment(environment: &Environment) -> Result<Node, ConfigError> {
@@ -99,8 +114,7 @@ fn from_environment(environment: &Environment) -> Result<Node, ConfigError> {
             return Err(ConfigError::UnknownVariable { origin, suggestion });
         };
         let Some(text) = value.to_str() else {
-            let (key, reason) = (key.join("."), "not UTF-8".to_owned());
-            return Err(ConfigError::Invalid { origin, key, reason });
+            return Err(not_utf8(origin, key.join(".")));
         };
         insert(&mut tree, &key, &Node { value: Value::Untyped(text.to_owned()), origin })?;
     }

@@ -1,19 +1,19 @@
 //! Converts the tree of values to the validated `Config`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::environment::{ChildEnvironment, Environment};
 use super::error::ConfigError;
 use super::key::Key;
-use super::layers::{Flags, merge_layers};
-#[cfg(debug_assertions)]
-use super::limits;
+use super::layers::{Flags, merge_layers, path_text};
 use super::listen::Listen;
 use super::node::{Node, Value};
 use super::origin::Origin;
 use super::section::{Field, Section};
 use super::{Config, DataDir, admin_key, agent_keys, keys, known_agents, mcp, settings};
+#[cfg(debug_assertions)]
+use super::{key::read_keys, limits};
 use crate::types::{AgentName, Limits};
 
 /// Reads and validates the whole configuration for the gateway. `on_path` returns true if a program with this
@@ -40,7 +40,7 @@ pub struct LocalConfig {
 
 /// Reads the configuration of a command that runs next to a gateway.
 pub fn load_local(flags: &Flags, environment: &Environment) -> Result<LocalConfig, ConfigError> {
-    let mut root = Field::new("", merge_layers(flags, environment)?).section()?;
+    let mut root = Field::new("", merge_layers(flags, environment)?, environment).section()?;
     let Config { listen, data, limits, .. } = read_settings(&mut root, environment, |key| key.local)?;
     Ok(LocalConfig { listen, data, limits })
 }
@@ -53,18 +53,18 @@ fn read(
     let tree = merge_layers(flags, environment)?;
     let mut origins = BTreeMap::new();
     tree.origins("", &mut origins);
-    let mut root = Field::new("", tree).section()?;
+    let mut root = Field::new("", tree, environment).section()?;
 
     let mut config = read_settings(&mut root, environment, |_| true)?;
     config.origins = origins;
-    add_workspaces(&mut config, flags)?;
+    add_workspaces(&mut config, flags, environment)?;
     for (name, field) in root.take("mcp").map_or(Ok(Vec::new()), Field::entries)? {
         name.parse::<AgentName>().map_err(|_| field.invalid("a server's name has 1 to 64 characters of a-z, 0-9, '_' and '-', and begins with a letter or a digit"))?;
-        config.mcp.insert(name, mcp::read(field, environment)?);
+        config.mcp.insert(name, mcp::read(field)?);
     }
     for (name, field) in root.take("agents").map_or(Ok(Vec::new()), Field::entries)? {
         let name = name.parse::<AgentName>().map_err(|error| field.invalid(error.to_string()))?;
-        config.agents.insert(name, agent_keys::read(field, environment)?);
+        config.agents.insert(name, agent_keys::read(field)?);
     }
     if config.agents.is_empty() {
         config.agents = known_agents::default_agents(!config.listen.is_exposed(), on_path, environment);
@@ -79,7 +79,7 @@ fn read(
 fn read_settings(
     root: &mut Section,
     environment: &Environment,
-    wanted: impl Fn(&Key) -> bool,
+    wanted: impl Fn(&Key<Config>) -> bool,
 ) -> Result<Config, ConfigError> {
     // An empty path is no valid value. Thus it marks a directory that the configuration does not set.
     let unset = PathBuf::new();
@@ -88,7 +88,9 @@ fn read_settings(
     keys::read(root, &mut config, wanted)?;
     #[cfg(debug_assertions)]
     if let Some(field) = root.take("testing") {
-        limits::read_testing(field.section()?, &mut config.limits)?;
+        let mut section = field.section()?;
+        read_keys(&mut section, limits::TESTING, &mut config.limits)?;
+        section.finish()?;
     }
     if config.data.path() == unset {
         config.data = default_data(environment)?;
@@ -131,21 +133,16 @@ fn default_data(environment: &Environment) -> Result<DataDir, ConfigError> {
 }
 
 /// Adds the directories of the command line.
-fn add_workspaces(config: &mut Config, flags: &Flags) -> Result<(), ConfigError> {
+fn add_workspaces(config: &mut Config, flags: &Flags, environment: &Environment) -> Result<(), ConfigError> {
     for path in &flags.workspaces {
         let origin = Origin::Flag("--workspace");
-        let node = Node { value: Value::String(path_text(path)?), origin: origin.clone() };
-        let folder = settings::read_existing_folder(&Field::new("workspaces.allow", node))?;
+        let node = Node {
+            value: Value::String(path_text(path, "--workspace", "workspaces.allow")?),
+            origin: origin.clone(),
+        };
+        let folder = settings::read_existing_folder(&Field::new("workspaces.allow", node, environment))?;
         config.workspaces.allow.push(folder);
         config.origins.entry("workspaces.allow".to_owned()).or_insert(origin);
     }
     Ok(())
-}
-
-fn path_text(path: &Path) -> Result<String, ConfigError> {
-    path.to_str().map(str::to_owned).ok_or_else(|| ConfigError::Invalid {
-        origin: Origin::Flag("--workspace"),
-        key: "workspaces.allow".to_owned(),
-        reason: "not UTF-8".to_owned(),
-    })
 }

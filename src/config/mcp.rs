@@ -2,47 +2,41 @@
 
 use std::collections::BTreeMap;
 
-use super::environment::Environment;
 use super::error::ConfigError;
+use super::kinds::strings;
 use super::secret::{self, Secret};
 use super::section::Field;
 
 /// An MCP server as an agent receives it. Clients select a server by name; only the operator defines it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum McpServer {
-    Http { url: String, headers: BTreeMap<String, Secret> },
-    Sse { url: String, headers: BTreeMap<String, Secret> },
-    Stdio { command: String, args: Vec<String>, env: BTreeMap<String, Secret> },
+    /// A server with a URL, over streamable HTTP or over SSE.
+    Remote {
+        sse: bool,
+        url: String,
+        headers: BTreeMap<String, Secret>,
+    },
+    Stdio {
+        command: String,
+        args: Vec<String>,
+        env: BTreeMap<String, Secret>,
+    },
 }
 
-#[derive(Clone, Copy)]
-enum Transport {
-    Http,
-    Sse,
-}
-
-pub(super) fn read(field: Field, environment: &Environment) -> Result<McpServer, ConfigError> {
+pub(super) fn read(field: Field) -> Result<McpServer, ConfigError> {
     let mut section = field.section()?;
     let server = match (section.take("url"), section.take("command")) {
-        (Some(url), None) => {
-            let transport = section.take("type").map_or(Ok(Transport::Http), |t| {
-                t.choice(&[("http", Transport::Http), ("sse", Transport::Sse)])
-            })?;
-            let headers = section.take("headers").map_or(Ok(BTreeMap::new()), |headers| {
-                secret::read_all(headers, environment, is_header_name)
-            })?;
-            let url = read_url(&url)?;
-            match transport {
-                Transport::Http => McpServer::Http { url, headers },
-                Transport::Sse => McpServer::Sse { url, headers },
-            }
-        }
+        (Some(url), None) => McpServer::Remote {
+            sse: section
+                .take("type")
+                .map_or(Ok(false), |kind| kind.choice(&[("http", false), ("sse", true)]))?,
+            headers: read_secrets(section.take("headers"), is_header_name)?,
+            url: read_url(&url)?,
+        },
         (None, Some(command)) => McpServer::Stdio {
             command: command.program()?,
-            args: section.take("args").map_or(Ok(Vec::new()), Field::strings)?,
-            env: section.take("env").map_or(Ok(BTreeMap::new()), |env| {
-                secret::read_all(env, environment, secret::is_variable_name)
-            })?,
+            args: section.take("args").map_or(Ok(Vec::new()), strings().read)?,
+            env: read_secrets(section.take("env"), secret::is_variable_name)?,
         },
         (url, _) => {
             let both = url.is_some();
@@ -58,6 +52,13 @@ pub(super) fn read(field: Field, environment: &Environment) -> Result<McpServer,
     };
     section.finish()?;
     Ok(server)
+}
+
+fn read_secrets(
+    field: Option<Field>,
+    valid: fn(&str) -> bool,
+) -> Result<BTreeMap<String, Secret>, ConfigError> {
+    field.map_or(Ok(BTreeMap::new()), |field| secret::read_all(field, valid))
 }
 
 fn read_url(field: &Field) -> Result<String, ConfigError> {

@@ -50,7 +50,7 @@ pub use load::{LocalConfig, load, load_local};
 pub use mcp::McpServer;
 pub use origin::Origin;
 pub use sample::{reference, sample};
-pub use secret::{Secret, SecretText};
+pub use secret::Secret;
 pub use show::{Shown, show};
 
 /// The validated configuration.

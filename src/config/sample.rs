@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use super::agent::{Agent, Launch};
-use super::key::{Key, KeyDefault};
+use super::key::DescribedDefault;
 use super::{Config, DataDir, agent_keys, keys};
 
 const SAMPLE_HEAD: &str = "\
@@ -44,9 +44,9 @@ pub fn sample() -> String {
     for (section, description) in keys::SECTIONS {
         write_line(&mut text, &format!("\n# {description}\n[{section}]"));
         for key in keys::of_section(section) {
-            let setting = match key.default {
-                KeyDefault::Fixed => format!("#{} = {}", key.name, value_of(key, &config)),
-                KeyDefault::Described { text, example } => {
+            let setting = match &key.default {
+                None => format!("#{} = {}", key.name, (key.show)(&config)),
+                Some(DescribedDefault { text, example }) => {
                     format!("# Default: {text}.\n# {} = {example}", key.name)
                 }
             };
@@ -55,7 +55,7 @@ pub fn sample() -> String {
     }
     text.push_str(AGENT_HEAD);
     let agent = Agent::new(Launch::Demo);
-    for key in &agent_keys::KEYS {
+    for key in agent_keys::KEYS {
         write_line(&mut text, &format!("# # {}\n# {} = {}", key.comment, key.name, (key.show)(&agent)));
     }
     text.push_str(MCP_TAIL);
@@ -72,9 +72,9 @@ pub fn reference() -> String {
             &format!("### `[{section}]`\n\n{description}\n\n| key | default | meaning |\n|---|---|---|"),
         );
         for key in keys::of_section(section) {
-            let default = match key.default {
-                KeyDefault::Fixed => format!("`{}`", value_of(key, &config)),
-                KeyDefault::Described { text, .. } => text.to_owned(),
+            let default = match &key.default {
+                None => format!("`{}`", (key.show)(&config)),
+                Some(described) => described.text.to_owned(),
             };
             write_line(&mut text, &format!("| `{}` | {default} | {} |", key.name, key.comment));
         }
@@ -85,10 +85,6 @@ pub fn reference() -> String {
 
 fn default_config() -> Config {
     Config::with_defaults(DataDir::new(PathBuf::new()))
-}
-
-fn value_of(key: &Key, config: &Config) -> String {
-    (key.show)(config).unwrap_or_default()
 }
 
 fn write_line(text: &mut String, line: &str) {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::environment::Environment;
 use super::error::{ConfigError, closest};
 use super::node::{Node, Value, parse_text};
 use super::origin::Origin;
@@ -17,20 +18,22 @@ pub(super) struct Section {
     origin: Origin,
     entries: BTreeMap<String, Node>,
     known_keys: Vec<&'static str>,
+    environment: Environment,
 }
 
-/// A value with its dotted key.
+/// A value with its dotted key, and the environment for references to variables.
 #[derive(Debug)]
 pub(super) struct Field {
-    pub(super) key: String,
+    key: String,
     pub(super) node: Node,
+    pub(super) environment: Environment,
 }
 
 impl Section {
     pub(super) fn take(&mut self, name: &'static str) -> Option<Field> {
         self.known_keys.push(name);
         let node = self.entries.remove(name)?;
-        Some(Field { key: self.dotted_key(name), node })
+        Some(Field { key: self.dotted_key(name), node, environment: self.environment.clone() })
     }
 
     /// Returns the error for a missing required key. If the table has an unknown key, its error is returned
@@ -59,8 +62,8 @@ impl Section {
 }
 
 impl Field {
-    pub(super) fn new(key: &str, node: Node) -> Self {
-        Self { key: key.to_owned(), node }
+    pub(super) fn new(key: &str, node: Node, environment: &Environment) -> Self {
+        Self { key: key.to_owned(), node, environment: environment.clone() }
     }
 
     pub(super) fn origin(&self) -> &Origin {
@@ -144,9 +147,9 @@ impl Field {
     }
 
     /// Reads one of several words.
-    pub(super) fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, ConfigError> {
+    pub(super) fn choice<T: Clone>(&self, choices: &[(&str, T)]) -> Result<T, ConfigError> {
         let written = self.string()?;
-        choices.iter().find(|(name, _)| *name == written).map(|(_, value)| *value).ok_or_else(|| {
+        choices.iter().find(|(name, _)| *name == written).map(|(_, value)| value.clone()).ok_or_else(|| {
             let names: Vec<_> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
             self.invalid(format!("must be {}, not {written:?}", join_choices(&names)))
         })
@@ -158,9 +161,12 @@ impl Field {
         text.parse().map_err(|error| self.invalid(format!("{text:?}: {error}")))
     }
 
-    pub(super) fn list(self) -> Result<Vec<Self>, ConfigError> {
-        let expected = "a list such as [\"a\", \"b\"]";
-        let wrong = self.type_error(expected);
+    /// Reads each item of a list.
+    pub(super) fn each<T>(
+        self,
+        read: impl Fn(&Self) -> Result<T, ConfigError>,
+    ) -> Result<Vec<T>, ConfigError> {
+        let wrong = self.type_error("a list such as [\"a\", \"b\"]");
         let items = match self.node.value {
             Value::Array(items) => items,
             Value::Untyped(text) => match parse_text(&text, &self.node.origin) {
@@ -169,23 +175,20 @@ impl Field {
             },
             _ => return Err(wrong),
         };
-        let named = |(index, node)| Self { key: format!("{}[{index}]", self.key), node };
-        Ok(items.into_iter().enumerate().map(named).collect())
-    }
-
-    pub(super) fn strings(self) -> Result<Vec<String>, ConfigError> {
-        self.list()?.iter().map(|item| item.string().map(str::to_owned)).collect()
+        let items = items.into_iter().enumerate();
+        items
+            .map(|(index, node)| read(&Self::new(&format!("{}[{index}]", self.key), node, &self.environment)))
+            .collect()
     }
 
     /// Reads a table whose keys are names that the operator chose.
     pub(super) fn entries(self) -> Result<Vec<(String, Self)>, ConfigError> {
-        let section = self.section()?;
-        let prefix = section.key;
+        let Section { key, entries, environment, .. } = self.section()?;
         let field = |(name, node): (String, Node)| {
-            let key = format!("{prefix}.{name}");
-            (name, Self { key, node })
+            let field = Self::new(&format!("{key}.{name}"), node, &environment);
+            (name, field)
         };
-        Ok(section.entries.into_iter().map(field).collect())
+        Ok(entries.into_iter().map(field).collect())
     }
 
     pub(super) fn section(self) -> Result<Section, ConfigError> {
@@ -198,7 +201,8 @@ impl Field {
             },
             _ => return Err(wrong),
         };
-        Ok(Section { key: self.key, origin: self.node.origin, entries, known_keys: Vec::new() })
+        let Self { key, node: Node { origin, .. }, environment } = self;
+        Ok(Section { key, origin, entries, known_keys: Vec::new(), environment })
     }
 }
 

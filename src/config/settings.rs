@@ -2,119 +2,82 @@
 
 use std::path::{Path, PathBuf};
 
-use super::DataDir;
 use super::error::ConfigError;
-use super::key::{Key, KeyDefault};
+use super::key::{Key, key_table};
+use super::kinds::{Kind, switch};
+use super::listen::{self, Listen};
 use super::origin::Origin;
 use super::section::Field;
 use super::toml_text::{list, path, quoted};
-use super::{listen, web_origin};
+use super::{Config, web_origin};
+use crate::types::Network;
 
-pub(super) const KEYS: &[Key] = &[
-    Key {
-        section: "server",
-        name: "listen",
-        comment: "The address. If you set it, the gateway uses this port or fails. Also --listen, ACP_GATEWAY_LISTEN.",
-        default: KeyDefault::Described {
-            text: "127.0.0.1:8080, or the next free port",
-            example: "\"127.0.0.1:8080\"",
-        },
-        local: true,
-        read: |config, field| listen::read(&field).map(|value| config.listen = value),
-        show: |config| Some(quoted(&config.listen.address.to_string())),
-    },
-    Key {
-        section: "server",
-        name: "data_dir",
-        comment: "The absolute path of the data directory. Also --data, ACP_GATEWAY_DATA.",
-        default: KeyDefault::Described {
-            text: "$XDG_DATA_HOME/acp-gateway, or ~/.local/share/acp-gateway",
-            example: "\"/var/lib/acp-gateway\"",
-        },
-        local: true,
-        read: |config, field| read_folder(&field).map(|value| config.data = DataDir::new(value)),
-        show: |config| Some(path(config.data.path())),
-    },
-    Key {
-        section: "server",
-        name: "public_url",
-        comment: "The URL of the gateway behind a proxy. The gateway accepts its host and origin.",
-        default: KeyDefault::Described { text: "none", example: "\"https://gateway.example\"" },
-        local: false,
-        read: |config, field| {
-            web_origin::read_public_url(&field).map(|value| config.public_url = Some(value))
-        },
-        show: |config| config.public_url.as_deref().map(quoted),
-    },
-    Key {
-        section: "server",
-        name: "trusted_proxies",
-        comment: "Addresses or ranges (\"10.0.0.0/8\") of TLS proxies. Beyond loopback, only they may connect.",
-        default: KeyDefault::Fixed,
-        local: false,
-        read: |config, field| parse_each(field, Field::parse).map(|value| config.trusted_proxies = value),
-        show: |config| Some(list(&config.trusted_proxies)),
-    },
-    Key {
-        section: "server",
-        name: "insecure_http",
-        comment: "Allows plain HTTP on a non-loopback address, with a warning. Also --insecure-http.",
-        default: KeyDefault::Fixed,
-        local: false,
-        read: |config, field| field.boolean().map(|value| config.insecure_http = value),
-        show: |config| Some(config.insecure_http.to_string()),
-    },
-    Key {
-        section: "auth",
-        name: "allowed_origins",
-        comment: "The origins of other web pages that may use the gateway.",
-        default: KeyDefault::Fixed,
-        local: false,
-        read: |config, field| parse_each(field, web_origin::read).map(|value| config.allowed_origins = value),
-        show: |config| Some(list(&config.allowed_origins)),
-    },
-    Key {
-        section: "workspaces",
-        name: "root",
-        comment: "The parent directory of new workspaces. The `cwd` of a session is below it.",
-        default: KeyDefault::Described {
-            text: "the directory workspaces in the data directory",
-            example: "\"/srv/workspaces\"",
-        },
-        local: false,
-        read: |config, field| read_folder(&field).map(|value| config.workspaces.root = value),
-        show: |config| Some(path(&config.workspaces.root)),
-    },
-    Key {
-        section: "workspaces",
-        name: "allow",
-        comment: "Further existing directories in which sessions may work. --workspace DIR adds one.",
-        default: KeyDefault::Fixed,
-        local: false,
-        read: |config, field| {
-            parse_each(field, read_existing_folder).map(|value| config.workspaces.allow = value)
-        },
-        show: |config| {
-            let folders = config.workspaces.allow.iter().map(|folder| folder.display().to_string());
-            Some(list(&folders.collect::<Vec<_>>()))
-        },
-    },
-    Key {
-        section: "telemetry",
-        name: "log_filter",
-        comment: "The log filter in the syntax of RUST_LOG. Also RUST_LOG, ACP_GATEWAY_LOG.",
-        default: KeyDefault::Described { text: "info", example: "\"info\"" },
-        local: false,
-        read: |config, field| field.string().map(|value| config.log_filter = Some(value.to_owned())),
-        show: |config| config.log_filter.as_deref().map(quoted),
-    },
-];
+pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
+    ["server", local: true] {
+        /// The address. If you set it, the gateway uses this port or fails. Also --listen, ACP_GATEWAY_LISTEN.
+        listen: address => listen,
+            default "127.0.0.1:8080, or the next free port", example "\"127.0.0.1:8080\"";
+        /// The absolute path of the data directory. Also --data, ACP_GATEWAY_DATA.
+        data_dir: folder => data.0,
+            default "$XDG_DATA_HOME/acp-gateway, or ~/.local/share/acp-gateway", example "\"/var/lib/acp-gateway\"";
+    }
+    ["server", local: false] {
+        /// The URL of the gateway behind a proxy. The gateway accepts its host and origin.
+        public_url: public_url => public_url, default "none", example "\"https://gateway.example\"";
+        /// Addresses or ranges ("10.0.0.0/8") of TLS proxies. Beyond loopback, only they may connect.
+        trusted_proxies: networks => trusted_proxies;
+        /// Allows plain HTTP on a non-loopback address, with a warning. Also --insecure-http.
+        insecure_http: switch => insecure_http;
+    }
+    ["auth", local: false] {
+        /// The origins of other web pages that may use the gateway.
+        allowed_origins: origins => allowed_origins;
+    }
+    ["workspaces", local: false] {
+        /// The parent directory of new workspaces. The `cwd` of a session is below it.
+        root: folder => workspaces.root,
+            default "the directory workspaces in the data directory", example "\"/srv/workspaces\"";
+        /// Further existing directories in which sessions may work. --workspace DIR adds one.
+        allow: existing_folders => workspaces.allow;
+    }
+    ["telemetry", local: false] {
+        /// The log filter in the syntax of RUST_LOG. Also RUST_LOG, ACP_GATEWAY_LOG.
+        log_filter: log_filter => log_filter, default "info", example "\"info\"";
+    }
+};
 
-fn parse_each<T>(
-    field: Field,
-    read: impl Fn(&Field) -> Result<T, ConfigError>,
-) -> Result<Vec<T>, ConfigError> {
-    field.list()?.iter().map(read).collect()
+fn address() -> Kind<Listen> {
+    Kind { read: |field| listen::read(&field), show: |listen| quoted(&listen.address.to_string()) }
+}
+
+fn public_url() -> Kind<Option<String>> {
+    Kind { read: |field| web_origin::read_public_url(&field).map(Some), ..log_filter() }
+}
+
+fn log_filter() -> Kind<Option<String>> {
+    Kind {
+        read: |field| Ok(Some(field.string()?.to_owned())),
+        show: |value| value.as_deref().map(quoted).unwrap_or_default(),
+    }
+}
+
+fn networks() -> Kind<Vec<Network>> {
+    Kind { read: |field| field.each(Field::parse), show: |value| list(value) }
+}
+
+fn origins() -> Kind<Vec<String>> {
+    Kind { read: |field| field.each(web_origin::read), show: |value| list(value) }
+}
+
+fn folder() -> Kind<PathBuf> {
+    Kind { read: |field| read_folder(&field), show: |value| path(value) }
+}
+
+fn existing_folders() -> Kind<Vec<PathBuf>> {
+    Kind {
+        read: |field| field.each(read_existing_folder),
+        show: |value| list(value.iter().map(|folder| folder.display())),
+    }
 }
 
 /// Reads a directory. A file requires an absolute path; a path on the command line is relative to the current

@@ -30,9 +30,7 @@ pub fn show(config: &Config, shown: Shown) -> String {
     for (section, _) in keys::SECTIONS {
         page.section(section);
         for key in keys::of_section(section) {
-            if let Some(value) = (key.show)(config) {
-                page.value_line(key.name, &value);
-            }
+            page.value_line(key.name, &(key.show)(config));
         }
     }
     let agents: Vec<_> =
@@ -74,10 +72,10 @@ impl<'a> TomlWriter<'a> {
         self.section = name;
     }
 
-    /// Prints a value if it is set, or if all values are wanted.
+    /// Prints a value if it is set, or if all values are wanted. An empty text is no value.
     fn value_line(&mut self, name: &str, value: &str) {
         let origin = self.origin(&format!("{}.{name}", self.section));
-        if origin.is_some() || self.shown == Shown::All {
+        if !value.is_empty() && (origin.is_some() || self.shown == Shown::All) {
             let origin = origin.unwrap_or_else(|| Origin::Default.to_string());
             self.write_line(&format!("{name} = {value}  # {origin}"));
         }
@@ -105,19 +103,18 @@ impl<'a> TomlWriter<'a> {
     }
 
     fn mcp_server_lines(&mut self, server: &McpServer) {
-        let (kind, url, headers) = match server {
-            McpServer::Http { url, headers } => ("http", url, headers),
-            McpServer::Sse { url, headers } => ("sse", url, headers),
+        match server {
+            McpServer::Remote { sse, url, headers } => {
+                self.value_line("type", if *sse { "\"sse\"" } else { "\"http\"" });
+                self.required_line("url", &quoted(url));
+                self.value_line("headers", &secret::show_all(headers));
+            }
             McpServer::Stdio { command, args, env } => {
                 self.required_line("command", &quoted(command));
                 self.value_line("args", &list(args));
-                self.value_line("env", &secret::table(env));
-                return;
+                self.value_line("env", &secret::show_all(env));
             }
-        };
-        self.value_line("type", &quoted(kind));
-        self.required_line("url", &quoted(url));
-        self.value_line("headers", &secret::table(headers));
+        }
     }
 
     fn agent_lines(&mut self, agent: &Agent) {
@@ -134,7 +131,7 @@ impl<'a> TomlWriter<'a> {
                 self.required_line("args", &list(args));
             }
         }
-        for key in &agent_keys::KEYS {
+        for key in agent_keys::KEYS {
             let value = (key.show)(agent);
             if agent.discovered && matches!(key.name, "env" | "home") {
                 self.required_line(key.name, &value);

@@ -31,13 +31,17 @@ pub struct ErrorChain<'a>(pub &'a dyn std::error::Error);
 
 impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
+        let mut text = self.0.to_string();
         let mut source = self.0.source();
         while let Some(error) = source {
-            write!(f, ": {error}")?;
+            let cause = error.to_string();
+            // Some errors already contain the message of their source.
+            if !text.ends_with(&cause) {
+                text = format!("{text}: {cause}");
+            }
             source = error.source();
         }
-        Ok(())
+        f.write_str(&text)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// The owner of sessions and processes. Every key of a tenant can access the tenant's sessions. Only the
 /// tenant `default` exists.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Tenant(Arc<str>);
 
 impl Tenant {
@@ -55,7 +55,8 @@ impl Scope {
 }
 
 /// A set of scopes. `admin` includes every other scope.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(from = "Vec<Scope>", into = "Vec<Scope>")]
 pub struct Scopes(u8);
 
 impl Scopes {
@@ -76,6 +77,18 @@ impl Scopes {
 impl FromIterator<Scope> for Scopes {
     fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
         Self(scopes.into_iter().fold(0, |set, scope| set | scope.bit()))
+    }
+}
+
+impl From<Vec<Scope>> for Scopes {
+    fn from(scopes: Vec<Scope>) -> Self {
+        scopes.into_iter().collect()
+    }
+}
+
+impl From<Scopes> for Vec<Scope> {
+    fn from(scopes: Scopes) -> Self {
+        scopes.iter().collect()
     }
 }
 

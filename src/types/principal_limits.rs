@@ -28,64 +28,45 @@ impl PrincipalLimit {
     pub const ALL: [Self; 5] =
         [Self::Requests, Self::Prompts, Self::Streams, Self::LiveSessions, Self::QueuedPrompts];
 
+    /// The key in `[limits.per_key]`, the unit of a limit on concurrent objects (`None` for a limit per minute),
+    /// and the message for a rejected request.
+    const fn row(self) -> (&'static str, Option<&'static str>, &'static str) {
+        match self {
+            Self::Requests => ("max_requests_per_minute", None, "too many requests"),
+            Self::Prompts => ("max_prompts_per_minute", None, "too many prompts"),
+            Self::Streams => ("max_streams", Some("concurrent-requests"), "too many open streams"),
+            Self::LiveSessions => {
+                ("max_live_sessions", Some("sessions"), "too many live sessions; close or delete one")
+            }
+            Self::QueuedPrompts => {
+                ("max_queued_prompts", Some("prompts"), "too many prompts wait for a process of this agent")
+            }
+        }
+    }
+
     /// The key in `[limits.per_key]`, which is also the name of the quota policy.
     pub const fn key(self) -> &'static str {
-        match self {
-            Self::Requests => "max_requests_per_minute",
-            Self::Prompts => "max_prompts_per_minute",
-            Self::Streams => "max_streams",
-            Self::LiveSessions => "max_live_sessions",
-            Self::QueuedPrompts => "max_queued_prompts",
-        }
+        self.row().0
     }
 
     /// The flag of `key create` and `key update`, without its dashes.
-    pub const fn flag(self) -> &'static str {
-        match self {
-            Self::Requests => "max-requests-per-minute",
-            Self::Prompts => "max-prompts-per-minute",
-            Self::Streams => "max-streams",
-            Self::LiveSessions => "max-live-sessions",
-            Self::QueuedPrompts => "max-queued-prompts",
-        }
-    }
-
-    /// The unit of a limit on concurrent objects; `None` for a limit per minute.
-    const fn unit(self) -> Option<&'static str> {
-        match self {
-            Self::Requests | Self::Prompts => None,
-            Self::Streams => Some("concurrent-requests"),
-            Self::LiveSessions => Some("sessions"),
-            Self::QueuedPrompts => Some("prompts"),
-        }
-    }
-
-    const fn excess_message(self) -> &'static str {
-        match self {
-            Self::Requests => "too many requests",
-            Self::Prompts => "too many prompts",
-            Self::Streams => "too many open streams",
-            Self::LiveSessions => "too many live sessions; close or delete one",
-            Self::QueuedPrompts => "too many prompts wait for a process of this agent",
-        }
+    pub fn flag(self) -> String {
+        self.key().replace('_', "-")
     }
 }
 
 /// The configured default of each limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Defaults([u32; 5]);
+type Defaults = [u32; 5];
 
-impl Defaults {
-    fn new(limits: &Limits) -> Self {
-        let whole = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        Self(PrincipalLimit::ALL.map(|limit| match limit {
-            PrincipalLimit::Requests => limits.max_requests_per_minute,
-            PrincipalLimit::Prompts => limits.max_prompts_per_minute,
-            PrincipalLimit::Streams => whole(limits.max_streams),
-            PrincipalLimit::LiveSessions => whole(limits.max_live_sessions),
-            PrincipalLimit::QueuedPrompts => whole(limits.max_queued_prompts),
-        }))
-    }
+fn defaults(limits: &Limits) -> Defaults {
+    let whole = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    PrincipalLimit::ALL.map(|limit| match limit {
+        PrincipalLimit::Requests => limits.max_requests_per_minute,
+        PrincipalLimit::Prompts => limits.max_prompts_per_minute,
+        PrincipalLimit::Streams => whole(limits.max_streams),
+        PrincipalLimit::LiveSessions => whole(limits.max_live_sessions),
+        PrincipalLimit::QueuedPrompts => whole(limits.max_queued_prompts),
+    })
 }
 
 impl Limits {
@@ -150,7 +131,7 @@ pub struct EffectiveLimits {
 
 impl EffectiveLimits {
     pub fn get(&self, limit: PrincipalLimit) -> u32 {
-        self.key_limits.get(limit).unwrap_or(self.defaults.0[limit as usize])
+        self.key_limits.get(limit).unwrap_or(self.defaults[limit as usize])
     }
 
     /// Returns true if the limit allows one more object besides `count`.
@@ -164,8 +145,8 @@ impl EffectiveLimits {
     }
 
     pub fn exceeded(&self, limit: PrincipalLimit, retry_after: Duration) -> LimitExceeded {
-        let (max, of_key) = (self.get(limit), self.key_limits.get(limit).is_some());
-        LimitExceeded { limit, max, set_by_key: of_key, retry_after }
+        let set_by_key = self.key_limits.get(limit).is_some();
+        LimitExceeded { limit, max: self.get(limit), set_by_key, retry_after }
     }
 }
 
@@ -187,7 +168,7 @@ impl LimitExceeded {
     /// The value of the `RateLimit-Policy` header: one quota policy.
     pub fn policy(&self) -> String {
         let (name, max) = (self.limit.key(), self.max);
-        match self.limit.unit() {
+        match self.limit.row().1 {
             Some(unit) => format!("\"{name}\";q={max};qu=\"{unit}\""),
             None => format!("\"{name}\";q={max};w=60"),
         }
@@ -201,7 +182,7 @@ impl LimitExceeded {
 
 impl fmt::Display for LimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (limit {}, ", self.limit.excess_message(), self.max)?;
+        write!(f, "{} (limit {}, ", self.limit.row().2, self.max)?;
         if self.set_by_key {
             write!(f, "set with the key: `key update --{}`)", self.limit.flag())
         } else {
@@ -221,24 +202,22 @@ struct Inner {
 }
 
 impl PrincipalLimits {
-    pub fn new(defaults: &Limits) -> Self {
-        let inner = Inner { defaults: Defaults::new(defaults), key_limits: HashMap::new() };
+    pub fn new(limits: &Limits) -> Self {
+        let inner = Inner { defaults: defaults(limits), key_limits: HashMap::new() };
         Self(Arc::new(RwLock::new(inner)))
     }
 
     pub fn effective(&self, principal: &Principal) -> EffectiveLimits {
         let inner = self.read();
-        let of_keys = if inner.key_limits.is_empty() {
-            KeyLimits::default()
-        } else {
-            inner.key_limits.get(&principal.key()).copied().unwrap_or_default()
-        };
-        EffectiveLimits { defaults: inner.defaults, key_limits: of_keys }
+        // Most gateways have no limits of keys, and then this clones no key of the map.
+        let set = !inner.key_limits.is_empty();
+        let key_limits = set.then(|| inner.key_limits.get(&principal.key()).copied()).flatten();
+        EffectiveLimits { defaults: inner.defaults, key_limits: key_limits.unwrap_or_default() }
     }
 
     /// Replaces the defaults. Returns true if they changed.
     pub fn set_defaults(&self, limits: &Limits) -> bool {
-        let next = Defaults::new(limits);
+        let next = defaults(limits);
         std::mem::replace(&mut self.write().defaults, next) != next
     }
 

@@ -110,7 +110,9 @@ fn the_whole_file_of_the_documentation_is_read() {
     let config = load(&file, &[("ANTHROPIC_API_KEY", "sk-from-the-environment")]).unwrap();
     assert_eq!(config.public_url.as_deref(), Some("https://gateway.example"));
     assert!(config.trusted_proxies[1].contains("10.1.2.3".parse().unwrap()));
-    let McpServer::Http { headers, .. } = &config.mcp["docs"] else { panic!("{:?}", config.mcp) };
+    let McpServer::Remote { sse: false, headers, .. } = &config.mcp["docs"] else {
+        panic!("{:?}", config.mcp)
+    };
     assert_eq!(headers["Authorization"].expose(), "t0ken-from-a-file");
     let claude = &config.agents[&"claude".parse().unwrap()];
     assert_eq!(claude.env["ANTHROPIC_API_KEY"].expose(), "sk-from-the-environment");
