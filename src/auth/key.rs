@@ -54,12 +54,9 @@ impl KeyHash {
     }
 
     pub fn id(&self) -> KeyId {
-        use fmt::Write;
-        let id = self.0[..6].iter().fold(String::with_capacity(12), |mut id, byte| {
-            write!(id, "{byte:02x}").expect("writing to a string does not fail");
-            id
-        });
-        KeyId(id.into())
+        let mut number = [0; 8];
+        number[2..].copy_from_slice(&self.0[..6]);
+        KeyId(format!("{:012x}", u64::from_be_bytes(number)).into())
     }
 }
 
@@ -70,15 +67,10 @@ impl fmt::Debug for KeyHash {
 }
 
 /// The public id of a key: the first 48 bits of its hash, in hex.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct KeyId(Arc<str>);
 
 impl KeyId {
-    /// An id from a stored record.
-    pub(super) fn of(text: &str) -> Self {
-        Self(text.into())
-    }
-
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -101,18 +93,22 @@ pub enum KeyKind {
     Admin,
 }
 
-/// A key without its text.
+/// A key without its text. The JSON form is the record in `Table::Key`, stored under the hash of the key.
 ///
 /// Keys with the same name belong to the same principal, so an operator can replace a key and keep its
 /// sessions.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Key {
+    /// Derived from the hash.
+    #[serde(skip)]
     pub id: KeyId,
     pub kind: KeyKind,
     pub name: Arc<str>,
     pub tenant: Tenant,
     pub scopes: Scopes,
     /// The limits of the principal. All of its keys have the same limits.
+    #[serde(default, skip_serializing_if = "KeyLimits::is_empty")]
     pub limits: KeyLimits,
     pub created_at: Timestamp,
     pub last_used_at: Option<Timestamp>,
@@ -121,5 +117,10 @@ pub struct Key {
 impl Key {
     pub fn principal(&self) -> Principal {
         Principal { id: self.name.clone(), tenant: self.tenant.clone(), scopes: self.scopes }
+    }
+
+    /// Returns true if this is the id of the key, or the name of its principal.
+    pub(super) fn is_named(&self, id_or_name: &str) -> bool {
+        self.id.as_str() == id_or_name || &*self.name == id_or_name
     }
 }

@@ -15,15 +15,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::watch;
 
+use super::background::{run_blocking, scan_all};
 use super::key::{Key, KeyHash, KeyId, KeyKind, KeyText};
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::store::{Batch, CommitError, Delete, Expect, Put, ReadError, RecordStore, Table};
+use crate::store::{Batch, CommitError, Delete, ReadError, RecordStore, Table};
 use crate::types::{
     Expiry, Ids, LimitChange, Limits, Principal, PrincipalLimits, Scope, Scopes, Tenant, Timestamp,
 };
 
 pub use change::{KeyChange, UpdateKeyError};
-use record::{decode, encode, limits_by_principal, push_replace};
+use record::{decode, limits_by_principal, push_put};
 
 /// The principal of every link key: the person who started the gateway.
 const OWNER_NAME: &str = "owner";
@@ -33,7 +34,6 @@ const ADMIN_NAME: &str = "admin";
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the gateway writes `lastUsedAt` to the store.
 const FLUSH_INTERVAL: Duration = Duration::from_mins(1);
-const PAGE_SIZE: usize = 500;
 
 /// A handle to the keys that is cheap to clone. Methods that write or reload block on the store; `verify`
 /// does not.
@@ -45,14 +45,12 @@ struct Inner {
     store: Arc<dyn RecordStore>,
     ids: Ids,
     expiry: Expiry,
-    link_key_idle_timeout: Duration,
-    max_named_keys: usize,
-    max_link_keys: usize,
+    limits: Limits,
     /// The hash of the operator's key.
     admin: RwLock<Option<KeyHash>>,
     entries: RwLock<HashMap<KeyHash, Entry>>,
     /// The limits of principals, from the configuration and from the keys.
-    limits: PrincipalLimits,
+    principal_limits: PrincipalLimits,
     /// Counts the changes that revoked a key, expired it, or removed one of its scopes.
     ended_count: watch::Sender<u64>,
 }
@@ -132,12 +130,10 @@ impl Keys {
             expiry: Expiry::new(ids.clone(), limits),
             store,
             ids,
-            link_key_idle_timeout: limits.link_key_idle_timeout,
-            max_named_keys: limits.max_named_keys,
-            max_link_keys: limits.max_link_keys,
+            limits: limits.clone(),
             admin: RwLock::new(admin),
             entries: RwLock::default(),
-            limits: PrincipalLimits::new(limits),
+            principal_limits: PrincipalLimits::new(limits),
             ended_count: watch::Sender::new(0),
         }));
         keys.reload()?;
@@ -184,7 +180,7 @@ impl Keys {
 
     /// The limits of principals, from the configuration and from the keys.
     pub fn limits(&self) -> &PrincipalLimits {
-        &self.0.limits
+        &self.0.principal_limits
     }
 
     /// The key with this id and its principal; `None` if the key is not valid.
@@ -244,7 +240,7 @@ impl Keys {
             return Err(CreateKeyError::NoScope);
         }
         let named = self.list().iter().filter(|key| key.kind == KeyKind::Named).count();
-        if named >= self.0.max_named_keys {
+        if named >= self.0.limits.max_named_keys {
             return Err(CreateKeyError::TooMany(named));
         }
         Ok(self.insert(KeyKind::Named, new)?)
@@ -260,7 +256,7 @@ impl Keys {
         let (text, _) = self.insert(KeyKind::Link, &new)?;
         let mut links: Vec<_> = self.list().into_iter().filter(|key| key.kind == KeyKind::Link).collect();
         links.sort_by_key(|key| std::cmp::Reverse(key.last_used_at.unwrap_or(key.created_at)));
-        let surplus: Vec<_> = links.into_iter().skip(self.0.max_link_keys).map(|key| key.id).collect();
+        let surplus: Vec<_> = links.into_iter().skip(self.0.limits.max_link_keys).map(|key| key.id).collect();
         self.remove_where(|key| surplus.contains(&key.id))?;
         Ok(text)
     }
@@ -280,7 +276,7 @@ impl Keys {
 
     /// Revokes the key with this id, or all keys with this name. Returns the revoked keys.
     pub fn revoke(&self, id_or_name: &str) -> Result<Vec<Key>, RevokeError> {
-        let revoked = self.remove_where(|key| key.id.as_str() == id_or_name || &*key.name == id_or_name)?;
+        let revoked = self.remove_where(|key| key.is_named(id_or_name))?;
         if revoked.is_empty() { Err(RevokeError::NotFound) } else { Ok(revoked) }
     }
 
@@ -306,16 +302,7 @@ impl Keys {
                 }
                 keys.reload()
             };
-            match shutdown.spawn_blocking(work).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "could not reload the keys; retrying"
-                    );
-                }
-                Err(error) => tracing::error!(%error, "could not reload the keys; retrying"),
-            }
+            run_blocking(&shutdown, "could not reload the keys; retrying", work).await;
             if stop {
                 return;
             }
@@ -325,35 +312,27 @@ impl Keys {
     /// Reloads the table, and wakes [`Keys::wait_ended`] for keys that were revoked or lost a scope.
     pub fn reload(&self) -> Result<(), KeyStoreError> {
         let mut found = HashMap::new();
-        let mut after: Option<Vec<u8>> = None;
-        loop {
-            let page = self.0.store.scan(Table::Key, b"", after.as_deref(), PAGE_SIZE)?;
-            let is_last_page = page.len() < PAGE_SIZE;
-            after = page.last().map(|(key, _)| key.clone());
-            for (key, stored) in page {
-                let Some((hash, key)) = decode(&key, &stored) else {
-                    tracing::warn!("skipped a key record that could not be decoded");
-                    continue;
-                };
-                found.insert(hash, Entry { key, stored, last_used_millis: AtomicI64::new(0) });
-            }
-            if is_last_page {
-                break;
-            }
+        for (hash, stored) in scan_all(&*self.0.store, Table::Key)? {
+            let Some((hash, key)) = decode(&hash, &stored) else {
+                tracing::warn!("skipped a key record that could not be decoded");
+                continue;
+            };
+            found.insert(hash, Entry { key, stored, last_used_millis: AtomicI64::new(0) });
         }
         let any_ended = {
             let mut entries = lock_or_abort(self.0.entries.write());
             for (hash, entry) in &found {
                 if let Some(old) = entries.get(hash) {
-                    entry
-                        .last_used_millis
-                        .store(old.last_used_millis.load(Ordering::Relaxed), Ordering::Relaxed);
+                    let last_used = old.last_used_millis.load(Ordering::Relaxed);
+                    entry.last_used_millis.store(last_used, Ordering::Relaxed);
                 }
             }
             let any_ended = entries
                 .iter()
                 .any(|(hash, old)| found.get(hash).is_none_or(|new| !new.key.scopes.covers(old.key.scopes)));
-            self.0.limits.set_key_limits(limits_by_principal(found.values().map(|entry| &entry.key)));
+            self.0
+                .principal_limits
+                .set_key_limits(limits_by_principal(found.values().map(|entry| &entry.key)));
             *entries = found;
             any_ended
         };
@@ -378,14 +357,12 @@ impl Keys {
             created_at: self.0.ids.now(),
             last_used_at: None,
         };
-        let id = hash.as_bytes().to_vec();
         let mut batch = Batch::default();
-        batch.puts.push(Put { table: Table::Key, key: id.clone(), value: encode(&key) });
-        batch.expect.push(Expect { table: Table::Key, key: id, value: None });
+        push_put(&mut batch, hash, &key, None);
         for (hash, entry) in self.entries().iter().filter(|(_, entry)| principal(&entry.key)) {
             if entry.key.limits != key.limits {
                 let other = Key { limits: key.limits, ..entry.key.clone() };
-                push_replace(&mut batch, *hash, &other, entry.stored.clone());
+                push_put(&mut batch, *hash, &other, Some(entry.stored.clone()));
             }
         }
         self.0.store.commit(&batch)?;
@@ -423,7 +400,7 @@ impl Keys {
             .map(|(hash, entry)| {
                 let key = Key { last_used_at: entry.last_used(), ..entry.key.clone() };
                 let mut batch = Batch::default();
-                push_replace(&mut batch, *hash, &key, entry.stored.clone());
+                push_put(&mut batch, *hash, &key, Some(entry.stored.clone()));
                 batch
             })
             .collect();
@@ -438,7 +415,7 @@ impl Keys {
 
     fn is_valid_at(&self, entry: &Entry, now: Timestamp) -> bool {
         let since = entry.last_used().unwrap_or(entry.key.created_at);
-        entry.key.kind != KeyKind::Link || now < since.after(self.0.link_key_idle_timeout)
+        entry.key.kind != KeyKind::Link || now < since.after(self.0.limits.link_key_idle_timeout)
     }
 
     fn entries(&self) -> RwLockReadGuard<'_, HashMap<KeyHash, Entry>> {

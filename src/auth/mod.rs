@@ -7,6 +7,7 @@
 //! Begin with `policy`, which uses `hosts`, `keys`, `tickets` and `failures`. `admission` has its results.
 
 mod admission;
+mod background;
 mod failures;
 mod hosts;
 mod key;

@@ -16,6 +16,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::background::{run_blocking, scan_all};
 use super::key::{KeyHash, KeyId};
 use super::keys::{Keys, Verified};
 use crate::shutdown::{Shutdown, lock_or_abort};
@@ -25,7 +26,6 @@ use crate::types::{Ids, Limits, Timestamp};
 /// How often the expiry of tickets with open streams is stored again. The stored expiry is later by this
 /// interval, so that a ticket never expires early after a restart.
 const REFRESH_INTERVAL: Duration = Duration::from_mins(1);
-const PAGE_SIZE: usize = 500;
 
 /// A handle to the valid tickets that is cheap to clone.
 #[derive(Debug, Clone)]
@@ -35,9 +35,7 @@ pub struct Tickets(Arc<Inner>);
 struct Inner {
     store: Arc<dyn RecordStore>,
     ids: Ids,
-    unused_ttl: Duration,
-    reconnect_ttl: Duration,
-    max_per_principal: usize,
+    limits: Limits,
     /// By the hash of their text, for the same reason as keys.
     tickets: Mutex<HashMap<KeyHash, Ticket>>,
     /// Held from reading the tickets until their commit, so that commits have the order of the reads.
@@ -63,8 +61,7 @@ impl Ticket {
     }
 
     fn to_put(&self, hash: KeyHash, until: Timestamp) -> Put {
-        let record =
-            TicketRecord { key: self.holder.key.as_str().to_owned(), paths: self.paths.clone(), until };
+        let record = TicketRecord { key: self.holder.key.clone(), paths: self.paths.clone(), until };
         let value = serde_json::to_vec(&record).expect("a ticket record serializes to JSON").into();
         Put { table: Table::Ticket, key: hash.as_bytes().to_vec(), value }
     }
@@ -73,7 +70,7 @@ impl Ticket {
 /// The record of a ticket in `Table::Ticket`, stored under its hash. Its principal is that of its key.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct TicketRecord {
-    key: String,
+    key: KeyId,
     paths: Vec<String>,
     until: Timestamp,
 }
@@ -118,9 +115,7 @@ impl Tickets {
         let tickets = Self(Arc::new(Inner {
             store,
             ids,
-            unused_ttl: limits.ticket_unused_timeout,
-            reconnect_ttl: limits.ticket_idle_timeout,
-            max_per_principal: limits.max_tickets,
+            limits: limits.clone(),
             tickets: Mutex::default(),
             store_lock: Mutex::default(),
             flush_requested: Notify::new(),
@@ -131,37 +126,21 @@ impl Tickets {
 
     fn load(&self, keys: &Keys) -> Result<(), TicketStoreError> {
         let (instant, now) = (Instant::now(), self.0.ids.now().as_millis());
-        let (mut expired, mut after) = (Vec::new(), None);
-        loop {
-            let page = self.0.store.scan(Table::Ticket, b"", after.as_deref(), PAGE_SIZE)?;
-            for (key, value) in &page {
-                let record: Option<TicketRecord> = serde_json::from_slice(value).ok();
-                let hash = key.as_slice().try_into().ok().map(KeyHash::from_bytes);
-                let held = record.zip(hash).and_then(|(record, hash)| {
-                    let left = u64::try_from(record.until.as_millis() - now).ok().filter(|left| *left > 0)?;
-                    // If the wall clock was set back, the ticket must still expire soon.
-                    let until =
-                        instant + Duration::from_millis(left).min(self.0.reconnect_ttl + REFRESH_INTERVAL);
-                    let holder = keys.verified_by_id(&KeyId::of(&record.key))?;
-                    Some((
-                        hash,
-                        Ticket {
-                            holder,
-                            paths: record.paths,
-                            streams: 0,
-                            expires_at: until,
-                            stored_expires_at: until,
-                        },
-                    ))
-                });
-                match held {
-                    Some((hash, ticket)) => drop(self.tickets().insert(hash, ticket)),
-                    None => expired.push(Delete { table: Table::Ticket, key: key.clone() }),
-                }
-            }
-            after = page.last().map(|(key, _)| key.clone());
-            if page.len() < PAGE_SIZE {
-                break;
+        let decode = |hash: &[u8], record: &[u8]| {
+            let hash = KeyHash::from_bytes(hash.try_into().ok()?);
+            let TicketRecord { key, paths, until } = serde_json::from_slice(record).ok()?;
+            let left = u64::try_from(until.as_millis() - now).ok().filter(|left| *left > 0)?;
+            // If the wall clock was set back, the ticket must still expire soon.
+            let max_left = self.0.limits.ticket_idle_timeout + REFRESH_INTERVAL;
+            let expires_at = instant + Duration::from_millis(left).min(max_left);
+            let holder = keys.verified_by_id(&key)?;
+            Some((hash, Ticket { holder, paths, streams: 0, expires_at, stored_expires_at: expires_at }))
+        };
+        let mut expired = Vec::new();
+        for (key, record) in scan_all(&*self.0.store, Table::Ticket)? {
+            match decode(&key, &record) {
+                Some((hash, ticket)) => drop(self.tickets().insert(hash, ticket)),
+                None => expired.push(Delete { table: Table::Ticket, key }),
             }
         }
         self.commit(Vec::new(), expired)
@@ -175,8 +154,8 @@ impl Tickets {
         let text = URL_SAFE_NO_PAD.encode(self.0.ids.secret());
         let hash = KeyHash::of(&text);
         let now = Instant::now();
-        let until = now + self.0.unused_ttl;
-        let expires_at = self.0.ids.now().after(self.0.unused_ttl);
+        let until = now + self.0.limits.ticket_unused_timeout;
+        let expires_at = self.0.ids.now().after(self.0.limits.ticket_unused_timeout);
         let ticket =
             Ticket { holder: holder.clone(), paths, streams: 0, expires_at: until, stored_expires_at: until };
         let _store_guard = lock_or_abort(self.0.store_lock.lock());
@@ -202,18 +181,14 @@ impl Tickets {
     /// first.
     fn tickets_to_evict(&self, holder: &Verified) -> Vec<KeyHash> {
         let tickets = self.tickets();
-        let of_holder = |ticket: &&Ticket| {
-            let (theirs, ours) = (&ticket.holder.principal, &holder.principal);
-            theirs.tenant == ours.tenant && theirs.id == ours.id
-        };
+        let principal = holder.principal.key();
+        let of_holder = |ticket: &&Ticket| ticket.holder.principal.key() == principal;
         let count = tickets.values().filter(of_holder).count();
         let idle = tickets.iter().filter(|(_, ticket)| of_holder(ticket) && ticket.streams == 0);
-        let mut idle: Vec<_> = idle.map(|(hash, ticket)| (ticket.expires_at, *hash)).collect();
-        idle.sort_by_key(|(until, _)| *until);
-        idle.into_iter()
-            .take((count + 1).saturating_sub(self.0.max_per_principal))
-            .map(|(_, hash)| hash)
-            .collect()
+        let mut idle: Vec<_> = idle.collect();
+        idle.sort_by_key(|(_, ticket)| ticket.expires_at);
+        idle.truncate((count + 1).saturating_sub(self.0.limits.max_tickets));
+        idle.into_iter().map(|(hash, _)| *hash).collect()
     }
 
     /// Opens a stream with a ticket. The returned guard keeps the ticket valid.
@@ -239,20 +214,9 @@ impl Tickets {
                 () = self.0.flush_requested.notified() => false,
                 () = tokio::time::sleep(REFRESH_INTERVAL) => false,
             };
-            let tickets = self.clone();
-            match shutdown.spawn_blocking(move || tickets.flush()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::warn!(
-                        error,
-                        "could not store tickets; tickets in use may be invalid after a restart"
-                    );
-                }
-                Err(error) => {
-                    tracing::error!(%error, "could not store tickets; tickets in use may be invalid after a restart");
-                }
-            }
+            let (tickets, failure) =
+                (self.clone(), "could not store tickets; tickets in use may be invalid after a restart");
+            run_blocking(&shutdown, failure, move || tickets.flush()).await;
             if stop {
                 return;
             }
@@ -263,20 +227,19 @@ impl Tickets {
     fn flush(&self) -> Result<(), TicketStoreError> {
         let _store_guard = lock_or_abort(self.0.store_lock.lock());
         let now = Instant::now();
-        let (wall, after) = (self.0.ids.now(), self.0.reconnect_ttl);
+        let (wall, after) = (self.0.ids.now(), self.0.limits.ticket_idle_timeout);
         let (mut puts, mut stored, mut expired) = (Vec::new(), Vec::new(), Vec::new());
         for (hash, ticket) in self.tickets().iter() {
             if !ticket.is_valid(now) {
                 expired.push(*hash);
                 continue;
             }
-            let until = if ticket.streams > 0 { now + after + REFRESH_INTERVAL } else { ticket.expires_at };
-            let known = if ticket.streams > 0 {
-                ticket.stored_expires_at >= now + after
+            let (until, is_stored) = if ticket.streams > 0 {
+                (now + after + REFRESH_INTERVAL, ticket.stored_expires_at >= now + after)
             } else {
-                ticket.stored_expires_at == until
+                (ticket.expires_at, ticket.stored_expires_at == ticket.expires_at)
             };
-            if !known {
+            if !is_stored {
                 puts.push(ticket.to_put(*hash, wall.after(until - now)));
                 stored.push((*hash, until));
             }
@@ -329,7 +292,7 @@ impl Drop for TicketGuard {
     fn drop(&mut self) {
         if let Some(ticket) = self.tickets.tickets().get_mut(&self.hash) {
             ticket.streams -= 1;
-            ticket.expires_at = Instant::now() + self.tickets.0.reconnect_ttl;
+            ticket.expires_at = Instant::now() + self.tickets.0.limits.ticket_idle_timeout;
         }
         self.tickets.0.flush_requested.notify_one();
     }

@@ -1,7 +1,7 @@
 //! Changes to existing keys: their scopes, and the limits of their principals.
 
 use super::super::key::Key;
-use super::record::push_replace;
+use super::record::push_put;
 use super::{KeyStoreError, Keys};
 use crate::store::{Batch, CommitError};
 use crate::types::{LimitChange, Scopes};
@@ -35,26 +35,26 @@ impl Keys {
         if change.scopes.is_some_and(|scopes| scopes.iter().next().is_none()) {
             return Err(UpdateKeyError::NoScope);
         }
-        let named = |key: &Key| key.id.as_str() == id_or_name || &*key.name == id_or_name;
-        let mut conflict = None;
-        for _ in 0..MAX_TRIES {
+        let mut tries = 0;
+        loop {
+            tries += 1;
             self.reload()?;
-            let principals: Vec<_> =
-                self.list().into_iter().filter(named).map(|key| (key.tenant, key.name)).collect();
+            let named = self.list().into_iter().filter(|key| key.is_named(id_or_name));
+            let principals: Vec<_> = named.map(|key| (key.tenant, key.name)).collect();
             if principals.is_empty() {
                 return Err(UpdateKeyError::NotFound);
             }
             let (mut batch, mut changed) = (Batch::default(), Vec::new());
             for (hash, entry) in self.entries().iter() {
                 let mut key = entry.key.clone();
-                if let Some(scopes) = change.scopes.filter(|_| named(&key)) {
+                if let Some(scopes) = change.scopes.filter(|_| key.is_named(id_or_name)) {
                     key.scopes = scopes;
                 }
                 if principals.iter().any(|(tenant, name)| (tenant, name) == (&key.tenant, &key.name)) {
                     key.limits = key.limits.with(&change.limits);
                 }
                 if key != entry.key {
-                    push_replace(&mut batch, *hash, &key, entry.stored.clone());
+                    push_put(&mut batch, *hash, &key, Some(entry.stored.clone()));
                     changed.push(key);
                 }
             }
@@ -66,10 +66,9 @@ impl Keys {
                     self.reload()?;
                     return Ok(changed);
                 }
-                Err(error @ CommitError::Conflict { .. }) => conflict = Some(error),
+                Err(CommitError::Conflict { .. }) if tries < MAX_TRIES => {}
                 Err(error) => return Err(KeyStoreError::from(error).into()),
             }
         }
-        Err(KeyStoreError::from(conflict.expect("each failed attempt stores its conflict")).into())
     }
 }
