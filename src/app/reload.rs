@@ -52,11 +52,9 @@ impl Reloader {
             let catalogue = catalogue::build(&config).map_err(|error| error.to_string())?;
             Ok::<_, String>((config, catalogue, fixed_changes))
         });
-        let (config, catalogue, fixed_changes) = match built.await {
-            Ok(Ok(made)) => made,
-            Ok(Err(error)) => {
-                return tracing::error!(%error, "the configuration was not reloaded; the previous one stays in effect");
-            }
+        let built = built.await.map_err(|error| error.to_string()).flatten();
+        let (config, catalogue, fixed_changes) = match built {
+            Ok(built) => built,
             Err(error) => {
                 return tracing::error!(%error, "the configuration was not reloaded; the previous one stays in effect");
             }

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::key::KeyId;
 use super::keys::{Keys, Verified};
 use super::tickets::TicketGuard;
 use crate::types::Principal;
@@ -27,7 +26,7 @@ impl Admission {
     /// Completes when the key of the request has ended; never completes without a key. Cancel-safe.
     pub async fn wait_key_ended(&self) {
         match &self.credential {
-            Some(credential) => credential.wait_ended().await,
+            Some(credential) => credential.keys.wait_ended(&credential.verified).await,
             None => std::future::pending().await,
         }
     }
@@ -48,13 +47,9 @@ pub struct Credential {
 }
 
 impl Credential {
-    pub(super) fn from_key(keys: Keys, verified: Verified) -> Self {
-        Self { keys, verified, ticket: None }
-    }
-
-    /// `verified` is the current state of the ticket's key.
-    pub(super) fn from_ticket(keys: Keys, verified: Verified, ticket: TicketGuard) -> Self {
-        Self { keys, verified, ticket: Some(ticket) }
+    /// `verified` is the current state of the key, also for a ticket of the key.
+    pub(super) fn new(keys: &Keys, verified: Verified, ticket: Option<TicketGuard>) -> Self {
+        Self { keys: keys.clone(), verified, ticket }
     }
 
     pub fn verified(&self) -> &Verified {
@@ -65,17 +60,9 @@ impl Credential {
         &self.verified.principal
     }
 
-    pub fn key_id(&self) -> &KeyId {
-        &self.verified.key
-    }
-
     /// Whether the request has authenticated with `?ticket=`.
     pub fn is_ticket(&self) -> bool {
         self.ticket.is_some()
-    }
-
-    async fn wait_ended(&self) {
-        self.keys.wait_ended(&self.verified).await;
     }
 }
 

@@ -81,7 +81,7 @@ impl Policy {
         if parts.headers.contains_key(AUTHORIZATION) {
             let verified = bearer_token(&parts.headers).and_then(|key| self.keys.verify(key));
             return match verified {
-                Some(verified) => Ok(Credential::from_key(self.keys.clone(), verified)),
+                Some(verified) => Ok(Credential::new(&self.keys, verified, None)),
                 None => Err(match self.failures.record(client, Instant::now()) {
                     Some(retry_after) => AdmissionError::TooManyInvalidKeys { retry_after },
                     None => AdmissionError::InvalidKey,
@@ -93,13 +93,10 @@ impl Policy {
             return Err(AdmissionError::MissingKey);
         };
         // Invalid tickets do not count, because an `EventSource` may reconnect with an expired ticket.
-        match self.tickets.open_stream(ticket, parts.uri.path()) {
-            Ok(open) => match self.keys.verified_by_id(&open.verified().key) {
-                Some(holder) => Ok(Credential::from_ticket(self.keys.clone(), holder, open)),
-                None => Err(AdmissionError::InvalidTicket),
-            },
-            Err(_) => Err(AdmissionError::InvalidTicket),
-        }
+        let open = self.tickets.open_stream(ticket, parts.uri.path());
+        let open = open.map_err(|_| AdmissionError::InvalidTicket)?;
+        let holder = self.keys.verified_by_id(&open.verified().key).ok_or(AdmissionError::InvalidTicket)?;
+        Ok(Credential::new(&self.keys, holder, Some(open)))
     }
 
     /// The last address in `X-Forwarded-For` that is not a trusted proxy. The addresses before it are not

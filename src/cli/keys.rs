@@ -6,12 +6,13 @@
 use std::fmt::Write;
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 
 use super::failure::Failure;
 use super::source::local_config;
 use super::{lock, output};
 use crate::app;
-use crate::auth::{Key, KeyChange, KeyKind, Keys, NewKey};
+use crate::auth::{Key, KeyChange, Keys, NewKey};
 use crate::config::Flags;
 use crate::types::{Ids, LimitChange, PrincipalLimit, Scope, Tenant};
 
@@ -143,18 +144,13 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
 }
 
 fn parse_scope(text: &str) -> Result<Scope, String> {
-    let known = Scope::ALL.into_iter().find(|scope| scope_name(*scope) == text);
-    known.ok_or_else(|| "expected read, prompt, approve, files or admin".to_owned())
+    serde_json::from_value(text.into())
+        .map_err(|_| "expected read, prompt, approve, files or admin".to_owned())
 }
 
-fn scope_name(scope: Scope) -> &'static str {
-    match scope {
-        Scope::Read => "read",
-        Scope::Prompt => "prompt",
-        Scope::Approve => "approve",
-        Scope::Files => "files",
-        Scope::Admin => "admin",
-    }
+/// The name of a scope or of a kind of key, as in the API.
+fn name_of<T: Serialize + Copy>(value: T) -> String {
+    serde_json::to_value(value).ok().as_ref().and_then(|name| name.as_str()).unwrap_or_default().to_owned()
 }
 
 /// The limits that the key sets, by the names of their flags.
@@ -167,16 +163,11 @@ fn format_table(keys: &[Key]) -> String {
     let mut rows =
         vec![["ID", "NAME", "KIND", "SCOPES", "LIMITS", "CREATED", "LAST USED"].map(str::to_owned)];
     rows.extend(keys.iter().map(|key| {
-        let scopes: Vec<_> = key.scopes.iter().map(scope_name).collect();
-        let kind = match key.kind {
-            KeyKind::Link => "link",
-            KeyKind::Named => "named",
-            KeyKind::Admin => "admin",
-        };
+        let scopes: Vec<_> = key.scopes.iter().map(name_of).collect();
         [
             key.id.to_string(),
             key.name.to_string(),
-            kind.to_owned(),
+            name_of(key.kind),
             scopes.join(","),
             format_limits(key),
             key.created_at.to_string(),

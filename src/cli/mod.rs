@@ -61,13 +61,11 @@ enum Command {
     /// Copy the log to a new file, also while the gateway runs
     Backup {
         /// The new file, or - for stdout
-        #[arg(value_name = "FILE")]
         file: PathBuf,
     },
     /// Replace the log with a backup; the previous log is kept under another name
     Restore {
         /// The backup file, or - for stdin
-        #[arg(value_name = "FILE")]
         file: PathBuf,
     },
     /// Run the built-in ACP agent on stdin and stdout

@@ -1,11 +1,11 @@
 //! The configuration that the flags and the environment select.
 
 use super::failure::Failure;
-use crate::config::{self, Config, Environment, Flags, LocalConfig};
+use crate::config::{self, Config, Environment, Flags};
 use crate::process;
 
 /// The data folder and the address of a gateway that may run in another process. Reads no secrets.
-pub(super) fn local_config(flags: &Flags) -> Result<LocalConfig, Failure> {
+pub(super) fn local_config(flags: &Flags) -> Result<Config, Failure> {
     Ok(config::load_local(flags, &Environment::from_process())?)
 }
 

@@ -4,7 +4,7 @@ use super::error::ConfigError;
 use super::section::{Field, Section};
 use super::toml_text;
 
-/// The section of the limits that apply to each principal.
+/// The section of the limits that apply to each principal. A reload applies its keys; all others need a restart.
 pub(super) const PER_KEY: &str = "limits.per_key";
 
 /// A key of a table that configures a `T`. Reading, printing, the sample file and the reference all use this
@@ -60,11 +60,6 @@ pub(super) use key_table;
 impl<T> Key<T> {
     pub(super) fn path(&self) -> String {
         format!("{}.{}", self.section, self.name)
-    }
-
-    /// Returns true if a reload applies the key. All other keys need a restart.
-    pub(super) fn is_reloadable(&self) -> bool {
-        self.section == PER_KEY
     }
 }
 

@@ -40,6 +40,8 @@ const SHORT_VARIABLES: [(&str, &str); 3] = [
     ("ACP_GATEWAY_LISTEN", "server.listen"),
     ("ACP_GATEWAY_LOG", LOG_FILTER),
 ];
+/// Variables that set no key.
+const OTHER_VARIABLES: [&str; 3] = [CONFIG_VARIABLE, admin_key::FILE_VARIABLE, admin_key::HASH_VARIABLE];
 /// The prefixes of the variables that Kubernetes sets for a service named `acp-gateway`.
 const SERVICE_LINKS: [&str; 2] = ["ACP_GATEWAY_SERVICE_", "ACP_GATEWAY_PORT"];
 
@@ -91,27 +93,16 @@ fn from_environment(environment: &Environment) -> Result<Node, ConfigError> {
         insert(&mut tree, &dotted(LOG_FILTER), &Node { value: Value::Untyped(filter.to_owned()), origin })?;
     }
     for (name, value) in environment.iter().filter(|(name, _)| name.starts_with(VARIABLE_PREFIX)) {
-        let origin = Origin::Environment(Arc::from(name));
-        let key = if let Some(key) = name.strip_prefix(KEY_PREFIX) {
-            segments(key)
-        } else if let Some((_, key)) = SHORT_VARIABLES.iter().find(|(short, _)| *short == name) {
-            Some(dotted(key))
-        } else if [CONFIG_VARIABLE, admin_key::FILE_VARIABLE, admin_key::HASH_VARIABLE].contains(&name)
-            || SERVICE_LINKS.iter().any(|link| name.starts_with(link))
-        {
+        if OTHER_VARIABLES.contains(&name) || SERVICE_LINKS.iter().any(|link| name.starts_with(link)) {
             continue;
-        } else {
-            None
+        }
+        let origin = Origin::Environment(Arc::from(name));
+        let key = match name.strip_prefix(KEY_PREFIX) {
+            Some(key) => segments(key),
+            None => SHORT_VARIABLES.iter().find(|(short, _)| *short == name).map(|(_, key)| dotted(key)),
         };
         let Some(key) = key else {
-            let known = [CONFIG_VARIABLE, admin_key::FILE_VARIABLE, admin_key::HASH_VARIABLE].into_iter();
-            // The common prefix would make all names similar.
-            let endings = known
-                .chain(SHORT_VARIABLES.iter().map(|(short, _)| *short))
-                .filter_map(strip_variable_prefix);
-            let suggestion = strip_variable_prefix(name).and_then(|name| closest(name, endings));
-            let suggestion = suggestion.map(|ending| format!("{VARIABLE_PREFIX}{ending}"));
-            return Err(ConfigError::UnknownVariable { origin, suggestion });
+            return Err(ConfigError::UnknownVariable { origin, suggestion: similar_variable(name) });
         };
         let Some(text) = value.to_str() else {
             return Err(not_utf8(origin, key.join(".")));
@@ -121,29 +112,30 @@ fn from_environment(environment: &Environment) -> Result<Node, ConfigError> {
     Ok(tree)
 }
 
-fn strip_variable_prefix(name: &str) -> Option<&str> {
-    name.strip_prefix(VARIABLE_PREFIX)
+/// Returns the known variable with the most similar name. The common prefix does not count, because it would
+/// make all names similar.
+fn similar_variable(name: &str) -> Option<String> {
+    let known = OTHER_VARIABLES.into_iter().chain(SHORT_VARIABLES.map(|(short, _)| short));
+    let endings = known.filter_map(|name| name.strip_prefix(VARIABLE_PREFIX));
+    let ending = closest(name.strip_prefix(VARIABLE_PREFIX)?, endings)?;
+    Some(format!("{VARIABLE_PREFIX}{ending}"))
 }
 
 /// Converts `SERVER__MAX_BODY_BYTES` to `server.max_body_bytes`. Names below `env` and `headers` keep their case.
 fn segments(key: &str) -> Option<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
-    let mut rest = key;
-    loop {
+    let mut rest = Some(key);
+    while let Some(text) = rest {
         let verbatim = names.len() == 3 && matches!(names[2].as_str(), "env" | "headers");
-        match rest.split_once("__").filter(|_| !verbatim) {
-            Some(("", _)) => return None,
-            Some((name, after)) => {
-                names.push(name.to_ascii_lowercase());
-                rest = after;
-            }
-            None if rest.is_empty() => return None,
-            None => {
-                names.push(if verbatim { rest.to_owned() } else { rest.to_ascii_lowercase() });
-                return Some(names);
-            }
+        let split = text.split_once("__").filter(|_| !verbatim);
+        let name = split.map_or(text, |(name, _)| name);
+        if name.is_empty() {
+            return None;
         }
+        names.push(if verbatim { name.to_owned() } else { name.to_ascii_lowercase() });
+        rest = split.map(|(_, after)| after);
     }
+    Some(names)
 }
 
 fn dotted(key: &str) -> Vec<String> {

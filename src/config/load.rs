@@ -14,38 +14,11 @@ use super::section::{Field, Section};
 use super::{Config, DataDir, admin_key, agent_keys, keys, known_agents, mcp, settings};
 #[cfg(debug_assertions)]
 use super::{key::read_keys, limits};
-use crate::types::{AgentName, Limits};
+use crate::types::AgentName;
 
 /// Reads and validates the whole configuration for the gateway. `on_path` returns true if a program with this
 /// name exists; it is used if no agent is configured.
 pub fn load(
-    flags: &Flags,
-    environment: &Environment,
-    on_path: &dyn Fn(&str) -> bool,
-) -> Result<Config, ConfigError> {
-    let mut config = read(flags, environment, on_path)?;
-    check_exposure(&mut config)?;
-    Ok(config)
-}
-
-/// The configuration of a command that runs next to a gateway: its address, data directory and limits. Agents
-/// and servers are not read. Thus the command loads no secrets, and secrets that it does not need may be
-/// absent.
-#[derive(Debug, Clone)]
-pub struct LocalConfig {
-    pub listen: Listen,
-    pub data: DataDir,
-    pub limits: Limits,
-}
-
-/// Reads the configuration of a command that runs next to a gateway.
-pub fn load_local(flags: &Flags, environment: &Environment) -> Result<LocalConfig, ConfigError> {
-    let mut root = Field::new("", merge_layers(flags, environment)?, environment).section()?;
-    let Config { listen, data, limits, .. } = read_settings(&mut root, environment, |key| key.local)?;
-    Ok(LocalConfig { listen, data, limits })
-}
-
-fn read(
     flags: &Flags,
     environment: &Environment,
     on_path: &dyn Fn(&str) -> bool,
@@ -72,7 +45,16 @@ fn read(
     root.finish().map_err(keys::suggest_section)?;
     config.admin_key = admin_key::read(environment)?;
     config.child_environment = ChildEnvironment::from_environment(environment);
+    check_exposure(&mut config)?;
     Ok(config)
+}
+
+/// Reads the configuration of a command that runs next to a gateway: its address, data directory and limits.
+/// Agents and servers are not read. Thus the command loads no secrets, and secrets that it does not need may be
+/// absent.
+pub fn load_local(flags: &Flags, environment: &Environment) -> Result<Config, ConfigError> {
+    let mut root = Field::new("", merge_layers(flags, environment)?, environment).section()?;
+    read_settings(&mut root, environment, |key| key.local)
 }
 
 /// Reads the wanted keys of all sections except agents and MCP servers. The other values are the defaults.
@@ -81,10 +63,7 @@ fn read_settings(
     environment: &Environment,
     wanted: impl Fn(&Key<Config>) -> bool,
 ) -> Result<Config, ConfigError> {
-    // An empty path is no valid value. Thus it marks a directory that the configuration does not set.
-    let unset = PathBuf::new();
-    let mut config = Config::with_defaults(DataDir::new(unset.clone()));
-    config.workspaces.root.clone_from(&unset);
+    let mut config = Config::default();
     keys::read(root, &mut config, wanted)?;
     #[cfg(debug_assertions)]
     if let Some(field) = root.take("testing") {
@@ -92,6 +71,8 @@ fn read_settings(
         read_keys(&mut section, limits::TESTING, &mut config.limits)?;
         section.finish()?;
     }
+    // An empty path is no valid value. Thus it marks a directory that the configuration does not set.
+    let unset = PathBuf::new();
     if config.data.path() == unset {
         config.data = default_data(environment)?;
     }

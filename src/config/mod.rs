@@ -26,7 +26,6 @@ mod load;
 mod mcp;
 mod node;
 mod origin;
-mod restart_required;
 mod sample;
 mod secret;
 mod section;
@@ -46,15 +45,15 @@ pub use environment::{ChildEnvironment, Environment};
 pub use error::ConfigError;
 pub use layers::Flags;
 pub use listen::Listen;
-pub use load::{LocalConfig, load, load_local};
+pub use load::{load, load_local};
 pub use mcp::McpServer;
 pub use origin::Origin;
 pub use sample::{reference, sample};
 pub use secret::Secret;
 pub use show::{Shown, show};
 
-/// The validated configuration.
-#[derive(Debug, Clone)]
+/// The validated configuration. The default has no agent, and empty paths instead of directories.
+#[derive(Debug, Clone, Default)]
 pub struct Config {
     pub listen: Listen,
     pub data: DataDir,
@@ -81,31 +80,8 @@ pub struct Config {
     origins: BTreeMap<String, Origin>,
 }
 
-impl Config {
-    /// Returns the defaults, without an agent, for a data directory.
-    fn with_defaults(data: DataDir) -> Self {
-        Self {
-            workspaces: Workspaces { root: data.workspaces(), allow: Vec::new() },
-            listen: Listen::default(),
-            data,
-            public_url: None,
-            allowed_origins: Vec::new(),
-            trusted_proxies: Vec::new(),
-            insecure_http: false,
-            mcp: BTreeMap::new(),
-            agents: BTreeMap::new(),
-            limits: Limits::default(),
-            admin_key: None,
-            log_filter: None,
-            child_environment: ChildEnvironment::default(),
-            warnings: Vec::new(),
-            origins: BTreeMap::new(),
-        }
-    }
-}
-
 /// The directories in which sessions may work.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Workspaces {
     /// The parent directory of new workspaces.
     pub root: PathBuf,
@@ -114,7 +90,7 @@ pub struct Workspaces {
 }
 
 /// The layout of the data directory. Agents have no access to the gateway's private part.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DataDir(PathBuf);
 
 impl DataDir {

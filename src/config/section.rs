@@ -151,7 +151,12 @@ impl Field {
         let written = self.string()?;
         choices.iter().find(|(name, _)| *name == written).map(|(_, value)| value.clone()).ok_or_else(|| {
             let names: Vec<_> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-            self.invalid(format!("must be {}, not {written:?}", join_choices(&names)))
+            let names = names.join(", ");
+            let expected = match names.rsplit_once(", ") {
+                Some((others, last)) => format!("{others} or {last}"),
+                None => names,
+            };
+            self.invalid(format!("must be {expected}, not {written:?}"))
         })
     }
 
@@ -203,14 +208,5 @@ impl Field {
         };
         let Self { key, node: Node { origin, .. }, environment } = self;
         Ok(Section { key, origin, entries, known_keys: Vec::new(), environment })
-    }
-}
-
-/// Joins the names: `a`, `a or b`, `a, b or c`.
-fn join_choices(names: &[String]) -> String {
-    match names.split_last() {
-        Some((last, [])) => last.clone(),
-        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
-        None => String::new(),
     }
 }

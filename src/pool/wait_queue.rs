@@ -101,7 +101,7 @@ impl Pool {
                 return Err(AcquireError::QueueFull { max, retry_after: RETRY_AFTER });
             }
             let limits = self.principal_limits().effective(principal);
-            if !limits.allows(PrincipalLimit::QueuedPrompts, pool.queued_for(principal)) {
+            if pool.queued_for(principal) >= limits.max(PrincipalLimit::QueuedPrompts) {
                 return Err(limits.exceeded(PrincipalLimit::QueuedPrompts, RETRY_AFTER).into());
             }
             pool.queue.push_back(Waiter {

@@ -5,9 +5,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::isolation::Isolation;
-use super::served_by::ServedBy;
-
 /// The settings of an agent's entry, except its program, environment and home.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentSettings {
@@ -105,6 +102,38 @@ impl Default for PoolSettings {
             idle_timeout: Duration::from_mins(10),
             no_load_idle_timeout: Duration::from_hours(4),
             no_load_reclaim_timeout: Duration::from_mins(10),
+        }
+    }
+}
+
+/// The provider of an agent's file or terminal methods, the most restricted first.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum ServedBy {
+    /// No provider: the gateway does not offer the methods to the agent.
+    #[default]
+    Off,
+    /// A client answers each request.
+    Client,
+    /// The gateway serves the methods in the workspace of the session.
+    Gateway,
+}
+
+/// The restrictions under which the supervisor runs a process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// The process has all rights of the gateway's user.
+    #[default]
+    Off,
+}
+
+impl Isolation {
+    /// Whether a process can access only the folders that were granted at its start.
+    pub const fn restricts_folders(self) -> bool {
+        match self {
+            Self::Off => false,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Sources of time, randomness and new ids. They are injected, so that tests can control them.
+//! Sources of time and new ids. They are injected, so that tests can control them.
 //!
 //! The clock returns wall clock time for `time` members and for expiry. Timers use tokio's clock.
 
@@ -49,25 +49,6 @@ impl fmt::Display for Timestamp {
     }
 }
 
-impl fmt::Debug for Timestamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl serde::Serialize for Timestamp {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Timestamp {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
-
 impl std::str::FromStr for Timestamp {
     type Err = jiff::Error;
 
@@ -76,6 +57,8 @@ impl std::str::FromStr for Timestamp {
     }
 }
 
+text_form!(Timestamp);
+
 pub trait Clock: Send + Sync + fmt::Debug {
     fn now(&self) -> Timestamp;
 
@@ -83,11 +66,6 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn monotonic(&self) -> Instant {
         Instant::now()
     }
-}
-
-pub trait Entropy: Send + Sync + fmt::Debug {
-    /// Fills `bytes` with unpredictable random data.
-    fn fill(&self, bytes: &mut [u8]);
 }
 
 /// The clocks of the machine.
@@ -109,39 +87,26 @@ impl Clock for SystemClock {
     }
 }
 
-/// The kernel's random number generator.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SystemEntropy;
-
-impl Entropy for SystemEntropy {
-    fn fill(&self, bytes: &mut [u8]) {
-        getrandom::fill(bytes).expect("the kernel returns random numbers");
-    }
-}
-
 /// The source of new ids, keys and epochs.
 #[derive(Debug, Clone)]
-pub struct Ids {
-    clock: Arc<dyn Clock>,
-    entropy: Arc<dyn Entropy>,
-}
+pub struct Ids(Arc<dyn Clock>);
 
 impl Ids {
-    pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
-        Self { clock, entropy }
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self(clock)
     }
 
     pub fn system() -> Self {
-        Self::new(Arc::new(SystemClock), Arc::new(SystemEntropy))
+        Self::new(Arc::new(SystemClock))
     }
 
     pub fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.0.now()
     }
 
     /// A monotonic time, for comparison with [`now`](Self::now).
     pub fn monotonic(&self) -> Instant {
-        self.clock.monotonic()
+        self.0.monotonic()
     }
 
     pub fn session(&self) -> SessionId {
@@ -150,27 +115,30 @@ impl Ids {
 
     /// A new UUID v7, for sessions and for `X-Request-Id`.
     pub fn uuid(&self) -> Uuid {
-        let mut random = [0; 10];
-        self.entropy.fill(&mut random);
-        let millis = u64::try_from(self.clock.now().as_millis()).unwrap_or_default();
+        let random: [u8; 10] = random();
+        let millis = u64::try_from(self.0.now().as_millis()).unwrap_or_default();
         uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
     }
 
     /// The token of a new store: 6 characters of base 32.
     pub fn epoch(&self) -> Epoch {
         const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-        let mut random = [0; 6];
-        self.entropy.fill(&mut random);
+        let random: [u8; 6] = random();
         let text: String = random.iter().map(|b| char::from(ALPHABET[usize::from(b % 32)])).collect();
         text.parse().expect("the alphabet is valid in an epoch")
     }
 
     /// 256 random bits for keys and tickets.
     pub fn secret(&self) -> [u8; 32] {
-        let mut random = [0; 32];
-        self.entropy.fill(&mut random);
-        random
+        random()
     }
+}
+
+/// Unpredictable bytes from the random number generator of the kernel.
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the kernel returns random numbers");
+    bytes
 }
 
 #[cfg(test)]

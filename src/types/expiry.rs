@@ -144,7 +144,6 @@ mod tests {
 
     use super::*;
     use crate::types::Clock;
-    use crate::types::clock::SystemEntropy;
 
     const HOUR: Duration = Duration::from_hours(1);
     const YEARS: Duration = Duration::from_hours(10 * 365 * 24);
@@ -167,7 +166,7 @@ mod tests {
     impl Fixture {
         fn new(last: Option<Timestamp>) -> Self {
             let hand = Arc::new(TestClock(AtomicI64::new(START)));
-            let ids = Ids::new(hand.clone(), Arc::new(SystemEntropy));
+            let ids = Ids::new(hand.clone());
             Self { clock: hand, expiry: Expiry::starting_from(ids, &Limits::default(), last) }
         }
 

@@ -6,7 +6,7 @@ use std::process::abort;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The number of live guards of each key. All clones share the counts.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct KeyedCounts<K>(Arc<Mutex<HashMap<K, usize>>>);
 
 /// One use of a key. Dropping it releases the count.
@@ -19,12 +19,6 @@ pub struct KeyedGuard<K: Eq + Hash> {
 impl<K> Default for KeyedCounts<K> {
     fn default() -> Self {
         Self(Arc::default())
-    }
-}
-
-impl<K> Clone for KeyedCounts<K> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
     }
 }
 

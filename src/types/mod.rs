@@ -30,7 +30,6 @@ macro_rules! text_form {
 }
 
 mod expiry;
-mod isolation;
 mod agent_name;
 mod agent_settings;
 pub mod clock;
@@ -43,15 +42,13 @@ pub mod method_list;
 pub mod network;
 pub mod principal;
 mod principal_limits;
-mod served_by;
 
 pub use agent_name::AgentName;
-pub use agent_settings::{AgentSettings, OnTimeout, Permissions, PoolSettings};
-pub use clock::{Clock, Entropy, Ids, Timestamp};
+pub use agent_settings::{AgentSettings, Isolation, OnTimeout, Permissions, PoolSettings, ServedBy};
+pub use clock::{Clock, Ids, Timestamp};
 pub use cursor::{Epoch, EventId, Position};
 pub use expiry::Expiry;
 pub use ids::{PromptId, RequestId, SessionId, TerminalId};
-pub use isolation::Isolation;
 pub use keyed_guard::{KeyedCounts, KeyedGuard};
 pub use known_agents::KnownAgent;
 pub use limits::Limits;
@@ -60,4 +57,3 @@ pub use principal::{Principal, PrincipalKey, Scope, Scopes, Tenant};
 pub use principal_limits::{
     EffectiveLimits, KeyLimits, LimitChange, LimitExceeded, PrincipalLimit, PrincipalLimits,
 };
-pub use served_by::ServedBy;

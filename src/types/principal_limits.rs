@@ -134,11 +134,6 @@ impl EffectiveLimits {
         self.key_limits.get(limit).unwrap_or(self.defaults[limit as usize])
     }
 
-    /// Returns true if the limit allows one more object besides `count`.
-    pub fn allows(&self, limit: PrincipalLimit, count: usize) -> bool {
-        count < self.max(limit)
-    }
-
     /// The limit as a number of objects.
     pub fn max(&self, limit: PrincipalLimit) -> usize {
         usize::try_from(self.get(limit)).unwrap_or(usize::MAX)

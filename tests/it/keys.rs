@@ -9,7 +9,6 @@ use std::time::Duration;
 use acp_gateway::auth::{CreateKeyError, KeyHash, KeyKind, Keys, NewKey, RevokeError};
 use acp_gateway::shutdown::Shutdown;
 use acp_gateway::store::{MemoryStore, RecordStore as _, Table};
-use acp_gateway::types::clock::SystemEntropy;
 use acp_gateway::types::{Clock, Ids, Limits, Scope, Tenant, Timestamp};
 
 #[derive(Debug)]
@@ -43,7 +42,7 @@ struct House {
 impl House {
     fn new() -> Self {
         let clock = Arc::new(HandClock(AtomicI64::new(1_795_299_303_123)));
-        let ids = Ids::new(clock.clone(), Arc::new(SystemEntropy));
+        let ids = Ids::new(clock.clone());
         Self { store: Arc::new(MemoryStore::new(ids.clone())), clock, ids }
     }
 

@@ -3,7 +3,6 @@
 use super::*;
 use crate::auth::NewKey;
 use crate::store::faulty::{FaultyStore, Outcome};
-use crate::types::clock::SystemEntropy;
 use crate::types::{Clock, Scope, Tenant};
 
 /// A wall clock that follows the paused tokio clock.
@@ -30,7 +29,7 @@ const PATH: &str = "/v1/events";
 
 impl Fixture {
     fn new() -> Self {
-        let ids = Ids::new(Arc::new(TimerClock(Instant::now())), Arc::new(SystemEntropy));
+        let ids = Ids::new(Arc::new(TimerClock(Instant::now())));
         Self { store: Arc::new(FaultyStore::new(Outcome::Commit)), ids }
     }
 

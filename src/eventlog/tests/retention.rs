@@ -6,7 +6,6 @@ use super::super::retention::pass;
 use super::*;
 use crate::store::SqliteStore;
 use crate::types::Clock;
-use crate::types::clock::SystemEntropy;
 
 #[derive(Debug, Default)]
 struct Hands(AtomicI64);
@@ -36,7 +35,7 @@ impl Aging {
 
     fn begun(days: i64, limits: Limits) -> Self {
         let clock = Arc::new(Hands(AtomicI64::new(days * 24 * 3600 * 1000)));
-        let ids = Ids::new(clock.clone(), Arc::new(SystemEntropy));
+        let ids = Ids::new(clock.clone());
         let folder = tempfile::tempdir().expect("could not create a directory");
         let store = SqliteStore::open(&folder.path().join("log"), ids.clone(), &limits)
             .expect("could not open the store");
