@@ -35,8 +35,8 @@ fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 
-/// The program under another name. By another process: what a test writes itself is open for a moment in a child too that
-/// another test starts meanwhile, and what is open for that cannot be started.
+/// The program under another name. Another process copies it. A file that this process writes stays open for a moment
+/// in a child that another test starts, and an open file cannot be executed.
 fn copy_to(program: &Path) {
     #[expect(clippy::disallowed_methods, reason = "a tool of the test's own")]
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_acp-gateway")).arg(program).status();
@@ -211,7 +211,7 @@ fn second_gateway_ends_with_a_message_and_the_first_goes_on() {
     assert!(stdout(&list).contains(" owner  link ") && stdout(&list).contains(" bob "), "{}", stdout(&list));
 
     assert!(first.child.try_wait().unwrap().is_none(), "the first gateway ended");
-    // With nothing to finish a drain takes no time.
+    // Without running turns a drain ends immediately.
     let told = Instant::now();
     first.signal(Signal::TERM);
     assert_eq!(first.exit(), Some(0));
@@ -284,7 +284,7 @@ fn healthcheck_tells_ready_from_not() {
     let draining = answers("HTTP/1.1 503 Service Unavailable\r\n\r\n");
     assert_eq!(draining.status.code(), Some(1));
     assert_eq!(stderr(&draining), "acp-gateway: not ready: HTTP/1.1 503 Service Unavailable\n");
-    // In a container the flag stands in the gateway's own arguments only.
+    // In a container only the gateway's own arguments contain the flag.
     let mut everywhere = command(data.path());
     everywhere.arg("healthcheck").env("ACP_GATEWAY_LISTEN", "0.0.0.0:9");
     let told = everywhere.output().unwrap();
@@ -339,13 +339,14 @@ fn commands_beside_a_gateway_need_no_secret_of_its_agents() {
     );
 }
 
-/// The kernel gives what is in `/proc` of a process to root when the process is closed to its user.
+/// The kernel makes root the owner of `/proc/PID` if the process is not dumpable.
 #[test]
 fn no_command_with_the_gateways_environment_can_be_read_by_its_user() {
     use std::os::unix::fs::MetadataExt;
     use std::os::unix::process::CommandExt;
     let data = folder();
-    // Root reads everything, so a test that runs as root becomes somebody, who has to reach the program.
+    // Root can read everything. A test that runs as root changes its user, and that user must be able to reach the
+    // program.
     let program = data.path().join("acp-gateway");
     copy_to(&program);
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();

@@ -21,7 +21,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// Builds what moves the clock.
+    /// Compiles the library that changes the clock.
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clock/clock.c");
@@ -37,7 +37,7 @@ impl Clock {
         self.folder.path().join(name).to_str().expect("UTF-8").to_owned()
     }
 
-    /// A gateway whose clock this is.
+    /// A gateway with this clock.
     fn start(&self, setup: Setup) -> Gateway {
         let library = format!("LD_PRELOAD={}", self.path("clock.so"));
         let file = format!("CLOCK_FILE={}", self.path("offset"));

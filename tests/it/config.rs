@@ -1,4 +1,4 @@
-//! The configuration: what is read, what wins, and how every mistake is told.
+//! The configuration: its sources, their order, and the error for each mistake.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -24,7 +24,7 @@ fn load(file: &str, variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
     load_with(file, variables, Flags::default())
 }
 
-/// What is told of a mistake, without the folder of the test.
+/// The error for a mistake, without the folder of the test.
 fn mistake(file: &str, variables: &[(&str, &str)]) -> String {
     let message = load(file, variables).expect_err(file).to_string();
     match message.split_once("gateway.toml:") {
@@ -122,7 +122,7 @@ fn the_whole_file_of_the_documentation_is_read() {
     assert_eq!((config.limits.max_body_bytes, config.limits.max_session_queued_prompts), (2 << 20, 0));
     assert_eq!(config.limits.keep_alive_interval, Duration::from_millis(500));
 
-    // What nobody may see is nowhere: not in `check`, not in a debug print.
+    // Neither `check` nor debug output contains a secret.
     let shown = config::show(&config, Shown::Set);
     for text in [&shown, &format!("{config:?}")] {
         assert!(!text.contains("sk-from") && !text.contains("t0ken"), "{text}");
@@ -131,7 +131,7 @@ fn the_whole_file_of_the_documentation_is_read() {
         shown.contains(r#"{ ANTHROPIC_API_KEY = { from_env = "ANTHROPIC_API_KEY" }, LEVEL = "high" }"#),
         "{shown}"
     );
-    // And what is shown can be read again and says the same.
+    // The output can be loaded again and produces the same output.
     let again = load(&shown, &[("ANTHROPIC_API_KEY", "sk-from-the-environment")]).unwrap();
     let without_origins = |text: &str| {
         text.lines().map(|line| line.split("  # ").next().unwrap().to_owned()).collect::<Vec<_>>()

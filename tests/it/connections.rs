@@ -135,7 +135,7 @@ async fn http_2_without_a_request_is_not_kept_open_by_pings() {
 
 type H2 = h2::client::SendRequest<bytes::Bytes>;
 
-/// A connection whose streams take so many bytes, until they are told to take more.
+/// A connection whose streams accept this many bytes until the test opens their windows.
 async fn h2(gateway: &Gateway, window: u32, tasks: &mut tokio::task::JoinSet<Result<(), h2::Error>>) -> H2 {
     let mut client = h2::client::Builder::new();
     let made = client.initial_window_size(window).handshake(connect(gateway).await).await;
@@ -166,7 +166,7 @@ async fn a_stream_of_http_2_that_takes_nothing_is_reset_and_its_neighbour_is_not
         let mut client = h2(&gateway, window, &mut tasks).await;
         let mut stalled = h2_events(&mut client, &gateway, &session).await;
         let reset = async {
-            // What is not released is not taken: the window stays closed.
+            // Without a release of the data, the window stays closed.
             while let Some(chunk) = stalled.data().await {
                 if let Err(error) = chunk {
                     return error;
@@ -260,7 +260,7 @@ async fn smuggled_and_oversized_requests_are_refused_by_the_parser() {
         ("\u{16}\u{3}\u{1}nonsense\r\n\r\n".to_owned(), "400"),
     ] {
         let mut stream = connect(&gateway).await;
-        // The answer may come, and the connection close, before everything is written.
+        // The response may arrive and the connection may close before the client has written everything.
         drop(stream.write_all(head.as_bytes()).await);
         let mut answer = [0; 12];
         tokio::time::timeout(SLACK, stream.read_exact(&mut answer))

@@ -1,4 +1,4 @@
-//! What can be known of the container files without an engine: they name what exists, and compose keeps its promises.
+//! Checks the container files without an engine: the names in them exist, and compose sets the documented limits.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +8,7 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Instructions of a Dockerfile: continued lines joined, comments left out.
+/// Instructions of a Dockerfile, with continued lines joined and without comments.
 fn instructions(text: &str) -> Vec<String> {
     let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
     code.join("\n")

@@ -59,7 +59,7 @@ fn pack_holds_for_every_saved_input() {
     replay("pack");
 }
 
-/// Every folder has its target and every target its folder, so that nothing saved is left unread.
+/// Every folder has a target and every target a folder, so that the tests replay every saved input.
 #[test]
 fn every_target_has_saved_inputs_and_nothing_else_is_saved() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");

@@ -120,7 +120,7 @@ fn the_blocks_of_the_command_line_reference_print_what_it_shows() {
     run("docs/reference/command-line.md");
 }
 
-/// No block is forgotten: a page with commands is run by a test above, and what is not run says why.
+/// Every page with commands is run by a test above, and a block that is not run has a reason.
 #[test]
 fn every_block_runs_or_says_why_not() {
     let source = read("tests/it/guides.rs");

@@ -1,4 +1,4 @@
-//! What a key may do, and what ends with it.
+//! The rights of a key, and the effects of its removal.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The gateway's own source under shuttle: tasks and threads in thousands of orders, and none in which something hangs,
-//! is lost or comes twice. `tests/models/` has what runs.
+//! Runs the gateway's source under shuttle: tasks and threads in thousands of orders. No order may block, or lose or
+//! duplicate an event. `tests/models/` contains the programs.
 
 use acp_gateway_models::{follow, session};
 

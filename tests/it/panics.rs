@@ -1,4 +1,4 @@
-//! What a panic ends: the process where others would go on from what it left, else its own task alone.
+//! The scope of a panic: the process if other tasks depend on the state, otherwise only its own task.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};

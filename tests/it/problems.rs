@@ -212,7 +212,7 @@ async fn limits_of_a_key_are_429_with_retry_after() {
     let problem: Value = last.json().await.expect("JSON");
     assert_eq!((&problem["code"], &problem["retryable"]), (&json!("rate_limited"), &json!(true)));
 
-    // An EventSource would never come back from a status, so it is told in the stream.
+    // An EventSource never reconnects after such a status, so the stream reports it.
     let mut stream = gateway.events("/v1/events").await;
     let frame = stream.next().await.expect("a frame");
     assert_eq!(

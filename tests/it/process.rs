@@ -1,4 +1,4 @@
-//! Children under a real keeper: how they start, what they are given, what comes back.
+//! Children under a real supervisor: start, environment and descriptors, output and exit.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -113,7 +113,7 @@ fn pid(text: &str) -> Pid {
     text.trim().parse().ok().and_then(Pid::from_raw).unwrap_or_else(|| panic!("no pid: {text:?}"))
 }
 
-/// A zombie counts as dead: who has to bury it may be slow.
+/// A zombie counts as dead, because its parent may reap it late.
 fn alive(pid: Pid) -> bool {
     fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()))
         .is_ok_and(|stat| !matches!(stat.rsplit(')').next().map(str::trim_start), Some(rest) if rest.starts_with(['Z', 'X'])))

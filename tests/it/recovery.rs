@@ -1,4 +1,4 @@
-//! What a gateway that dies leaves behind: nothing of its agents, and everything of its log.
+//! The state after the end of a gateway: no process of its agents, and its complete log.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ fn said(event: &Value) -> &str {
     event["update"]["content"]["text"].as_str().unwrap_or_default()
 }
 
-/// Starts a turn that says the pid of the agent and of what moved out of its reach, and then runs on.
+/// Starts a turn that reports the pids of the agent and of a descendant in another session, and continues to run.
 async fn turn_with_strays(gateway: &Gateway, session: &str) -> Vec<u32> {
     let mut stream = gateway.events(&format!("/v1/sessions/{session}/events")).await;
     gateway.prompt(session, "pid; fork; fork; ignore-cancel ms=200").await;
@@ -56,7 +56,7 @@ async fn nothing_that_an_agent_started_outlives_a_killed_gateway() {
         told.extend(turn_with_strays(&gateway, &session).await);
     }
     let started = procfs::descendants(gateway.pid());
-    // For each session a keeper, the agent, and two strays in sessions of their own.
+    // For each session: a supervisor, the agent, and two descendants in their own sessions.
     assert_eq!(started.len(), 8, "{started:?}");
     assert!(told.iter().all(|pid| started.contains(pid) && is_alive(*pid)), "{told:?} of {started:?}");
 

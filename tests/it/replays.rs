@@ -1,4 +1,4 @@
-//! The same request again, after what it led to has gone from the log.
+//! The same request again, after its result was removed from the log.
 
 use std::time::Duration;
 

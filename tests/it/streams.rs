@@ -157,7 +157,7 @@ async fn a_stream_that_filters_a_busy_log_gives_signs_of_life() {
     );
     let signs = events.len() + stream.comments;
     assert!(signs >= 10, "{signs} in three seconds");
-    // The log moves on, so each sign says how far it has come.
+    // The log grows, so each keep-alive contains the current position.
     let seqs: Vec<u64> = events.iter().map(position).collect();
     assert!(seqs.len() >= 5 && seqs.is_sorted_by(|a, b| a < b), "{seqs:?}");
 }
@@ -169,7 +169,7 @@ async fn a_stream_to_which_much_is_said_needs_no_signs_of_life() {
     let mut stream = gateway.events(&format!("/v1/sessions/{session}/events")).await;
     stream.until("ready").await;
     gateway.prompt(&session, "flood n=5000 rate=500").await;
-    // An agent may take its time to start.
+    // An agent may start slowly.
     stream.until("session.update").await;
     let before = stream.comments;
     assert!(stream.until("prompt.completed").await.len() >= 5000);
@@ -190,7 +190,7 @@ async fn who_breaks_off_between_two_resets_gets_both_again() {
     for (reset, session) in resets.iter().zip(&sessions) {
         assert!(reset.of("reset") && reset.data["session"]["sessionId"] == *session, "{reset:?}");
     }
-    // An EventSource that has only the first still holds what it came with, which begins with a reset again.
+    // An EventSource that received only the first event still has its old id, which begins with a reset again.
     assert_eq!(resets[0].id, None);
     let id = resets[1].id.as_deref().expect("who has the last has them all");
     assert!(id.ends_with("-g0"), "{id}");

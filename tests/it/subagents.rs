@@ -1,4 +1,4 @@
-//! Child sessions of an agent: they speak on their parent's connection and are heard through it.
+//! Child sessions of an agent: their updates arrive on their parent's connection and in the parent's log.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ async fn raw(gateway: &Gateway, session: &str, lines: &[String]) -> Value {
     gateway.turn(session, &format!("raw {}", lines.join("\n"))).await
 }
 
-/// Whose each update is, and what it says.
+/// The subagent and the text of each update.
 fn heard(events: &[Value]) -> Vec<(&str, &str)> {
     let updates = all(events, "session.update").into_iter();
     let words = updates.filter_map(|event| {
@@ -105,7 +105,7 @@ async fn a_process_that_serves_another_session_brings_nothing_of_the_last_one() 
     let first = gateway.session("fake").await;
     let pid = gateway.turn(&first, "pid").await["text"].clone();
     raw(&gateway, &first, &[named("$SESSION", "c1"), said("c1", "first")]).await;
-    // It goes on after its turn, and after its session was closed.
+    // The subagent continues after its turn, and after its session was closed.
     gateway.turn(&first, "late n=30 ms=50").await;
     let closed = gateway.posted(&format!("/v1/sessions/{first}/close"), &[], &json!({})).await;
     assert!(closed.status.is_success(), "{closed:?}");

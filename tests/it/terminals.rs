@@ -24,7 +24,7 @@ fn prompt(steps: &Value) -> String {
     format!("terminal {steps}")
 }
 
-/// Plays the steps in one turn; gives what came of each.
+/// Runs the steps in one turn. Returns the result of each step.
 async fn play(gateway: &Gateway, session: &str, steps: &Value) -> Vec<(String, Value)> {
     let turn = gateway.turn(session, &prompt(steps)).await;
     assert_eq!(turn["status"], "completed", "{turn}");
@@ -40,7 +40,7 @@ async fn play(gateway: &Gateway, session: &str, steps: &Value) -> Vec<(String, V
     parsed.collect()
 }
 
-/// The same, of what came of the last step.
+/// Returns only the result of the last step.
 async fn last(gateway: &Gateway, session: &str, steps: &Value) -> Value {
     play(gateway, session, steps).await.pop().expect("a step").1
 }

@@ -77,7 +77,7 @@ impl Options {
                 _ => return Err(format!("there is no {arg}\n{USAGE}").into()),
             }
         }
-        // Growth takes long, so it runs only on request.
+        // Growth is slow, so it runs only on request.
         if options.tests.is_empty() {
             options.tests = Test::ALL.into_iter().filter(|&test| test != Test::Growth).collect();
         } else {

@@ -111,7 +111,7 @@ async fn a_sign_in_is_possible_while_idle_sessions_hold_every_process() {
     sign_in(&gateway).await;
     let session = gateway.session("fake").await;
     sign_in(&gateway).await;
-    // The process may take the sign-in beside its session, and goes afterwards.
+    // The process can receive the sign-in in addition to its session, and stops afterwards.
     let mut follower = Follower::start(&gateway, &session);
     follower.until("it has no process", |event| event["type"] == "session.detached").await;
     let events = gateway.lawful(&session).await;

@@ -14,7 +14,7 @@ const EXCLUSIVE: [&str; 2] = ["--exclusive-start", "300"];
 const LIMITS: &str =
     "limits.per_key.max_requests_per_minute = 60000\nlimits.per_key.max_prompts_per_minute = 60000\n";
 
-/// Creates a session with each of these agents at once; gives status and body of each answer.
+/// Creates a session with each of these agents at the same time. Returns the status and the body of each response.
 async fn create_at_once(gateway: &Gateway, agents: &[&str]) -> Vec<(u16, Value)> {
     let create = async |agent: &&str| {
         let answer = gateway.posted("/v1/sessions", &[], &json!({ "agent": agent })).await;

@@ -257,7 +257,7 @@ async fn a_socket_counts_as_a_connection_for_as_long_as_it_is_open() {
     let is_served = || async {
         let mut stream = tokio::net::TcpStream::connect(&address).await.expect("it listens");
         let head = format!("GET /livez HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-        // One that is closed at once may not even take the request.
+        // A socket that is closed immediately may not accept the request.
         drop(tokio::io::AsyncWriteExt::write_all(&mut stream, head.as_bytes()).await);
         let mut answer = String::new();
         drop(tokio::io::AsyncReadExt::read_to_string(&mut stream, &mut answer).await);

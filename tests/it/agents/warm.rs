@@ -40,7 +40,7 @@ fn starts(gateway: &Gateway) -> usize {
 #[tokio::test]
 async fn a_spare_hides_a_slow_start_and_the_next_one_starts() {
     let pool = "pool = { max_size = 4, min_idle = 1 }";
-    // It is asked often, for as long as three starts take.
+    // The test polls for as long as three starts need.
     let limits = "limits.per_key.max_requests_per_minute = 60000";
     let gateway = Setup::fake_with(&["--slow-start", "4000"], pool).settings(limits).start();
     until(&gateway, "fake", json!({ "idle": 1, "starting": 0, "minIdle": 1, "processes": 1 })).await;
@@ -60,7 +60,7 @@ async fn spares_never_make_more_processes_than_max() {
         sessions.push(gateway.session("fake").await);
         until(&gateway, "fake", json!({ "idle": spare, "processes": processes })).await;
     }
-    // One that serves a principal again is no spare for everybody.
+    // A process that serves a principal again is not an idle process for other principals.
     gateway.call(Method::DELETE, &format!("/v1/sessions/{}", sessions[0])).await;
     until(&gateway, "fake", json!({ "leased": 2, "processes": 3 })).await;
     gateway.session("fake").await;

@@ -278,7 +278,7 @@ impl Walk {
             at += 2;
         }
         if !base.is_empty() {
-            // The path stays in its own row. A group may leave it.
+            // The path stays in its own row. A group may be in another row.
             base.push(self.word(at).to_owned());
             let group = if self.is(at, '{') { at } else { at + 2 };
             return if self.is(group, '{') { self.group(group, &base) } else { at + 1 };

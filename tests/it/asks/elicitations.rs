@@ -1,4 +1,4 @@
-//! Pages to visit, what an elicitation belongs to, and its end.
+//! URL elicitations: the session that an elicitation belongs to, and its end.
 
 use std::time::Duration;
 

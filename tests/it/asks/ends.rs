@@ -17,7 +17,7 @@ const FORM: (&str, &str) = (
     r#"{"sessionId":$SESSION,"mode":"form","message":"m","requestedSchema":{"properties":{}}}"#,
 );
 
-/// What the agent hears of each when nobody will answer.
+/// The response that the agent receives for each request if no client can answer.
 const TAKEN_BACK: [((&str, &str), &str); 4] =
     [(READ, "-32800"), (WAIT, "-32800"), (THING, "-32800"), (FORM, r#"{"action":"cancel"}"#)];
 
@@ -221,7 +221,7 @@ async fn what_the_gateway_serves_can_be_taken_back_and_its_work_ends() {
     let create = r#"{"sessionId":$SESSION,"command":"sleep","args":["60"]}"#;
     let one_terminal = r#"{"sessionId":$SESSION,"terminalId":"t1"}"#;
     let wait = format!("{} take-back=100", ask("terminal/wait_for_exit", one_terminal));
-    // More waits than may be served at a time: each that was taken back has left its place.
+    // More waits than the limit of concurrent requests: a withdrawn request releases its place.
     let text = format!(
         "{}; {wait}; {wait}; {wait}; {}",
         ask("terminal/create", create),

@@ -1,4 +1,4 @@
-//! Forms: what is checked of an answer, and what the agent hears.
+//! Forms: the validation of an answer, and the response that the agent receives.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Who serves what: the agent's entry, and what a session narrows of it.
+//! The policy of files and terminals: the agent's entry, and a session that restricts it further.
 
 use serde_json::{Value, json};
 

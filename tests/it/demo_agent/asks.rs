@@ -8,7 +8,7 @@ fn refused() -> Value {
     json!({ "code": -32603, "message": "not <today>" })
 }
 
-/// Allows what needs a permission, and answers the rest by `serve`.
+/// Allows each permission request, and answers other requests with `serve`.
 fn allowing(
     mut serve: impl FnMut(&str, &Value) -> Result<Value, Value>,
 ) -> impl FnMut(&str, &Value) -> Result<Value, Value> {

@@ -1,4 +1,4 @@
-//! The demo agent behind the gateway: what it can do is tried through the public contract.
+//! The demo agent behind the gateway, tested through the public API.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(super) async fn quicken(gateway: &Gateway, session: &str) {
 
 /// Begins a turn that asks something; the question as the log has it.
 pub(super) async fn asked(gateway: &Gateway, session: &str, text: &str) -> Value {
-    // What ACP does not know is only shown while somebody is there to see it.
+    // A request that ACP does not define is offered only while a client follows the session.
     let mut stream = gateway.events(&format!("/v1/sessions/{session}/events?after=tail")).await;
     stream.until("ready").await;
     let prompt = gateway.prompt(session, text).await["promptId"].clone();

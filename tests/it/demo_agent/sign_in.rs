@@ -1,4 +1,4 @@
-//! Signing in to a demo agent that was told to want that.
+//! Sign-in to a demo agent that requires it.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;

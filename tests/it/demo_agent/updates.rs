@@ -1,4 +1,4 @@
-//! The kinds of updates, and what a session remembers.
+//! The kinds of updates, and the state of a session.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The demo agent in v2 of ACP, behind the gateway: what it says and does in a turn.
+//! The demo agent in v2 of ACP, behind the gateway: the messages and actions of a turn.
 
 use agent_client_protocol_schema::v2;
 use reqwest::Method;
@@ -12,7 +12,7 @@ pub(super) async fn of_v2(more: &str) -> (Gateway, String) {
     session(&format!("protocol = 2\n{more}")).await
 }
 
-/// Each update is one that v2 knows, in all that it says.
+/// Checks that v2 defines each update completely.
 fn assert_known(events: &[Value]) {
     for event in all(events, "session.update") {
         let update = &event["update"];

@@ -1,4 +1,5 @@
-//! How an agent ends, and what it leaves: half a line, half a character, a question, a process that holds its stdout.
+//! Ends of an agent, with an incomplete line, an incomplete character, an open request, or a descendant that keeps
+//! stdout open.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use super::ids::PERMISSION;
 use crate::support::log::{all, noise, one, said};
 use crate::support::{Random, eventually, figure, is_alive};
 
-/// A turn in whose middle the agent ends by itself and well, and one after it.
+/// A turn in which the agent exits successfully, and another turn after it.
 async fn cut_off(text: &str) -> (Value, Vec<Value>) {
     let (case, session) = Case::fake(&[]).await;
     let turn = case.turn(&session, text).await;
@@ -72,7 +73,7 @@ async fn a_grandchild_that_holds_the_stdout_does_not_hold_the_turn() {
     case.holds().await;
 }
 
-/// The agent ends with a question open, while a person answers it: one of the two is first, and nobody hears both.
+/// The agent ends while a client answers its open request. Exactly one of both wins.
 #[tokio::test]
 async fn an_answer_at_the_instant_of_the_agents_end_is_taken_or_refused_and_never_both() {
     const ROUNDS: usize = 8;

@@ -71,7 +71,7 @@ async fn a_lone_surrogate_passes_byte_for_byte_in_both_directions() {
     let events = gateway.request(Method::GET, &format!("/v1/sessions/{session}/events"));
     let events = events.send().await.expect("an answer").text().await.expect("a body");
     assert!(events.contains(r#""text":"a lone \ud83d surrogate""#), "{events}");
-    // The scripted agent says back what it cannot read, as it was spelled.
+    // The scripted agent returns the text that it cannot parse, in its original spelling.
     let echoed =
         r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"echo \udead end"}}"#;
     assert!(events.contains(echoed), "{events}");

@@ -1,4 +1,4 @@
-//! What comes at a wrong time: twice, before the session, after the end, for nobody, and all of that in a flood.
+//! Messages at a wrong time: twice, before the session, after the end, without a receiver, and in a flood.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ async fn a_flood_after_the_end_of_its_turn_is_late_and_ends_nothing() {
     const UPDATES: usize = 3000;
     let (case, session) = Case::fake(&[]).await;
     assert_eq!(case.turn(&session, &format!("late n={UPDATES} ms=0")).await["status"], "completed");
-    // Behind what created the session, attached it, began and ended the turn.
+    // After the events that created and attached the session, and began and ended the turn.
     let last = 4 + UPDATES as u64;
     case.log_until(&session, |event| event["seq"] == last).await;
     assert_eq!(case.turn(&session, "echo next").await["text"], "next");

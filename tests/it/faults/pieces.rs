@@ -19,7 +19,7 @@ async fn a_line_that_comes_byte_by_byte_is_one_line() {
     assert_eq!(noise(&case.holds().await), 0);
 }
 
-/// Three bytes do not divide what a pipe gives at once, so that reads end inside of characters.
+/// Three bytes do not divide the size of a read from a pipe, so reads end inside characters.
 #[tokio::test]
 async fn characters_that_lie_across_the_edges_of_reads_are_whole() {
     const CHARACTERS: usize = 300_000;

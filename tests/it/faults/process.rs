@@ -1,4 +1,4 @@
-//! Agents that die, hang or do not obey: the turn ends with the reason, and the session goes on.
+//! Agents that exit, hang or ignore requests: the turn ends with the reason, and the session continues.
 
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,7 @@ async fn a_crash_by_a_signal_names_the_signal() {
     gateway.holds().await;
 }
 
-/// A crash and the turn after it; gives the second `session.attached` and the whole log.
+/// Runs a turn that crashes and a turn after it. Returns the second `session.attached` and the whole log.
 async fn reattached(args: &[&str]) -> (Value, Vec<Value>) {
     let (gateway, session) = Case::fake(args).await;
     gateway.turn(&session, "echo one").await;

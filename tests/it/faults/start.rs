@@ -1,4 +1,4 @@
-//! Agents that do not come up: the creation fails with a reason, and leaves nothing.
+//! Agents that do not start: the creation fails with a reason and has no other effect.
 
 use std::time::{Duration, Instant};
 
@@ -115,7 +115,7 @@ async fn an_expired_start_is_reported_when_it_expires_and_its_process_counts_unt
         Setup::fake_with(&args, more).settings("limits.per_key.max_requests_per_minute = 60000").start();
     let began = Instant::now();
     let problem = create(&gateway, "fake").await.problem(504, "agent_timeout");
-    // Stopping takes ten seconds: five for stdin, five for TERM.
+    // A stop needs ten seconds: five for stdin, five for TERM.
     assert!(began.elapsed() < Duration::from_secs(5), "it waited for the stop: {:?}", began.elapsed());
     let pool = gateway.get("/v1/agents/fake").await["pool"].clone();
     assert_eq!(

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{Gateway, Setup, eventually, procfs};
 
-/// A session whose files the gateway serves, with the path of its folder.
+/// A session whose files the gateway serves, and the path of its folder.
 async fn served(gateway: &Gateway, policy: Value) -> (String, String) {
     let body = json!({ "agent": "fake", "policy": policy });
     let (status, session) = gateway.post("/v1/sessions", &body).await;
@@ -138,7 +138,8 @@ async fn a_session_may_narrow_what_its_agent_has() {
     assert_eq!(read, "[error -32601]");
 }
 
-/// MiB that a gateway takes for sixty files of one MiB, of which the agent takes none; with all read in the end.
+/// The memory in MiB that the gateway uses for sixty files of one MiB which the agent does not read, and after it has
+/// read all.
 async fn taken(answers: usize) -> u64 {
     let setup = Setup::fake_with(&["--log", "received"], "files = \"gateway\"");
     let limits = format!("testing.max_file_requests = {answers}\ntesting.stdin_stall_timeout = \"2m\"");

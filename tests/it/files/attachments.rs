@@ -1,4 +1,4 @@
-//! Files that go with a prompt, as what the agent takes of them.
+//! Files attached to a prompt, in the form that the agent accepts.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::Ground;
 use crate::support::log::all;
 use crate::support::{Answer, Setup};
 
-/// The smallest file that is a PNG by its name; nobody here looks into it.
+/// A minimal file with the extension of a PNG. No test reads its content.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0";
 
 async fn ground(args: &[&str]) -> Ground {
@@ -29,7 +29,7 @@ async fn prompted(ground: &Ground, attachments: &Value) -> Answer {
     ground.gateway.posted(&path, &[("prefer", "wait=60")], &body).await
 }
 
-/// The blocks that the agent got behind the text, with the folder's name taken out.
+/// The blocks after the text that the agent received, without the name of the folder.
 async fn sent(ground: &Ground, attachments: Value) -> Vec<Value> {
     let answer = prompted(ground, &attachments).await;
     assert_eq!((answer.status.as_u16(), &answer.body["status"]), (200, &json!("completed")), "{answer:?}");

@@ -13,7 +13,7 @@ const MAX: u64 = 1 << 20;
 const SECRET: &str = "a secret outside";
 const ROUNDS: usize = 10_000;
 
-/// `root/w` is a session's folder; `root-secret` and `root/w-secret` lie beside what may be reached.
+/// `root/w` is a session's folder. `root-secret` and `root/w-secret` are outside it.
 struct Ground {
     dir: TempDir,
     workspaces: Workspaces,
@@ -57,7 +57,7 @@ fn write(workspace: &Workspace, path: &str, text: &str) -> Result<(), FileError>
     upload.finish().map(drop)
 }
 
-/// Every way to a path is refused in the same manner, and what lies outside is as it was.
+/// Every operation rejects the path in the same way, and files outside do not change.
 #[track_caller]
 fn refused(ground: &Ground, workspace: &Workspace, path: &str, fits: fn(&FileError) -> bool) {
     let outcomes = [

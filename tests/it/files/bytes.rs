@@ -132,7 +132,7 @@ async fn what_is_no_file_is_refused() {
     let deleted = ground.gateway.call(Method::DELETE, &format!("/v1/sessions/{}", ground.session)).await;
     assert_eq!((deleted.status.as_u16(), deleted.body), (204, Value::Null));
     ground.gateway.call(Method::GET, &ground.url("/folder/file")).await.problem(404, "not_found");
-    // The session's own folder goes when nothing of the session runs in it any more.
+    // The session's own folder is deleted after the last process of the session has ended.
     eventually("the session's own folder goes with it", Duration::from_secs(10), || async {
         (!std::path::Path::new(&ground.cwd).exists()).then_some(())
     })

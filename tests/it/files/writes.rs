@@ -1,4 +1,4 @@
-//! `PUT` and `DELETE` of a file, and what they expect of it.
+//! `PUT` and `DELETE` of a file, and their preconditions.
 
 use reqwest::{Method, StatusCode};
 use serde_json::json;

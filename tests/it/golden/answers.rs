@@ -1,4 +1,4 @@
-//! What clients send to agents, and what agents answer.
+//! Requests of clients to agents, and the agents' responses.
 
 use reqwest::Method;
 
@@ -14,7 +14,7 @@ const MODES: &str = r#"{"currentModeId":"a","availableModes":[{"id":"a","name":"
 const OPTIONS: &str =
     r#"[{"id":"m","name":"M","type":"select","currentValue":"a","options":[{"value":"a","name":"A"}]}]"#;
 
-/// A gateway whose agent answers with what is given, and keeps what it gets.
+/// A gateway whose agent answers with these results and records its input.
 async fn golden() -> (Gateway, String) {
     let answers = [
         (

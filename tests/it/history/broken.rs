@@ -17,7 +17,7 @@ fn everywhere(history: &mut History, seq: usize, change: impl Fn(&str) -> String
     }
 }
 
-/// Appends to the log and to what was seen of it.
+/// Appends to the log and to the reader's record.
 fn append(history: &mut History, event: &str) {
     history.logs.get_mut(SESSION).expect("it is there").events.push(event.into());
     history.readers[0].frames.push(frame(event));
@@ -45,7 +45,7 @@ fn a_duplicate() {
         },
         &[Rule::Duplicate],
     );
-    // What it had before it began comes again.
+    // Events from before the start arrive again.
     breaks(
         |history| {
             history.readers[0].sessions.insert(SESSION.to_owned(), 2);
@@ -307,7 +307,7 @@ fn a_promise_that_was_lost() {
 fn words_that_the_log_does_not_have() {
     let said = |from: &str, to: &str| vec![Journal::new("7.1", &journal().replace(from, to))];
     breaks(|history| history.journals = said("one", "eins"), &[Rule::Words]);
-    // The log has one less than the agent said in a turn that it ended itself.
+    // The log has one chunk less than the agent sent in a turn that it ended itself.
     let line = |text: &str| {
         format!(
             "> {{\"method\":\"session/update\",\"params\":{{\"sessionId\":\"a\",\"update\":{}}}}}\n",

@@ -1,4 +1,4 @@
-//! What a gateway does with a log that another one left open.
+//! The check of a log that another gateway did not close.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn a_log_that_was_left_open_is_checked_before_it_is_served() {
     let before = gateway.all_events(&session).await;
     gateway.kill();
     gateway.start();
-    // It said so before the link that `start` waits for.
+    // The gateway logged this before it printed the link that `start` waits for.
     let said = gateway.log();
     assert!(said.contains(LEFT) && said.contains(IN_ORDER), "{said}");
     assert_eq!(gateway.all_events(&session).await[..before.len()], before);
@@ -49,7 +49,7 @@ async fn a_large_log_is_checked_while_it_is_served() {
     .await;
 }
 
-/// What a check unpacks counts, and not how little of the file says it.
+/// The check limits the uncompressed size, whatever size the file declares.
 #[tokio::test]
 async fn a_small_log_that_says_much_is_checked_while_it_is_served() {
     let mut gateway =

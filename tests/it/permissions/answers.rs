@@ -1,4 +1,4 @@
-//! Answers: what reaches the agent, and what is refused.
+//! Answers to permission requests: the response to the agent, and rejected answers.
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ async fn answer(gateway: &Gateway, session: &str, path: &str, body: &Value) -> A
     gateway.posted(&format!("/v1/sessions/{session}/{path}"), &[], body).await
 }
 
-/// Waits for the end of the only turn; gives the log.
+/// Waits for the end of the only turn. Returns the log.
 async fn end(gateway: &Gateway, session: &str) -> Vec<Value> {
     gateway.log_until(session, |event| event["type"] == "prompt.completed").await;
     gateway.lawful(session).await

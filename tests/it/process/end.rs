@@ -17,7 +17,7 @@ use tokio::runtime::Builder;
 
 use super::{Bench, SOON, STEP, alive, code, line_of, pid, signal, soon, until};
 
-/// Leaves behind a process of its own session whose parents have ended and that ignores what asks it to end.
+/// Leaves a process in its own session whose parents have ended and that ignores TERM.
 const RUNAWAY: &str = r#"
     (setsid sh -c 'trap "" TERM HUP INT; echo $$ >runaway; while :; do sleep 1; done' >/dev/null 2>&1 &)
     "#;
@@ -118,8 +118,8 @@ fn command_lines() -> impl Iterator<Item = String> {
     })
 }
 
-/// Not a test: the gateway's part in the next one, played by a second process of this binary, which is
-/// told the folder on stdin. Run by hand it finds none and returns.
+/// Not a test: the gateway's part of the next test, run in a second process of this binary. It reads the folder from
+/// stdin, and returns if stdin is empty.
 #[tokio::test]
 #[ignore = "the other test starts it"]
 async fn gateway_that_will_be_killed() {
@@ -225,13 +225,13 @@ fn begin(bench: &Bench) -> Pin<Box<impl Future<Output = Result<Child, SpawnError
     Box::pin(bench.spawner.spawn(spec))
 }
 
-/// Has it begin what it does before it has to wait.
+/// Polls the future once, so that it starts its work.
 async fn poll_once(start: &mut Pin<Box<impl Future<Output = Result<Child, SpawnError>>>>) {
     let waits = poll_fn(|context| Poll::Ready(start.as_mut().poll(context).is_pending())).await;
     assert!(waits, "a process does not start at once");
 }
 
-/// Waits for the end of all that a start has begun; nobody but who gave it up has asked for that.
+/// Waits for the end of every process of a start. Only the abandoned start has requested their end.
 async fn assert_nothing_left(bench: &Bench) {
     assert!(bench.shutdown.wait_for_tasks(SOON).await, "a task of it goes on");
     assert_eq!(bench.run_files(), Vec::<PathBuf>::new());
@@ -285,7 +285,7 @@ fn a_start_that_is_given_up_before_its_turn_starts_nothing() {
 
 #[test]
 fn a_panic_in_a_start_is_an_error() {
-    // Where nobody waits for pipes there are none to be had.
+    // Without free descriptors, the pipes cannot be created.
     let runtime = Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         let bench = Bench::new();

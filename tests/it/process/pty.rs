@@ -16,7 +16,7 @@ async fn start(bench: &Bench, script: &str) -> (PtyChild, PtyReader) {
     (child, reader)
 }
 
-/// Reads until `wanted` stands in what was shown.
+/// Reads until the output contains `wanted`.
 async fn shown(reader: &mut PtyReader, wanted: &str) -> String {
     let (mut text, mut buffer) = (String::new(), [0; 1024]);
     while !text.contains(wanted) {

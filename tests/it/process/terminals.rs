@@ -1,4 +1,4 @@
-//! Terminals beside a child, under its keeper.
+//! Terminals of a child, under its supervisor.
 
 use std::fs;
 use std::io::{self, BufRead, Write};
@@ -12,7 +12,7 @@ use rustix::process::{Signal, kill_process};
 
 use super::{Bench, alive, code, line_of, pid, signal, soon, until};
 
-/// Leaves behind a process of its own session whose parents have ended and that ignores what asks it to end.
+/// Leaves a process in its own session whose parents have ended and that ignores TERM.
 const RUNAWAY: &str = r#"
     (setsid sh -c 'trap "" TERM HUP INT; echo $$ >runaway; while :; do sleep 1; done' >/dev/null 2>&1 &)
     "#;
@@ -242,8 +242,8 @@ async fn what_was_written_before_the_end_is_there_at_the_end() {
     soon(agent.stop()).await;
 }
 
-/// Not a test: the gateway's part in the next one, played by a second process of this binary, which is
-/// told the folder on stdin. Run by hand it finds none and returns.
+/// Not a test: the gateway's part of the next test, run in a second process of this binary. It reads the folder from
+/// stdin, and returns if stdin is empty.
 #[tokio::test]
 #[ignore = "the other test starts it"]
 async fn gateway_with_a_terminal() {

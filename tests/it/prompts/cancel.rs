@@ -1,4 +1,4 @@
-//! Cancel: what the agent makes of it, and when there is nothing to cancel.
+//! Cancel: the agent's reaction, and a cancel without a running turn.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ async fn cancel(gateway: &Gateway, session: &str, what: &str) -> Answer {
     gateway.call(Method::POST, &format!("/v1/sessions/{session}{what}/cancel")).await
 }
 
-/// A turn that is cancelled in its middle; gives its last event.
+/// Cancels a running turn. Returns its last event.
 async fn cancelled(text: &str) -> Value {
     let (gateway, session) = fake(&[]).await;
     gateway.prompt(&session, text).await;

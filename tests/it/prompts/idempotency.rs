@@ -14,7 +14,7 @@ async fn fake() -> (Gateway, String) {
     (gateway, session)
 }
 
-/// A prompt with a key, whose end is waited for.
+/// Sends a prompt with a key and waits for its end.
 async fn keyed(gateway: &Gateway, session: &str, key: &str, text: &str) -> Answer {
     let headers = [("Idempotency-Key", key), ("Prefer", "wait=60")];
     gateway.posted(&format!("/v1/sessions/{session}/prompts"), &headers, &json!({ "prompt": text })).await

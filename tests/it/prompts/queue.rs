@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::log::{all, one, said};
 use crate::support::{Answer, Gateway, Setup, eventually};
 
-/// A session whose first turn runs until it is cancelled.
+/// A session whose first turn runs until a cancel.
 async fn busy(setup: Setup) -> (Gateway, String) {
     let gateway = setup.start();
     let session = gateway.session("fake").await;
@@ -26,7 +26,7 @@ async fn cancel(gateway: &Gateway, session: &str, what: &str) -> Answer {
     gateway.call(Method::POST, &format!("/v1/sessions/{session}{what}/cancel")).await
 }
 
-/// Waits until this turn has ended, and gives it.
+/// Waits for the end of this turn and returns it.
 async fn ended(gateway: &Gateway, session: &str, prompt: &str) -> Value {
     let path = format!("/v1/sessions/{session}/prompts/{prompt}");
     let answer = Answer::of(gateway.request(Method::GET, &path).header("Prefer", "wait=60")).await;

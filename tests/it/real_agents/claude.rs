@@ -125,7 +125,7 @@ async fn claude_remembers_in_a_second_process_after_the_first_was_killed() {
     let claude = Claude::start().await;
     let session = claude.gateway.session("claude").await;
     claude.gateway.turn(&session, "banana").await;
-    // Claude Code writes its own record some time after the answer; what it had not written yet, no process can know.
+    // Claude Code writes its record some time after the response. Another process cannot read unwritten entries.
     let projects = claude.gateway.path("data/homes/default/claude/.claude/projects");
     eventually("it has written what was said", Duration::from_secs(20), || async {
         written(&projects).contains("banana comes after").then_some(())
@@ -144,7 +144,7 @@ async fn claude_remembers_in_a_second_process_after_the_first_was_killed() {
     let attached: Vec<_> = events.iter().filter(|event| event["type"] == "session.attached").collect();
     assert_eq!(attached.len(), 2);
     assert_eq!(attached[1]["context"], "kept");
-    // What was said before is not said twice.
+    // The history does not repeat earlier events.
     let said = |events: &[Value]| {
         events.iter().filter(|event| event["update"].to_string().contains("banana")).count()
     };

@@ -13,7 +13,7 @@ use crate::support::gateway::KEY;
 use crate::support::log::{all, one};
 use crate::support::{Answer, Events, Follower, Gateway, History, Setup, eventually};
 
-/// A configuration whose agent keeps sessions and writes a journal into `journals`.
+/// A configuration whose agent stores sessions and writes a journal into `journals`.
 fn setup(journals: &tempfile::TempDir, more: &str, limits: &str) -> Setup {
     let journals = journals.path().to_str().expect("UTF-8");
     let more = if more.is_empty() { "pool = { max_size = 8, min_idle = 0 }" } else { more };
@@ -46,7 +46,7 @@ async fn ended(gateway: &Gateway, session: &str, prompt: &str) -> Value {
     answer.body
 }
 
-/// Judges the whole history of sessions that have come to rest.
+/// Checks the whole history of sessions without a running turn.
 async fn judge(gateway: &Gateway, sessions: &[&str], journals: &tempfile::TempDir) {
     let followers = sessions.iter().map(|session| Follower::start(gateway, session)).collect();
     History::of(gateway, followers).await.with_agents(journals.path()).assert_holds();
@@ -101,7 +101,7 @@ async fn queued_prompts_run_in_order_after_a_drain() {
     assert_eq!(of(&events, "prompt.completed", "p1")[0]["stopReason"], "cancelled");
 }
 
-/// A session whose prompt has started and waits for the only process, which another session holds.
+/// A session whose prompt has started and waits for the only process, which another session uses.
 async fn waiting_for_a_process(journals: &tempfile::TempDir, limits: &str) -> (Gateway, String, String) {
     let gateway = setup(journals, "pool = { max_size = 1, min_idle = 0 }", limits).start();
     let waiting = gateway.session("fake").await;

@@ -70,7 +70,7 @@ async fn a_process_is_never_told_a_secret_that_it_does_not_hide() {
 
         std::fs::write(&secret, "later-secret").expect("the folder is ours");
         reload(&gateway, &config, RELOADED).await;
-        // The call keeps the process, and what is asked of that is asked by its own entry.
+        // The call keeps the process, and the process's own entry answers its requests.
         let forked = gateway.call(Method::POST, &format!("/v1/sessions/{session}/fork")).await;
         assert_eq!(forked.status, StatusCode::CREATED, "{forked:?}");
         let fork = heard(&log);

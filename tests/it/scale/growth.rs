@@ -1,5 +1,6 @@
-//! What many stored sessions and long logs cost: a start, a page of the list and a session read what they need, however
-//! much else there is. What is counted is bytes that the gateway reads, which no other process changes.
+//! The cost of many stored sessions and long logs. A start, a page of the list, and a session read only the data that
+//! they need, independent of the size of the store. The test counts bytes that the gateway reads, because other
+//! processes do not change this number.
 
 use std::time::Duration;
 

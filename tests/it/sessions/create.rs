@@ -1,4 +1,4 @@
-//! New sessions: what they are, and what a client may not ask for.
+//! New sessions: their state, and the parameters that a client may not set.
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -230,7 +230,7 @@ async fn what_is_no_id_is_not_found_as_an_id_that_names_nothing() {
 async fn a_server_that_the_agent_does_not_take_is_refused_and_not_left_out_in_silence() {
     let mcp = "[mcp.far]\nurl = \"https://mcp.example/far\"\n[mcp.old]\nurl = \"https://mcp.example/old\"\ntype = \"sse\"\n[mcp.near]\ncommand = \"cat\"\nenv = { TOKEN = \"s3cret\" }\n";
     let gateway = Setup::fake(&["--log", "received"]).table(mcp).start();
-    // Before any process has said what it takes, and after one has.
+    // Before any process has reported its capabilities, and after one has.
     for _ in 0..2 {
         let body = json!({ "agent": "fake", "mcpServers": ["near", "far"] });
         let problem = create(&gateway, &body).await.problem(422, "invalid");

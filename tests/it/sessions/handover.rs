@@ -123,7 +123,7 @@ async fn an_idle_timeout_keeps_the_context_of_an_agent_that_locks_sessions() {
     for session in &sessions {
         gateway.log_until(session, |event| event["type"] == "session.detached").await;
     }
-    // Another session takes the processes that closed theirs.
+    // Another session uses the processes that closed their sessions.
     let others = remembering(&gateway, 4).await;
     assert_all_recalled(&gateway, &sessions, "after the idle timeout").await;
     assert_none_lost(&gateway, &sessions).await;

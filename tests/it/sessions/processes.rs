@@ -1,4 +1,4 @@
-//! Sessions last, processes come and go.
+//! Sessions outlive their processes.
 
 use std::time::Duration;
 

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use crate::support::log::{all, kinds, one, said};
 use crate::support::{Answer, Gateway, Setup};
 
-/// Makes a session that the agent alone knows, with a turn in it; gives the agent's id. The gateway that made it has
-/// forgotten it.
+/// Creates a session with one turn that only the agent knows. Returns the agent's id. The gateway that created it has
+/// deleted it.
 async fn left_behind(gateway: &Gateway) -> (String, String) {
     std::fs::create_dir(gateway.path("data/workspaces/project")).expect("the root is ours");
     let created = gateway.posted("/v1/sessions", &[], &json!({ "agent": "fake", "cwd": "project" })).await;
@@ -58,7 +58,7 @@ async fn a_session_of_the_agent_is_adopted_with_its_history() {
     assert!(history.iter().all(|event| event.get("promptId").is_none()));
     assert_eq!(history[0]["update"]["sessionUpdate"], "user_message_chunk");
     assert_eq!(said(&events), "before");
-    // It is a session as any other from here on, and its history is not told twice.
+    // From here on it is an ordinary session, and its history is not sent twice.
     assert_eq!(gateway.turn(session, "echo after").await["text"], "after");
     gateway.call(Method::POST, &format!("/v1/sessions/{session}/close")).await;
     let attached = gateway.call(Method::POST, &format!("/v1/sessions/{session}/attach")).await;

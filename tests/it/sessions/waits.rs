@@ -13,7 +13,7 @@ async fn set_mode(gateway: &Gateway, session: &str) -> Answer {
     Answer::of(request.json(&json!({ "modeId": "code" }))).await
 }
 
-/// A detached session, and another one whose turn keeps the only process.
+/// A detached session, and another one whose turn uses the only process.
 async fn full(limits: &str) -> (Gateway, String, String) {
     let setup = Setup::fake_with(&["--state", "state"], "pool = { max_size = 1, min_idle = 0 }");
     let gateway = setup.settings(limits).start();
@@ -40,7 +40,7 @@ async fn a_setting_or_an_attach_is_not_held_for_long_by_a_full_pool() {
         (gateway.get("/v1/agents/fake").await["pool"]["waiting"] == 0).then_some(())
     })
     .await;
-    // A turn may stand in line for longer, and takes the setting that comes meanwhile with it.
+    // A turn may wait longer than a setting, and a setting that arrives during the wait runs with the turn.
     gateway.prompt(&idle, "echo at last").await;
     gateway.call(Method::POST, &format!("/v1/sessions/{busy}/cancel")).await;
     gateway.log_until(&idle, |event| event["type"] == "prompt.completed").await;

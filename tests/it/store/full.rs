@@ -1,4 +1,4 @@
-//! A disk that is full for a while: nothing new is taken, what was seen can be read, what waited is kept.
+//! A full disk: new data is rejected, existing data is readable, and pending data is kept.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn a_full_disk_refuses_what_is_new_and_keeps_what_it_has() {
     refused.problem(507, "storage_full");
     let body = json!({ "agent": "fake" });
     gateway.posted("/v1/sessions", &[], &body).await.problem(507, "storage_full");
-    // Commits that were under way have ended by now. What the agent goes on to say is not seen.
+    // Commits in progress have ended by now. Later output of the agent is not visible.
     let page = gateway.all_events(&busy).await;
     let seen = eventually("what is durable has come", Duration::from_secs(10), || async {
         Some(followers[0].seen().len()).filter(|seen| *seen >= page.len())
@@ -83,7 +83,7 @@ async fn a_full_disk_refuses_what_is_new_and_keeps_what_it_has() {
     assert_eq!(before.as_array().expect("events")[..], after[..before.as_array().map_or(0, Vec::len)]);
 }
 
-/// Calls that are to be answered although the disk takes nothing.
+/// Calls that must be answered although the disk is full.
 async fn soon(gateway: &Gateway, method: Method, path: &str) -> Answer {
     let calling = gateway.call(method, path);
     let answer = tokio::time::timeout(Duration::from_secs(5), calling).await;

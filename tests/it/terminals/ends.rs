@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{SERVED, gateway, play, prompt, shell};
 use crate::support::{Gateway, Setup, eventually, is_alive};
 
-/// Leaves behind a process of its own session whose parents have ended and that ignores what asks it to end.
+/// Leaves a process in its own session whose parents have ended and that ignores TERM.
 const RUNAWAY: &str = "(setsid sh -c 'trap \"\" TERM HUP INT; echo $$ >runaway; while :; do sleep 1; done' >/dev/null 2>&1 &); \
      while ! [ -s runaway ]; do sleep 0.02; done";
 
@@ -33,7 +33,7 @@ async fn dead(what: &str, pids: &[u32]) {
     .await;
 }
 
-/// A command that runs with a runaway, in a turn that has ended; gives their pids.
+/// A running command with such a process, in a turn that has ended. Returns their pids.
 async fn left_running(gateway: &Gateway, session: &str) -> [u32; 2] {
     let script = format!("{RUNAWAY}; echo $$ >program; echo up; trap '' TERM; while :; do sleep 0.05; done");
     play(gateway, session, &json!([shell(&script), { "poll": "up" }])).await;

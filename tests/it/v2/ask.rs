@@ -34,7 +34,7 @@ async fn the_policy_knows_the_kind_of_the_subject_and_of_nothing_else() {
     let gateway = setup(&[], "permissions = { allow = [\"edit\", \"execute\"], timeout = \"1s\" }").start();
     let session = gateway.session("fake").await;
     assert_eq!(gateway.turn(&session, "permission").await["text"], "permission: allow");
-    // A command has no kind: nobody has allowed it, and nobody answers.
+    // A command request has no option kinds. The policy cannot allow it, and no client answers.
     assert_eq!(gateway.turn(&session, "command-permission").await["text"], "permission: reject");
     let events = gateway.lawful(&session).await;
     let how: Vec<&Value> =

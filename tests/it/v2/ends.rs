@@ -1,4 +1,4 @@
-//! Each turn has one end, in whatever order the agent says its words.
+//! Each turn has one end, for every order of the agent's messages.
 
 use std::time::{Duration, Instant};
 
@@ -40,11 +40,11 @@ async fn every_order_of_the_answer_and_the_states_is_one_turn() {
         "raw;running;user;say text=x;idle;answer",
         "raw;running;answer;say text=x;idle;user",
         "raw;user;answer;running;requires-action;running;say text=x;idle",
-        // A state of the future is no end, and neither is an idle that is said again.
+        // An unknown state is not an end, and neither is a repeated idle.
         "raw;answer;running;state name=_mine;pause ms=20;say text=x;state name=open;idle",
         "raw;idle reason=none;answer;idle reason=none;running;say text=x;idle",
         "raw;running;idle;running;say text=x;answer;idle",
-        // Not all agents say when they begin, or why they stop.
+        // Some agents report neither the start nor the stop reason.
         "raw;answer;user;say text=x;idle",
         "raw;answer;running;say text=x;idle reason=none",
     ]
@@ -83,7 +83,7 @@ async fn wherever_the_answer_and_the_message_come_the_turn_ends_once() {
         assert_eq!(prompt["stopReason"], "end_turn", "{script}");
         assert_eq!(prompt["promptId"], format!("p{}", number + 1));
     }
-    // The last update may have been late; then it has come before the next turn, or comes now.
+    // The last update may be late. It arrives before the next turn, or now.
     assert_eq!(gateway.turn(&session, "say text=last").await["text"], "last");
     let events = gateway.lawful(&session).await;
     assert_eq!(all(&events, "prompt.completed").len(), scripts.len() + 1);
@@ -130,7 +130,7 @@ async fn impatient() -> (Gateway, String) {
     (gateway, session)
 }
 
-/// Cancels what runs when the agent has said something; gives the turn's end.
+/// Cancels the turn after the agent's first output. Returns the turn's end.
 async fn cancelled(gateway: &Gateway, session: &str, script: &str) -> Value {
     let prompt = gateway.prompt(session, script).await["promptId"].clone();
     gateway

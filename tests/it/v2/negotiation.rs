@@ -49,7 +49,7 @@ async fn falls_back(args: &[&str]) {
     let path = format!("/v1/sessions/{session}/mode");
     let (status, modes) = gateway.send(reqwest::Method::PUT, &path, &json!({ "modeId": "code" })).await;
     assert_eq!((status.as_u16(), &modes["modes"]["currentModeId"]), (200, &json!("code")));
-    // A second process of the same entry: nobody tries v2 again.
+    // A second process of the same entry: the gateway does not try v2 again.
     let other = gateway.session("fake").await;
     assert_eq!(said(&gateway.lawful(&session).await), "one");
     assert_eq!(gateway.turn(&other, "echo two").await["text"], "two");

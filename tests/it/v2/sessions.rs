@@ -1,4 +1,4 @@
-//! Sessions of v2 come back by resume; their settings are options.
+//! Sessions of v2 use resume, and their settings are options.
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ async fn the_mode_is_the_option_of_that_category() {
     assert_eq!((status.as_u16(), &body["configOptions"][1]["currentValue"]), (200, &json!("large")));
 }
 
-/// A session that only the agent has, with something said in it; gives the agent's id of it.
+/// A session with one message that only the agent knows. Returns the agent's id.
 async fn left_behind(gateway: &Gateway, cwd: &Path) -> String {
     std::fs::create_dir_all(cwd).expect("the folder is ours");
     let created = gateway.posted("/v1/sessions", &[], &json!({ "agent": "fake", "cwd": cwd })).await;
