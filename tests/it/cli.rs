@@ -87,7 +87,7 @@ fn folder() -> TempDir {
 }
 
 #[test]
-fn check_prints_what_holds_and_hides_secrets() {
+fn check_prints_effective_values_and_hides_secrets() {
     let data = folder();
     let file = data.path().join("gateway.toml");
     fs::write(&file, "[agents.a]\ncommand = \"npx\"\nenv = { KEY = { from_env = \"SECRET\" } }\n").unwrap();
@@ -187,7 +187,7 @@ fn keys_are_made_listed_and_revoked() {
 }
 
 #[test]
-fn second_gateway_ends_with_a_message_and_the_first_goes_on() {
+fn second_gateway_exits_with_a_message_and_the_first_continues() {
     let data = folder();
     let mut first = Gateway::start(command(data.path()).args(["--listen", "127.0.0.1:0"]));
     assert!(
@@ -227,7 +227,7 @@ fn second_gateway_ends_with_a_message_and_the_first_goes_on() {
 }
 
 #[test]
-fn an_admin_key_leaves_nothing_to_print() {
+fn configured_admin_key_is_never_printed() {
     let data = folder();
     let key = data.path().join("key");
     fs::write(&key, "an-operators-own-key-0123456789abcdef").unwrap();
@@ -243,7 +243,7 @@ fn an_admin_key_leaves_nothing_to_print() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told() {
+fn port_in_use_is_reported() {
     let data = folder();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -257,7 +257,7 @@ fn a_port_that_is_taken_is_told() {
 }
 
 #[test]
-fn healthcheck_tells_ready_from_not() {
+fn healthcheck_distinguishes_ready_from_not_ready() {
     let data = folder();
     let answers = |answer: &'static str| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -303,7 +303,7 @@ fn openapi_prints_the_document() {
 }
 
 #[test]
-fn completions_and_help_know_every_subcommand() {
+fn completions_and_help_list_every_subcommand() {
     let data = folder();
     for shell in ["bash", "zsh", "fish"] {
         let script = run(data.path(), &["completions", shell]);
@@ -380,7 +380,7 @@ fn no_command_with_the_gateways_environment_can_be_read_by_its_user() {
 
 /// An update puts another file at the path of a gateway that runs. What it starts from then on is still itself.
 #[test]
-fn a_gateway_whose_file_was_replaced_goes_on_as_it_was() {
+fn gateway_continues_after_its_executable_was_replaced() {
     let data = folder();
     let program = data.path().join("acp-gateway");
     copy_to(&program);

@@ -21,7 +21,7 @@ fn instructions(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_dockerfile_copies_only_what_exists() {
+fn dockerfile_copies_only_existing_paths() {
     let ignored = read(".dockerignore");
     let mut stages = BTreeSet::new();
     let mut copied = 0;
@@ -56,7 +56,7 @@ fn the_dockerfile_copies_only_what_exists() {
 }
 
 #[test]
-fn both_images_run_as_nobody_and_under_an_init() {
+fn both_images_run_unprivileged_under_an_init() {
     let lines = instructions(&read("Dockerfile"));
     for needed in [
         "USER 10001:10001",
@@ -88,7 +88,7 @@ fn the_programs_with_the_containers_environment_can_be_run_and_not_read() {
 }
 
 #[test]
-fn an_admin_key_never_lies_where_an_agent_or_a_commit_takes_it() {
+fn admin_key_file_is_rejected_where_agents_or_commits_can_read_it() {
     let compose = read("compose.yaml");
     let given: Vec<&str> =
         compose.lines().map(str::trim).filter(|line| line.starts_with("ACP_GATEWAY_ADMIN_KEY_")).collect();
@@ -104,7 +104,7 @@ fn an_admin_key_never_lies_where_an_agent_or_a_commit_takes_it() {
 }
 
 #[test]
-fn compose_gives_no_more_than_it_has_to() {
+fn compose_grants_minimal_privileges() {
     let text = read("compose.yaml");
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     for needed in [

@@ -97,7 +97,7 @@ fn tests_of_rows() -> BTreeMap<(String, String), Vec<String>> {
 }
 
 #[test]
-fn the_table_has_a_row_for_all_that_the_schema_lists_and_for_nothing_else() {
+fn table_has_exactly_the_rows_of_the_schema() {
     let rows = rows();
     let mut wrong = Vec::new();
     for (heading, names) in listed() {

@@ -149,7 +149,7 @@ fn what_is_wrong_is_said() {
 proptest! {
     /// The checker detects every event that is removed, duplicated or swapped in a reader's record.
     #[test]
-    fn no_change_of_what_a_reader_saw_is_overlooked(
+    fn every_change_of_a_readers_record_is_detected(
         reader in 0..2usize, at in any::<prop::sample::Index>(), to in any::<prop::sample::Index>(), how in 0..4,
     ) {
         let mut history = good();

@@ -15,6 +15,6 @@ fn every_follower_gets_every_event_once_in_any_order_of_tasks() {
 }
 
 #[test]
-fn the_first_answer_to_a_request_wins_in_whatever_order_tasks_run() {
+fn first_answer_to_a_request_wins_in_every_task_order() {
     in_many_orders(session::first_answer_wins, 1000);
 }

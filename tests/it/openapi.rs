@@ -32,7 +32,7 @@ fn references<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
 }
 
 #[test]
-fn every_schema_that_is_named_is_there() {
+fn every_referenced_schema_exists() {
     let document = document();
     let mut found = BTreeSet::new();
     references(&document, &mut found);

@@ -206,7 +206,7 @@ fn a_preflight_needs_no_key_but_a_listed_origin() {
 }
 
 #[test]
-fn only_a_right_key_opens_what_is_not_public() {
+fn private_routes_require_a_valid_key() {
     let gate = gate("127.0.0.1:8080", None);
     let host = ("host", "localhost:8080");
     for path in [
@@ -296,7 +296,7 @@ fn only_a_proxy_of_ours_is_believed_about_the_client() {
 }
 
 #[test]
-fn a_ticket_opens_its_paths_and_nothing_else() {
+fn ticket_opens_only_its_paths() {
     let gate = gate("127.0.0.1:8080", None);
     let host = ("host", "localhost:8080");
     let holder = gate.keys.verify(&gate.key).unwrap();
@@ -321,7 +321,7 @@ fn a_ticket_opens_its_paths_and_nothing_else() {
 }
 
 #[test]
-fn a_ticket_holds_while_its_stream_lives_and_a_while_after() {
+fn ticket_is_valid_during_its_stream_and_a_grace_period() {
     let gate = gate("127.0.0.1:8080", None);
     let holder = gate.keys.verify(&gate.key).unwrap();
     let path = "/v1/events";

@@ -53,7 +53,7 @@ async fn names(gateway: &Gateway) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn agents_come_change_and_go_without_a_restart() {
+async fn agents_are_added_changed_and_removed_without_a_restart() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let state = format!("\"--state\", {:?}", folder.path().join("state"));
     let first = [agent("kept", ""), agent("edited", &state), agent("dropped", "")].concat();
@@ -109,7 +109,7 @@ async fn agents_come_change_and_go_without_a_restart() {
 }
 
 #[tokio::test]
-async fn a_configuration_with_a_mistake_changes_nothing_and_fixed_keys_are_named() {
+async fn invalid_reload_changes_nothing_and_names_keys_that_need_a_restart() {
     let first = agent("kept", "");
     let gateway = start(Setup::default().table(&first));
     let session = gateway.session("kept").await;

@@ -83,7 +83,7 @@ impl Operation {
 }
 
 #[tokio::test]
-async fn without_a_right_key_nothing_is_told() {
+async fn invalid_key_reveals_nothing() {
     let gateway = Setup::fake(&[]).settings("auth.max_failed_keys_per_minute = 1000").start();
     for operation in operations().iter().filter(|operation| !operation.is_public()) {
         let refused = StatusCode::UNAUTHORIZED;
@@ -147,7 +147,7 @@ async fn foreign_key(gateway: &Gateway) -> String {
 }
 
 #[tokio::test]
-async fn a_key_of_another_tenant_finds_nothing_of_this_one() {
+async fn key_of_another_tenant_finds_nothing() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "permission wait=yes").await;
@@ -182,7 +182,7 @@ async fn a_key_of_another_tenant_finds_nothing_of_this_one() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found_whatever_is_asked_of_it() {
+async fn missing_object_is_not_found_on_every_route() {
     let gateway = Setup::fake(&[]).start();
     for operation in operations().iter().filter(|operation| operation.named) {
         let mut request = gateway.request(operation.method.clone(), &operation.path);

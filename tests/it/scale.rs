@@ -75,7 +75,7 @@ async fn flood(gateway: &Gateway, session: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_stalls_costs_nothing_and_misses_nothing() {
+async fn stalled_reader_costs_nothing_and_receives_every_event() {
     let _alone = ALONE.lock().await;
     // The stall must not be cut off for its length: that is another test's matter.
     let limits = format!("{LIMITS}testing.write_stall_timeout = \"10m\"");

@@ -166,7 +166,7 @@ fn judge(events: &[Value], told: &Told) {
 }
 
 #[tokio::test]
-async fn whatever_clients_do_in_whatever_order_the_session_is_as_its_model() {
+async fn session_matches_its_model_for_any_order_of_actions() {
     const SESSIONS: usize = 32;
     const AT_ONCE: usize = 4;
     let limits = format!(

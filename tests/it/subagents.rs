@@ -34,7 +34,7 @@ fn heard(events: &[Value]) -> Vec<(&str, &str)> {
 }
 
 #[tokio::test]
-async fn children_are_heard_through_their_parent() {
+async fn subagent_updates_arrive_in_the_parents_log() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     let state =
@@ -77,7 +77,7 @@ async fn children_are_heard_through_their_parent() {
 }
 
 #[tokio::test]
-async fn a_child_may_ask_for_permission() {
+async fn subagent_can_request_permission() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     let options = json!([{ "optionId": "y", "name": "Yes", "kind": "allow_once" }]);
@@ -100,7 +100,7 @@ async fn a_child_may_ask_for_permission() {
 }
 
 #[tokio::test]
-async fn a_process_that_serves_another_session_brings_nothing_of_the_last_one() {
+async fn process_reused_for_another_session_has_no_state_of_the_last_one() {
     let gateway = Setup::fake_with(&["--close"], "pool = { max_size = 1, min_idle = 0 }").start();
     let first = gateway.session("fake").await;
     let pid = gateway.turn(&first, "pid").await["text"].clone();
@@ -126,7 +126,7 @@ async fn a_process_that_serves_another_session_brings_nothing_of_the_last_one() 
 }
 
 #[tokio::test]
-async fn a_new_process_names_its_children_anew() {
+async fn new_process_assigns_new_subagent_ids() {
     let gateway = Setup::fake(&["--resume", "--state", "state"]).start();
     let session = gateway.session("fake").await;
     raw(&gateway, &session, &[named("$SESSION", "c1"), said("c1", "one")]).await;

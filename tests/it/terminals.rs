@@ -96,7 +96,7 @@ async fn a_command_runs_shows_and_ends() {
 }
 
 #[tokio::test]
-async fn it_stands_in_the_session_with_the_agent_s_environment_and_its_own() {
+async fn terminal_has_the_sessions_folder_and_the_agents_environment() {
     let env = "env = { AGENT_WORD = \"agent\", TOKEN = { from_file = \"token\" } }";
     let folder = tempfile::tempdir().expect("a temporary folder");
     let token = folder.path().join("token");
@@ -126,7 +126,7 @@ async fn it_stands_in_the_session_with_the_agent_s_environment_and_its_own() {
 }
 
 #[tokio::test]
-async fn what_cannot_run_is_refused() {
+async fn invalid_command_is_rejected() {
     let gateway = gateway();
     let session = gateway.session("fake").await;
     let cwd = gateway.get_session(&session).await["cwd"].as_str().expect("a path").to_owned();
@@ -166,7 +166,7 @@ async fn what_cannot_run_is_refused() {
 }
 
 #[tokio::test]
-async fn nothing_runs_where_the_policy_says_off() {
+async fn policy_off_starts_no_terminal() {
     let log = tempfile::NamedTempFile::new().expect("a temporary file");
     let path = log.path().to_str().expect("plain");
     let gateway =

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_of_one_build_only_is_left_out() {
+    fn figure_of_only_one_build_is_omitted() {
         let results = made(&[
             (Test::Single, GATEWAY, "events_s", &[1.0]),
             (Test::Single, LIMIT, "events_s", &[1.0]),

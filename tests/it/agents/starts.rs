@@ -78,7 +78,7 @@ async fn pid(gateway: &Gateway, session: &str) -> Pid {
 }
 
 #[tokio::test]
-async fn deaths_of_idle_processes_neither_refuse_nor_delay_prompts() {
+async fn crashes_of_idle_processes_neither_reject_nor_delay_prompts() {
     let gateway = Setup::fake(&["--state", "state"]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     let began = Instant::now();

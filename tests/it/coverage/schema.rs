@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_walk_finds_what_is_nested_and_what_may_be_null() {
+    fn walk_finds_nested_and_nullable_members() {
         let agent = capabilities::<v1::AgentCapabilities>();
         for path in [
             "loadSession",

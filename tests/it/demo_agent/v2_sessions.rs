@@ -55,7 +55,7 @@ fn kept(gateway: &Gateway, cwd: &Path) -> Option<PathBuf> {
 }
 
 #[tokio::test]
-async fn what_only_the_agent_has_is_listed_adopted_with_its_history_and_deleted() {
+async fn agent_session_is_listed_adopted_with_history_and_deleted() {
     let (gateway, _) = of_v2("").await;
     let cwd = gateway.path("data/workspaces/left");
     std::fs::create_dir_all(&cwd).unwrap();

@@ -42,7 +42,7 @@ async fn half_a_character_at_the_end_of_file_is_counted_and_not_shown() {
 }
 
 #[tokio::test]
-async fn an_agent_that_closes_its_stdout_alone_and_obeys_nothing_is_ended() {
+async fn agent_that_closes_stdout_and_ignores_signals_is_killed() {
     let (case, session) = Case::fake(&["--ignore-eof", "--ignore-term"]).await;
     let turn = case.turn(&session, "fork; close-stdout").await;
     assert_eq!(turn["error"]["code"], "agent_exited", "{turn}");
@@ -53,7 +53,7 @@ async fn an_agent_that_closes_its_stdout_alone_and_obeys_nothing_is_ended() {
 }
 
 #[tokio::test]
-async fn a_grandchild_that_holds_the_stdout_does_not_hold_the_turn() {
+async fn grandchild_with_open_stdout_does_not_block_the_turn() {
     let (case, session) = Case::fake(&[]).await;
     let began = Instant::now();
     let turn = case.turn(&session, "fork stdout=yes; crash code=7 chunks=0").await;
@@ -75,7 +75,7 @@ async fn a_grandchild_that_holds_the_stdout_does_not_hold_the_turn() {
 
 /// The agent ends while a client answers its open request. Exactly one of both wins.
 #[tokio::test]
-async fn an_answer_at_the_instant_of_the_agents_end_is_taken_or_refused_and_never_both() {
+async fn answer_at_the_agents_end_is_accepted_or_rejected() {
     const ROUNDS: usize = 8;
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed}"));

@@ -92,7 +92,7 @@ async fn two_questions_under_one_id_are_answered_each() {
 
 /// The agent numbers its requests as we number ours: the two do not meet.
 #[tokio::test]
-async fn a_question_under_the_id_of_our_own_open_request_answers_nothing_of_ours() {
+async fn agent_request_with_the_id_of_an_open_call_does_not_complete_the_call() {
     let (case, session) = Case::fake(&[]).await;
     let (_, params) = PERMISSION.split_once(" params=").expect("it has params");
     let line = format!(

@@ -13,7 +13,7 @@ fn updates(events: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_asked_for_are_ignored() {
+async fn unexpected_responses_are_ignored() {
     let (gateway, session) = Case::fake(&[]).await;
     let turn = gateway.turn(&session, "unknown-response").await;
     assert_eq!((&turn["stopReason"], &turn["text"]), (&json!("end_turn"), &json!("after")));
@@ -84,7 +84,7 @@ async fn updates_before_the_answer_to_session_new_are_kept() {
 }
 
 #[tokio::test]
-async fn updates_for_a_session_that_does_not_exist_yet_disturb_nobody() {
+async fn updates_for_a_future_session_do_not_affect_others() {
     let (gateway, session) = Case::fake(&[]).await;
     assert_eq!(gateway.turn(&session, "early n=3").await["status"], "completed");
     assert_eq!(updates(&gateway.lawful(&session).await), Vec::<&str>::new());
@@ -109,7 +109,7 @@ async fn updates_after_the_end_of_their_turn_are_marked_and_end_nothing() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_not_served_is_answered_and_the_turn_goes_on() {
+async fn unsupported_request_is_answered_and_the_turn_continues() {
     // While a client follows the session, a request with an unknown method waits for a client.
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
@@ -120,7 +120,7 @@ async fn a_request_that_is_not_served_is_answered_and_the_turn_goes_on() {
 }
 
 #[tokio::test]
-async fn a_message_that_says_a_thing_twice_is_not_shown() {
+async fn message_with_a_duplicate_routed_member_is_not_shown() {
     let (gateway, session) = Case::fake(&["--collide-ids"]).await;
     for other in ["other", "1"] {
         let turn = gateway.turn(&session, &format!("dup-keys session={other}")).await;
@@ -134,7 +134,7 @@ async fn a_message_that_says_a_thing_twice_is_not_shown() {
 }
 
 #[tokio::test]
-async fn a_notification_that_is_not_known_is_shown_raw_with_our_session_id() {
+async fn unknown_notification_is_passed_raw_with_the_gateways_session_id() {
     let (gateway, session) = Case::fake(&[]).await;
     gateway.turn(&session, "ext").await;
     let events = gateway.lawful(&session).await;
@@ -145,7 +145,7 @@ async fn a_notification_that_is_not_known_is_shown_raw_with_our_session_id() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_agent_is_the_end_of_its_turn_with_its_own_words() {
+async fn error_of_the_agent_ends_the_turn_with_its_message() {
     let (gateway, session) = Case::fake(&[]).await;
     for (code, expected) in [
         (-32603, "agent_error"),

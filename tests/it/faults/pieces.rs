@@ -12,7 +12,7 @@ use crate::support::{eventually, figure};
 const CAP: u64 = 16 << 20;
 
 #[tokio::test]
-async fn a_line_that_comes_byte_by_byte_is_one_line() {
+async fn line_that_arrives_byte_by_byte_is_one_line() {
     let (case, session) = Case::fake(&[]).await;
     let turn = case.turn(&session, "drip").await;
     assert_eq!((&turn["stopReason"], &turn["text"]), (&json!("end_turn"), &json!("é漢😀 drop by drop")));

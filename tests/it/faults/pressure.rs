@@ -120,7 +120,7 @@ impl Served {
 
 /// The agent writes 200 MB. The bounds on memory and on other sessions hold from the first megabyte.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_waits_in_its_agent_and_everybody_is_served_also_its_own_client() {
+async fn flood_blocks_its_agent_and_every_client_is_served() {
     let (gateway, session, agent) = loud().await;
     let quiet = gateway.session("fake").await;
     let alone = turns(&gateway, &quiet, TURNS).await;
@@ -168,7 +168,7 @@ async fn a_flood_waits_in_its_agent_and_everybody_is_served_also_its_own_client(
 
 /// While no commit is possible, the agent blocks, memory stays constant, and the session serves its cancel.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_stands_still_while_the_log_does_and_hears_of_its_cancel() {
+async fn agent_blocks_with_the_log_and_receives_its_cancel() {
     let (gateway, session, agent) = loud().await;
     let other = gateway.session("fake").await;
     let before = gateway.all_events(&other).await;
@@ -213,7 +213,7 @@ async fn an_agent_stands_still_while_the_log_does_and_hears_of_its_cancel() {
 
 /// The agent has much output, and no client reads for longer than the silence timeout.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_waits_for_the_log_is_not_taken_for_silent() {
+async fn agent_blocked_by_the_log_is_not_silent() {
     const SILENCE: Duration = Duration::from_secs(2);
     let (case, session) = Case::fake_with(&[], "turn_idle_timeout = \"2s\"", "").await;
     case.prompt(&session, "flood n=30000").await;

@@ -213,7 +213,7 @@ async fn of_several_tabs_that_answer_one_permission_one_wins_in_every_round() {
 /// Two cancels, of the turn and of all, around the instant at which the turn ends by itself, and a prompt that waits
 /// behind it and is cancelled around the instant at which it starts.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_at_the_instant_of_the_start_or_the_end_leaves_one_end() {
+async fn cancel_at_the_start_or_end_of_a_turn_gives_one_end() {
     const ROUNDS: usize = 25;
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed}"));
@@ -245,7 +245,7 @@ async fn a_cancel_at_the_instant_of_the_start_or_the_end_leaves_one_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_and_an_answer_at_the_same_instant_give_the_agent_one_of_them() {
+async fn concurrent_cancel_and_answer_send_the_agent_one_of_them() {
     const ROUNDS: usize = 25;
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed}"));

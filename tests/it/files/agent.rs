@@ -131,7 +131,7 @@ async fn additional_directories_are_served_and_other_sessions_folders_are_not() 
 }
 
 #[tokio::test]
-async fn a_session_may_narrow_what_its_agent_has() {
+async fn session_can_restrict_the_capabilities_of_its_agent() {
     let gateway = gateway();
     let (session, cwd) = served(&gateway, json!({ "files": "off" })).await;
     let read = said(&gateway, &session, &format!("read path={cwd}/x")).await;
@@ -181,7 +181,7 @@ async fn taken(answers: usize) -> u64 {
 }
 
 #[tokio::test]
-async fn an_agent_that_takes_no_answers_is_read_a_few_files_and_no_more() {
+async fn agent_that_does_not_read_answers_is_served_a_bounded_number_of_files() {
     let (few, all) = tokio::join!(taken(4), taken(60));
     assert!(few * 2 < all && all >= 50, "{few} MiB with four places, {all} MiB with sixty");
 }

@@ -141,7 +141,7 @@ fn absolute() {
 }
 
 #[test]
-fn nul_and_names_that_are_none() {
+fn nul_and_invalid_names_are_rejected() {
     let ground = Ground::new();
     let workspace = ground.open();
     for path in ["", "file\0", "\0", "sub\0/../../w-secret/file"] {
@@ -247,7 +247,7 @@ fn a_folder_is_no_file() {
 }
 
 #[test]
-fn what_is_too_large_leaves_nothing_behind() {
+fn oversized_request_has_no_effect() {
     let ground = Ground::new();
     let workspace = ground.open();
     let mut upload = workspace.begin("file", Precondition::default(), 4).expect("it begins");

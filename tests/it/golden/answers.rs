@@ -42,7 +42,7 @@ fn one<'a>(events: &'a [Raw], kind: &str) -> &'a Raw {
 }
 
 #[tokio::test]
-async fn what_an_agent_is_and_how_a_session_begins_pass_byte_for_byte() {
+async fn initialize_and_session_new_pass_byte_for_byte() {
     let (gateway, session) = golden().await;
     let events = log(&gateway, &session).await;
     let attached = one(&events, "session.attached");

@@ -80,7 +80,7 @@ async fn an_error_that_a_client_answers_passes_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_visit_passes_with_what_nobody_knows() {
+async fn elicitation_complete_passes_with_unknown_members() {
     let gateway = Setup::fake_with(&["--log", "received"], "").start();
     let session = create(&gateway).await;
     let (method, params, answer) =

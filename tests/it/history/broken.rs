@@ -185,7 +185,7 @@ fn a_prompt_that_an_agent_got_twice() {
 }
 
 #[test]
-fn a_prompt_that_nobody_had_made_durable() {
+fn prompt_before_its_commit_is_not_sent() {
     let other = r#"< {"id":4,"method":"session/prompt","params":{"sessionId":"b","prompt":[]}}"#;
     breaks(|history| journal_has(history, other), &[Rule::Twice]);
 }
@@ -269,7 +269,7 @@ fn requests_with_two_answers() {
 }
 
 #[test]
-fn requests_with_another_answer_or_none() {
+fn requests_with_a_wrong_or_missing_answer_are_detected() {
     breaks(|history| history.answers[0].option = Some("reject".to_owned()), &[Rule::Answer]);
     breaks(|history| history.answers[0].request = "r2".to_owned(), &[Rule::Lost]);
     breaks(
@@ -304,7 +304,7 @@ fn a_promise_that_was_lost() {
 }
 
 #[test]
-fn words_that_the_log_does_not_have() {
+fn output_missing_in_the_log_is_detected() {
     let said = |from: &str, to: &str| vec![Journal::new("7.1", &journal().replace(from, to))];
     breaks(|history| history.journals = said("one", "eins"), &[Rule::Words]);
     // The log has one chunk less than the agent sent in a turn that it ended itself.

@@ -18,7 +18,7 @@ fn content(event: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_backup_under_load_restores_to_a_prefix_and_every_client_is_told() {
+async fn backup_under_load_restores_a_prefix_and_resets_every_client() {
     let gateway = Setup::fake(&[]).settings(LIMITS).start();
     let mut sessions = Vec::new();
     for _ in 0..3 {
@@ -83,7 +83,7 @@ async fn a_backup_under_load_restores_to_a_prefix_and_every_client_is_told() {
 }
 
 #[tokio::test]
-async fn a_backup_overwrites_nothing_and_leaves_nothing_half_made() {
+async fn backup_never_overwrites_and_removes_partial_files() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;
@@ -114,7 +114,7 @@ async fn a_backup_overwrites_nothing_and_leaves_nothing_half_made() {
 }
 
 #[tokio::test]
-async fn a_backup_beside_a_stopped_gateway_leaves_no_doubt() {
+async fn backup_of_a_stopped_gateway_restores_without_a_check() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;
@@ -165,7 +165,7 @@ fn names(gateway: &Gateway) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_restore_takes_no_log_from_a_gateway_and_no_file_that_is_none() {
+async fn restore_rejects_a_log_in_use_and_an_invalid_file() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;

@@ -61,7 +61,7 @@ fn seq_of(id: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_damaged_run_is_told_once_and_its_readers_are_reset_past_it() {
+async fn damaged_run_is_reported_once_and_readers_are_reset_past_it() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let (damaged, _) = spoilt(&mut gateway).await;
     let path = format!("/v1/sessions/{damaged}/events");
@@ -158,7 +158,7 @@ async fn damage_of_one_session_is_no_matter_of_another_on_the_stream_of_many() {
 }
 
 #[tokio::test]
-async fn a_session_whose_last_events_are_damaged_opens_and_its_turn_is_closed() {
+async fn session_with_damaged_last_events_opens_and_its_turn_is_closed() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "title text=Known").await;
@@ -208,7 +208,7 @@ fn spoil_chains(gateway: &Gateway, session: &str) {
 }
 
 #[tokio::test]
-async fn a_session_with_damaged_pages_is_deleted_and_ends_nobody() {
+async fn session_with_damaged_pages_can_be_deleted_without_a_stop() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let (damaged, whole) = (gateway.session("fake").await, gateway.session("fake").await);
     // Nothing of it can be packed.
@@ -235,7 +235,7 @@ async fn a_session_with_damaged_pages_is_deleted_and_ends_nobody() {
 }
 
 #[tokio::test]
-async fn a_session_whose_last_run_lies_about_its_seqs_goes_on_and_gives_none_twice() {
+async fn session_whose_last_run_has_wrong_seqs_continues_without_duplicate_seqs() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let (damaged, whole) = (gateway.session("fake").await, gateway.session("fake").await);
     for session in [&damaged, &whole] {

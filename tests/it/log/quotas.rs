@@ -52,7 +52,7 @@ async fn a_session_that_writes_too_many_events_in_an_hour_is_stopped() {
 }
 
 #[tokio::test]
-async fn a_session_that_left_memory_goes_on_with_its_hour() {
+async fn unloaded_session_keeps_its_hourly_quota() {
     let limits = format!(
         "{LIMITS}limits.per_session.max_events_per_hour = 2000\ntesting.session_idle_timeout = \"100ms\""
     );

@@ -28,7 +28,7 @@ async fn until_pruned(gateway: &Gateway, session: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_large_session_loses_its_oldest_events_and_its_readers_are_told() {
+async fn large_session_loses_its_oldest_events_and_readers_are_reset() {
     // What follows is packed.
     let limits =
         format!("{LIMITS}retention.max_session_bytes = \"64KiB\"\ntesting.max_session_tail_bytes = 1\n");

@@ -76,11 +76,11 @@ async fn full(limits: &str) {
 }
 
 #[tokio::test]
-async fn a_full_gateway_refuses_newcomers_and_serves_who_is_there() {
+async fn full_gateway_rejects_new_connections_and_serves_existing_ones() {
     full(&format!("server.max_connections = {CONNECTIONS}")).await;
 }
 
 #[tokio::test]
-async fn an_address_with_all_its_connections_gets_no_more_and_keeps_those() {
+async fn address_at_its_connection_limit_keeps_existing_connections() {
     full(&format!("server.max_connections_per_address = {CONNECTIONS}")).await;
 }

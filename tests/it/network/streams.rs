@@ -39,7 +39,7 @@ enum Leaves {
 }
 
 #[tokio::test]
-async fn who_leaves_in_mid_stream_leaves_nothing_and_the_turn_goes_on() {
+async fn disconnect_during_a_stream_frees_it_and_the_turn_continues() {
     let gateway = hurried("limits.per_key.max_streams = 1");
     let proxy = Proxy::start(gateway.address()).await;
     for how in [Leaves::Reset, Leaves::Close, Leaves::HalfClose] {
@@ -71,7 +71,7 @@ async fn who_leaves_in_mid_stream_leaves_nothing_and_the_turn_goes_on() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_cut_in_an_event_goes_on_after_the_last_whole_one() {
+async fn stream_cut_within_an_event_resumes_after_the_last_complete_one() {
     let gateway = Setup::fake(&[]).settings("limits.per_key.max_requests_per_minute = 100000").start();
     let session = gateway.session("fake").await;
     let proxy = Proxy::start(gateway.address()).await;
@@ -192,17 +192,17 @@ async fn is_left_and_comes_back(flow: Flow) {
 }
 
 #[tokio::test]
-async fn a_reader_that_stalls_is_left_and_has_all_in_the_end() {
+async fn stalled_reader_is_closed_and_resumes_without_loss() {
     is_left_and_comes_back(Flow::Stall).await;
 }
 
 #[tokio::test]
-async fn one_that_takes_a_byte_at_a_time_of_much_is_left_and_has_all_in_the_end() {
+async fn slow_reader_of_a_long_backlog_is_closed_and_resumes_without_loss() {
     is_left_and_comes_back(Flow::Drip(Duration::from_millis(100))).await;
 }
 
 #[tokio::test]
-async fn one_that_takes_a_byte_at_a_time_of_little_is_not_left() {
+async fn slow_reader_of_a_short_backlog_stays_connected() {
     let gateway = hurried("");
     let session = gateway.session("fake").await;
     let proxy = Proxy::start(gateway.address()).await;
@@ -217,7 +217,7 @@ async fn one_that_takes_a_byte_at_a_time_of_little_is_not_left() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_gathers_delays_a_stream_and_changes_nothing() {
+async fn buffering_proxy_delays_a_stream_and_changes_nothing() {
     let gateway = hurried("");
     let session = gateway.session("fake").await;
     let proxy = Proxy::start(gateway.address()).await;

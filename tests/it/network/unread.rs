@@ -56,7 +56,7 @@ fn largest_asset() -> (String, u64) {
 }
 
 #[tokio::test]
-async fn clients_without_a_key_that_read_nothing_cost_little_memory() {
+async fn unauthenticated_clients_that_do_not_read_use_little_memory() {
     const CONNECTIONS: usize = 40;
     let gateway = Setup::fake(&[]).start();
     let (asset, size) = largest_asset();
@@ -127,7 +127,7 @@ async fn large_transcript(limits: &str) -> (Gateway, String) {
 }
 
 #[tokio::test]
-async fn a_connection_that_reads_nothing_gets_no_more_responses() {
+async fn connection_that_does_not_read_gets_no_more_responses() {
     let (gateway, path) = large_transcript("testing.max_connection_unsent_bytes = \"100KiB\"").await;
     let mut tasks = JoinSet::new();
     let client = connect(&gateway, &mut tasks).await;

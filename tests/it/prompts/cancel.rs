@@ -52,7 +52,7 @@ async fn an_agent_that_ends_a_cancelled_turn_in_its_own_way_is_shown_so() {
 }
 
 #[tokio::test]
-async fn where_nothing_runs_a_cancel_is_204_and_an_unknown_turn_404() {
+async fn cancel_without_a_turn_is_204_and_of_an_unknown_turn_404() {
     let (gateway, session) = fake(&[]).await;
     assert_eq!(cancel(&gateway, &session, "").await.status, 204);
     gateway.turn(&session, "hello").await;

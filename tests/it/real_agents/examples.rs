@@ -76,7 +76,7 @@ async fn the_typescript_agent_is_refused() {
 }
 
 #[tokio::test]
-async fn the_typescript_agent_is_cancelled_before_and_while_it_asks() {
+async fn typescript_agent_is_cancelled_before_and_during_a_request() {
     let gateway = typescript();
     let session = gateway.session("ts").await;
     let path = format!("/v1/sessions/{session}");

@@ -68,7 +68,7 @@ async fn come_back_apart(streams: &mut [Events]) {
 }
 
 #[tokio::test]
-async fn while_it_drains_everybody_is_told_so_and_nobody_is_cut_off() {
+async fn drain_notifies_every_client_and_cuts_no_response() {
     let mut gateway = Setup::fake(&[])
         .settings(&format!("{LIMITS}timeouts.drain_timeout = \"4s\"\ntesting.drain_cancel_timeout = \"10s\""))
         .start();

@@ -85,7 +85,7 @@ async fn answer_permission(gateway: &Gateway, session: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_misses_nothing_through_kills() {
+async fn client_receives_every_event_across_kills() {
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed}"));
     let folder = tempfile::tempdir().expect("a temporary folder");

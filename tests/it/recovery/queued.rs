@@ -182,7 +182,7 @@ async fn a_retry_with_the_same_key_after_a_restart_returns_the_prompt_that_runs(
 }
 
 #[tokio::test]
-async fn a_client_that_waits_in_the_queue_gets_202_at_a_drain_and_goes_on_by_the_id() {
+async fn queued_wait_returns_202_at_a_drain_and_resumes_by_id() {
     let journals = journals();
     let mut gateway = setup(&journals, "", "timeouts.drain_timeout = \"1s\"").start();
     let session = hanging(&gateway).await;
@@ -215,7 +215,7 @@ async fn a_client_that_waits_in_the_queue_gets_202_at_a_drain_and_goes_on_by_the
 }
 
 #[tokio::test]
-async fn a_restored_prompt_whose_key_was_revoked_fails() {
+async fn restored_prompt_of_a_revoked_key_fails() {
     let journals = journals();
     let mut gateway = setup(&journals, "", "").start();
     let text = key(&gateway, "ci", "read,prompt").await;
@@ -346,7 +346,7 @@ async fn a_restored_prompt_of_an_agent_that_was_removed_fails() {
 }
 
 #[tokio::test]
-async fn a_restored_prompt_has_its_attachments_though_their_file_is_gone() {
+async fn restored_prompt_keeps_attachments_of_deleted_files() {
     let journals = journals();
     let mut gateway = setup(&journals, "", "").start();
     let session = hanging(&gateway).await;

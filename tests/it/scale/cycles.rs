@@ -72,7 +72,7 @@ async fn run(plan: Plan) -> Figures {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn fifty_kills_under_load_lose_double_and_leave_nothing() {
+async fn fifty_kills_under_load_lose_and_duplicate_nothing() {
     const CYCLES: usize = 50;
     let goes_on = Box::new(|cycles, _| cycles < CYCLES);
     let figures = run(Plan { goes_on, life: 2000, mixed: false }).await;

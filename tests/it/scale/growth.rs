@@ -84,7 +84,7 @@ async fn read_for<T>(gateway: &Gateway, work: impl Future<Output = T>) -> (u64, 
 }
 
 #[tokio::test]
-async fn two_thousand_stored_sessions_are_read_when_somebody_asks_for_them() {
+async fn two_thousand_stored_sessions_are_loaded_on_demand() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "hello").await;

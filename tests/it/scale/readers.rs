@@ -70,7 +70,7 @@ async fn subscribed(gateway: &Gateway, session: &str, count: usize, prompt: &str
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_thousand_subscribers_miss_nothing_and_cost_little() {
+async fn two_thousand_subscribers_receive_every_event_at_low_cost() {
     let _alone = ALONE.lock().await;
     let gateway = Setup::fake(&[]).settings(&format!("{LIMITS}{MANY}")).start();
     let session = gateway.session("fake").await;
@@ -92,7 +92,7 @@ const IDLE: usize = 2000;
 const IDLE_STREAM: u64 = 8;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_waits_costs_little_and_is_told_that_it_lives() {
+async fn idle_stream_is_cheap_and_receives_keep_alives() {
     let _alone = ALONE.lock().await;
     let gateway =
         Setup::fake(&[]).settings(&format!("{LIMITS}{MANY}timeouts.keep_alive_interval = \"2s\"")).start();
@@ -178,7 +178,7 @@ async fn resume(to: SocketAddr, path: String, cut: TcpStream, after: Option<u64>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_that_never_read_cost_little_and_are_cut_and_come_back() {
+async fn readers_that_do_not_read_are_cheap_closed_and_resume() {
     // More than the kernels keep for a reader.
     const FLOOD: &str = "flood n=250 size=4000";
     let _alone = ALONE.lock().await;

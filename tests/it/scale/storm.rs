@@ -15,7 +15,7 @@ const CUTS: u32 = 5;
 const TURN: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn five_hundred_clients_come_back_at_once_again_and_again_and_miss_nothing() {
+async fn five_hundred_clients_reconnect_repeatedly_without_loss() {
     let _alone = ALONE.lock().await;
     let many = "limits.per_key.max_streams = 3000\nserver.max_connections_per_address = 4000\n";
     let gateway = Setup::fake(&[]).settings(&format!("{LIMITS}{many}")).start();

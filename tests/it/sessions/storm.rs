@@ -110,7 +110,7 @@ async fn calmed(gateway: &Gateway, session: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn whatever_clients_do_at_once_each_turn_has_one_end_and_the_log_keeps_its_rules() {
+async fn concurrent_clients_keep_one_end_per_turn_and_a_valid_log() {
     for resumes in [&["--resume", "--close", "--state", "state"][..], &["--no-load"]] {
         let setup = Setup::fake_with(
             resumes,

@@ -96,7 +96,7 @@ impl Life<'_> {
 
 /// Runs in which the first call fails, then the second, until no call is left.
 #[test]
-#[ignore = "the other half of whichever_call_fails_nothing_acknowledged_is_lost"]
+#[ignore = "the other half of no_acknowledged_data_is_lost_by_any_failing_call"]
 fn victim() {
     let words = input();
     let [place, disk, seed, errno, times] = &words[..] else { return };
@@ -127,7 +127,7 @@ fn victim() {
 }
 
 #[test]
-fn whichever_call_fails_nothing_acknowledged_is_lost() {
+fn no_acknowledged_data_is_lost_by_any_failing_call() {
     let (seed, _) = Random::seeded();
     figure(&format!("SEED={seed}"));
     let start = |(errno, times): (i32, &str)| {
@@ -148,7 +148,7 @@ fn whichever_call_fails_nothing_acknowledged_is_lost() {
 
 /// The store's own checkpoint, of which one call fails.
 #[test]
-#[ignore = "the other half of a_checkpoint_that_fails_ends_the_store_and_loses_nothing"]
+#[ignore = "the other half of failed_checkpoint_stops_the_store_and_loses_nothing"]
 fn idle_victim() {
     let words = input();
     let [place, disk, seed, errno, kind, nth] = &words[..] else { return };
@@ -189,7 +189,7 @@ fn idle_victim() {
 }
 
 #[test]
-fn a_checkpoint_that_fails_ends_the_store_and_loses_nothing() {
+fn failed_checkpoint_stops_the_store_and_loses_nothing() {
     let (seed, _) = Random::seeded();
     figure(&format!("SEED={seed}"));
     let start = |(errno, kind, nth): (i32, &str, u64)| {

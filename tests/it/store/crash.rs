@@ -299,7 +299,7 @@ fn the_store_opens_with_a_prefix_of_the_commits_and_all_that_were_acknowledged()
 }
 
 #[test]
-fn a_first_page_that_was_half_written_is_taken_from_the_log() {
+fn torn_first_page_is_restored_from_the_log() {
     let (place, copy) = (folder(), folder());
     let store = open(&place.path().join(NAME));
     let mut script = Script::new(1);

@@ -138,7 +138,7 @@ async fn readable(gateway: &Gateway, session: &str) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_on_a_damaged_file_serves_what_is_whole_or_says_why_not() {
+async fn gateway_on_a_damaged_file_serves_intact_data_or_reports_the_error() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let sessions = [gateway.session("fake").await, gateway.session("fake").await];
     let mut whole: BTreeMap<(String, u64), Value> = BTreeMap::new();

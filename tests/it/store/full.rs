@@ -24,7 +24,7 @@ fn is_chunk(event: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_refuses_what_is_new_and_keeps_what_it_has() {
+async fn full_disk_rejects_new_data_and_keeps_existing_data() {
     let journals = tempfile::tempdir().expect("a temporary folder");
     let flags = ["--journal", journals.path().to_str().expect("UTF-8")];
     let (mut gateway, disk) = on_disk(Setup::fake(&flags).settings(LIMITS));
@@ -97,7 +97,7 @@ async fn ready(gateway: &Gateway) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_that_takes_nothing_answers_reads_cancels_and_deletes_at_once() {
+async fn full_disk_serves_reads_cancels_and_deletes_at_once() {
     let (gateway, disk) = on_disk(Setup::fake(&[]).settings(LIMITS));
     let (busy, idle) = (gateway.session("fake").await, gateway.session("fake").await);
     gateway.turn(&idle, "echo before").await;

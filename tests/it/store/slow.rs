@@ -46,7 +46,7 @@ fn is_within_a_sync(calls: &[Call], (began, ended): (Duration, Duration)) -> boo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_sync_delays_what_is_seen_and_nothing_else() {
+async fn slow_sync_delays_only_visibility() {
     let (gateway, disk) = on_disk(Setup::fake(&[]).settings(LIMITS));
     let (session, other) = (gateway.session("fake").await, gateway.session("fake").await);
     gateway.turn(&other, "echo before").await;

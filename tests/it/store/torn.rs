@@ -39,7 +39,7 @@ async fn kill_while_it_writes(gateway: &mut Gateway, session: &str, follower: &m
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_machine_half_wrote_behind_the_log_is_ignored() {
+async fn torn_write_after_the_log_is_ignored() {
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed}"));
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -66,7 +66,7 @@ async fn what_a_killed_machine_half_wrote_behind_the_log_is_ignored() {
 
 /// A disk that lost acknowledged writes: a prefix of the log is left.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_was_cut_gives_the_beginning_of_what_was() {
+async fn truncated_log_restores_a_prefix() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut gateway = start(&folder);
     let session = gateway.session("fake").await;

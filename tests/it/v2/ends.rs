@@ -73,7 +73,7 @@ fn interleavings(words: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn wherever_the_answer_and_the_message_come_the_turn_ends_once() {
+async fn turn_ends_once_for_every_order_of_response_and_message() {
     let (gateway, session) = fake().await;
     let lawful_words = ["running", "say text=x", "requires-action", "running", "idle"];
     let scripts = interleavings(&lawful_words);
@@ -110,7 +110,7 @@ async fn reasons_of_the_future_pass_and_an_error_is_a_failure() {
 }
 
 #[tokio::test]
-async fn a_prompt_that_is_not_taken_fails_and_what_the_agent_says_then_belongs_to_no_turn() {
+async fn rejected_prompt_fails_and_later_output_belongs_to_no_turn() {
     let (gateway, session) = fake().await;
     let turn = gateway.turn(&session, "raw;refuse code=-32602").await;
     assert_eq!((&turn["status"], &turn["error"]["code"]), (&json!("failed"), &json!("invalid")));
@@ -162,7 +162,7 @@ async fn a_cancel_ends_with_idle() {
 }
 
 #[tokio::test]
-async fn an_agent_that_took_the_prompt_and_does_nothing_is_not_ended_by_a_cancel() {
+async fn cancel_keeps_an_agent_that_accepted_the_prompt_without_work() {
     let (gateway, session) = impatient().await;
     let end = cancelled(&gateway, &session, "raw;answer;user").await;
     assert_eq!((&end["type"], &end["stopReason"]), (&json!("prompt.completed"), &json!("cancelled")));
@@ -171,7 +171,7 @@ async fn an_agent_that_took_the_prompt_and_does_nothing_is_not_ended_by_a_cancel
 }
 
 #[tokio::test]
-async fn an_agent_that_goes_on_after_a_cancel_loses_its_process() {
+async fn agent_that_ignores_a_cancel_is_stopped() {
     let (gateway, session) = impatient().await;
     let end = cancelled(&gateway, &session, "deaf").await;
     assert_eq!(end["problem"]["code"], "cancel_timeout");
@@ -181,7 +181,7 @@ async fn an_agent_that_goes_on_after_a_cancel_loses_its_process() {
 }
 
 #[tokio::test]
-async fn an_answer_that_never_comes_holds_no_turn_that_is_over() {
+async fn missing_answer_does_not_block_an_ended_turn() {
     let (gateway, session) = impatient().await;
     let turn = gateway.turn(&session, "raw;running;user;say text=x;idle").await;
     assert_eq!((&turn["stopReason"], &turn["text"]), (&json!("end_turn"), &json!("x")));
@@ -210,7 +210,7 @@ async fn a_process_that_dies_in_a_turn_fails_it_and_the_session_is_resumed() {
 }
 
 #[tokio::test]
-async fn a_kill_of_the_gateway_in_a_turn_leaves_one_end() {
+async fn kill_of_the_gateway_in_a_turn_gives_one_end() {
     let mut gateway =
         setup(&["--state", "state"], "").settings("testing.drain_cancel_timeout = \"10s\"").start();
     let session = gateway.session("fake").await;

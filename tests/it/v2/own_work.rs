@@ -36,7 +36,7 @@ async fn work_of_its_own_belongs_to_no_turn_and_shows_as_running() {
 }
 
 #[tokio::test]
-async fn the_end_of_its_own_work_is_not_the_end_of_a_prompt_that_came_meanwhile() {
+async fn end_of_background_work_is_not_the_end_of_a_later_prompt() {
     let (gateway, session) = fake().await;
     gateway.turn(&session, "raw;answer;user;running;idle;running;pause ms=400;idle").await;
     gateway

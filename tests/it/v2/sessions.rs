@@ -10,7 +10,7 @@ use crate::support::Gateway;
 use crate::support::log::{all, one, said};
 
 #[tokio::test]
-async fn a_session_comes_back_by_resume_and_nothing_is_said_twice() {
+async fn session_restored_by_resume_repeats_no_event() {
     let gateway =
         setup(&["--state", "state"], "pool = { max_size = 2, min_idle = 0, idle_timeout = \"200ms\" }")
             .start();
@@ -27,7 +27,7 @@ async fn a_session_comes_back_by_resume_and_nothing_is_said_twice() {
 }
 
 #[tokio::test]
-async fn a_session_that_the_agent_has_lost_begins_anew() {
+async fn session_unknown_to_the_agent_starts_again() {
     let gateway = setup(&["--fail-resume"], "").settings("testing.min_backoff = \"10ms\"").start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "crash").await;
@@ -93,7 +93,7 @@ async fn a_session_of_the_agent_is_adopted_with_its_history() {
 }
 
 #[tokio::test]
-async fn servers_are_told_with_their_transport() {
+async fn servers_are_listed_with_their_transport() {
     let table = "[mcp.files]\ncommand = \"/bin/true\"\nargs = [\"-v\"]";
     let gateway = setup(&["--log", "received"], "").table(table).start();
     let body = json!({ "agent": "fake", "mcpServers": ["files"] });

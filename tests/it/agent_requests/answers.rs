@@ -74,7 +74,7 @@ const KINDS: &[Kind] = &[
 ];
 
 #[tokio::test]
-async fn each_kind_is_shown_raw_answered_once_and_heard_byte_for_byte() {
+async fn each_request_kind_is_shown_raw_and_its_answer_passes_unchanged() {
     let gateway = Setup::fake_with(&[], CLIENT).start();
     for (method, params, result, _) in KINDS {
         let session = gateway.session("fake").await;
@@ -113,7 +113,7 @@ async fn raw_event(gateway: &Gateway, session: &str, kind: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_refused_with_its_place_and_the_request_stays() {
+async fn invalid_answer_is_rejected_with_a_pointer_and_the_request_stays_open() {
     let gateway = Setup::fake_with(&[], CLIENT).start();
     for (method, params, result, wrong) in KINDS {
         let session = gateway.session("fake").await;

@@ -104,7 +104,7 @@ async fn with_session() -> (Gateway, String, SocketAddr) {
 }
 
 #[tokio::test]
-async fn a_request_for_a_stream_may_take_every_form() {
+async fn stream_request_accepts_every_form() {
     let (gateway, session, to) = with_session().await;
     let path = events(&session);
     let (status, ticket) = gateway.post("/v1/tickets", &json!({ "paths": [path] })).await;
@@ -139,7 +139,7 @@ async fn a_request_for_a_stream_may_take_every_form() {
 }
 
 #[tokio::test]
-async fn who_does_not_know_chunks_gets_a_stream_without() {
+async fn http_1_0_client_gets_an_unchunked_stream() {
     let (gateway, session, to) = with_session().await;
     let mut socket = connect(&gateway).await;
     let head = request("GET", to, &events(&session), STREAM).replacen("HTTP/1.1", "HTTP/1.0", 1);
@@ -178,7 +178,7 @@ async fn a_connection_has_other_answers_before_its_stream() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_asked_for_in_the_same_breath_comes_before_the_stream_whole() {
+async fn pipelined_response_before_a_stream_is_complete() {
     let (gateway, session, to) = with_session().await;
     let mut socket = connect(&gateway).await;
     let both = request("GET", to, "/v1", "") + &request("GET", to, &events(&session), STREAM);
@@ -261,7 +261,7 @@ async fn a_connection_serves_the_next_request_after_its_stream() {
 }
 
 #[tokio::test]
-async fn requests_that_come_during_a_stream_are_answered_after_it() {
+async fn requests_during_a_stream_are_answered_after_it() {
     let (gateway, session, to) = with_session().await;
     let mut socket = connect(&gateway).await;
     let permission = waiting_turn(&gateway, &session, &mut socket, "").await;
@@ -278,7 +278,7 @@ async fn requests_that_come_during_a_stream_are_answered_after_it() {
 }
 
 #[tokio::test]
-async fn a_stream_is_whole_and_the_last_answer_when_a_request_came_with_its_own_or_close_was_asked_for() {
+async fn stream_is_complete_and_last_after_a_pipelined_request_or_close() {
     let (gateway, session, _) = with_session().await;
     let next = request("GET", gateway.address(), "/v1", "");
     let next = format!("\r\n{}", next.strip_suffix("\r\n").expect("an empty line"));
@@ -292,7 +292,7 @@ async fn a_stream_is_whole_and_the_last_answer_when_a_request_came_with_its_own_
 }
 
 #[tokio::test]
-async fn an_answer_that_streams_in_a_drain_does_not_say_close() {
+async fn streaming_response_in_a_drain_has_no_connection_close() {
     let mut gateway = Setup::fake(&[]).settings("timeouts.drain_timeout = \"12s\"").start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "slow chunks=5000 ms=1").await;
@@ -365,7 +365,7 @@ async fn sip(socket: &mut TcpStream, heads: [&str; 2], bytes: usize, pause: Dura
 }
 
 #[tokio::test]
-async fn an_answer_of_one_piece_is_not_cut_while_its_client_takes_it() {
+async fn slowly_read_single_response_is_complete() {
     let gateway = Setup::fake(&[])
         .settings("testing.header_timeout = \"1s\"\ntesting.write_stall_timeout = \"1s\"\ntesting.send_buffer_bytes = \"32KiB\"")
         .start();
@@ -416,7 +416,7 @@ async fn taken(stream: &mut Lean, turns: usize, pause: Duration) -> Vec<serde_js
 }
 
 #[tokio::test]
-async fn a_stream_of_many_pieces_is_the_log_to_the_byte_however_slowly_it_is_taken() {
+async fn slowly_read_stream_of_many_pieces_equals_the_log() {
     let gateway = Setup::fake(&[]).settings("testing.send_buffer_bytes = \"8KiB\"").start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "flood n=600 size=1000").await;
@@ -425,7 +425,7 @@ async fn a_stream_of_many_pieces_is_the_log_to_the_byte_however_slowly_it_is_tak
 }
 
 #[tokio::test]
-async fn what_comes_while_streams_wait_is_the_log_to_the_byte_however_slowly_it_is_taken() {
+async fn slowly_read_waiting_streams_equal_the_log() {
     let gateway = Setup::fake(&[]).settings("testing.send_buffer_bytes = \"8KiB\"").start();
     // The writer notifies one reader itself; other threads notify many readers.
     for count in [1, 6] {

@@ -70,7 +70,7 @@ async fn a_session_of_the_agent_is_adopted_with_its_history() {
 }
 
 #[tokio::test]
-async fn the_agents_own_list_says_where_an_adopted_session_works() {
+async fn adopted_session_uses_the_folder_of_the_agents_list() {
     let gateway = Setup::fake(&["--state", "state", "--list"]).start();
     let (theirs, cwd) = left_behind(&gateway).await;
     let answer = adopt(&gateway, &json!({ "agentSessionId": theirs })).await;
@@ -82,7 +82,7 @@ async fn the_agents_own_list_says_where_an_adopted_session_works() {
 }
 
 #[tokio::test]
-async fn an_agent_that_only_resumes_gives_the_session_without_its_history() {
+async fn agent_with_only_resume_restores_without_history() {
     let gateway = Setup::fake(&["--state", "state", "--resume", "--no-load"]).start();
     let (theirs, cwd) = left_behind(&gateway).await;
     let answer = adopt(&gateway, &json!({ "agentSessionId": theirs, "cwd": cwd })).await;
@@ -98,7 +98,7 @@ async fn an_agent_that_only_resumes_gives_the_session_without_its_history() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_adopted_leaves_nothing() {
+async fn failed_adoption_has_no_effect() {
     let gateway = Setup::fake(&["--state", "state"]).start();
     let work = gateway.path("data/workspaces/w");
     std::fs::create_dir(&work).expect("the root is ours");
@@ -143,7 +143,7 @@ async fn a_session_that_is_one_of_ours_already_is_named_and_not_made_twice() {
 }
 
 #[tokio::test]
-async fn an_agent_that_dies_in_the_middle_of_the_history_leaves_no_session() {
+async fn agent_crash_during_the_history_creates_no_session() {
     let gateway = Setup::fake(&["--state", "state", "--break-load"]).start();
     let (theirs, cwd) = left_behind(&gateway).await;
     let mut everything = gateway.events("/v1/events").await;
@@ -159,7 +159,7 @@ async fn an_agent_that_dies_in_the_middle_of_the_history_leaves_no_session() {
 
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "the test ends the request with its gateway")]
-async fn a_session_whose_history_is_not_whole_is_nowhere_and_a_restart_erases_it() {
+async fn session_with_an_incomplete_history_is_hidden_and_removed_by_a_restart() {
     let mut gateway = Setup::fake(&["--state", "state", "--stall-load"]).start();
     let (theirs, cwd) = left_behind(&gateway).await;
     let mut everything = gateway.events("/v1/events").await;
