@@ -4,15 +4,21 @@
 #   docker build --target gateway -t acp-gateway .             the gateway and nothing else
 #   docker build --target gateway-node -t acp-gateway:node .   with Node, git and ripgrep, for agents that npx runs
 
+# The base images. Their tags can change, so a release build passes digests:
+#   --build-arg RUST_IMAGE=rust@sha256:... --build-arg NODE_IMAGE=node@sha256:... --build-arg DEBIAN_IMAGE=debian@sha256:...
+ARG NODE_IMAGE=node:22-bookworm-slim
+ARG RUST_IMAGE=rust:1.95.0-slim-bookworm
+ARG DEBIAN_IMAGE=debian:bookworm-slim
+
 # The page, built from source, so that the image does not depend on the committed web/dist.
-FROM node:22-slim AS web
+FROM ${NODE_IMAGE} AS web
 WORKDIR /web
 COPY web/package.json web/package-lock.json ./
 RUN npm ci --no-fund --no-audit
 COPY web ./
 RUN npm run build
 
-FROM rust:1.95.0-slim-bookworm AS rust
+FROM ${RUST_IMAGE} AS rust
 WORKDIR /src
 COPY . .
 COPY --from=web /web/dist web/dist
@@ -24,7 +30,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
 # Agents run as the user of the gateway. A process can normally read the environment of other processes of its user, and the environment
 # of tini and of the gateway contains the container's secrets. The kernel denies this for a program that the user can execute but not
 # read. So root owns both programs, and their mode is 0711.
-FROM debian:bookworm-slim AS gateway
+FROM ${DEBIAN_IMAGE} AS gateway
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates tini \
     && rm -rf /var/lib/apt/lists/* \
@@ -52,7 +58,7 @@ HEALTHCHECK --interval=30s --timeout=5s --start-period=10s --retries=3 CMD ["acp
 # tini is process 1 and reaps orphaned processes; -s is for containers in which it is not process 1.
 ENTRYPOINT ["tini", "-s", "--", "acp-gateway"]
 
-FROM node:22-bookworm-slim AS gateway-node
+FROM ${NODE_IMAGE} AS gateway-node
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates git ripgrep tini \
     && rm -rf /var/lib/apt/lists/* \

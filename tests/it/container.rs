@@ -70,8 +70,18 @@ fn both_images_run_unprivileged_under_an_init() {
     assert_eq!(health.count(), 2);
     let toolchain: toml::Table = read("rust-toolchain.toml").parse().expect("it is TOML");
     let version = toolchain["toolchain"]["channel"].as_str().expect("the channel is named");
-    let image = format!("FROM rust:{version}-slim-bookworm AS rust");
+    let image = format!("ARG RUST_IMAGE=rust:{version}-slim-bookworm");
     assert!(lines.contains(&image), "the image builds with another toolchain than {version}");
+}
+
+#[test]
+fn every_base_image_is_an_argument() {
+    let lines = instructions(&read("Dockerfile"));
+    let bases: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("FROM ")).collect();
+    assert_eq!(bases.len(), 4);
+    for base in bases {
+        assert!(base.starts_with("${"), "{base}: a digest cannot replace the tag of this image");
+    }
 }
 
 /// Agents are programs of the same user: they could read the environment of the init, and of the gateway and its
@@ -113,6 +123,8 @@ fn compose_grants_minimal_privileges() {
         "- ALL",
         "- no-new-privileges:true",
         "pids_limit: 1024",
+        "mem_limit: 4g",
+        "cpus: 4",
         "stop_grace_period: 45s",
         "max-size: 10m",
     ] {
