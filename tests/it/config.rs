@@ -110,9 +110,8 @@ fn the_whole_file_of_the_documentation_is_read() {
     let config = load(&file, &[("ANTHROPIC_API_KEY", "sk-from-the-environment")]).unwrap();
     assert_eq!(config.public_url.as_deref(), Some("https://gateway.example"));
     assert!(config.trusted_proxies[1].contains("10.1.2.3".parse().unwrap()));
-    let McpServer::Remote { sse: false, headers, .. } = &config.mcp["docs"] else {
-        panic!("{:?}", config.mcp)
-    };
+    let docs = &config.mcp["docs"];
+    let McpServer::Remote { sse: false, headers, .. } = docs else { panic!("{docs:?}") };
     assert_eq!(headers["Authorization"].expose(), "t0ken-from-a-file");
     let claude = &config.agents[&"claude".parse().unwrap()];
     assert_eq!(claude.env["ANTHROPIC_API_KEY"].expose(), "sk-from-the-environment");
@@ -129,10 +128,8 @@ fn the_whole_file_of_the_documentation_is_read() {
     for text in [&shown, &format!("{config:?}")] {
         assert!(!text.contains("sk-from") && !text.contains("t0ken"), "{text}");
     }
-    assert!(
-        shown.contains(r#"{ ANTHROPIC_API_KEY = { from_env = "ANTHROPIC_API_KEY" }, LEVEL = "high" }"#),
-        "{shown}"
-    );
+    let env = r#"{ ANTHROPIC_API_KEY = { from_env = "ANTHROPIC_API_KEY" }, LEVEL = "high" }"#;
+    assert!(shown.contains(env), "{shown}");
     // The output can be loaded again and produces the same output.
     let again = load(&shown, &[("ANTHROPIC_API_KEY", "sk-from-the-environment")]).unwrap();
     let without_origins = |text: &str| {
