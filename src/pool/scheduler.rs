@@ -7,26 +7,24 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::crashes::CrashBackoff;
-use super::grant::Grant;
 use super::homes::Homes;
-use super::pool_key::PoolKey;
 use super::source::AgentSource;
-use super::state::{AgentState, Step};
+use super::state::{AgentState, Grant, PoolKey, Step};
 use crate::agent::{Catalogue, Process};
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::{AgentName, Limits, PrincipalLimits, Tenant};
 
 #[derive(Debug, Clone)]
 pub struct Pool {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
-struct Inner {
-    source: Box<dyn AgentSource>,
-    limits: Arc<Limits>,
+pub(super) struct Inner {
+    pub(super) source: Box<dyn AgentSource>,
+    pub(super) limits: Arc<Limits>,
     principals: PrincipalLimits,
-    shutdown: Shutdown,
-    homes: Arc<Homes>,
+    pub(super) shutdown: Shutdown,
+    pub(super) homes: Arc<Homes>,
     state: Mutex<State>,
 }
 
@@ -111,25 +109,9 @@ impl Pool {
         }
     }
 
-    pub(super) fn limits(&self) -> &Limits {
-        &self.inner.limits
-    }
-
     /// The limits of the principals that lease processes.
     pub fn principal_limits(&self) -> &PrincipalLimits {
         &self.inner.principals
-    }
-
-    pub(super) fn shutdown(&self) -> &Shutdown {
-        &self.inner.shutdown
-    }
-
-    pub(super) fn source(&self) -> &dyn AgentSource {
-        &*self.inner.source
-    }
-
-    pub(super) fn homes(&self) -> &Arc<Homes> {
-        &self.inner.homes
     }
 
     /// Whether a process of the agent is starting for the tenant.
@@ -160,10 +142,11 @@ impl Pool {
                     let (grant, waiter) =
                         (agent.grant(state.next_id, idle_process, waiter.principal), waiter.reply);
                     // The holder of the place may have dropped it.
-                    if let Err(Ok(Grant { process, lease })) = waiter.send(Ok(grant)) {
-                        let history = agent.leases.remove(&lease.id).map(|leased| leased.history);
-                        agent.ending.stopping.insert(lease.id, history.unwrap_or_default());
-                        self.stop(key.clone(), process, lease.id);
+                    if let Err(Ok(Grant { process, id, .. })) = waiter.send(Ok(grant))
+                        && let Some(leased) = agent.leases.remove(&id)
+                        && let Some(process) = agent.put_back(id, process, leased, None)
+                    {
+                        self.stop(key.clone(), process, id);
                     }
                 }
                 Step::Start(process_key) => {

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::homes::HomePermit;
-use super::pool_key::PoolKey;
 use super::scheduler::Pool;
 use super::session_history::SessionHistory;
-use super::state::IdleProcess;
+use super::state::{IdleProcess, PoolKey};
 use crate::agent::{AgentFailure, AgentSpec, FailedStart, Process, ProcessKey};
 
 /// A start without a usable process.
@@ -34,7 +33,7 @@ impl Pool {
         // Dropping a start stops its process.
         let outcome = tokio::select! {
             biased;
-            () = self.shutdown().drain_started() => Err(StartFailure { start: AgentFailure::Draining.into(), permit: None }),
+            () = self.inner.shutdown.drain_started() => Err(StartFailure { start: AgentFailure::Draining.into(), permit: None }),
             outcome = start => outcome,
         };
         let failed = match outcome {
@@ -45,15 +44,8 @@ impl Pool {
                 if Arc::ptr_eq(&agent.spec, &spec) {
                     agent.learned.initialized = Some(Arc::clone(&process.initialized));
                 }
-                let since = Instant::now();
-                let held = SessionHistory::default();
-                agent.idle.push(IdleProcess {
-                    process,
-                    used_by: None,
-                    generation,
-                    idle_since: since,
-                    history: held,
-                });
+                let (idle_since, history) = (Instant::now(), SessionHistory::default());
+                agent.idle.push(IdleProcess { process, used_by: None, generation, idle_since, history });
                 None
             }
             Err(failed) => {
@@ -90,7 +82,7 @@ impl Pool {
             } else {
                 &mut agent.learned.prestart_crashes
             };
-            crashes.record(Instant::now(), self.limits());
+            crashes.record(Instant::now(), &self.inner.limits);
         }
         if let Some(waiter) = waiter {
             // The waiter may have cancelled its request.
@@ -101,11 +93,11 @@ impl Pool {
     /// Starts a process when its HOME is available. Agents that set up the same files at the same time break each
     /// other. Therefore a start that fails while another one runs in the same HOME is retried once, exclusively.
     async fn start(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Result<(Process, u64), StartFailure> {
-        let mut home = match self.homes().acquire(spec, &key.tenant, false).await {
+        let mut home = match self.inner.homes.acquire(spec, &key.tenant, false).await {
             Ok(home) => home,
             Err(failure) => return Err(StartFailure { start: failure.into(), permit: None }),
         };
-        let mut outcome = self.start_once(spec, key).await;
+        let mut outcome = self.connect_signed_in(spec, key).await;
         if let Err(failed) = &outcome
             && let failure @ (AgentFailure::Exited(_) | AgentFailure::Rpc(_)) = &failed.failure
             && home.overlapped()
@@ -114,7 +106,7 @@ impl Pool {
             home.release();
             let alone = tokio::time::timeout(
                 spec.settings.start_timeout,
-                self.homes().acquire(spec, &key.tenant, true),
+                self.inner.homes.acquire(spec, &key.tenant, true),
             )
             .await;
             if let Ok(Ok(alone)) = alone {
@@ -122,7 +114,7 @@ impl Pool {
                 if let Err(failed) = outcome {
                     failed.wait_stopped().await;
                 }
-                outcome = self.start_once(spec, key).await;
+                outcome = self.connect_signed_in(spec, key).await;
             }
         }
         match outcome {
@@ -135,20 +127,5 @@ impl Pool {
                 Err(StartFailure { start, permit: Some(home) })
             }
         }
-    }
-
-    /// Starts a process. Returns it with the generation of its sign-in.
-    async fn start_once(
-        &self,
-        spec: &Arc<AgentSpec>,
-        key: &ProcessKey,
-    ) -> Result<(Process, u64), FailedStart> {
-        let (signed_in, current) = self.sign_in_state_of_entry(spec, &key.tenant);
-        if !current {
-            return Err(AgentFailure::removed().into());
-        }
-        let generation = signed_in.generation;
-        let process = self.connect_signed_in(spec, key, signed_in).await?;
-        Ok((process, generation))
     }
 }

@@ -8,14 +8,25 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::crashes::CrashBackoff;
-use super::grant::{Grant, LeaseInfo};
-use super::pool_key::PoolKey;
 use super::session_history::SessionHistory;
 use super::sign_in_state::SignInState;
 use crate::acp::InitializeResult;
 use crate::acp::auth::AuthState;
 use crate::agent::{AgentFailure, AgentSpec, Process, ProcessKey};
-use crate::types::{Limits, Principal, Tenant};
+use crate::types::{AgentName, Limits, Principal, Tenant};
+
+/// The key of a pool: every tenant has its own pool for each agent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct PoolKey {
+    pub(super) agent: AgentName,
+    pub(super) tenant: Tenant,
+}
+
+impl PoolKey {
+    pub(super) fn new(agent: &AgentName, tenant: &Tenant) -> Self {
+        Self { agent: agent.clone(), tenant: tenant.clone() }
+    }
+}
 
 /// The agent's session that a lease is for.
 #[derive(Debug, Clone)]
@@ -45,11 +56,13 @@ pub enum Priority {
     Reclaim,
 }
 
-impl Waiter {
-    /// Whether the pool may recall the lease of an idle session for this waiter.
-    fn may_reclaim(&self) -> bool {
-        self.priority == Priority::Reclaim
-    }
+/// A process that the pool grants to a waiter.
+#[derive(Debug)]
+pub(super) struct Grant {
+    pub(super) process: Process,
+    /// The id of the lease.
+    pub(super) id: u64,
+    pub(super) recall: Arc<Notify>,
 }
 
 /// A process that waits for a session.
@@ -74,6 +87,10 @@ impl IdleProcess {
 }
 
 pub(super) struct ActiveLease {
+    /// The id of the principal.
+    pub(super) principal: Arc<str>,
+    /// The principal that used the process before.
+    pub(super) used_by: Option<Arc<str>>,
     /// The time since which the holder could release the process.
     pub(super) idle_since: Option<Instant>,
     pub(super) recall: Arc<Notify>,
@@ -107,7 +124,7 @@ pub(super) struct EndingProcesses {
     /// The processes are being stopped.
     pub(super) stopping: HashMap<u64, SessionHistory>,
     /// The processes closed their session and are checked before reuse.
-    pub(super) checking: HashMap<u64, SessionHistory>,
+    pub(super) checking: HashMap<u64, ActiveLease>,
 }
 
 /// The observations of the agent with its current configuration entry.
@@ -177,6 +194,8 @@ impl AgentState {
         let IdleProcess { process, used_by, generation, history, .. } = idle_process;
         let recall = Arc::new(Notify::new());
         let leased = ActiveLease {
+            principal: principal.id,
+            used_by,
             idle_since: None,
             recall: Arc::clone(&recall),
             releasing: false,
@@ -186,9 +205,24 @@ impl AgentState {
             can_load: process.initialized.capabilities.can_restore(),
         };
         self.leases.insert(id, leased);
-        let pool = PoolKey::new(&process.spec.name, &self.tenant);
-        let principal = principal.id;
-        Grant { process, lease: LeaseInfo { id, pool, principal, recall, used_by, generation } }
+        Grant { process, id, recall }
+    }
+
+    /// Makes the process of a lease idle, for one principal or for all. Returns the process if it must stop.
+    pub(super) fn put_back(
+        &mut self,
+        id: u64,
+        process: Process,
+        leased: ActiveLease,
+        used_by: Option<Option<Arc<str>>>,
+    ) -> Option<Process> {
+        let ActiveLease { generation, history, .. } = leased;
+        let Some(used_by) = used_by else {
+            self.ending.stopping.insert(id, history);
+            return Some(process);
+        };
+        self.idle.push(IdleProcess { process, used_by, generation, idle_since: Instant::now(), history });
+        None
     }
 
     /// Replaces the configuration entry and resets all that was learned about the former one.
@@ -197,7 +231,6 @@ impl AgentState {
         (self.learned, self.last_requested_at) = (Learned::default(), Instant::now());
         // The new program must not receive the sign-in of the former one.
         self.sign_in.reset();
-        self.recall_outdated();
     }
 
     /// Removes the entry. Holders of a process finish their work, and waiters receive an error.
@@ -211,7 +244,7 @@ impl AgentState {
     }
 
     /// Recalls idle leases whose process belongs to another entry or to an earlier sign-in generation.
-    pub(super) fn recall_outdated(&mut self) {
+    fn recall_outdated(&mut self) {
         let Self { spec, sign_in, leases, .. } = self;
         let outdated = |leased: &&mut ActiveLease| {
             leased.generation < sign_in.generation || !Arc::ptr_eq(&leased.spec, spec)
@@ -229,7 +262,8 @@ impl AgentState {
         let Some(wanted) = &waiter.requested else { return false };
         let holds = |held: &SessionHistory| held.contains(&wanted.session);
         let has = |leased: &ActiveLease| leased.releasing && leased.history.last() == Some(&*wanted.session);
-        if self.ending.checking.values().any(holds) || self.leases.values().any(has) {
+        if self.ending.checking.values().any(|leased| holds(&leased.history)) || self.leases.values().any(has)
+        {
             return true;
         }
         if !wanted.in_use && !self.learned.keeps_sessions_locked {
@@ -245,7 +279,10 @@ impl AgentState {
 
     /// Recalls the idle leases whose processes lock the sessions of blocked waiters.
     fn recall_holders(&mut self) {
-        let blocked = self.queue.iter().filter(|waiter| waiter.may_reclaim() && self.is_blocked(waiter));
+        let blocked = self
+            .queue
+            .iter()
+            .filter(|waiter| waiter.priority == Priority::Reclaim && self.is_blocked(waiter));
         let wanted: Vec<_> = blocked.filter_map(|waiter| waiter.requested.clone()).collect();
         for leased in
             self.leases.values_mut().filter(|leased| !leased.releasing && leased.idle_since.is_some())
@@ -270,6 +307,7 @@ impl AgentState {
 
     pub(super) fn next_step(&mut self, now: Instant, limits: &Limits) -> Step {
         self.queue.retain(|waiter| !waiter.reply.is_closed());
+        self.recall_outdated();
         let outdated = |idle_process: &IdleProcess| {
             idle_process.generation < self.sign_in.generation
                 || !Arc::ptr_eq(&idle_process.process.spec, &self.spec)
@@ -295,7 +333,7 @@ impl AgentState {
         self.recall_holders();
         let unblocked: Vec<&Waiter> = self.queue.iter().filter(|waiter| !self.is_blocked(waiter)).collect();
         let wanted = unblocked.len();
-        let pressing = unblocked.iter().filter(|waiter| waiter.may_reclaim()).count();
+        let pressing = unblocked.iter().filter(|waiter| waiter.priority == Priority::Reclaim).count();
         let starting = self.starting + self.ending.checking.len();
         if wanted > starting {
             if self.live < self.spec.settings.pool.max_size {

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::pool_key::PoolKey;
 use super::scheduler::Pool;
-use super::state::AgentState;
+use super::state::{AgentState, PoolKey};
 use crate::acp::InitializeResult;
 use crate::agent::AgentSpec;
 use crate::types::{AgentName, Tenant};

@@ -13,7 +13,7 @@ use super::refusal::Refusal;
 use crate::acp::{self, ClientCapabilities, InitializeResult, Outcome};
 use crate::agent::{AcpV1, AgentFailure, AgentSpec, Batch, Dialect, Process};
 use crate::jsonrpc::CallId;
-use crate::pool::{AcquireError, Lease, LeaseActivity, PendingLease, RequestedSession};
+use crate::pool::{AcquireError, Lease, LeaseActivity, PendingLease, Priority, RequestedSession};
 use crate::types::{AgentName, Principal};
 
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl ProcessLink {
             let limits = context.pool.principal_limits().effective(&self.owner);
             self.live_guard = Some(context.bounds.live.acquire(&self.owner, &limits)?);
         }
-        match context.pool.enqueue(agent, &self.owner, requirements, session) {
+        match context.pool.enqueue(agent, &self.owner, requirements, (Priority::Reclaim, session)) {
             Ok(pending) => {
                 self.pending = Some(pending);
                 Ok(())
