@@ -125,7 +125,7 @@ pub(super) fn cancelled_result() -> Box<RawValue> {
 /// Returns the `elicitationId` of `elicitation/complete`, and the other members if there are any.
 pub fn completed_elicitation(params: &RawValue) -> Option<(Cow<'_, str>, Option<Box<RawValue>>)> {
     let params = RawObject::parse(params)?;
-    Some((params.text("elicitationId")?, params.without("elicitationId")))
+    Some((params.text("elicitationId")?, params.without(&["elicitationId"])))
 }
 
 #[cfg(test)]

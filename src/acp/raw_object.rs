@@ -9,6 +9,14 @@ use serde_json::value::RawValue;
 
 use super::to_raw;
 
+#[derive(serde::Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Decodes a string.
+pub(super) fn text_of(raw: &RawValue) -> Result<Cow<'_, str>, serde_json::Error> {
+    serde_json::from_str(raw.get()).map(|Text(text)| text)
+}
+
 /// Objects in ACP have at most a dozen members. The limit bounds the quadratic search for repeated keys.
 const MAX_MEMBERS: usize = 1024;
 
@@ -33,9 +41,7 @@ impl<'a> RawObject<'a> {
 
     /// Returns a string member; `None` if the member is absent or has another type.
     pub fn text(&self, key: &str) -> Option<Cow<'a, str>> {
-        #[derive(serde::Deserialize)]
-        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-        serde_json::from_str::<Text<'_>>(self.get(key)?.get()).ok().map(|Text(text)| text)
+        text_of(self.get(key)?).ok()
     }
 
     /// Returns a nested object; `None` if the member is absent or has another type.
@@ -44,9 +50,9 @@ impl<'a> RawObject<'a> {
     }
 
     /// Returns the other members as an object; `None` if there are none.
-    pub fn without(&self, key: &str) -> Option<Box<RawValue>> {
-        let others: Vec<_> = self.0.iter().filter(|(name, _)| name != key).cloned().collect();
-        (!others.is_empty()).then(|| to_raw(&Members(others)))
+    pub fn without(&self, keys: &[&str]) -> Option<Box<RawValue>> {
+        let others: Vec<_> = self.0.iter().filter(|(name, _)| !keys.contains(&&**name)).cloned().collect();
+        (!others.is_empty()).then(|| to_raw(&Self(others)))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
@@ -54,18 +60,11 @@ impl<'a> RawObject<'a> {
     }
 }
 
-/// Encodes members as an object. A repeated name remains repeated.
-pub(super) struct Members<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl Serialize for Members<'_> {
+impl Serialize for RawObject<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
-
-/// The name of a member.
-#[derive(serde::Deserialize)]
-pub(super) struct Key<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for RawObject<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -80,7 +79,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawObject<'a> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut members = Self::Value::new();
-                while let Some(Key(name)) = map.next_key()? {
+                while let Some(Text(name)) = map.next_key()? {
                     if members.len() == MAX_MEMBERS {
                         return Err(A::Error::custom("too many members for a message of ACP"));
                     }
@@ -109,8 +108,8 @@ mod tests {
         assert_eq!(object.get("b").unwrap().get(), "1e400");
         assert_eq!(object.text("a"), None, "a lone surrogate is not a valid string");
         assert_eq!(object.object("n").unwrap().text("x").unwrap(), "A");
-        assert_eq!(object.without("a").unwrap().get(), r#"{"b":1e400,"n":{"x":"\u0041"}}"#);
-        assert!(RawObject::parse(raw(r#"{"a":1}"#)).unwrap().without("a").is_none());
+        assert_eq!(object.without(&["a"]).unwrap().get(), r#"{"b":1e400,"n":{"x":"\u0041"}}"#);
+        assert!(RawObject::parse(raw(r#"{"a":1}"#)).unwrap().without(&["a"]).is_none());
     }
 
     #[test]

@@ -120,6 +120,7 @@ fn mcp_server(name: &str, server: &config::McpServer) -> McpServer {
         config::McpServer::Http { url, headers } => remote(McpTransport::Http, url, headers),
         config::McpServer::Sse { url, headers } => remote(McpTransport::Sse, url, headers),
         config::McpServer::Stdio { command, args, env } => McpServer::Stdio {
+            transport: None,
             name: name.clone(),
             command: command.clone(),
             args: args.clone(),

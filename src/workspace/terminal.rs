@@ -54,16 +54,14 @@ pub struct StartedTerminal {
     output: TerminalOutput,
 }
 
-/// The spec of a terminal that an agent requests, in a directory of the session.
-pub fn terminal_spec(asked: &acp::CreateTerminal, cwd: PathBuf) -> TerminalSpec {
-    TerminalSpec { command: asked.command.clone(), args: asked.args.clone(), env: asked.env.clone(), cwd }
-}
-
-/// Starts `spec` under the agent of `terminals`.
+/// Starts the terminal that an agent requests, in a directory of the session, under the agent of `terminals`.
 pub async fn start_terminal(
     terminals: &Terminals,
-    spec: TerminalSpec,
+    asked: &acp::CreateTerminal,
+    cwd: PathBuf,
 ) -> Result<StartedTerminal, StartError> {
+    let env = asked.env.iter().map(|variable| (variable.name.clone(), variable.value.clone())).collect();
+    let spec = TerminalSpec { command: asked.command.clone(), args: asked.args.clone(), env, cwd };
     check(&spec).map_err(|detail| StartError::InvalidSpec(detail.to_owned()))?;
     match terminals.spawn(spec).await {
         Ok((child, output)) => Ok(StartedTerminal { child, output }),

@@ -301,7 +301,7 @@ impl Actor {
 
     fn send_cancel(&mut self, trace: Option<&TraceContext>) {
         if let Some(id) = &self.journal.record().agent_session_id {
-            self.link.notify(acp::method::SESSION_CANCEL, &acp::cancel(id, trace));
+            self.link.notify(acp::method::SESSION_CANCEL, &acp::session_params(id, trace));
         }
         self.end_requests(EndedBy::Cancel(self.turns.sent()));
     }

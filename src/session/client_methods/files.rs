@@ -28,7 +28,7 @@ impl FileAccess {
     }
 
     fn read(&self, params: &RawValue) -> Outcome {
-        let asked = acp::parse_read_text_file(params).map_err(|_| invalid_params())?;
+        let asked: acp::ReadTextFile<'_> = acp::parse(params).map_err(|_| invalid_params())?;
         let window = LineRange { line: asked.line, limit: asked.limit };
         let text =
             self.workspace().and_then(|workspace| workspace.read_text(&asked.path, window, self.max_bytes));
@@ -36,7 +36,7 @@ impl FileAccess {
     }
 
     fn write(&self, params: &RawValue) -> Outcome {
-        let asked = acp::parse_write_text_file(params).map_err(|_| invalid_params())?;
+        let asked: acp::WriteTextFile<'_> = acp::parse(params).map_err(|_| invalid_params())?;
         let saved = self
             .workspace()
             .and_then(|workspace| workspace.write_text(&asked.path, &asked.content, self.max_bytes));
