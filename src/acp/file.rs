@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::request_kind::resource_not_found;
 use super::to_raw;
 
 /// Params of `fs/read_text_file`.
@@ -40,11 +39,6 @@ pub fn empty_result() -> Box<RawValue> {
     to_raw(&serde_json::Map::new())
 }
 
-/// The error for a file that does not exist.
-pub fn file_not_found(path: &str) -> Box<RawValue> {
-    resource_not_found(&file_uri(path))
-}
-
 /// Returns the `file:` URI of an absolute path (RFC 8089).
 pub fn file_uri(path: &str) -> String {
     format!("file://{}", percent_encode_path(path))
@@ -68,7 +62,7 @@ mod tests {
     use agent_client_protocol_schema::v1;
 
     use super::*;
-    use crate::acp::{parse, raw};
+    use crate::acp::{parse, raw, resource_not_found};
 
     #[test]
     fn params_of_the_schema_are_parsed() {
@@ -103,7 +97,7 @@ mod tests {
         assert_eq!(result.content, "a\"\n");
         let _: v1::WriteTextFileResponse = serde_json::from_str(empty_result().get()).unwrap();
         let _: v1::KillTerminalResponse = serde_json::from_str(empty_result().get()).unwrap();
-        let error: v1::Error = serde_json::from_str(file_not_found("/w/a b%é").get()).unwrap();
+        let error: v1::Error = serde_json::from_str(resource_not_found(&file_uri("/w/a b%é")).get()).unwrap();
         assert_eq!(i32::from(error.code), -32002);
         assert_eq!(error.message, "Resource not found: file:///w/a%20b%25%C3%A9");
         assert_eq!(error.data.unwrap()["uri"], "file:///w/a%20b%25%C3%A9");

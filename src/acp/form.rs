@@ -9,7 +9,6 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::raw_object::RawObject;
-use super::validation_error::ValidationError;
 use crate::types::limits::{
     FORM_ANSWER_BYTES, FORM_BYTES, FORM_FIELDS, FORM_PATTERN_BACKTRACKS, FORM_PATTERN_BYTES,
     FORM_PATTERN_LENGTH,
@@ -40,6 +39,20 @@ pub enum FormError {
     Required(String),
     #[error("requestedSchema.properties.{0}.{1} is invalid or not supported")]
     Keyword(String, &'static str),
+}
+
+/// A part of an answer that does not match the request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValidationError {
+    /// A JSON pointer (RFC 6901) into the result.
+    pub pointer: String,
+    pub detail: String,
+}
+
+impl ValidationError {
+    pub(super) fn new(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { pointer: pointer.into(), detail: detail.into() }
+    }
 }
 
 /// The maximum number of reported errors. A person corrects only a few at a time.

@@ -34,7 +34,6 @@ mod trace;
 pub mod update;
 mod update_line;
 mod v2;
-mod validation_error;
 
 pub use attachment::{FileBlock, FileContent, append_blocks};
 pub use capabilities::{AgentCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities};
@@ -42,9 +41,9 @@ pub use content::{ContentError, validate_prompt};
 pub use defects::{earliest_load, restores_empty_sessions};
 pub use elicitation::{ElicitationMode, check_form, completed_elicitation, parse_elicitation};
 pub use file::{
-    ReadTextFile, WriteTextFile, empty_result, file_not_found, file_uri, percent_encode_path,
-    read_text_file_result,
+    ReadTextFile, WriteTextFile, empty_result, file_uri, percent_encode_path, read_text_file_result,
 };
+pub use form::ValidationError;
 pub use initialize::{ClientCapabilities, InitializeResult, initialize};
 pub use listing::{SessionListing, list_sessions};
 pub use method::{error_code, stop_reason};
@@ -62,7 +61,6 @@ pub use terminal::{
 pub use trace::{TraceContext, split_meta, with_trace};
 pub use update_line::UpdateLine;
 pub use v2::{CancelTarget, WorkEnd, WorkState, cancel_target, mode_option, parse_cancel_target};
-pub use validation_error::ValidationError;
 pub use version::AcpVersion;
 pub use view::{
     CancelRequest, NewSessionResult, PromptResult, config_options_of, has_session_id, null_to_empty, parse,

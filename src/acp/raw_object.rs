@@ -32,7 +32,14 @@ impl<'a> RawObject<'a> {
     /// Parses an object. `None` if the value is not an object, has too many members, a repeated key, or a key
     /// with a lone surrogate.
     pub fn parse(raw: &'a RawValue) -> Option<Self> {
-        serde_json::from_str(raw.get()).ok()
+        serde_json::from_str(raw.get()).ok().and_then(Self::new)
+    }
+
+    /// `None` if a key is repeated.
+    pub(super) fn new(Members(members): Members<'a>) -> Option<Self> {
+        let unique =
+            |(at, (key, _)): (usize, &(Cow<'_, str>, _))| members[..at].iter().all(|(name, _)| name != key);
+        members.iter().enumerate().all(unique).then_some(Self(members))
     }
 
     pub fn get(&self, key: &str) -> Option<&'a RawValue> {
@@ -51,8 +58,8 @@ impl<'a> RawObject<'a> {
 
     /// Returns the other members as an object; `None` if there are none.
     pub fn without(&self, keys: &[&str]) -> Option<Box<RawValue>> {
-        let others: Vec<_> = self.0.iter().filter(|(name, _)| !keys.contains(&&**name)).cloned().collect();
-        (!others.is_empty()).then(|| to_raw(&Self(others)))
+        let others = self.0.iter().filter(|(name, _)| !keys.contains(&&**name)).cloned().collect();
+        Members(others).to_raw()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
@@ -60,39 +67,46 @@ impl<'a> RawObject<'a> {
     }
 }
 
-impl Serialize for RawObject<'_> {
+/// The members of an object in their order. A key may be repeated.
+pub(super) struct Members<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl Members<'_> {
+    /// Encodes the members as an object; `None` if there are none.
+    pub(super) fn to_raw(&self) -> Option<Box<RawValue>> {
+        (!self.0.is_empty()).then(|| to_raw(self))
+    }
+}
+
+impl Serialize for Members<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for RawObject<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
+        struct Whole;
 
-        impl<'de> Visitor<'de> for Members {
-            type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+        impl<'de> Visitor<'de> for Whole {
+            type Value = Members<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Self::Value::new();
+                let mut members = Vec::new();
                 while let Some(Text(name)) = map.next_key()? {
                     if members.len() == MAX_MEMBERS {
                         return Err(A::Error::custom("too many members for a message of ACP"));
                     }
-                    if members.iter().any(|(known, _)| *known == name) {
-                        return Err(A::Error::custom("repeated key"));
-                    }
                     members.push((name, map.next_value()?));
                 }
-                Ok(members)
+                Ok(Members(members))
             }
         }
 
-        deserializer.deserialize_map(Members).map(RawObject)
+        deserializer.deserialize_map(Whole)
     }
 }
 

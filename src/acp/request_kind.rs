@@ -2,9 +2,9 @@
 
 use serde_json::value::RawValue;
 
+use super::form::ValidationError;
 use super::method::{self, error_code};
 use super::raw_object::RawObject;
-use super::validation_error::ValidationError;
 use super::{elicitation, permission, to_raw};
 
 /// The kind of an agent's request. All methods of one kind have the same form of answer.

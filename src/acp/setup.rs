@@ -91,29 +91,18 @@ impl McpServer {
         self
     }
 
-    fn transport(&self) -> McpTransport {
-        match self {
+    /// Returns the capability for this server that the agent lacks. Every v1 agent supports stdio.
+    pub fn missing_capability(&self, capabilities: &AgentCapabilities) -> Option<&'static str> {
+        let transport = match self {
             Self::Remote { transport, .. } => *transport,
             Self::Stdio { .. } => McpTransport::Stdio,
-        }
-    }
-
-    /// Returns the capability that the agent must advertise for this server. Every v1 agent supports stdio.
-    pub fn required_capability(&self) -> &'static str {
-        match self.transport() {
-            McpTransport::Http => "mcpCapabilities.http",
-            McpTransport::Sse => "mcpCapabilities.sse",
-            McpTransport::Stdio => "session.mcp.stdio",
-        }
-    }
-
-    /// Returns true if an agent with these capabilities supports the server.
-    pub fn is_supported_by(&self, capabilities: &AgentCapabilities) -> bool {
-        match self.transport() {
-            McpTransport::Http => capabilities.mcp.http,
-            McpTransport::Sse => capabilities.mcp.sse,
-            McpTransport::Stdio => capabilities.mcp.stdio,
-        }
+        };
+        let (supported, capability) = match transport {
+            McpTransport::Http => (capabilities.mcp.http, "mcpCapabilities.http"),
+            McpTransport::Sse => (capabilities.mcp.sse, "mcpCapabilities.sse"),
+            McpTransport::Stdio => (capabilities.mcp.stdio, "session.mcp.stdio"),
+        };
+        (!supported).then_some(capability)
     }
 }
 
@@ -168,6 +157,7 @@ mod tests {
     use agent_client_protocol_schema::v1;
 
     use super::*;
+    use crate::acp::McpCapabilities;
 
     fn pair(name: &str, value: &str) -> NameValue {
         NameValue { name: name.into(), value: value.into() }
@@ -238,12 +228,10 @@ mod tests {
     fn remote_servers_need_a_capability() {
         let [http, stdio] = servers();
         let mut capabilities = AgentCapabilities::default();
-        assert!(!http.is_supported_by(&capabilities) && stdio.is_supported_by(&capabilities));
-        capabilities.mcp.http = true;
-        assert!(http.is_supported_by(&capabilities));
-        assert_eq!(
-            (http.required_capability(), stdio.required_capability()),
-            ("mcpCapabilities.http", "session.mcp.stdio")
-        );
+        assert_eq!(http.missing_capability(&capabilities), Some("mcpCapabilities.http"));
+        assert_eq!(stdio.missing_capability(&capabilities), None);
+        capabilities.mcp = McpCapabilities { stdio: false, http: true, sse: false };
+        assert_eq!(http.missing_capability(&capabilities), None);
+        assert_eq!(stdio.missing_capability(&capabilities), Some("session.mcp.stdio"));
     }
 }

@@ -85,7 +85,7 @@ fn join_objects(first: &str, second: &str) -> Box<RawValue> {
 
 /// The `_meta` at the set-up of a session: the members from the client, then the trace context.
 pub(super) fn setup_meta(client: Option<&RawValue>, trace: Option<&TraceContext>) -> Option<Box<RawValue>> {
-    match (client.map(ToOwned::to_owned), trace.map(|trace| to_raw(trace))) {
+    match (client.map(ToOwned::to_owned), trace.map(to_raw)) {
         (Some(client), Some(trace)) => Some(join_objects(client.get(), trace.get())),
         (client, trace) => client.or(trace),
     }

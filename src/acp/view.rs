@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::value::RawValue;
 
-use super::raw_object::{RawObject, text_of};
+use super::raw_object::{Members, RawObject, text_of};
 use super::to_raw;
 use super::update::kind_of;
 use crate::jsonrpc::present;
@@ -39,7 +39,11 @@ pub struct UpdateView<'a> {
 }
 
 pub fn parse_update(params: &RawValue) -> Result<UpdateView<'_>, ViewError> {
-    let params: RawObject<'_> = parse(params)?;
+    const KNOWN: [&str; 3] = ["sessionId", "update", "_meta"];
+    let Members(members) = parse(params)?;
+    let (known, more) = members.into_iter().partition(|(name, _)| KNOWN.contains(&&**name));
+    let params =
+        RawObject::new(Members(known)).ok_or_else(|| serde_json::Error::custom("repeated member"))?;
     let member = |name| params.get(name).ok_or_else(|| serde_json::Error::missing_field(name));
     let update = member("update")?;
     Ok(UpdateView {
@@ -47,7 +51,7 @@ pub fn parse_update(params: &RawValue) -> Result<UpdateView<'_>, ViewError> {
         update,
         kind: kind_of(update)?,
         meta: params.get("_meta").filter(|meta| meta.get() != "null"),
-        more: params.without(&["sessionId", "update", "_meta"]),
+        more: Members(more).to_raw(),
     })
 }
 

@@ -43,7 +43,9 @@ impl Launcher {
     /// only v1 is started again: it ignored the v2 fields of `initialize`, so it assumes that the client has
     /// no capabilities.
     pub async fn launch(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Result<Process, FailedStart> {
-        if !self.may_speak_v2(spec) {
+        let v1_only = lock_or_abort(self.v1_only.lock()).get(&spec.name).cloned();
+        let known = v1_only.is_some_and(|older| Arc::ptr_eq(&older, spec));
+        if known || AcpVersion::from_number(spec.settings.protocol) != Some(AcpVersion::V2) {
             return self.start(spec, key, AcpVersion::V1).await;
         }
         match self.start(spec, key, AcpVersion::V2).await {
@@ -55,13 +57,6 @@ impl Launcher {
         tracing::info!(agent = %spec.name, "the agent supports only version 1 of the protocol");
         lock_or_abort(self.v1_only.lock()).insert(spec.name.clone(), Arc::clone(spec));
         self.start(spec, key, AcpVersion::V1).await
-    }
-
-    fn may_speak_v2(&self, spec: &Arc<AgentSpec>) -> bool {
-        let older = || {
-            lock_or_abort(self.v1_only.lock()).get(&spec.name).is_some_and(|older| Arc::ptr_eq(older, spec))
-        };
-        AcpVersion::from_number(spec.settings.protocol) == Some(AcpVersion::V2) && !older()
     }
 
     /// Spawns and initializes the agent.

@@ -19,12 +19,6 @@ use crate::types::Limits;
 #[derive(Debug, Clone)]
 pub(super) struct ReadEnd(pub(super) Option<String>);
 
-impl ReadEnd {
-    fn because(reason: String) -> Self {
-        Self(Some(reason))
-    }
-}
-
 /// The task that reads one connection.
 pub(super) struct Reader {
     pub(super) tables: Arc<Mutex<PendingTables>>,
@@ -74,7 +68,7 @@ impl Reader {
             if *bytes > self.limits.max_start_output_bytes {
                 let cap = self.limits.max_start_output_bytes;
                 let reason = format!("it wrote more than {cap} bytes before it answered initialize");
-                return Err(ReadEnd::because(reason));
+                return Err(ReadEnd(Some(reason)));
             }
         }
         // One check for all lines. If it fails, the parser checks each line.
@@ -88,7 +82,7 @@ impl Reader {
                 Err(too_long) => {
                     drop(self.batches.send(batch).await);
                     let reason = format!("a line on its stdout was longer than {} bytes", too_long.cap);
-                    return Err(ReadEnd::because(reason));
+                    return Err(ReadEnd(Some(reason)));
                 }
             };
             batch.bytes += line.len();
@@ -163,5 +157,5 @@ fn count_invalid_line((since, count): &mut (Instant, u32), limits: &Limits) -> R
         return Ok(());
     }
     let reason = format!("it wrote more than {per_minute} lines a minute that are not JSON-RPC");
-    Err(ReadEnd::because(reason))
+    Err(ReadEnd(Some(reason)))
 }

@@ -145,15 +145,9 @@ fn has_transient_mark(value: &Value) -> bool {
 /// Returns true if a transient status is the first word of the text, or follows a word such as `error`.
 fn mentions_transient_status(text: &str) -> bool {
     let words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
-    let mut before = "error";
-    for word in words {
-        let status = word.parse().is_ok_and(|status: i64| TRANSIENT_STATUSES.contains(&status));
-        if status && BEFORE_STATUS.contains(&before) {
-            return true;
-        }
-        before = word;
-    }
-    false
+    let words: Vec<&str> = std::iter::once("error").chain(words).collect();
+    let transient = |word: &str| word.parse().is_ok_and(|status: i64| TRANSIENT_STATUSES.contains(&status));
+    words.windows(2).any(|pair| BEFORE_STATUS.contains(&pair[0]) && transient(pair[1]))
 }
 
 /// Converts text to one line of at most `max` bytes, without escape sequences, control characters and

@@ -127,21 +127,21 @@ impl Drop for Lease {
         let stop = {
             let mut state = pool.state();
             let agent = state.existing(key);
-            let Some(leased) = agent.leases.remove(id) else { return };
-            let empty = leased.history.is_empty();
-            let used_by = match disposition {
-                _ if process.has_ended() || pool.inner.shutdown.is_draining() => None,
-                // The sessions that this process held would be locked for other processes.
-                _ if agent.learned.keeps_sessions_locked && !empty => None,
-                Disposition::Untouched => Some(leased.used_by.clone()),
-                Disposition::Reuse if empty => Some(Some(Arc::clone(&leased.principal))),
-                Disposition::Reuse => {
-                    agent.ending.checking.insert(*id, leased);
-                    return pool.check_for_reuse(key.clone(), *id, process);
-                }
-                Disposition::Stop => None,
-            };
-            agent.put_back(*id, process, leased, used_by)
+            let Some(mut leased) = agent.leases.remove(id) else { return };
+            let closed_session = *disposition == Disposition::Reuse;
+            if closed_session {
+                leased.used_by = Some(Arc::clone(&leased.principal));
+            }
+            let held_sessions = !leased.history.is_empty();
+            // The sessions that this process held would be locked for other processes.
+            let locks_sessions = held_sessions && agent.learned.keeps_sessions_locked;
+            let draining = pool.inner.shutdown.is_draining();
+            let stop = *disposition == Disposition::Stop || process.has_ended() || draining || locks_sessions;
+            if !stop && closed_session && held_sessions {
+                agent.ending.checking.insert(*id, leased);
+                return pool.check_for_reuse(key.clone(), *id, process);
+            }
+            agent.put_back(*id, process, leased, !stop)
         };
         if let Some(process) = stop {
             pool.stop(key.clone(), process, *id);

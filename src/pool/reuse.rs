@@ -1,7 +1,5 @@
 //! Decides whether a process that has closed a session may serve another one.
 
-use std::sync::Arc;
-
 use tokio::time::Instant;
 
 use super::scheduler::Pool;
@@ -27,8 +25,7 @@ impl Pool {
                 let mut state = pool.state();
                 let agent = state.existing(&key);
                 let Some(leased) = agent.ending.checking.remove(&id) else { return };
-                let used_by = reusable.then(|| Some(Arc::clone(&leased.principal)));
-                agent.put_back(id, process, leased, used_by)
+                agent.put_back(id, process, leased, reusable)
             };
             match stopped {
                 Some(process) => pool.stop(key, process, id),

@@ -44,11 +44,9 @@ pub(super) struct State {
 impl State {
     /// The pool for a new request. `None` if the agent is not configured.
     pub(super) fn configured(&mut self, key: &PoolKey) -> Option<&mut AgentState> {
-        if !self.pools.contains_key(key) {
-            let spec = self.catalogue.agent(&key.agent)?;
-            self.pools.insert(key.clone(), AgentState::new(Arc::clone(spec), key.tenant.clone()));
-        }
-        self.pools.get_mut(key).filter(|pool| pool.configured)
+        let spec = self.catalogue.agent(&key.agent)?;
+        let added = || AgentState::new(Arc::clone(spec), key.tenant.clone());
+        Some(self.pools.entry(key.clone()).or_insert_with(added))
     }
 
     /// The pool of an existing lease, process or start.
@@ -91,12 +89,12 @@ impl Pool {
     /// changed entry stop, and new requests use the new entry.
     pub fn reload(&self, catalogue: &Catalogue) {
         let keys: Vec<PoolKey> = {
-            let mut state = self.state();
+            let state = &mut *self.state();
             for (key, pool) in &mut state.pools {
                 match catalogue.agent(&key.agent) {
                     Some(spec) if Arc::ptr_eq(spec, &pool.spec) => {}
                     Some(spec) => pool.replace_spec(Arc::clone(spec)),
-                    None if pool.configured => pool.remove(),
+                    None if state.catalogue.agent(&key.agent).is_some() => pool.remove(),
                     None => {}
                 }
             }
@@ -144,7 +142,7 @@ impl Pool {
                     // The holder of the place may have dropped it.
                     if let Err(Ok(Grant { process, id, .. })) = waiter.send(Ok(grant))
                         && let Some(leased) = agent.leases.remove(&id)
-                        && let Some(process) = agent.put_back(id, process, leased, None)
+                        && let Some(process) = agent.put_back(id, process, leased, false)
                     {
                         self.stop(key.clone(), process, id);
                     }

@@ -36,7 +36,7 @@ impl Pool {
             () = self.inner.shutdown.drain_started() => Err(StartFailure { start: AgentFailure::Draining.into(), permit: None }),
             outcome = start => outcome,
         };
-        let failed = match outcome {
+        match outcome {
             Ok((process, generation)) => {
                 let mut state = self.state();
                 let agent = state.existing(&pool);
@@ -46,21 +46,18 @@ impl Pool {
                 }
                 let (idle_since, history) = (Instant::now(), SessionHistory::default());
                 agent.idle.push(IdleProcess { process, used_by: None, generation, idle_since, history });
-                None
             }
             Err(failed) => {
                 self.report_failure(&pool, &spec, &failed);
-                Some(failed)
+                self.advance(&pool);
+                // The process counts as live, and occupies its HOME, until it has ended.
+                let StartFailure { start, permit } = failed;
+                start.wait_stopped().await;
+                drop(permit);
+                self.state().existing(&pool).live -= 1;
             }
-        };
-        self.advance(&pool);
-        if let Some(StartFailure { start, permit: home }) = failed {
-            // The process counts as live, and occupies its HOME, until it has ended.
-            start.wait_stopped().await;
-            drop(home);
-            self.state().existing(&pool).live -= 1;
-            self.advance(&pool);
         }
+        self.advance(&pool);
     }
 
     /// Reports a failed start to the first waiter of the agent. Does not wait for the end of the process.
@@ -93,10 +90,8 @@ impl Pool {
     /// Starts a process when its HOME is available. Agents that set up the same files at the same time break each
     /// other. Therefore a start that fails while another one runs in the same HOME is retried once, exclusively.
     async fn start(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Result<(Process, u64), StartFailure> {
-        let mut home = match self.inner.homes.acquire(spec, &key.tenant, false).await {
-            Ok(home) => home,
-            Err(failure) => return Err(StartFailure { start: failure.into(), permit: None }),
-        };
+        let home = self.inner.homes.acquire(spec, &key.tenant, false).await;
+        let mut home = home.map_err(|failure| StartFailure { start: failure.into(), permit: None })?;
         let mut outcome = self.connect_signed_in(spec, key).await;
         if let Err(failed) = &outcome
             && let failure @ (AgentFailure::Exited(_) | AgentFailure::Rpc(_)) = &failed.failure
@@ -104,12 +99,8 @@ impl Pool {
         {
             tracing::info!(agent = %spec.name, %failure, "retrying a failed start alone: another start ran in the same HOME");
             home.release();
-            let alone = tokio::time::timeout(
-                spec.settings.start_timeout,
-                self.inner.homes.acquire(spec, &key.tenant, true),
-            )
-            .await;
-            if let Ok(Ok(alone)) = alone {
+            let alone = self.inner.homes.acquire(spec, &key.tenant, true);
+            if let Ok(Ok(alone)) = tokio::time::timeout(spec.settings.start_timeout, alone).await {
                 home = alone;
                 if let Err(failed) = outcome {
                     failed.wait_stopped().await;

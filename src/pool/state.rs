@@ -89,7 +89,7 @@ impl IdleProcess {
 pub(super) struct ActiveLease {
     /// The id of the principal.
     pub(super) principal: Arc<str>,
-    /// The principal that used the process before.
+    /// The only principal that may use the process after the lease. `None`: any principal.
     pub(super) used_by: Option<Arc<str>>,
     /// The time since which the holder could release the process.
     pub(super) idle_since: Option<Instant>,
@@ -112,9 +112,11 @@ impl ActiveLease {
         !self.releasing && self.idle_since.is_some_and(|since| now >= since + keep)
     }
 
-    fn recall(&mut self) {
-        self.releasing = true;
-        self.recall.notify_one();
+    fn recall_if_idle(&mut self) {
+        if !self.releasing && self.idle_since.is_some() {
+            self.releasing = true;
+            self.recall.notify_one();
+        }
     }
 }
 
@@ -143,8 +145,6 @@ pub(super) struct AgentState {
     /// The current configuration entry. Processes of another entry stop when they are idle.
     pub(super) spec: Arc<AgentSpec>,
     pub(super) tenant: Tenant,
-    /// False after the removal of the entry: the pool accepts no new requests.
-    pub(super) configured: bool,
     /// Existing processes: starting, idle, leased and stopping.
     pub(super) live: usize,
     pub(super) starting: usize,
@@ -171,7 +171,6 @@ impl AgentState {
         Self {
             spec,
             tenant,
-            configured: true,
             live: 0,
             starting: 0,
             queue: VecDeque::new(),
@@ -182,11 +181,6 @@ impl AgentState {
             last_requested_at: Instant::now(),
             sign_in: SignInState::default(),
         }
-    }
-
-    /// The number of queued requests of this principal.
-    pub(super) fn queued_for(&self, principal: &Principal) -> usize {
-        self.queue.iter().filter(|waiter| waiter.principal.id == principal.id).count()
     }
 
     /// Registers the lease `id` of the process for a principal.
@@ -208,26 +202,26 @@ impl AgentState {
         Grant { process, id, recall }
     }
 
-    /// Makes the process of a lease idle, for one principal or for all. Returns the process if it must stop.
+    /// Makes the process of a lease idle, or returns it if it must stop.
     pub(super) fn put_back(
         &mut self,
         id: u64,
         process: Process,
         leased: ActiveLease,
-        used_by: Option<Option<Arc<str>>>,
+        reuse: bool,
     ) -> Option<Process> {
-        let ActiveLease { generation, history, .. } = leased;
-        let Some(used_by) = used_by else {
+        let ActiveLease { used_by, generation, history, .. } = leased;
+        if !reuse {
             self.ending.stopping.insert(id, history);
             return Some(process);
-        };
+        }
         self.idle.push(IdleProcess { process, used_by, generation, idle_since: Instant::now(), history });
         None
     }
 
     /// Replaces the configuration entry and resets all that was learned about the former one.
     pub(super) fn replace_spec(&mut self, spec: Arc<AgentSpec>) {
-        (self.spec, self.configured) = (spec, true);
+        self.spec = spec;
         (self.learned, self.last_requested_at) = (Learned::default(), Instant::now());
         // The new program must not receive the sign-in of the former one.
         self.sign_in.reset();
@@ -236,7 +230,6 @@ impl AgentState {
     /// Removes the entry. Holders of a process finish their work, and waiters receive an error.
     pub(super) fn remove(&mut self) {
         self.replace_spec(Arc::new(AgentSpec::removed(self.spec.name.clone())));
-        self.configured = false;
         for waiter in self.queue.drain(..) {
             // The waiter may have cancelled its request.
             drop(waiter.reply.send(Err(AgentFailure::removed())));
@@ -249,11 +242,7 @@ impl AgentState {
         let outdated = |leased: &&mut ActiveLease| {
             leased.generation < sign_in.generation || !Arc::ptr_eq(&leased.spec, spec)
         };
-        for leased in leases.values_mut().filter(outdated) {
-            if !leased.releasing && leased.idle_since.is_some() {
-                leased.recall();
-            }
-        }
+        leases.values_mut().filter(outdated).for_each(ActiveLease::recall_if_idle);
     }
 
     /// Whether the waiter has to wait for a process that has its session. That process is either being
@@ -279,18 +268,11 @@ impl AgentState {
 
     /// Recalls the idle leases whose processes lock the sessions of blocked waiters.
     fn recall_holders(&mut self) {
-        let blocked = self
-            .queue
-            .iter()
-            .filter(|waiter| waiter.priority == Priority::Reclaim && self.is_blocked(waiter));
+        let blocked = self.queue.iter().filter(|w| w.priority == Priority::Reclaim && self.is_blocked(w));
         let wanted: Vec<_> = blocked.filter_map(|waiter| waiter.requested.clone()).collect();
-        for leased in
-            self.leases.values_mut().filter(|leased| !leased.releasing && leased.idle_since.is_some())
-        {
-            if wanted.iter().any(|wanted| leased.history.contains(&wanted.session)) {
-                leased.recall();
-            }
-        }
+        let holds =
+            |leased: &ActiveLease| wanted.iter().any(|wanted| leased.history.contains(&wanted.session));
+        self.leases.values_mut().filter(|leased| holds(leased)).for_each(ActiveLease::recall_if_idle);
     }
 
     /// An idle process that no waiter can use and that locks sessions which others may need.
@@ -308,16 +290,13 @@ impl AgentState {
     pub(super) fn next_step(&mut self, now: Instant, limits: &Limits) -> Step {
         self.queue.retain(|waiter| !waiter.reply.is_closed());
         self.recall_outdated();
-        let outdated = |idle_process: &IdleProcess| {
-            idle_process.generation < self.sign_in.generation
+        let unusable = |idle_process: &IdleProcess| {
+            idle_process.process.has_ended()
+                || idle_process.generation < self.sign_in.generation
                 || !Arc::ptr_eq(&idle_process.process.spec, &self.spec)
         };
-        if let Some(dead) = self
-            .idle
-            .iter()
-            .position(|idle_process| idle_process.process.has_ended() || outdated(idle_process))
-        {
-            let dead = self.idle.swap_remove(dead);
+        if let Some(at) = self.idle.iter().position(unusable) {
+            let dead = self.idle.swap_remove(at);
             if dead.process.has_ended() && dead.used_by.is_none() {
                 self.learned.prestart_crashes.record(now, limits);
             }
@@ -339,7 +318,8 @@ impl AgentState {
             if self.live < self.spec.settings.pool.max_size {
                 return Step::Start(unblocked[starting].key.clone());
             }
-            let coming = self.starting + self.stopping_count();
+            // The processes that are starting or stopping.
+            let coming = self.live.saturating_sub(self.leases.len() + self.idle.len());
             if !self.idle.is_empty() && wanted > coming {
                 // The idle processes match neither the principal nor the capabilities of the first waiter.
                 return Step::Stop(self.idle.swap_remove(0));
@@ -349,12 +329,8 @@ impl AgentState {
         }
         let idle_process = (self.unused_idle_count() + self.starting).saturating_sub(wanted);
         let lacking = idle_process < self.min_idle(now);
-        let held_back = self
-            .learned
-            .crashes
-            .remaining_backoff(now)
-            .or(self.learned.prestart_crashes.remaining_backoff(now))
-            .is_some();
+        let backoffs = [&self.learned.crashes, &self.learned.prestart_crashes];
+        let held_back = backoffs.into_iter().any(|crashes| crashes.remaining_backoff(now).is_some());
         if lacking && !held_back && self.live < self.spec.settings.pool.max_size {
             return Step::Start(self.unused_key());
         }
@@ -411,20 +387,13 @@ impl AgentState {
         None
     }
 
-    /// The number of processes that are not leased, idle or starting, and still exist.
-    fn stopping_count(&self) -> usize {
-        self.live.saturating_sub(self.leases.len() + self.idle.len() + self.starting)
-    }
-
     /// Recalls the leases that have been idle the longest.
     fn recall(&mut self, wanted: usize, now: Instant) {
         let leaving = self.leases.values().filter(|leased| leased.releasing).count();
         let mut idle: Vec<_> =
             self.leases.values_mut().filter(|leased| leased.can_be_reclaimed(now)).collect();
         idle.sort_by_key(|leased| leased.idle_since);
-        for leased in idle.into_iter().take(wanted.saturating_sub(leaving)) {
-            leased.recall();
-        }
+        idle.into_iter().take(wanted.saturating_sub(leaving)).for_each(ActiveLease::recall_if_idle);
     }
 
     fn take_expired(&mut self, now: Instant) -> Option<IdleProcess> {

@@ -97,7 +97,8 @@ impl Pool {
                 return Err(AcquireError::QueueFull { max, retry_after: RETRY_AFTER });
             }
             let limits = self.principal_limits().effective(principal);
-            if !limits.allows(PrincipalLimit::QueuedPrompts, pool.queued_for(principal)) {
+            let queued = pool.queue.iter().filter(|waiter| waiter.principal.id == principal.id).count();
+            if !limits.allows(PrincipalLimit::QueuedPrompts, queued) {
                 return Err(limits.exceeded(PrincipalLimit::QueuedPrompts, RETRY_AFTER).into());
             }
             pool.queue.push_back(Waiter {

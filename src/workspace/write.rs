@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::error::FileError;
 use super::roots::{ResolvedPath, Workspace};
-use super::stat::{EntryKind, FileStat, Precondition};
+use super::stat::{EntityTags, EntryKind, FileStat, Precondition};
 use crate::shutdown::lock_or_abort;
 
 /// Locks for concurrent changes, selected by a hash of the name.
@@ -155,7 +155,7 @@ impl Upload {
         if let Some(seen) = &seen {
             self.file.set_permissions(Permissions::from_mode(seen.mode & 0o777))?;
         }
-        if self.precondition.requires_absence() {
+        if self.precondition.if_none_match == Some(EntityTags::Any) {
             // Unlike a rename, this fails if the file was created meanwhile.
             folder.hard_link(&self.temp_name, folder, name).map_err(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => FileError::Changed,

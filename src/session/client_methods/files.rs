@@ -62,7 +62,7 @@ fn file_error(path: &str, error: &FileError) -> Box<RawValue> {
     }
     let message = error.to_string();
     match error {
-        FileError::Missing => acp::file_not_found(path),
+        FileError::Missing => acp::resource_not_found(&acp::file_uri(path)),
         FileError::Malformed
         | FileError::Relative
         | FileError::OutsideRoots
