@@ -26,7 +26,7 @@ pub fn envelope(data: &[u8]) {
     let deep = depth(line) > MAX_DEPTH;
     assert!(!deep || scanned.is_none(), "{line}");
     assert_eq!(matches!(message, Err(EnvelopeError::Depth { .. })), deep, "{line}");
-    assert_eq!(acp::check_depth(data, MAX_DEPTH).is_err(), deep, "{line}");
+    assert_eq!(jsonrpc::check_depth(data, MAX_DEPTH).is_err(), deep, "{line}");
     if deep {
         return;
     }
@@ -155,13 +155,13 @@ fn about_params(text: &str) {
         acp::parse_elicitation(params).is_ok(),
         acp::check_form(params).is_ok(),
         acp::completed_elicitation(params).is_some(),
-        acp::parse_create_terminal(params).is_ok(),
-        acp::parse_terminal_id(params).is_ok(),
-        acp::parse_read_text_file(params).is_ok(),
-        acp::parse_write_text_file(params).is_ok(),
-        acp::parse_cancel_request(params).is_ok(),
-        acp::NewSessionResult::parse(params).is_ok(),
-        acp::PromptResult::parse(params).is_ok(),
+        acp::parse::<acp::CreateTerminal>(params).is_ok(),
+        acp::parse::<acp::TerminalParams<'_>>(params).is_ok(),
+        acp::parse::<acp::ReadTextFile<'_>>(params).is_ok(),
+        acp::parse::<acp::WriteTextFile<'_>>(params).is_ok(),
+        acp::parse::<acp::CancelRequest<'_>>(params).is_ok(),
+        acp::parse::<acp::NewSessionResult<'_>>(params).is_ok(),
+        acp::parse::<acp::PromptResult<'_>>(params).is_ok(),
         acp::config_options_of(params).is_some(),
     ];
     assert!(!read.contains(&true) || text.starts_with(['{', '[']), "{text}: {read:?}");

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::initialize::InitializeResult;
 use super::raw_object::RawObject;
+use super::setup::NameValue;
 use super::to_raw;
 use super::version::AcpVersion;
 use crate::types::known_agents::ApiKeyFormat;
@@ -102,8 +103,9 @@ impl InitializeResult {
             return Ok(AuthMethod::Agent);
         }
         let malformed = AuthMethodError::Malformed;
-        let args = method.get("args").map_or(Some(Vec::new()), parse_strings);
-        let env = method.get("env").map_or(Some(Vec::new()), parse_env);
+        let member = |key| method.get(key).filter(|raw| raw.get() != "null");
+        let args = member("args").map_or(Some(Vec::new()), |raw| serde_json::from_str(raw.get()).ok());
+        let env = member("env").map_or(Some(Vec::new()), parse_env);
         let terminal = TerminalAuth {
             args: args.ok_or(malformed("args is not a list of strings"))?,
             env: env.ok_or(malformed("env is not a list of variables"))?,
@@ -122,23 +124,11 @@ fn is_terminal(method: &RawObject<'_>) -> bool {
     method.text("type").as_deref() == Some("terminal")
 }
 
-fn parse_strings(raw: &RawValue) -> Option<Vec<String>> {
-    if raw.get() == "null" { Some(Vec::new()) } else { serde_json::from_str(raw.get()).ok() }
-}
-
 /// Parses environment variables. v1 uses an object, v2 a list of `{name, value}`.
 fn parse_env(raw: &RawValue) -> Option<Vec<(String, String)>> {
-    #[derive(serde::Deserialize)]
-    struct Pair {
-        name: String,
-        value: String,
-    }
-    if raw.get() == "null" {
-        return Some(Vec::new());
-    }
     if raw.get().starts_with('[') {
-        let pairs: Vec<Pair> = serde_json::from_str(raw.get()).ok()?;
-        return Some(pairs.into_iter().map(|Pair { name, value }| (name, value)).collect());
+        let pairs: Vec<NameValue> = serde_json::from_str(raw.get()).ok()?;
+        return Some(pairs.into_iter().map(|NameValue { name, value }| (name, value)).collect());
     }
     let object = RawObject::parse(raw)?;
     let value = |(name, _): (&str, _)| Some((name.to_owned(), object.text(name)?.into_owned()));

@@ -72,71 +72,43 @@ pub struct SessionCapabilities {
 }
 
 impl AgentCapabilities {
-    /// Parses the capabilities of an agent with this version.
+    /// Parses the capabilities of an agent with this version. v1 uses flags for prompts and MCP servers, v2 uses
+    /// objects. In v2, `session` includes all methods of the baseline: new, list, resume, close, prompt, cancel.
     pub fn parse(dialect: AcpVersion, raw: &RawValue) -> Self {
         let Some(all) = RawObject::parse(raw) else { return Self::default() };
-        match dialect {
-            AcpVersion::V1 => Self::parse_v1(&all),
-            AcpVersion::V2 => Self::parse_v2(&all),
-        }
-    }
-
-    fn parse_v1(all: &RawObject<'_>) -> Self {
-        let (prompt, mcp) = (all.object("promptCapabilities"), all.object("mcpCapabilities"));
-        let (session, auth) = (all.object("sessionCapabilities"), all.object("auth"));
-        let load_session = has_flag(Some(all), "loadSession");
-        let session = |key| has_object(session.as_ref(), key);
+        let v2 = dialect == AcpVersion::V2;
+        let (session, auth) =
+            (all.object(if v2 { "session" } else { "sessionCapabilities" }), all.object("auth"));
+        let (prompt, mcp, has): (_, _, fn(_, &_) -> _) = if v2 {
+            let member = |key| session.as_ref().and_then(|session| session.object(key));
+            (member("prompt"), member("mcp"), has_object)
+        } else {
+            (all.object("promptCapabilities"), all.object("mcpCapabilities"), has_flag)
+        };
+        let (baseline, load_session) = (v2 && session.is_some(), !v2 && has_flag(Some(&all), "loadSession"));
+        let in_session = |key| has_object(session.as_ref(), key);
         Self {
             load_session,
-            can_replay: load_session,
-            prompt: PromptCapabilities::new(|key| has_flag(prompt.as_ref(), key)),
+            can_replay: load_session || baseline,
+            prompt: PromptCapabilities::new(|key| has(prompt.as_ref(), key)),
             mcp: McpCapabilities {
-                stdio: true,
-                http: has_flag(mcp.as_ref(), "http"),
-                sse: has_flag(mcp.as_ref(), "sse"),
+                stdio: !v2 || has(mcp.as_ref(), "stdio"),
+                http: has(mcp.as_ref(), "http"),
+                sse: !v2 && has(mcp.as_ref(), "sse"),
             },
             session: SessionCapabilities {
-                list: session("list"),
-                resume: session("resume"),
-                close: session("close"),
-                delete: session("delete"),
-                fork: session("fork"),
-                additional_directories: session("additionalDirectories"),
+                list: baseline || in_session("list"),
+                resume: baseline || in_session("resume"),
+                close: baseline || in_session("close"),
+                delete: in_session("delete"),
+                fork: in_session("fork"),
+                additional_directories: in_session("additionalDirectories"),
             },
             auth: AuthCapabilities {
-                logout: has_object(auth.as_ref(), "logout"),
+                // In v2, every agent with `authMethods` supports signing out.
+                logout: !v2 && has_object(auth.as_ref(), "logout"),
                 status: has_object(auth.as_ref(), "status"),
             },
-        }
-    }
-
-    /// Parses v2 capabilities. `session` includes all methods of the baseline: new, list, resume, close,
-    /// prompt, cancel.
-    fn parse_v2(all: &RawObject<'_>) -> Self {
-        let (session, auth) = (all.object("session"), all.object("auth"));
-        let member = |key| session.as_ref().and_then(|session| session.object(key));
-        let (prompt, mcp) = (member("prompt"), member("mcp"));
-        let baseline = session.is_some();
-        let session = |key| has_object(session.as_ref(), key);
-        Self {
-            load_session: false,
-            can_replay: baseline,
-            prompt: PromptCapabilities::new(|key| has_object(prompt.as_ref(), key)),
-            mcp: McpCapabilities {
-                stdio: has_object(mcp.as_ref(), "stdio"),
-                http: has_object(mcp.as_ref(), "http"),
-                sse: false,
-            },
-            session: SessionCapabilities {
-                list: baseline,
-                resume: baseline,
-                close: baseline,
-                delete: session("delete"),
-                fork: session("fork"),
-                additional_directories: session("additionalDirectories"),
-            },
-            // In v2, every agent with `authMethods` supports signing out.
-            auth: AuthCapabilities { logout: false, status: has_object(auth.as_ref(), "status") },
         }
     }
 }

@@ -41,7 +41,8 @@ pub fn check_method(list: &[String], method: &str) -> Result<(), ClientInputErro
 /// Checks that a client's params contain only the keys of `_meta` in the agent's entry, and no MCP servers.
 pub fn check_params(listed_meta: &[String], params: &RawValue) -> Result<(), ClientInputError> {
     let params = RawObject::parse(params).ok_or(ClientInputError::NotAnObject { at: "" })?;
-    if params.get("mcpServers").is_some_and(|servers| !is_empty_array(servers)) {
+    if params.get("mcpServers").is_some_and(|servers| serde_json::from_str::<[(); 0]>(servers.get()).is_err())
+    {
         return Err(ClientInputError::McpServers);
     }
     params.get("_meta").map_or(Ok(()), |meta| check_meta(listed_meta, meta))
@@ -71,11 +72,6 @@ impl ClientInputError {
             Self::NotAnObject { at } => Some((*at).into()),
         }
     }
-}
-
-fn is_empty_array(raw: &RawValue) -> bool {
-    let inside = raw.get().strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    inside.is_some_and(|inside| inside.trim().is_empty())
 }
 
 #[cfg(test)]

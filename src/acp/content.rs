@@ -43,48 +43,33 @@ pub fn validate_prompt(blocks: &RawValue, capabilities: PromptCapabilities) -> R
     Ok(())
 }
 
-fn validate_block(index: usize, raw: &RawValue, takes: PromptCapabilities) -> Result<(), ContentError> {
+fn validate_block(index: usize, raw: &RawValue, accepted: PromptCapabilities) -> Result<(), ContentError> {
     let block = RawObject::parse(raw);
     let kind = block.as_ref().and_then(|block| block.text("type")).unwrap_or_default();
-    let (Some(block), Some(shape)) = (block, BLOCK_SCHEMAS.iter().find(|shape| shape.kind == kind)) else {
+    let schema = BLOCK_SCHEMAS.iter().find(|(known, ..)| *known == kind);
+    let (Some(block), Some(&(kind, members, is_supported))) = (block, schema) else {
         return Err(ContentError::Unknown { index, kind: kind.into_owned() });
     };
-    if !(shape.is_supported)(takes) {
-        return Err(ContentError::Unsupported { index, kind: shape.kind });
+    if !is_supported(accepted) {
+        return Err(ContentError::Unsupported { index, kind });
     }
-    let opens = |member: &str, with: char| block.get(member).is_some_and(|raw| raw.get().starts_with(with));
-    let lacks = shape.members.iter().find(|(member, with)| !opens(member, *with));
-    match lacks {
-        Some((member, _)) => Err(ContentError::Malformed { index, kind: shape.kind, member }),
+    let starts = |member: &str, with: char| block.get(member).is_some_and(|raw| raw.get().starts_with(with));
+    match members.iter().find(|(member, with)| !starts(member, *with)) {
+        Some((member, _)) => Err(ContentError::Malformed { index, kind, member }),
         None => Ok(()),
     }
 }
 
-struct BlockSchema {
-    kind: &'static str,
-    /// Required members, with the first byte of their values: a string or an object.
-    members: &'static [(&'static str, char)],
-    is_supported: fn(PromptCapabilities) -> bool,
-}
+/// A type of block, its required members with the first byte of their values (a string or an object), and the
+/// check whether the agent supports it.
+type BlockSchema = (&'static str, &'static [(&'static str, char)], fn(PromptCapabilities) -> bool);
 
 const BLOCK_SCHEMAS: [BlockSchema; 5] = [
-    BlockSchema { kind: "text", members: &[("text", '"')], is_supported: |_| true },
-    BlockSchema { kind: "resource_link", members: &[("uri", '"'), ("name", '"')], is_supported: |_| true },
-    BlockSchema {
-        kind: "image",
-        members: &[("data", '"'), ("mimeType", '"')],
-        is_supported: |takes| takes.image,
-    },
-    BlockSchema {
-        kind: "audio",
-        members: &[("data", '"'), ("mimeType", '"')],
-        is_supported: |takes| takes.audio,
-    },
-    BlockSchema {
-        kind: "resource",
-        members: &[("resource", '{')],
-        is_supported: |takes| takes.embedded_context,
-    },
+    ("text", &[("text", '"')], |_| true),
+    ("resource_link", &[("uri", '"'), ("name", '"')], |_| true),
+    ("image", &[("data", '"'), ("mimeType", '"')], |accepted| accepted.image),
+    ("audio", &[("data", '"'), ("mimeType", '"')], |accepted| accepted.audio),
+    ("resource", &[("resource", '{')], |accepted| accepted.embedded_context),
 ];
 
 #[cfg(test)]

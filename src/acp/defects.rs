@@ -1,18 +1,14 @@
 //! Workarounds for defects of known agents, by the name in `agentInfo`.
 
-use serde::Deserialize;
+use std::borrow::Cow;
+
 use serde_json::value::RawValue;
 
+use super::raw_object::RawObject;
 use crate::types::Timestamp;
 
-#[derive(Deserialize)]
-struct AgentInfo<'a> {
-    #[serde(borrow)]
-    name: std::borrow::Cow<'a, str>,
-}
-
-fn name(agent_info: Option<&RawValue>) -> Option<std::borrow::Cow<'_, str>> {
-    serde_json::from_str::<AgentInfo<'_>>(agent_info?.get()).ok().map(|info| info.name)
+fn name(agent_info: Option<&RawValue>) -> Option<Cow<'_, str>> {
+    RawObject::parse(agent_info?)?.text("name")
 }
 
 /// Returns true if the agent can resume or load a session without a turn.

@@ -5,10 +5,9 @@ use std::borrow::Cow;
 use agent_client_protocol_schema::v1;
 use serde_json::value::RawValue;
 
-use super::form::{Form, FormError};
+use super::form::{Form, FormError, ValidationError};
 use super::raw_object::RawObject;
 use super::to_raw;
-use super::validation_error::ValidationError;
 use crate::types::limits::ELICITATION_ID_BYTES;
 
 /// The params of `elicitation/create` that the gateway uses.
@@ -82,9 +81,13 @@ fn is_web_url(url: &str) -> bool {
 /// Checks that a form can be shown and its answers can be validated. The check may take long for large
 /// schemas.
 pub fn check_form(params: &RawValue) -> Result<(), ElicitationError> {
+    parse_form(params).map(drop)
+}
+
+fn parse_form(params: &RawValue) -> Result<Option<Form>, ElicitationError> {
     match parse_elicitation(params)?.mode {
-        ElicitationMode::Form { schema } => Ok(Form::parse(schema).map(drop)?),
-        ElicitationMode::Url { .. } => Ok(()),
+        ElicitationMode::Form { schema } => Ok(Some(Form::parse(schema)?)),
+        ElicitationMode::Url { .. } => Ok(None),
     }
 }
 
@@ -96,11 +99,7 @@ pub(super) fn validate_answer(params: &RawValue, result: &RawValue) -> Result<()
     };
     let content = object.get("content").filter(|content| content.get() != "null");
     let action = object.text("action");
-    let asked = parse_elicitation(params).and_then(|asked| match asked.mode {
-        ElicitationMode::Form { schema } => Ok(Some(Form::parse(schema)?)),
-        ElicitationMode::Url { .. } => Ok(None),
-    });
-    match (action.as_deref(), asked) {
+    match (action.as_deref(), parse_form(params)) {
         (_, Err(error)) => one("", &error.to_string()),
         (Some("accept"), Ok(Some(form))) => {
             let violations = form.validate(content);
@@ -125,7 +124,7 @@ pub(super) fn cancelled_result() -> Box<RawValue> {
 /// Returns the `elicitationId` of `elicitation/complete`, and the other members if there are any.
 pub fn completed_elicitation(params: &RawValue) -> Option<(Cow<'_, str>, Option<Box<RawValue>>)> {
     let params = RawObject::parse(params)?;
-    Some((params.text("elicitationId")?, params.without("elicitationId")))
+    Some((params.text("elicitationId")?, params.without(&["elicitationId"])))
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! `fs/read_text_file` and `fs/write_text_file` (ACP, File System): params and results.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::request_kind::resource_not_found;
 use super::to_raw;
-use super::view_error::ViewError;
 
 /// Params of `fs/read_text_file`.
 #[derive(Debug, Deserialize)]
@@ -16,9 +15,7 @@ use super::view_error::ViewError;
 pub struct ReadTextFile<'a> {
     #[serde(borrow)]
     pub path: Cow<'a, str>,
-    #[serde(default)]
     pub line: Option<u32>,
-    #[serde(default)]
     pub limit: Option<u32>,
 }
 
@@ -32,31 +29,14 @@ pub struct WriteTextFile<'a> {
     pub content: Cow<'a, str>,
 }
 
-pub fn parse_read_text_file(params: &RawValue) -> Result<ReadTextFile<'_>, ViewError> {
-    Ok(serde_json::from_str(params.get())?)
-}
-
-pub fn parse_write_text_file(params: &RawValue) -> Result<WriteTextFile<'_>, ViewError> {
-    Ok(serde_json::from_str(params.get())?)
-}
-
 /// The result of `fs/read_text_file`.
 pub fn read_text_file_result(content: &str) -> Box<RawValue> {
-    #[derive(Serialize)]
-    struct TextFile<'a> {
-        content: &'a str,
-    }
-    to_raw(&TextFile { content })
+    to_raw(&BTreeMap::from([("content", content)]))
 }
 
 /// The empty result, also of `terminal/kill` and `terminal/release`.
 pub fn empty_result() -> Box<RawValue> {
     to_raw(&serde_json::Map::new())
-}
-
-/// The error for a file that does not exist.
-pub fn file_not_found(path: &str) -> Box<RawValue> {
-    resource_not_found(&file_uri(path))
 }
 
 /// Returns the `file:` URI of an absolute path (RFC 8089).
@@ -82,20 +62,20 @@ mod tests {
     use agent_client_protocol_schema::v1;
 
     use super::*;
-    use crate::acp::raw;
+    use crate::acp::{parse, raw, resource_not_found};
 
     #[test]
     fn params_of_the_schema_are_parsed() {
         let read = v1::ReadTextFileRequest::new("s", "/w/a").line(2).limit(3);
         let read = serde_json::value::to_raw_value(&read).unwrap();
-        let view = parse_read_text_file(&read).unwrap();
+        let view = parse::<ReadTextFile<'_>>(&read).unwrap();
         assert_eq!((&*view.path, view.line, view.limit), ("/w/a", Some(2), Some(3)));
         let write = v1::WriteTextFileRequest::new("s", "/w/a", "é\n");
         let write = serde_json::value::to_raw_value(&write).unwrap();
-        let view = parse_write_text_file(&write).unwrap();
+        let view = parse::<WriteTextFile<'_>>(&write).unwrap();
         assert_eq!((&*view.path, &*view.content), ("/w/a", "é\n"));
-        let null =
-            parse_read_text_file(raw(r#"{"sessionId":"s","path":"/a","line":null,"_meta":{}}"#)).unwrap();
+        let null = parse::<ReadTextFile<'_>>(raw(r#"{"sessionId":"s","path":"/a","line":null,"_meta":{}}"#))
+            .unwrap();
         assert_eq!(null.line, None);
         for wrong in [
             r#"{"sessionId":"s"}"#,
@@ -105,9 +85,9 @@ mod tests {
             r#"{"sessionId":"s","path":["/a"]}"#,
             r#"{"sessionId":"s","path":"/\ud800"}"#,
         ] {
-            assert!(parse_read_text_file(raw(wrong)).is_err(), "{wrong}");
+            assert!(parse::<ReadTextFile<'_>>(raw(wrong)).is_err(), "{wrong}");
         }
-        assert!(parse_write_text_file(raw(r#"{"sessionId":"s","path":"/a"}"#)).is_err());
+        assert!(parse::<WriteTextFile<'_>>(raw(r#"{"sessionId":"s","path":"/a"}"#)).is_err());
     }
 
     #[test]
@@ -117,7 +97,7 @@ mod tests {
         assert_eq!(result.content, "a\"\n");
         let _: v1::WriteTextFileResponse = serde_json::from_str(empty_result().get()).unwrap();
         let _: v1::KillTerminalResponse = serde_json::from_str(empty_result().get()).unwrap();
-        let error: v1::Error = serde_json::from_str(file_not_found("/w/a b%é").get()).unwrap();
+        let error: v1::Error = serde_json::from_str(resource_not_found(&file_uri("/w/a b%é")).get()).unwrap();
         assert_eq!(i32::from(error.code), -32002);
         assert_eq!(error.message, "Resource not found: file:///w/a%20b%25%C3%A9");
         assert_eq!(error.data.unwrap()["uri"], "file:///w/a%20b%25%C3%A9");

@@ -9,7 +9,6 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::raw_object::RawObject;
-use super::validation_error::ValidationError;
 use crate::types::limits::{
     FORM_ANSWER_BYTES, FORM_BYTES, FORM_FIELDS, FORM_PATTERN_BACKTRACKS, FORM_PATTERN_BYTES,
     FORM_PATTERN_LENGTH,
@@ -42,6 +41,20 @@ pub enum FormError {
     Keyword(String, &'static str),
 }
 
+/// A part of an answer that does not match the request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValidationError {
+    /// A JSON pointer (RFC 6901) into the result.
+    pub pointer: String,
+    pub detail: String,
+}
+
+impl ValidationError {
+    pub(super) fn new(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { pointer: pointer.into(), detail: detail.into() }
+    }
+}
+
 /// The maximum number of reported errors. A person corrects only a few at a time.
 const MAX_REPORTED_ERRORS: usize = 32;
 /// The maximum size of one reported error in bytes.
@@ -53,11 +66,8 @@ impl Form {
             return Err(FormError::TooLarge);
         }
         let schema = RawObject::parse(schema).ok_or(FormError::Malformed)?;
-        let none = RawObject::empty();
-        let properties = match schema.get("properties") {
-            Some(properties) => RawObject::parse(properties).ok_or(FormError::Malformed)?,
-            None => none,
-        };
+        let properties = schema.get("properties").map_or(Some(RawObject::empty()), RawObject::parse);
+        let properties = properties.ok_or(FormError::Malformed)?;
         if properties.iter().count() > FORM_FIELDS {
             return Err(FormError::TooLarge);
         }
@@ -75,19 +85,12 @@ impl Form {
     /// Validates the content of an answer and returns its errors, with pointers into the answer. The errors
     /// do not contain values, because values may be confidential.
     pub(super) fn validate(&self, content: Option<&RawValue>) -> Vec<ValidationError> {
-        let content = match content {
-            None => RawObject::empty(),
-            Some(content) if content.get().len() > FORM_ANSWER_BYTES => {
-                let detail = format!("the answer to a form exceeds {FORM_ANSWER_BYTES} bytes");
-                return vec![ValidationError::new("/content", detail)];
-            }
-            Some(content) => {
-                let Some(content) = RawObject::parse(content) else {
-                    let detail = "expected an object without repeated members";
-                    return vec![ValidationError::new("/content", detail)];
-                };
-                content
-            }
+        if content.is_some_and(|content| content.get().len() > FORM_ANSWER_BYTES) {
+            let detail = format!("the answer to a form exceeds {FORM_ANSWER_BYTES} bytes");
+            return vec![ValidationError::new("/content", detail)];
+        }
+        let Some(content) = content.map_or(Some(RawObject::empty()), RawObject::parse) else {
+            return vec![ValidationError::new("/content", "expected an object without repeated members")];
         };
         let at = |name: &str| format!("/content/{}", name.replace('~', "~0").replace('/', "~1"));
         let missing = self.required.iter().filter(|name| content.get(name).is_none());
@@ -120,18 +123,14 @@ impl Field {
             .should_validate_formats(true)
             .offline();
         let pattern = reduced.get("pattern").and_then(Value::as_str).unwrap_or_default();
-        let options = if needs_backtracking(pattern) {
-            if !is_backtracking_bounded(pattern) {
-                return Err(keywords.invalid_keyword("pattern"));
-            }
+        let bytes = FORM_PATTERN_BYTES;
+        let options = if !needs_backtracking(pattern) {
+            options.with_pattern_options(PatternOptions::regex().size_limit(bytes).dfa_size_limit(bytes))
+        } else if is_backtracking_bounded(pattern) {
             let steps = PatternOptions::fancy_regex().backtrack_limit(FORM_PATTERN_BACKTRACKS);
-            options
-                .with_pattern_options(steps.size_limit(FORM_PATTERN_BYTES).dfa_size_limit(FORM_PATTERN_BYTES))
+            options.with_pattern_options(steps.size_limit(bytes).dfa_size_limit(bytes))
         } else {
-            let linear = PatternOptions::regex();
-            options.with_pattern_options(
-                linear.size_limit(FORM_PATTERN_BYTES).dfa_size_limit(FORM_PATTERN_BYTES),
-            )
+            return Err(keywords.invalid_keyword("pattern"));
         };
         // `supported_schema` has already checked every other keyword.
         let validator = options.build(&reduced).map_err(|_| keywords.invalid_keyword("pattern"))?;
@@ -189,32 +188,21 @@ impl Keywords<'_> {
 
     /// Returns the schema of the property, reduced to the keywords of ACP. `None` if the type is unknown.
     fn supported_schema(&self, kind: &str) -> Result<Option<Value>, FormError> {
+        let Some((_, keywords)) = KEYWORDS.iter().find(|(known, _)| *known == kind) else { return Ok(None) };
         let mut schema = Map::from_iter([("type".to_owned(), Value::from(kind))]);
-        match kind {
-            "string" => {
-                self.copy_keyword("minLength", Value::is_u64, &mut schema)?;
-                self.copy_keyword("maxLength", Value::is_u64, &mut schema)?;
-                self.copy_keyword("pattern", Value::is_string, &mut schema)?;
-                self.copy_keyword("format", Value::is_string, &mut schema)?;
-                if !schema.get("format").is_none_or(|format| FORMATS.iter().any(|known| format == known)) {
-                    schema.remove("format");
-                }
-                let consts =
-                    self.option_values(self.property, "oneOf")?.map(|consts| json!([{ "enum": consts }]));
-                schema.extend(consts.map(|consts| ("allOf".to_owned(), consts)));
-                self.copy_keyword("enum", is_string_array, &mut schema)?;
+        for (keyword, fits) in *keywords {
+            if let Some(raw) = self.property.get(keyword).filter(|raw| raw.get() != "null") {
+                schema.insert((*keyword).to_owned(), self.keyword_value(raw, keyword, *fits)?);
             }
-            "number" | "integer" => {
-                self.copy_keyword("minimum", Value::is_number, &mut schema)?;
-                self.copy_keyword("maximum", Value::is_number, &mut schema)?;
-            }
-            "boolean" => {}
-            "array" => {
-                self.copy_keyword("minItems", Value::is_u64, &mut schema)?;
-                self.copy_keyword("maxItems", Value::is_u64, &mut schema)?;
-                schema.extend(self.items_schema()?.map(|items| ("items".to_owned(), items)));
-            }
-            _ => return Ok(None),
+        }
+        if !schema.get("format").is_none_or(|format| FORMATS.iter().any(|known| format == known)) {
+            schema.remove("format");
+        }
+        if kind == "string" {
+            let consts = self.option_values(self.property, "oneOf")?;
+            schema.extend(consts.map(|consts| ("allOf".to_owned(), json!([{ "enum": consts }]))));
+        } else if kind == "array" {
+            schema.extend(self.items_schema()?.map(|items| ("items".to_owned(), items)));
         }
         Ok(Some(Value::Object(schema)))
     }
@@ -242,18 +230,6 @@ impl Keywords<'_> {
         if is_string_array(&consts) { Ok(Some(consts)) } else { Err(self.invalid_keyword(keyword)) }
     }
 
-    fn copy_keyword(
-        &self,
-        keyword: &'static str,
-        fits: fn(&Value) -> bool,
-        into: &mut Map<String, Value>,
-    ) -> Result<(), FormError> {
-        if let Some(raw) = self.property.get(keyword).filter(|raw| raw.get() != "null") {
-            into.insert(keyword.to_owned(), self.keyword_value(raw, keyword, fits)?);
-        }
-        Ok(())
-    }
-
     fn keyword_value(
         &self,
         raw: &RawValue,
@@ -264,6 +240,27 @@ impl Keywords<'_> {
         value.ok_or_else(|| self.invalid_keyword(keyword))
     }
 }
+
+/// A keyword with the check of its value.
+type Keyword = (&'static str, fn(&Value) -> bool);
+
+/// The keywords of each type.
+const KEYWORDS: [(&str, &[Keyword]); 5] = [
+    (
+        "string",
+        &[
+            ("minLength", Value::is_u64),
+            ("maxLength", Value::is_u64),
+            ("pattern", Value::is_string),
+            ("format", Value::is_string),
+            ("enum", is_string_array),
+        ],
+    ),
+    ("number", &[("minimum", Value::is_number), ("maximum", Value::is_number)]),
+    ("integer", &[("minimum", Value::is_number), ("maximum", Value::is_number)]),
+    ("boolean", &[]),
+    ("array", &[("minItems", Value::is_u64), ("maxItems", Value::is_u64)]),
+];
 
 /// The formats of ACP. Other formats are not validated.
 const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];

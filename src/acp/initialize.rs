@@ -1,10 +1,10 @@
 //! The `initialize` exchange with an agent.
 
 use agent_client_protocol_schema::{ProtocolVersion, v1, v2};
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::capabilities::AgentCapabilities;
+use super::file::empty_result;
 use super::raw_object::RawObject;
 use super::to_raw;
 use super::version::AcpVersion;
@@ -31,57 +31,37 @@ pub struct InitializeResult {
 #[derive(Debug, thiserror::Error)]
 pub enum InitializeError {
     #[error("the result of initialize must be an object with protocolVersion")]
-    Malformed(#[source] serde_json::Error),
+    Malformed,
     #[error("the agent answered with protocol version {answered}, but the gateway requested version {asked}")]
     Version { answered: u64, asked: u64 },
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct InitializeAnswer<'a> {
-    protocol_version: u64,
-    #[serde(borrow, default)]
-    agent_capabilities: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    agent_info: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    auth_methods: Option<&'a RawValue>,
-    /// v2.
-    #[serde(borrow, default)]
-    capabilities: Option<&'a RawValue>,
-    /// v2.
-    #[serde(borrow, default)]
-    info: Option<&'a RawValue>,
 }
 
 impl InitializeResult {
     /// Parses the result of `initialize`. All members except the version may be missing or malformed. For
     /// example, the echo agent of the Python SDK sends only the version.
     pub fn parse(result: &RawValue, asked: AcpVersion) -> Result<Self, InitializeError> {
-        let answer: InitializeAnswer<'_> =
-            serde_json::from_str(result.get()).map_err(InitializeError::Malformed)?;
-        let answered = answer.protocol_version;
+        let answer = RawObject::parse(result).ok_or(InitializeError::Malformed)?;
+        let version = answer.get("protocolVersion").and_then(|version| version.get().parse().ok());
+        let answered = version.ok_or(InitializeError::Malformed)?;
         let negotiated =
             AcpVersion::from_number(answered).filter(|dialect| dialect.number() <= asked.number());
-        let Some(dialect) = negotiated else {
+        let Some(acp_version) = negotiated else {
             return Err(InitializeError::Version { answered, asked: asked.number() });
         };
-        let objects = |value: &&RawValue| value.get().starts_with('{');
-        let (capabilities, info) = match dialect {
-            AcpVersion::V1 => (answer.agent_capabilities, answer.agent_info),
-            AcpVersion::V2 => (answer.capabilities, answer.info),
+        let member = |key, start: char| {
+            answer.get(key).filter(|value| value.get().starts_with(start)).map(ToOwned::to_owned)
         };
-        let raw_capabilities = capabilities.filter(objects).map(ToOwned::to_owned);
-        let raw_capabilities = raw_capabilities.unwrap_or_else(|| to_raw(&serde_json::Map::new()));
+        let (capabilities, info) = match acp_version {
+            AcpVersion::V1 => ("agentCapabilities", "agentInfo"),
+            AcpVersion::V2 => ("capabilities", "info"),
+        };
+        let raw_capabilities = member(capabilities, '{').unwrap_or_else(empty_result);
         Ok(Self {
-            acp_version: dialect,
-            capabilities: AgentCapabilities::parse(dialect, &raw_capabilities),
+            acp_version,
+            capabilities: AgentCapabilities::parse(acp_version, &raw_capabilities),
             raw_capabilities,
-            agent_info: info.filter(objects).map(ToOwned::to_owned),
-            auth_methods: answer
-                .auth_methods
-                .filter(|value| value.get().starts_with('['))
-                .map(ToOwned::to_owned),
+            agent_info: member(info, '{'),
+            auth_methods: member("authMethods", '['),
         })
     }
 
@@ -225,7 +205,7 @@ mod tests {
         for wrong in
             ["null", "[]", "{}", r#"{"protocolVersion":"1"}"#, r#"{"protocolVersion":1,"protocolVersion":1}"#]
         {
-            assert!(matches!(parse(wrong), Err(InitializeError::Malformed(_))), "{wrong}");
+            assert!(matches!(parse(wrong), Err(InitializeError::Malformed)), "{wrong}");
         }
     }
 

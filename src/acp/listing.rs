@@ -7,13 +7,12 @@ use agent_client_protocol_schema::v1;
 use serde_json::value::RawValue;
 
 use super::raw_object::RawObject;
-use super::to_raw;
-use super::trace::{TraceContext, meta};
+use super::trace::{TraceContext, traced};
 
 /// Params of `session/list`.
 pub fn list_sessions(cwd: Option<&str>, cursor: Option<&str>, trace: Option<&TraceContext>) -> Box<RawValue> {
     let cwd = cwd.map(PathBuf::from);
-    to_raw(&v1::ListSessionsRequest::new().cwd(cwd).cursor(cursor.map(str::to_owned)).meta(meta(trace)))
+    traced(&v1::ListSessionsRequest::new().cwd(cwd).cursor(cursor.map(str::to_owned)), trace)
 }
 
 /// The result of `session/list`.

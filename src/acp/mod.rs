@@ -14,7 +14,6 @@ pub mod auth;
 mod capabilities;
 mod content;
 mod defects;
-mod depth;
 mod version;
 mod elicitation;
 mod file;
@@ -22,7 +21,6 @@ mod form;
 pub mod client_input_policy;
 mod initialize;
 mod listing;
-mod meta;
 pub mod method;
 mod raw_object;
 mod view;
@@ -36,57 +34,38 @@ mod trace;
 pub mod update;
 mod update_line;
 mod v2;
-mod validation_error;
-mod view_error;
 
 pub use attachment::{FileBlock, FileContent, append_blocks};
-pub use capabilities::{
-    AgentCapabilities, AuthCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities,
-};
+pub use capabilities::{AgentCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities};
 pub use content::{ContentError, validate_prompt};
 pub use defects::{earliest_load, restores_empty_sessions};
-pub use depth::{TooDeep, check_depth, to_one_line};
-pub use elicitation::{
-    Elicitation, ElicitationError, ElicitationMode, check_form, completed_elicitation, parse_elicitation,
-};
+pub use elicitation::{ElicitationMode, check_form, completed_elicitation, parse_elicitation};
 pub use file::{
-    ReadTextFile, WriteTextFile, empty_result, file_not_found, file_uri, parse_read_text_file,
-    parse_write_text_file, percent_encode_path, read_text_file_result,
+    ReadTextFile, WriteTextFile, empty_result, file_uri, percent_encode_path, read_text_file_result,
 };
-pub use form::FormError;
-pub use initialize::{ClientCapabilities, InitializeError, InitializeResult, initialize};
-pub use listing::{ListedSession, SessionListing, list_sessions};
-pub use meta::split_meta;
+pub use form::ValidationError;
+pub use initialize::{ClientCapabilities, InitializeResult, initialize};
+pub use listing::{SessionListing, list_sessions};
 pub use method::{error_code, stop_reason};
-pub use permission::{
-    AnswerError, PermissionOption, PermissionView, cancelled, parse_permission, selected, subject_tool_call,
-};
+pub use permission::{cancelled, parse_permission, selected, subject_tool_call};
 pub use raw_object::RawObject;
-pub use request::{
-    ConfigValue, ConfigValueError, cancel, cancel_request, close_session, delete_session, prompt,
-    set_config_option, set_mode,
-};
+pub use request::{ConfigValue, prompt, session_params, set_config_option, set_mode};
 pub use request_kind::{Outcome, RequestKind, error, method_not_found, resource_not_found};
 pub use restore::{RestoreFailure, rejects_session};
 pub use setup::{
-    McpServer, McpTransport, NameValue, SessionSetup, fork_session, new_session, replay_session,
-    resume_session,
+    McpServer, McpTransport, NameValue, SessionSetup, new_session, replay_session, resume_session,
 };
 pub use terminal::{
-    CreateTerminal, create_terminal_result, parse_create_terminal, parse_terminal_id, terminal_output_result,
-    wait_for_exit_result,
+    CreateTerminal, TerminalParams, create_terminal_result, terminal_output_result, wait_for_exit_result,
 };
-pub use trace::{TraceContext, with_trace};
+pub use trace::{TraceContext, split_meta, with_trace};
 pub use update_line::UpdateLine;
 pub use v2::{CancelTarget, WorkEnd, WorkState, cancel_target, mode_option, parse_cancel_target};
-pub use validation_error::ValidationError;
 pub use version::AcpVersion;
 pub use view::{
-    NewSessionResult, PromptResult, UpdateView, config_options_of, has_session_id, null_to_empty,
-    parse_cancel_request, parse_update, replace_request_id, replace_session_id, session_id_of,
-    with_session_id,
+    CancelRequest, NewSessionResult, PromptResult, config_options_of, has_session_id, null_to_empty, parse,
+    parse_update, replace_request_id, replace_session_id, session_id_of, with_session_id,
 };
-pub use view_error::ViewError;
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -97,7 +76,29 @@ fn to_raw(message: &impl Serialize) -> Box<RawValue> {
     to_raw_value(message).expect("the gateway's own messages have string keys and serialize")
 }
 
+/// Replaces line ends by spaces, so that the JSON is one line of NDJSON or SSE. Strings in valid JSON contain
+/// no raw line ends. Therefore all line ends are between tokens, where a space is equivalent.
+pub fn to_one_line(raw: Box<RawValue>) -> Box<RawValue> {
+    if memchr::memchr2(b'\n', b'\r', raw.get().as_bytes()).is_none() {
+        return raw;
+    }
+    let text = String::from(Box::<str>::from(raw)).replace(['\n', '\r'], " ");
+    RawValue::from_string(text).expect("spaces between tokens keep JSON valid")
+}
+
 #[cfg(test)]
 fn raw(text: &str) -> &RawValue {
     serde_json::from_str(text).unwrap()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn to_one_line_changes_only_space_between_tokens() {
+        let json = "{\r\n  \"a\\n\": [1,\n2]\n}";
+        let raw: Box<RawValue> = serde_json::from_str(json).unwrap();
+        assert_eq!(to_one_line(raw).get(), "{    \"a\\n\": [1, 2] }");
+    }
 }

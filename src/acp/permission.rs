@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::raw_object::RawObject;
 use super::to_raw;
-use super::view_error::ViewError;
+use super::view::ViewError;
 
 /// The params of `session/request_permission` that the gateway uses.
 #[derive(Debug)]
@@ -85,11 +85,26 @@ impl PermissionView<'_> {
 
     /// Validates a client's answer to this request.
     pub fn validate(&self, result: &RawValue) -> Result<(), AnswerError> {
-        match Outcome::parse(result)? {
-            Outcome::Selected { option_id } if !self.offers(&option_id) => {
-                Err(AnswerError::NotOffered { option_id: option_id.into_owned() })
-            }
-            Outcome::Selected { .. } | Outcome::Cancelled => Ok(()),
+        #[derive(Deserialize)]
+        struct Answer<'a> {
+            #[serde(borrow)]
+            outcome: Outcome<'a>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Outcome<'a> {
+            #[serde(borrow)]
+            outcome: Cow<'a, str>,
+            #[serde(borrow)]
+            option_id: Option<Cow<'a, str>>,
+        }
+        let Answer { outcome: Outcome { outcome, option_id } } =
+            serde_json::from_str(result.get()).map_err(|_| AnswerError::Malformed)?;
+        match (&*outcome, option_id) {
+            ("selected", Some(id)) if self.offers(&id) => Ok(()),
+            ("selected", Some(_)) => Err(AnswerError::NotOffered),
+            ("cancelled", _) => Ok(()),
+            _ => Err(AnswerError::Malformed),
         }
     }
 }
@@ -100,39 +115,7 @@ pub enum AnswerError {
     #[error("the result is not an outcome of a permission request")]
     Malformed,
     #[error("the agent did not offer this option")]
-    NotOffered { option_id: String },
-}
-
-/// The decision in an answer.
-#[derive(Debug, PartialEq, Eq)]
-enum Outcome<'a> {
-    Selected { option_id: Cow<'a, str> },
-    Cancelled,
-}
-
-impl<'a> Outcome<'a> {
-    fn parse(result: &'a RawValue) -> Result<Self, AnswerError> {
-        #[derive(Deserialize)]
-        struct Answer<'a> {
-            #[serde(borrow)]
-            outcome: Tagged<'a>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Tagged<'a> {
-            #[serde(borrow)]
-            outcome: Cow<'a, str>,
-            #[serde(borrow, default)]
-            option_id: Option<Cow<'a, str>>,
-        }
-        let Answer { outcome: Tagged { outcome, option_id } } =
-            serde_json::from_str(result.get()).map_err(|_| AnswerError::Malformed)?;
-        match (outcome.as_ref(), option_id) {
-            ("selected", Some(option_id)) => Ok(Self::Selected { option_id }),
-            ("cancelled", _) => Ok(Self::Cancelled),
-            _ => Err(AnswerError::Malformed),
-        }
-    }
+    NotOffered,
 }
 
 /// The result that selects an option.
@@ -165,8 +148,7 @@ mod tests {
         assert_eq!(view.tool_kind.as_deref(), Some("execute"));
         assert_eq!(view.validate(&selected("yes")), Ok(()));
         assert_eq!(view.validate(&cancelled()), Ok(()));
-        let foreign = AnswerError::NotOffered { option_id: "allow".into() };
-        assert_eq!(view.validate(&selected("allow")), Err(foreign));
+        assert_eq!(view.validate(&selected("allow")), Err(AnswerError::NotOffered));
         for wrong in ["null", "{}", r#"{"outcome":"selected"}"#, r#"{"outcome":{"outcome":"selected"}}"#] {
             assert_eq!(view.validate(raw(wrong)), Err(AnswerError::Malformed), "{wrong}");
         }

@@ -9,6 +9,14 @@ use serde_json::value::RawValue;
 
 use super::to_raw;
 
+#[derive(serde::Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Decodes a string.
+pub(super) fn text_of(raw: &RawValue) -> Result<Cow<'_, str>, serde_json::Error> {
+    serde_json::from_str(raw.get()).map(|Text(text)| text)
+}
+
 /// Objects in ACP have at most a dozen members. The limit bounds the quadratic search for repeated keys.
 const MAX_MEMBERS: usize = 1024;
 
@@ -24,7 +32,14 @@ impl<'a> RawObject<'a> {
     /// Parses an object. `None` if the value is not an object, has too many members, a repeated key, or a key
     /// with a lone surrogate.
     pub fn parse(raw: &'a RawValue) -> Option<Self> {
-        serde_json::from_str(raw.get()).ok()
+        serde_json::from_str(raw.get()).ok().and_then(Self::new)
+    }
+
+    /// `None` if a key is repeated.
+    pub(super) fn new(Members(members): Members<'a>) -> Option<Self> {
+        let unique =
+            |(at, (key, _)): (usize, &(Cow<'_, str>, _))| members[..at].iter().all(|(name, _)| name != key);
+        members.iter().enumerate().all(unique).then_some(Self(members))
     }
 
     pub fn get(&self, key: &str) -> Option<&'a RawValue> {
@@ -33,9 +48,7 @@ impl<'a> RawObject<'a> {
 
     /// Returns a string member; `None` if the member is absent or has another type.
     pub fn text(&self, key: &str) -> Option<Cow<'a, str>> {
-        #[derive(serde::Deserialize)]
-        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-        serde_json::from_str::<Text<'_>>(self.get(key)?.get()).ok().map(|Text(text)| text)
+        text_of(self.get(key)?).ok()
     }
 
     /// Returns a nested object; `None` if the member is absent or has another type.
@@ -44,9 +57,9 @@ impl<'a> RawObject<'a> {
     }
 
     /// Returns the other members as an object; `None` if there are none.
-    pub fn without(&self, key: &str) -> Option<Box<RawValue>> {
-        let others: Vec<_> = self.0.iter().filter(|(name, _)| name != key).cloned().collect();
-        (!others.is_empty()).then(|| to_raw(&Members(others)))
+    pub fn without(&self, keys: &[&str]) -> Option<Box<RawValue>> {
+        let others = self.0.iter().filter(|(name, _)| !keys.contains(&&**name)).cloned().collect();
+        Members(others).to_raw()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
@@ -54,8 +67,15 @@ impl<'a> RawObject<'a> {
     }
 }
 
-/// Encodes members as an object. A repeated name remains repeated.
+/// The members of an object in their order. A key may be repeated.
 pub(super) struct Members<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl Members<'_> {
+    /// Encodes the members as an object; `None` if there are none.
+    pub(super) fn to_raw(&self) -> Option<Box<RawValue>> {
+        (!self.0.is_empty()).then(|| to_raw(self))
+    }
+}
 
 impl Serialize for Members<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -63,37 +83,30 @@ impl Serialize for Members<'_> {
     }
 }
 
-/// The name of a member.
-#[derive(serde::Deserialize)]
-pub(super) struct Key<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for RawObject<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
+        struct Whole;
 
-        impl<'de> Visitor<'de> for Members {
-            type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+        impl<'de> Visitor<'de> for Whole {
+            type Value = Members<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Self::Value::new();
-                while let Some(Key(name)) = map.next_key()? {
+                let mut members = Vec::new();
+                while let Some(Text(name)) = map.next_key()? {
                     if members.len() == MAX_MEMBERS {
                         return Err(A::Error::custom("too many members for a message of ACP"));
                     }
-                    if members.iter().any(|(known, _)| *known == name) {
-                        return Err(A::Error::custom("repeated key"));
-                    }
                     members.push((name, map.next_value()?));
                 }
-                Ok(members)
+                Ok(Members(members))
             }
         }
 
-        deserializer.deserialize_map(Members).map(RawObject)
+        deserializer.deserialize_map(Whole)
     }
 }
 
@@ -109,8 +122,8 @@ mod tests {
         assert_eq!(object.get("b").unwrap().get(), "1e400");
         assert_eq!(object.text("a"), None, "a lone surrogate is not a valid string");
         assert_eq!(object.object("n").unwrap().text("x").unwrap(), "A");
-        assert_eq!(object.without("a").unwrap().get(), r#"{"b":1e400,"n":{"x":"\u0041"}}"#);
-        assert!(RawObject::parse(raw(r#"{"a":1}"#)).unwrap().without("a").is_none());
+        assert_eq!(object.without(&["a"]).unwrap().get(), r#"{"b":1e400,"n":{"x":"\u0041"}}"#);
+        assert!(RawObject::parse(raw(r#"{"a":1}"#)).unwrap().without(&["a"]).is_none());
     }
 
     #[test]

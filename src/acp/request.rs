@@ -3,35 +3,17 @@
 
 use std::borrow::Cow;
 
-use agent_client_protocol_schema::{v1, v2};
+use agent_client_protocol_schema::v1;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::depth::to_one_line;
-use super::to_raw;
-use super::trace::{TraceContext, meta};
+use super::trace::{TraceContext, traced};
 use super::version::AcpVersion;
-use crate::jsonrpc::CallId;
+use super::{to_one_line, to_raw};
 
-/// Params of `session/close`.
-pub fn close_session(session_id: &str, trace: Option<&TraceContext>) -> Box<RawValue> {
-    to_raw(&v1::CloseSessionRequest::new(session_id.to_owned()).meta(meta(trace)))
-}
-
-/// Params of `session/delete`.
-pub fn delete_session(session_id: &str, trace: Option<&TraceContext>) -> Box<RawValue> {
-    to_raw(&v1::DeleteSessionRequest::new(session_id.to_owned()).meta(meta(trace)))
-}
-
-/// Params of the notification `session/cancel`.
-pub fn cancel(session_id: &str, trace: Option<&TraceContext>) -> Box<RawValue> {
-    to_raw(&v1::CancelNotification::new(session_id.to_owned()).meta(meta(trace)))
-}
-
-/// Params of `$/cancel_request` for a call of the gateway whose result is no longer needed.
-pub fn cancel_request(call: CallId) -> Box<RawValue> {
-    let id = v1::RequestId::Number(call.number().cast_signed());
-    to_raw(&v1::CancelRequestNotification::new(id))
+/// Params with only the session: of `session/close`, `session/delete` and the notification `session/cancel`.
+pub fn session_params(session_id: &str, trace: Option<&TraceContext>) -> Box<RawValue> {
+    traced(&v1::CancelNotification::new(session_id.to_owned()), trace)
 }
 
 /// Params of `session/prompt`. The blocks remain unchanged, except for line ends between tokens.
@@ -49,34 +31,16 @@ pub fn prompt(session_id: &str, blocks: &RawValue, trace: Option<&TraceContext>)
 
 /// Params of `session/set_mode`.
 pub fn set_mode(session_id: &str, mode_id: &str, trace: Option<&TraceContext>) -> Box<RawValue> {
-    to_raw(&v1::SetSessionModeRequest::new(session_id.to_owned(), mode_id.to_owned()).meta(meta(trace)))
+    traced(&v1::SetSessionModeRequest::new(session_id.to_owned(), mode_id.to_owned()), trace)
 }
 
 /// A value that a client sets for a configuration option.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
 pub enum ConfigValue<'a> {
     /// The id of one of the option's values.
-    Id(Cow<'a, str>),
+    Id(#[serde(borrow)] Cow<'a, str>),
     Boolean(bool),
-}
-
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the value of an option must be a string or a boolean")]
-pub struct ConfigValueError;
-
-impl<'a> ConfigValue<'a> {
-    pub fn parse(value: &'a RawValue) -> Result<Self, ConfigValueError> {
-        #[derive(Deserialize)]
-        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-        match value.get() {
-            "true" => Ok(Self::Boolean(true)),
-            "false" => Ok(Self::Boolean(false)),
-            text => match serde_json::from_str(text) {
-                Ok(Text(id)) => Ok(Self::Id(id)),
-                Err(_) => Err(ConfigValueError),
-            },
-        }
-    }
 }
 
 /// Params of `session/set_config_option`.
@@ -87,31 +51,29 @@ pub fn set_config_option(
     value: &ConfigValue<'_>,
     trace: Option<&TraceContext>,
 ) -> Box<RawValue> {
-    let (session_id, config_id) = (session_id.to_owned(), config_id.to_owned());
-    match dialect {
-        AcpVersion::V1 => {
-            let value = match value {
-                ConfigValue::Id(id) => v1::SessionConfigOptionValue::value_id(id.to_string()),
-                ConfigValue::Boolean(value) => v1::SessionConfigOptionValue::boolean(*value),
-            };
-            let params = v1::SetSessionConfigOptionRequest::new(session_id, config_id, value);
-            to_raw(&params.meta(meta(trace)))
-        }
-        AcpVersion::V2 => {
-            let value = match value {
-                ConfigValue::Id(id) => v2::SessionConfigOptionValue::id(id.to_string()),
-                ConfigValue::Boolean(value) => v2::SessionConfigOptionValue::boolean(*value),
-            };
-            let params = v2::SetSessionConfigOptionRequest::new(session_id, config_id, value);
-            to_raw(&params.meta(meta(trace)))
-        }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params<'a> {
+        session_id: &'a str,
+        config_id: &'a str,
+        #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+        kind: Option<&'static str>,
+        value: &'a ConfigValue<'a>,
     }
+    let kind = match (dialect, value) {
+        (_, ConfigValue::Boolean(_)) => Some("boolean"),
+        (AcpVersion::V1, ConfigValue::Id(_)) => None,
+        (AcpVersion::V2, ConfigValue::Id(_)) => Some("id"),
+    };
+    traced(&Params { session_id, config_id, kind, value }, trace)
 }
 
 #[cfg(test)]
 mod tests {
+    use agent_client_protocol_schema::v2;
+
     use super::*;
-    use crate::acp::raw;
+    use crate::acp::{parse, raw};
 
     #[test]
     fn params_match_the_schema() {
@@ -135,11 +97,12 @@ mod tests {
         }
         let params = prompt("s", raw(r#"[{"type":"text","text":"hi"}]"#), None);
         let _: v2::PromptRequest = serde_json::from_str(params.get()).unwrap();
-        let _: v2::CancelSessionNotification = serde_json::from_str(cancel("s", None).get()).unwrap();
-        let _: v2::CloseSessionRequest = serde_json::from_str(close_session("s", None).get()).unwrap();
-        let _: v2::DeleteSessionRequest = serde_json::from_str(delete_session("s", None).get()).unwrap();
+        let session = session_params("s", None);
+        let _: v2::CancelSessionNotification = parse(&session).unwrap();
+        let _: v2::CloseSessionRequest = parse(&session).unwrap();
+        let _: v2::DeleteSessionRequest = parse(&session).unwrap();
 
-        assert_eq!(cancel("s\"", None).get(), r#"{"sessionId":"s\""}"#);
+        assert_eq!(session_params("s\"", None).get(), r#"{"sessionId":"s\""}"#);
     }
 
     #[test]
@@ -151,10 +114,10 @@ mod tests {
 
     #[test]
     fn config_values_are_ids_or_booleans() {
-        assert_eq!(ConfigValue::parse(raw("\"a\"")), Ok(ConfigValue::Id("a".into())));
-        assert_eq!(ConfigValue::parse(raw("true")), Ok(ConfigValue::Boolean(true)));
+        assert_eq!(parse::<ConfigValue<'_>>(raw("\"a\"")).unwrap(), ConfigValue::Id("a".into()));
+        assert_eq!(parse::<ConfigValue<'_>>(raw("true")).unwrap(), ConfigValue::Boolean(true));
         for wrong in ["1", "null", "[]", "{}", "\"\\ud800\""] {
-            assert_eq!(ConfigValue::parse(raw(wrong)), Err(ConfigValueError), "{wrong}");
+            assert!(parse::<ConfigValue<'_>>(raw(wrong)).is_err(), "{wrong}");
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use serde_json::value::RawValue;
 
+use super::form::ValidationError;
 use super::method::{self, error_code};
 use super::raw_object::RawObject;
-use super::validation_error::ValidationError;
 use super::{elicitation, permission, to_raw};
 
 /// The kind of an agent's request. All methods of one kind have the same form of answer.
@@ -76,81 +76,66 @@ impl RequestKind {
             Self::WriteFile | Self::EndTerminal if result.get() == "null" => Ok(()),
             _ => {
                 let Some(object) = RawObject::parse(result) else {
-                    return Err(vec![ValidationError::new(
-                        "",
-                        "expected an object without repeated members",
-                    )]);
+                    let detail = "expected an object without repeated members";
+                    return Err(vec![ValidationError::new("", detail)]);
                 };
-                let mut violations = Vec::new();
-                self.validate_members(&object, &mut violations);
+                let violations = self.invalid_members(&object);
                 if violations.is_empty() { Ok(()) } else { Err(violations) }
             }
         }
     }
 
-    fn validate_members(self, object: &RawObject<'_>, violations: &mut Vec<ValidationError>) {
-        let mut need = |key: &str, fits: fn(&str) -> bool, what: &str| {
-            if !object.get(key).is_some_and(|value| fits(value.get())) {
-                violations.push(ValidationError::new(format!("/{key}"), format!("expected {what}")));
-            }
+    fn invalid_members(self, object: &RawObject<'_>) -> Vec<ValidationError> {
+        let members: &[Member] = match self {
+            Self::ReadFile => &[("content", is_text, "expected a string")],
+            Self::CreateTerminal => &[("terminalId", is_text, "expected a string")],
+            Self::TerminalOutput => &[
+                ("output", is_text, "expected a string"),
+                ("truncated", |raw| matches!(raw, "true" | "false"), "expected true or false"),
+            ],
+            Self::WaitForExit => &EXIT_MEMBERS,
+            _ => &[],
         };
-        match self {
-            Self::ReadFile => need("content", is_text, "a string"),
-            Self::CreateTerminal => need("terminalId", is_text, "a string"),
-            Self::TerminalOutput => {
-                need("output", is_text, "a string");
-                need("truncated", is_boolean, "true or false");
-                match object.get("exitStatus").filter(|status| status.get() != "null") {
-                    None => {}
-                    Some(status) => match RawObject::parse(status) {
-                        Some(status) => validate_exit(&status, "/exitStatus", violations),
-                        None => {
-                            violations
-                                .push(ValidationError::new("/exitStatus", "expected an object or null"));
-                        }
-                    },
-                }
+        let mut violations = find_invalid(object, "", members);
+        let status = object.get("exitStatus").filter(|status| status.get() != "null");
+        if let Some(status) = status.filter(|_| self == Self::TerminalOutput) {
+            match RawObject::parse(status) {
+                Some(status) => violations.extend(find_invalid(&status, "/exitStatus", &EXIT_MEMBERS)),
+                None => violations.push(ValidationError::new("/exitStatus", "expected an object or null")),
             }
-            Self::WaitForExit => validate_exit(object, "", violations),
-            _ => {}
         }
+        violations
     }
 }
 
-/// Validates `exitCode` and `signal`. Both may be absent.
-fn validate_exit(status: &RawObject<'_>, at: &str, violations: &mut Vec<ValidationError>) {
-    let code = status.get("exitCode").is_none_or(|code| is_null(code.get()) || is_exit_code(code.get()));
-    if !code {
-        violations.push(ValidationError::new(
-            format!("{at}/exitCode"),
-            "expected a whole number of at least 0, or null",
-        ));
-    }
-    if !status.get("signal").is_none_or(|signal| is_null(signal.get()) || is_text(signal.get())) {
-        violations.push(ValidationError::new(format!("{at}/signal"), "expected a string, or null"));
-    }
+/// The name of a member, the check of its raw value, and the error. An absent member is checked as `null`.
+type Member = (&'static str, fn(&str) -> bool, &'static str);
+
+/// The members of an exit status.
+const EXIT_MEMBERS: [Member; 2] = [
+    (
+        "exitCode",
+        |raw| raw == "null" || raw.parse::<u32>().is_ok(),
+        "expected a whole number of at least 0, or null",
+    ),
+    ("signal", |raw| raw == "null" || is_text(raw), "expected a string, or null"),
+];
+
+fn is_text(raw: &str) -> bool {
+    raw.starts_with('"')
+}
+
+/// Returns an error for each member that does not pass its check. `at` is the pointer to the object.
+fn find_invalid(object: &RawObject<'_>, at: &str, members: &[Member]) -> Vec<ValidationError> {
+    let invalid =
+        members.iter().filter(|(key, fits, _)| !fits(object.get(key).map_or("null", RawValue::get)));
+    invalid.map(|(key, _, detail)| ValidationError::new(format!("{at}/{key}"), *detail)).collect()
 }
 
 fn validate_permission(params: &RawValue, result: &RawValue) -> Result<(), ValidationError> {
     let violation = |error: &dyn std::error::Error| ValidationError::new("", error.to_string());
     let view = permission::parse_permission(params).map_err(|error| violation(&error))?;
     view.validate(result).map_err(|error| violation(&error))
-}
-
-fn is_text(raw: &str) -> bool {
-    raw.starts_with('"')
-}
-
-fn is_boolean(raw: &str) -> bool {
-    matches!(raw, "true" | "false")
-}
-
-fn is_null(raw: &str) -> bool {
-    raw == "null"
-}
-
-fn is_exit_code(raw: &str) -> bool {
-    raw.parse::<u32>().is_ok()
 }
 
 /// Encodes a JSON-RPC error for an agent with the text of the SDKs: the name of the code, then the detail.

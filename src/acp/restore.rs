@@ -31,10 +31,10 @@ impl RestoreFailure {
             error_code::METHOD_NOT_FOUND => return Self::Unsupported,
             _ => {}
         }
-        let text = NormalizedText::of(error, session_id);
-        if text.mentions_use() {
+        let text = normalize(error, session_id);
+        if IN_USE.lines().any(|phrase| text.contains(&format!(" {phrase} "))) {
             Self::InUse
-        } else if text.mentions_missing_session()
+        } else if mentions_missing_session(&text)
             || is_missing_resource(error, session_id)
             || rejects_param(error, session_id)
         {
@@ -71,69 +71,29 @@ fn rejects_param(error: &RpcError, session_id: &str) -> bool {
 /// Nouns that agents use for a session.
 const NOUNS: [&str; 4] = ["session", "conversation", "thread", "chat"];
 /// Texts that report a missing session at any position. `%` is the noun.
-const MISSING: [&str; 13] = [
-    "% not found",
-    "% id not found",
-    "% with id not found",
-    "% does not exist",
-    "% id does not exist",
-    "% with id does not exist",
-    "% doesn t exist",
-    "% was not found",
-    "% could not be found",
-    "no % found",
-    "no % with id",
-    "no previous %s found",
-    "no rollout found for %",
-];
+const MISSING: &str = include_str!("missing_session_phrases.txt");
 /// Texts that report a missing session only if no text except the id follows. For example, "unknown session
 /// mode" refers to a mode.
 const MISSING_SUFFIXES: [&str; 5] =
     ["unknown %", "no such %", "cannot find %", "could not find %", "invalid % identifier"];
 /// Texts that report a session in use.
-const IN_USE: [&str; 9] = [
-    "in use",
-    "active writer",
-    "is locked",
-    "already locked",
-    "locked by",
-    "already open",
-    "already loaded",
-    "already active",
-    "another client",
-];
+const IN_USE: &str = include_str!("session_in_use_phrases.txt");
 
-/// The message and the data in lower case, as words with single spaces. `|` follows the message. The
-/// session's id is removed.
-struct NormalizedText(String);
+/// The message and the data in lower case, as words with single spaces. `|` follows both. The session's id is
+/// removed.
+fn normalize(error: &RpcError, session_id: &str) -> String {
+    let data = error.data.as_deref().map_or("", RawValue::get);
+    format!(" {} | {} | ", normalize_words(&error.message, session_id), normalize_words(data, session_id))
+}
 
-impl NormalizedText {
-    fn of(error: &RpcError, session_id: &str) -> Self {
-        let data = error.data.as_deref().map_or("", RawValue::get);
-        Self(format!(
-            " {} | {} | ",
-            normalize_words(&error.message, session_id),
-            normalize_words(data, session_id)
-        ))
-    }
-
-    fn mentions_use(&self) -> bool {
-        IN_USE.iter().any(|text| self.contains(text))
-    }
-
-    fn mentions_missing_session(&self) -> bool {
-        NOUNS.iter().any(|noun| {
-            let ends_with = |text: String| {
-                self.0.contains(&format!(" {text} | ")) || self.0.contains(&format!(" {text} id | "))
-            };
-            MISSING.iter().any(|text| self.contains(&text.replace('%', noun)))
-                || MISSING_SUFFIXES.iter().any(|text| ends_with(text.replace('%', noun)))
-        })
-    }
-
-    fn contains(&self, text: &str) -> bool {
-        self.0.contains(&format!(" {text} "))
-    }
+fn mentions_missing_session(text: &str) -> bool {
+    let contains = |phrase: String| text.contains(&format!(" {phrase} "));
+    NOUNS.iter().any(|noun| {
+        let ends_with =
+            |phrase: String| contains(format!("{phrase} |")) || contains(format!("{phrase} id |"));
+        MISSING.lines().any(|phrase| contains(phrase.replace('%', noun)))
+            || MISSING_SUFFIXES.iter().any(|phrase| ends_with(phrase.replace('%', noun)))
+    })
 }
 
 fn normalize_words(text: &str, session_id: &str) -> String {

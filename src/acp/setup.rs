@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use agent_client_protocol_schema::v2;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::capabilities::AgentCapabilities;
-use super::meta::SetupMeta;
 use super::to_raw;
-use super::trace::TraceContext;
+use super::trace::{TraceContext, setup_meta};
 use super::version::AcpVersion;
 
 /// The parameters of a session. The gateway sends the same parameters to each process of the session.
@@ -38,15 +38,9 @@ pub enum McpServer {
         headers: Vec<NameValue>,
     },
     Stdio {
-        name: String,
-        command: String,
-        args: Vec<String>,
-        env: Vec<NameValue>,
-    },
-    /// A stdio server in v2, where every transport has a type.
-    TypedStdio {
-        #[serde(rename = "type")]
-        transport: McpTransport,
+        /// Only v2 has a type for this transport.
+        #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+        transport: Option<McpTransport>,
         name: String,
         command: String,
         args: Vec<String>,
@@ -63,7 +57,7 @@ pub enum McpTransport {
 }
 
 /// A header or an environment variable.
-#[derive(Clone, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameValue {
     pub name: String,
     pub value: String,
@@ -84,41 +78,31 @@ impl fmt::Debug for McpServer {
 impl McpServer {
     pub fn name(&self) -> &str {
         match self {
-            Self::Remote { name, .. } | Self::Stdio { name, .. } | Self::TypedStdio { name, .. } => name,
+            Self::Remote { name, .. } | Self::Stdio { name, .. } => name,
         }
     }
 
     /// Converts the server to the form of this version.
     #[must_use]
-    pub fn for_version(self, dialect: AcpVersion) -> Self {
-        match (dialect, self) {
-            (AcpVersion::V2, Self::Stdio { name, command, args, env }) => {
-                Self::TypedStdio { transport: McpTransport::Stdio, name, command, args, env }
-            }
-            (_, server) => server,
+    pub fn for_version(mut self, dialect: AcpVersion) -> Self {
+        if let Self::Stdio { transport, .. } = &mut self {
+            *transport = (dialect == AcpVersion::V2).then_some(McpTransport::Stdio);
         }
+        self
     }
 
-    /// Returns the capability that the agent must advertise for this server. Every v1 agent supports stdio.
-    pub fn required_capability(&self) -> &'static str {
-        match self {
-            Self::Remote { transport: McpTransport::Http, .. } => "mcpCapabilities.http",
-            Self::Remote { transport: McpTransport::Sse, .. } => "mcpCapabilities.sse",
-            Self::Remote { transport: McpTransport::Stdio, .. }
-            | Self::Stdio { .. }
-            | Self::TypedStdio { .. } => "session.mcp.stdio",
-        }
-    }
-
-    /// Returns true if an agent with these capabilities supports the server.
-    pub fn is_supported_by(&self, capabilities: &AgentCapabilities) -> bool {
-        match self {
-            Self::Remote { transport: McpTransport::Http, .. } => capabilities.mcp.http,
-            Self::Remote { transport: McpTransport::Sse, .. } => capabilities.mcp.sse,
-            Self::Remote { transport: McpTransport::Stdio, .. }
-            | Self::Stdio { .. }
-            | Self::TypedStdio { .. } => capabilities.mcp.stdio,
-        }
+    /// Returns the capability for this server that the agent lacks. Every v1 agent supports stdio.
+    pub fn missing_capability(&self, capabilities: &AgentCapabilities) -> Option<&'static str> {
+        let transport = match self {
+            Self::Remote { transport, .. } => *transport,
+            Self::Stdio { .. } => McpTransport::Stdio,
+        };
+        let (supported, capability) = match transport {
+            McpTransport::Http => (capabilities.mcp.http, "mcpCapabilities.http"),
+            McpTransport::Sse => (capabilities.mcp.sse, "mcpCapabilities.sse"),
+            McpTransport::Stdio => (capabilities.mcp.stdio, "session.mcp.stdio"),
+        };
+        (!supported).then_some(capability)
     }
 }
 
@@ -129,31 +113,30 @@ struct Params<'a> {
     session_id: Option<&'a str>,
     #[serde(flatten)]
     setup: SessionSetup<'a>,
-    #[serde(rename = "_meta", skip_serializing_if = "SetupMeta::is_empty")]
-    meta: SetupMeta<'a>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replay_from: Option<v2::ReplayFrom>,
+}
+
+impl<'a> Params<'a> {
+    fn new(session_id: Option<&'a str>, setup: SessionSetup<'a>, trace: Option<&TraceContext>) -> Self {
+        Self { session_id, setup, meta: setup_meta(setup.meta, trace), replay_from: None }
+    }
 }
 
 /// Params of `session/new`.
 pub fn new_session(setup: SessionSetup<'_>, trace: Option<&TraceContext>) -> Box<RawValue> {
-    to_raw(&Params { session_id: None, setup, meta: SetupMeta { client: setup.meta, trace } })
+    to_raw(&Params::new(None, setup, trace))
 }
 
-/// Params of `session/resume`.
+/// Params of `session/resume` and `session/fork` (unstable).
 pub fn resume_session(
     session_id: &str,
     setup: SessionSetup<'_>,
     trace: Option<&TraceContext>,
 ) -> Box<RawValue> {
-    to_raw(&Params { session_id: Some(session_id), setup, meta: SetupMeta { client: setup.meta, trace } })
-}
-
-/// Params of `session/fork` (unstable).
-pub fn fork_session(
-    session_id: &str,
-    setup: SessionSetup<'_>,
-    trace: Option<&TraceContext>,
-) -> Box<RawValue> {
-    resume_session(session_id, setup, trace)
+    to_raw(&Params::new(Some(session_id), setup, trace))
 }
 
 /// Params of the method that restores a session and replays its history: `session/load`, in v2
@@ -164,31 +147,17 @@ pub fn replay_session(
     setup: SessionSetup<'_>,
     trace: Option<&TraceContext>,
 ) -> Box<RawValue> {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Replayed<'a> {
-        #[serde(flatten)]
-        params: Params<'a>,
-        replay_from: Cursor,
-    }
-    #[derive(Serialize)]
-    struct Cursor {
-        #[serde(rename = "type")]
-        kind: &'static str,
-    }
-    if dialect == AcpVersion::V1 {
-        return resume_session(session_id, setup, trace);
-    }
-    let params =
-        Params { session_id: Some(session_id), setup, meta: SetupMeta { client: setup.meta, trace } };
-    to_raw(&Replayed { params, replay_from: Cursor { kind: "start" } })
+    let start = v2::ReplayFrom::Start(v2::ReplayFromStart::new());
+    let replay_from = (dialect == AcpVersion::V2).then_some(start);
+    to_raw(&Params { replay_from, ..Params::new(Some(session_id), setup, trace) })
 }
 
 #[cfg(test)]
 mod tests {
-    use agent_client_protocol_schema::{v1, v2};
+    use agent_client_protocol_schema::v1;
 
     use super::*;
+    use crate::acp::McpCapabilities;
 
     fn pair(name: &str, value: &str) -> NameValue {
         NameValue { name: name.into(), value: value.into() }
@@ -203,6 +172,7 @@ mod tests {
                 headers: vec![pair("Authorization", "Bearer s3cret")],
             },
             McpServer::Stdio {
+                transport: None,
                 name: "files".into(),
                 command: "/bin/mcp".into(),
                 args: vec!["-v".into()],
@@ -258,12 +228,10 @@ mod tests {
     fn remote_servers_need_a_capability() {
         let [http, stdio] = servers();
         let mut capabilities = AgentCapabilities::default();
-        assert!(!http.is_supported_by(&capabilities) && stdio.is_supported_by(&capabilities));
-        capabilities.mcp.http = true;
-        assert!(http.is_supported_by(&capabilities));
-        assert_eq!(
-            (http.required_capability(), stdio.required_capability()),
-            ("mcpCapabilities.http", "session.mcp.stdio")
-        );
+        assert_eq!(http.missing_capability(&capabilities), Some("mcpCapabilities.http"));
+        assert_eq!(stdio.missing_capability(&capabilities), None);
+        capabilities.mcp = McpCapabilities { stdio: false, http: true, sse: false };
+        assert_eq!(http.missing_capability(&capabilities), None);
+        assert_eq!(stdio.missing_capability(&capabilities), Some("session.mcp.stdio"));
     }
 }

@@ -8,32 +8,7 @@ use super::raw_object::RawObject;
 use crate::jsonrpc::RpcError;
 
 /// Texts of agents and providers that report a missing sign-in, in lower case.
-const PHRASES: [&str; 24] = [
-    "run /login",
-    "not logged in",
-    "not signed in",
-    "not authenticated",
-    "please log in",
-    "please sign in",
-    "login required",
-    "authentication required",
-    "authentication failed",
-    "authentication_error",
-    "missing api key",
-    "no api key",
-    "api key is missing",
-    "api key not found",
-    "api key is required",
-    "api key not valid",
-    "invalid api key",
-    "incorrect api key",
-    "invalid x-api-key",
-    "invalid_api_key",
-    "api_key is not set",
-    "api_key environment variable",
-    "missing credentials",
-    "invalid bearer token",
-];
+const PHRASES: &str = include_str!("sign_in_phrases.txt");
 /// Kinds of failures in `data` that report a missing sign-in, and the members that contain a kind.
 const KINDS: [&str; 5] = [
     "authentication_failed",
@@ -63,7 +38,7 @@ pub fn is_required(error: &RpcError) -> bool {
         _ => {
             let text = error.searchable();
             let kind = |name: &str| error.data_text(name).is_some_and(|kind| KINDS.contains(&&*kind));
-            PHRASES.iter().any(|phrase| text.contains(phrase)) || KIND_MEMBERS.into_iter().any(kind)
+            PHRASES.lines().any(|phrase| text.contains(phrase)) || KIND_MEMBERS.into_iter().any(kind)
         }
     }
 }

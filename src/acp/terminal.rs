@@ -3,56 +3,38 @@
 use std::borrow::Cow;
 
 use agent_client_protocol_schema::v1;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use super::setup::NameValue;
 use super::to_raw;
-use super::view_error::ViewError;
 use crate::types::TerminalId;
 
 /// The params of `terminal/create`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct CreateTerminal {
     pub command: String,
+    #[serde(default, deserialize_with = "null_as_empty")]
     pub args: Vec<String>,
-    pub env: Vec<(String, String)>,
+    #[serde(default, deserialize_with = "null_as_empty")]
+    pub env: Vec<NameValue>,
     pub cwd: Option<String>,
     pub output_byte_limit: Option<u64>,
 }
 
-pub fn parse_create_terminal(params: &RawValue) -> Result<CreateTerminal, ViewError> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Params {
-        command: String,
-        #[serde(default)]
-        args: Option<Vec<String>>,
-        #[serde(default)]
-        env: Option<Vec<Variable>>,
-        #[serde(default)]
-        cwd: Option<String>,
-        #[serde(default)]
-        output_byte_limit: Option<u64>,
-    }
-    #[derive(Deserialize)]
-    struct Variable {
-        name: String,
-        value: String,
-    }
-    let Params { command, args, env, cwd, output_byte_limit } = serde_json::from_str(params.get())?;
-    let env = env.unwrap_or_default().into_iter().map(|variable| (variable.name, variable.value)).collect();
-    Ok(CreateTerminal { command, args: args.unwrap_or_default(), env, cwd, output_byte_limit })
+fn null_as_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Returns the `terminalId` of the other methods.
-pub fn parse_terminal_id(params: &RawValue) -> Result<Cow<'_, str>, ViewError> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Params<'a> {
-        #[serde(borrow)]
-        terminal_id: Cow<'a, str>,
-    }
-    Ok(serde_json::from_str::<Params<'_>>(params.get())?.terminal_id)
+/// The params of the other methods.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TerminalParams<'a> {
+    #[serde(borrow)]
+    pub terminal_id: Cow<'a, str>,
 }
 
 /// The result of `terminal/create`.
@@ -93,6 +75,7 @@ pub fn wait_for_exit_result(exit_code: Option<i32>, signal: Option<&str>) -> Box
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acp::parse;
 
     fn raw(json: &str) -> Box<RawValue> {
         RawValue::from_string(json.to_owned()).unwrap()
@@ -108,16 +91,19 @@ mod tests {
             output_byte_limit: None,
         };
         let sparse = raw(r#"{"sessionId":"s","command":"ls"}"#);
-        assert_eq!(parse_create_terminal(&sparse).unwrap(), bare);
+        assert_eq!(parse::<CreateTerminal>(&sparse).unwrap(), bare);
         let nulls = raw(
             r#"{"sessionId":"s","command":"ls","args":null,"env":null,"cwd":null,"outputByteLimit":null,"_meta":{}}"#,
         );
-        assert_eq!(parse_create_terminal(&nulls).unwrap(), bare);
+        assert_eq!(parse::<CreateTerminal>(&nulls).unwrap(), bare);
         let full = raw(
             r#"{"command":"a","args":["b"],"env":[{"name":"C","value":"d","_meta":{}}],"cwd":"/e","outputByteLimit":5}"#,
         );
-        let full = parse_create_terminal(&full).unwrap();
-        assert_eq!((full.env, full.output_byte_limit), (vec![("C".to_owned(), "d".to_owned())], Some(5)));
+        let full = parse::<CreateTerminal>(&full).unwrap();
+        assert_eq!(
+            (full.env, full.output_byte_limit),
+            (vec![NameValue { name: "C".to_owned(), value: "d".to_owned() }], Some(5))
+        );
         for wrong in [
             r#"{"command":1}"#,
             r#"{"command":"a","command":"b"}"#,
@@ -126,7 +112,7 @@ mod tests {
             r#"{"args":[]}"#,
             "[]",
         ] {
-            assert!(parse_create_terminal(&raw(wrong)).is_err(), "{wrong}");
+            assert!(parse::<CreateTerminal>(&raw(wrong)).is_err(), "{wrong}");
         }
     }
 

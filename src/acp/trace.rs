@@ -1,12 +1,14 @@
 //! The W3C trace context, which ACP transports in `_meta`.
 
-use agent_client_protocol_schema::v1::Meta;
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::raw_object::RawObject;
 use super::to_raw;
+use super::view::replace_part;
+
+const TRACEPARENT: &str = "traceparent";
+const TRACESTATE: &str = "tracestate";
 
 /// The `traceparent` and `tracestate` of the HTTP request that caused a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -17,6 +19,11 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
+    #[cfg(test)]
+    pub(crate) fn traceparent(&self) -> &str {
+        &self.traceparent
+    }
+
     /// Parses a trace context. `None` if `traceparent` is malformed; the specification then requires to
     /// ignore it. A `tracestate` that is too long or not printable ASCII is omitted.
     pub fn parse(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
@@ -25,14 +32,6 @@ impl TraceContext {
         is_valid_traceparent(traceparent)
             .then(|| Self { traceparent: traceparent.to_owned(), tracestate: tracestate.map(str::to_owned) })
     }
-
-    pub fn traceparent(&self) -> &str {
-        &self.traceparent
-    }
-
-    pub fn tracestate(&self) -> Option<&str> {
-        self.tracestate.as_deref()
-    }
 }
 
 fn is_valid_traceparent(traceparent: &str) -> bool {
@@ -40,14 +39,12 @@ fn is_valid_traceparent(traceparent: &str) -> bool {
         text.len() == len && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
     };
     let set = |text: &str| text.bytes().any(|b| b != b'0');
-    let mut parts = traceparent.split('-');
-    let mut part = || parts.next().unwrap_or_default();
-    let (version, trace, parent, flags) = (part(), part(), part(), part());
+    let parts: Vec<&str> = traceparent.split('-').collect();
     // A later version may append parts. Version 00 has exactly four.
-    let rest = parts.next().is_some();
+    let [version, trace, parent, flags, rest @ ..] = &*parts else { return false };
     hex(version, 2)
-        && version != "ff"
-        && !(rest && version == "00")
+        && *version != "ff"
+        && (rest.is_empty() || *version != "00")
         && traceparent.len() <= 128
         && traceparent.is_ascii()
         && hex(trace, 32)
@@ -57,47 +54,56 @@ fn is_valid_traceparent(traceparent: &str) -> bool {
         && hex(flags, 2)
 }
 
-/// Adds the trace context to `_meta` of a client's params, unless it already has one. All other bytes remain
-/// unchanged, and so do params that are not an object.
+/// Adds the trace context to `_meta` of params, unless it already has one. All other bytes remain unchanged,
+/// and so do params that are not an object.
 pub fn with_trace(params: &RawValue, trace: Option<&TraceContext>) -> Box<RawValue> {
     let (Some(trace), Some(object)) = (trace, RawObject::parse(params)) else { return params.to_owned() };
     let trace = to_raw(trace);
-    let members = &trace.get()[1..trace.get().len() - 1];
-    let (whole, empty) = (params.get(), object.iter().next().is_none());
-    let text = match object.get("_meta") {
-        None => {
-            let comma = if empty { "" } else { "," };
-            format!("{}{comma}\"_meta\":{{{members}}}}}", &whole[..whole.len() - 1])
-        }
-        Some(meta) => {
-            // `meta` is borrowed from `whole`, so the difference of the addresses is its offset.
-            let start = meta.get().as_ptr().addr() - whole.as_ptr().addr();
-            let (before, after) = (&whole[..start], &whole[start + meta.get().len()..]);
-            match RawObject::parse(meta) {
-                Some(object) if object.get("traceparent").is_some() => return params.to_owned(),
-                Some(object) => {
-                    let comma = if object.iter().next().is_none() { "" } else { "," };
-                    format!("{before}{{{members}{comma}{}{after}", &meta.get()[1..])
-                }
-                None if meta.get() == "null" => format!("{before}{{{members}}}{after}"),
-                None => return params.to_owned(),
-            }
-        }
+    let Some(meta) = object.get("_meta") else {
+        return join_objects(params.get(), &format!("{{\"_meta\":{trace}}}"));
     };
-    RawValue::from_string(text).expect("an object with an additional member is valid JSON")
+    let joined = match RawObject::parse(meta) {
+        Some(object) if object.get(TRACEPARENT).is_none() => join_objects(trace.get(), meta.get()),
+        None if meta.get() == "null" => trace,
+        _ => return params.to_owned(),
+    };
+    RawValue::from_string(replace_part(params, meta, joined.get())).expect("one value replaces another")
 }
 
-/// The `_meta` of the gateway's own messages.
-pub(super) fn meta(trace: Option<&TraceContext>) -> Option<Meta> {
-    let text = |text: &str| Value::String(text.to_owned());
-    let TraceContext { traceparent, tracestate } = trace?;
-    let state = tracestate.iter().map(|state| ("tracestate".to_owned(), text(state)));
-    Some(std::iter::once(("traceparent".to_owned(), text(traceparent))).chain(state).collect())
+/// Encodes one of the gateway's own messages with the trace context.
+pub(super) fn traced(message: &impl Serialize, trace: Option<&TraceContext>) -> Box<RawValue> {
+    with_trace(&to_raw(message), trace)
+}
+
+/// Joins the members of two objects, and keeps their bytes.
+fn join_objects(first: &str, second: &str) -> Box<RawValue> {
+    let (first, second) = (&first[..first.len() - 1], &second[1..]);
+    let comma = if first[1..].trim().is_empty() || second.trim_start() == "}" { "" } else { "," };
+    RawValue::from_string(format!("{first}{comma}{second}"))
+        .expect("the members of two objects are an object")
+}
+
+/// The `_meta` at the set-up of a session: the members from the client, then the trace context.
+pub(super) fn setup_meta(client: Option<&RawValue>, trace: Option<&TraceContext>) -> Option<Box<RawValue>> {
+    match (client.map(ToOwned::to_owned), trace.map(to_raw)) {
+        (Some(client), Some(trace)) => Some(join_objects(client.get(), trace.get())),
+        (client, trace) => client.or(trace),
+    }
+}
+
+/// Splits a client's `_meta` into the part that belongs to the session, and the trace context of this
+/// request.
+pub fn split_meta(meta: &RawValue) -> (Option<Box<RawValue>>, Option<TraceContext>) {
+    let Some(object) = RawObject::parse(meta) else { return (None, None) };
+    let state = object.text(TRACESTATE);
+    let trace = object.text(TRACEPARENT).and_then(|parent| TraceContext::parse(&parent, state.as_deref()));
+    (object.without(&[TRACEPARENT, TRACESTATE]), trace)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acp::raw;
 
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -139,6 +145,26 @@ mod tests {
             "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x",
         ] {
             assert_eq!(TraceContext::parse(wrong, None), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn session_meta_excludes_the_trace_context() {
+        let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let trace = TraceContext::parse(parent, Some("v=1"));
+        let given =
+            format!(r#"{{"a":{{"n":1.10}},"traceparent":"{parent}","b":"\ud800","tracestate":"v=1"}}"#);
+        let (lasting, parted) = split_meta(raw(&given));
+        let lasting = lasting.unwrap();
+        assert_eq!(lasting.get(), r#"{"a":{"n":1.10},"b":"\ud800"}"#);
+        assert_eq!(parted, trace);
+        assert_eq!(
+            setup_meta(Some(&lasting), trace.as_ref()).unwrap().get(),
+            format!(r#"{{"a":{{"n":1.10}},"b":"\ud800","traceparent":"{parent}","tracestate":"v=1"}}"#)
+        );
+        for nothing in ["{}", "null", r#"{"traceparent":"x"}"#] {
+            let (lasting, trace) = split_meta(raw(nothing));
+            assert!(lasting.is_none() && trace.is_none(), "{nothing}");
         }
     }
 }

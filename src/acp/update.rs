@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::view_error::ViewError;
+use super::raw_object::RawObject;
 
 pub const USER_MESSAGE_CHUNK: &str = "user_message_chunk";
 pub const AGENT_MESSAGE_CHUNK: &str = "agent_message_chunk";
@@ -90,21 +90,16 @@ pub fn is_chunk(kind: &[u8]) -> bool {
 }
 
 /// Returns the kind of an update.
-pub fn kind_of(update: &RawValue) -> Result<Cow<'_, str>, ViewError> {
+pub fn kind_of(update: &RawValue) -> Result<Cow<'_, str>, serde_json::Error> {
     #[derive(Deserialize)]
     struct Update<'a> {
         #[serde(rename = "sessionUpdate", borrow)]
         kind: Cow<'a, str>,
     }
-    Ok(serde_json::from_str::<Update<'_>>(update.get())?.kind)
+    serde_json::from_str(update.get()).map(|Update { kind }| kind)
 }
 
 /// Returns the id of the child session in a `subagent_update`; `None` if the update has no valid id.
 pub fn subagent_of(update: &RawValue) -> Option<Cow<'_, str>> {
-    #[derive(Deserialize)]
-    struct Update<'a> {
-        #[serde(rename = "sessionId", borrow)]
-        session_id: Cow<'a, str>,
-    }
-    serde_json::from_str::<Update<'_>>(update.get()).ok().map(|update| update.session_id)
+    RawObject::parse(update)?.text("sessionId")
 }

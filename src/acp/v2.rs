@@ -7,9 +7,9 @@ use serde_json::value::RawValue;
 
 use super::capabilities::has_object;
 use super::raw_object::RawObject;
-use super::trace::{TraceContext, meta};
+use super::trace::{TraceContext, traced};
 use super::version::AcpVersion;
-use super::{method, to_raw, update};
+use super::{method, update};
 use crate::jsonrpc::{self, RpcError};
 
 /// The state of the agent's work in a `state_update`.
@@ -81,12 +81,8 @@ pub fn parse_cancel_target(kind: &str, update: &RawValue) -> Option<(CancelTarge
 pub fn cancel_target(session_id: &str, part: &CancelTarget, trace: Option<&TraceContext>) -> Box<RawValue> {
     let session_id = session_id.to_owned();
     match part {
-        CancelTarget::ToolCall(id) => {
-            to_raw(&v2::CancelToolCallRequest::new(session_id, id.clone()).meta(meta(trace)))
-        }
-        CancelTarget::Terminal(id) => {
-            to_raw(&v2::CancelTerminalRequest::new(session_id, id.clone()).meta(meta(trace)))
-        }
+        CancelTarget::ToolCall(id) => traced(&v2::CancelToolCallRequest::new(session_id, id.clone()), trace),
+        CancelTarget::Terminal(id) => traced(&v2::CancelTerminalRequest::new(session_id, id.clone()), trace),
     }
 }
 

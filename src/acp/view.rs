@@ -4,16 +4,26 @@
 //! by one `sessionId`, and a client could read the other.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde::Deserialize;
+use serde::de::Error as _;
 use serde_json::value::RawValue;
 
-use super::raw_object::{Key, Members, RawObject};
+use super::raw_object::{Members, RawObject, text_of};
 use super::to_raw;
 use super::update::kind_of;
-use super::view_error::ViewError;
+use crate::jsonrpc::present;
 use crate::types::SessionId;
+
+/// A member that the gateway routes on is missing, repeated or not a string.
+#[derive(Debug, thiserror::Error)]
+#[error("a member that the message is routed by is missing or malformed")]
+pub struct ViewError(#[from] serde_json::Error);
+
+/// Parses the params or the result of a message.
+pub fn parse<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, ViewError> {
+    Ok(serde_json::from_str(raw.get())?)
+}
 
 /// The params of `session/update` that the gateway routes on.
 #[derive(Debug)]
@@ -29,80 +39,31 @@ pub struct UpdateView<'a> {
 }
 
 pub fn parse_update(params: &RawValue) -> Result<UpdateView<'_>, ViewError> {
-    let Params { session_id, update, meta, more } = serde_json::from_str(params.get())?;
-    let more = (!more.is_empty()).then(|| to_raw(&Members(more)));
-    Ok(UpdateView { session_id, update, kind: kind_of(update)?, meta, more })
+    const KNOWN: [&str; 3] = ["sessionId", "update", "_meta"];
+    let Members(members) = parse(params)?;
+    let (known, more) = members.into_iter().partition(|(name, _)| KNOWN.contains(&&**name));
+    let params =
+        RawObject::new(Members(known)).ok_or_else(|| serde_json::Error::custom("repeated member"))?;
+    let member = |name| params.get(name).ok_or_else(|| serde_json::Error::missing_field(name));
+    let update = member("update")?;
+    Ok(UpdateView {
+        session_id: text_of(member("sessionId")?)?,
+        update,
+        kind: kind_of(update)?,
+        meta: params.get("_meta").filter(|meta| meta.get() != "null"),
+        more: Members(more).to_raw(),
+    })
 }
 
-/// Params of `session/update`. The deserializer is not derived, because unknown members are kept.
-struct Params<'a> {
-    session_id: Cow<'a, str>,
-    update: &'a RawValue,
-    meta: Option<&'a RawValue>,
-    more: Vec<(Cow<'a, str>, &'a RawValue)>,
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Params<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Whole;
-
-        impl<'de> Visitor<'de> for Whole {
-            type Value = Params<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let (mut session, mut update, mut meta, mut more) = (None, None, None, Vec::new());
-                while let Some(Key(name)) = map.next_key()? {
-                    let value: &'de RawValue = map.next_value()?;
-                    let before = match &*name {
-                        "sessionId" => session.replace(value),
-                        "update" => update.replace(value),
-                        "_meta" => meta.replace(value),
-                        _ => {
-                            more.push((name, value));
-                            None
-                        }
-                    };
-                    if before.is_some() {
-                        return Err(A::Error::custom("repeated member"));
-                    }
-                }
-                let Text(session_id) = session
-                    .ok_or_else(|| A::Error::missing_field("sessionId"))
-                    .and_then(|raw| serde_json::from_str(raw.get()).map_err(A::Error::custom))?;
-                let update = update.ok_or_else(|| A::Error::missing_field("update"))?;
-                let meta = meta.filter(|meta| meta.get() != "null");
-                Ok(Params { session_id, update, meta, more })
-            }
-        }
-
-        deserializer.deserialize_map(Whole)
-    }
-}
-
-#[derive(serde::Deserialize)]
+#[derive(Deserialize)]
 struct SessionIdOnly<'a> {
     #[serde(rename = "sessionId", borrow, default, deserialize_with = "present")]
     session_id: Option<&'a RawValue>,
 }
 
-/// Treats a member with the value `null` as present, so that no second member with this name is added.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
-}
-
-#[derive(serde::Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
 /// Returns the `sessionId` of params or of a result; `None` for messages about the whole connection.
 pub fn session_id_of(params: &RawValue) -> Result<Option<Cow<'_, str>>, ViewError> {
-    match non_null_session_id(params)? {
-        Some(raw) => Ok(Some(serde_json::from_str::<Text<'_>>(raw.get())?.0)),
-        None => Ok(None),
-    }
+    Ok(non_null_session_id(params)?.map(text_of).transpose()?)
 }
 
 /// Returns true if the params have a string `sessionId`.
@@ -125,7 +86,7 @@ pub fn replace_request_id(params: &RawValue, name: &str) -> Box<RawValue> {
 }
 
 /// Replaces `part`, which is borrowed from `whole`, by another text.
-fn replace_part(whole: &RawValue, part: &RawValue, by: &str) -> String {
+pub(super) fn replace_part(whole: &RawValue, part: &RawValue, by: &str) -> String {
     let (whole, part) = (whole.get(), part.get());
     // The difference of the addresses is the offset of `part`.
     let start = part.as_ptr().addr() - whole.as_ptr().addr();
@@ -136,13 +97,10 @@ fn replace_part(whole: &RawValue, part: &RawValue, by: &str) -> String {
 /// error if the params are not an object.
 pub fn with_session_id(params: &RawValue, theirs: &str) -> Result<Box<RawValue>, ViewError> {
     let id = serde_json::to_string(theirs)?;
-    let whole = params.get();
     let text = if let Some(ours) = raw_session_id(params)? {
-        // `ours` is borrowed from `whole`, so the difference of the addresses is its offset.
-        let start = ours.get().as_ptr().addr() - whole.as_ptr().addr();
-        format!("{}{id}{}", &whole[..start], &whole[start + ours.get().len()..])
+        replace_part(params, ours, &id)
     } else {
-        let members = &whole[1..];
+        let members = &params.get()[1..];
         let comma = if members.trim_start().starts_with('}') { "" } else { "," };
         format!("{{\"sessionId\":{id}{comma}{members}")
     };
@@ -155,62 +113,36 @@ fn non_null_session_id(params: &RawValue) -> Result<Option<&RawValue>, ViewError
 }
 
 fn raw_session_id(params: &RawValue) -> Result<Option<&RawValue>, ViewError> {
-    if params.get().starts_with('{') {
-        Ok(serde_json::from_str::<SessionIdOnly<'_>>(params.get())?.session_id)
-    } else {
-        Ok(None)
-    }
+    if params.get().starts_with('{') { Ok(parse::<SessionIdOnly<'_>>(params)?.session_id) } else { Ok(None) }
 }
 
-/// Returns the JSON-RPC id of the request in `$/cancel_request`.
-pub fn parse_cancel_request(params: &RawValue) -> Result<&RawValue, ViewError> {
-    #[derive(serde::Deserialize)]
-    struct Params<'a> {
-        #[serde(rename = "requestId", borrow)]
-        request_id: &'a RawValue,
-    }
-    Ok(serde_json::from_str::<Params<'_>>(params.get())?.request_id)
+/// The params of `$/cancel_request`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CancelRequest<'a> {
+    /// The JSON-RPC id of the request.
+    #[serde(borrow)]
+    pub request_id: &'a RawValue,
 }
 
 /// The result of `session/new`.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct NewSessionResult<'a> {
     /// The agent's session id.
+    #[serde(borrow)]
     pub session_id: Cow<'a, str>,
 }
 
-impl<'a> NewSessionResult<'a> {
-    pub fn parse(result: &'a RawValue) -> Result<Self, ViewError> {
-        #[derive(serde::Deserialize)]
-        struct Answer<'a> {
-            #[serde(rename = "sessionId", borrow)]
-            session_id: Cow<'a, str>,
-        }
-        let Answer { session_id } = serde_json::from_str(result.get())?;
-        Ok(Self { session_id })
-    }
-}
-
 /// The result of `session/prompt`: the end of a turn.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PromptResult<'a> {
     /// Any text, because agents send stop reasons that the schema does not define.
+    #[serde(borrow)]
     pub stop_reason: Cow<'a, str>,
+    #[serde(borrow)]
     pub usage: Option<&'a RawValue>,
-}
-
-impl<'a> PromptResult<'a> {
-    pub fn parse(result: &'a RawValue) -> Result<Self, ViewError> {
-        #[derive(serde::Deserialize)]
-        struct Answer<'a> {
-            #[serde(rename = "stopReason", borrow)]
-            stop_reason: Cow<'a, str>,
-            #[serde(borrow, default)]
-            usage: Option<&'a RawValue>,
-        }
-        let Answer { stop_reason, usage } = serde_json::from_str(result.get())?;
-        Ok(Self { stop_reason, usage })
-    }
 }
 
 /// Returns the complete options in the result of `session/set_config_option`; `None` if the agent sent none.
@@ -282,14 +214,17 @@ mod tests {
 
     #[test]
     fn results_of_real_agents_are_read() {
-        assert_eq!(NewSessionResult::parse(raw(r#"{"sessionId":"0","models":{}}"#)).unwrap().session_id, "0");
-        assert!(NewSessionResult::parse(raw("null")).is_err());
-        let end = PromptResult::parse(raw(r#"{"stopReason":"max_turn_requests","_meta":{}}"#)).unwrap();
+        assert_eq!(
+            parse::<NewSessionResult<'_>>(raw(r#"{"sessionId":"0","models":{}}"#)).unwrap().session_id,
+            "0"
+        );
+        assert!(parse::<NewSessionResult<'_>>(raw("null")).is_err());
+        let end = parse::<PromptResult<'_>>(raw(r#"{"stopReason":"max_turn_requests","_meta":{}}"#)).unwrap();
         assert_eq!(end.stop_reason, "max_turn_requests");
         assert!(end.usage.is_none());
         assert_eq!(null_to_empty(raw("null")).get(), "{}");
         assert_eq!(null_to_empty(raw(r#"{"modes":null}"#)).get(), r#"{"modes":null}"#);
-        assert_eq!(parse_cancel_request(raw(r#"{"requestId":0}"#)).unwrap().get(), "0");
+        assert_eq!(parse::<CancelRequest<'_>>(raw(r#"{"requestId":0}"#)).unwrap().request_id.get(), "0");
         assert_eq!(config_options_of(raw(r#"{"configOptions":[1]}"#)).unwrap().get(), "[1]");
         assert!(config_options_of(raw("null")).is_none());
     }

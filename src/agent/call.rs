@@ -16,9 +16,8 @@ use crate::acp::{self, Outcome, RequestKind, method, sign_in};
 use crate::jsonrpc::{CallId, RpcError};
 
 impl Connection {
-    /// Cancels a call whose answer is not needed. The agent can stop its work on it.
-    pub fn abandon(&self, call: CallId) {
-        self.forget(call);
+    /// Sends `$/cancel_request` for a call whose answer is not needed. The agent can stop its work on it.
+    pub fn cancel(&self, call: CallId) {
         let params = to_raw_value(&json!({ "requestId": call.number() })).expect("a number is JSON");
         // A failed send means that the agent is ending, and its work with it.
         drop(self.notify(method::CANCEL_REQUEST, &params));
@@ -34,7 +33,8 @@ struct OpenCall<'a> {
 impl Drop for OpenCall<'_> {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
-            self.connection.abandon(call);
+            self.connection.forget(call);
+            self.connection.cancel(call);
         }
     }
 }

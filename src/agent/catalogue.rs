@@ -25,9 +25,8 @@ impl Catalogue {
     #[must_use]
     pub fn reusing_entries_of(mut self, former: &Self) -> Self {
         for (name, spec) in &mut self.agents {
-            match former.agents.get(name) {
-                Some(old) if old == spec => *spec = Arc::clone(old),
-                Some(_) | None => {}
+            if let Some(old) = former.agents.get(name).filter(|old| *old == spec) {
+                *spec = Arc::clone(old);
             }
         }
         self
@@ -74,6 +73,7 @@ mod tests {
 
     fn server(command: &str) -> Arc<BTreeMap<String, McpServer>> {
         let server = McpServer::Stdio {
+            transport: None,
             name: "docs".into(),
             command: command.into(),
             args: Vec::new(),

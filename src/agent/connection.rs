@@ -9,20 +9,21 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::io::AsyncRead;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use super::batch::Batch;
 use super::dialect::{Dialect, Outgoing};
 use super::reader::{ReadEnd, Reader};
 use super::secrets::Secrets;
 use super::transport::{Closed, LineWriter};
-use crate::jsonrpc::{CallId, IncomingId, PendingTables};
+use crate::jsonrpc::{CallId, IncomingId, LineDecoder, PendingTables};
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::Limits;
 
 /// A cheap handle for messages to the agent.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    tables: Arc<Mutex<PendingTables<()>>>,
+    tables: Arc<Mutex<PendingTables>>,
     secrets: Secrets,
     dialect: Arc<dyn Dialect>,
     outgoing: Arc<dyn LineWriter>,
@@ -44,13 +45,17 @@ impl Connection {
         let (batches, receiver) = mpsc::channel(limits.max_queued_batches);
         let (over, watch) = watch::channel(None);
         let secrets = Secrets::new(secrets);
-        let reader = Reader::new(
-            Arc::clone(&tables),
+        let reader = Reader {
+            tables: Arc::clone(&tables),
+            lines: LineDecoder::new(line_cap),
+            dialect: Arc::clone(&dialect),
+            decoded: Vec::new(),
             batches,
-            Arc::clone(&dialect),
-            (line_cap, secrets.clone()),
-            limits,
-        );
+            invalid_lines: (Instant::now(), 0),
+            secrets: secrets.clone(),
+            startup_bytes: Some(0),
+            limits: Arc::clone(limits),
+        };
         shutdown.spawn_isolated(async move {
             let why = reader.run(incoming).await;
             over.send_replace(Some(why));
@@ -58,7 +63,7 @@ impl Connection {
         (Self { tables, secrets, dialect, outgoing, read_end: watch }, receiver)
     }
 
-    fn tables(&self) -> MutexGuard<'_, PendingTables<()>> {
+    fn tables(&self) -> MutexGuard<'_, PendingTables> {
         lock_or_abort(self.tables.lock())
     }
 
@@ -79,7 +84,7 @@ impl Connection {
 
     /// Sends a request. The response arrives in a batch.
     pub fn call(&self, method: &str, params: &RawValue) -> Result<CallId, Closed> {
-        let id = self.tables().register_call(());
+        let id = self.tables().register_call();
         if self.outgoing.send(self.dialect.encode(Outgoing::Request { id, method, params })).is_err() {
             self.forget(id);
             return Err(Closed);

@@ -86,8 +86,9 @@ impl Handshake<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acp::AcpVersion;
     use crate::agent::batch::Inbound;
-    use crate::agent::dialect::AcpV1;
+    use crate::agent::dialect::Acp;
     use crate::agent::spec::AgentSpec;
     use crate::agent::transport::memory::{self, MemoryAgent};
     use crate::types::Tenant;
@@ -99,8 +100,12 @@ mod tests {
         spec.secrets = vec!["hunter2-key".to_owned()];
         let spec = Arc::new(spec);
         let key = ProcessKey::new(&spec, Tenant::default(), ClientCapabilities::default(), Vec::new());
-        let handshake =
-            Handshake { spec: &spec, key: &key, dialect: Arc::new(AcpV1), gateway_version: "test" };
+        let handshake = Handshake {
+            spec: &spec,
+            key: &key,
+            dialect: Arc::new(Acp(AcpVersion::V1)),
+            gateway_version: "test",
+        };
         let (limits, shutdown) = (Arc::new(Limits::default()), Shutdown::new());
         let (started, ()) = tokio::join!(handshake.run(channel, &limits, &shutdown), play(&mut agent));
         (started, agent)

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use super::dialect::{AcpV1, AcpV2, Dialect};
+use super::dialect::Acp;
 use super::failure::AgentFailure;
 use super::handshake::Handshake;
 use super::process::{FailedStart, HostAccess, Process};
@@ -43,10 +43,12 @@ impl Launcher {
     /// only v1 is started again: it ignored the v2 fields of `initialize`, so it assumes that the client has
     /// no capabilities.
     pub async fn launch(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Result<Process, FailedStart> {
-        if !self.may_speak_v2(spec) {
-            return self.start(spec, key, Arc::new(AcpV1)).await;
+        let v1_only = lock_or_abort(self.v1_only.lock()).get(&spec.name).cloned();
+        let known = v1_only.is_some_and(|older| Arc::ptr_eq(&older, spec));
+        if known || AcpVersion::from_number(spec.settings.protocol) != Some(AcpVersion::V2) {
+            return self.start(spec, key, AcpVersion::V1).await;
         }
-        match self.start(spec, key, Arc::new(AcpV2)).await {
+        match self.start(spec, key, AcpVersion::V2).await {
             Ok(process) if process.initialized.acp_version == AcpVersion::V2 => return Ok(process),
             Ok(process) => process.stop().await,
             Err(failed) if failed.refuses_version() => failed.wait_stopped().await,
@@ -54,14 +56,7 @@ impl Launcher {
         }
         tracing::info!(agent = %spec.name, "the agent supports only version 1 of the protocol");
         lock_or_abort(self.v1_only.lock()).insert(spec.name.clone(), Arc::clone(spec));
-        self.start(spec, key, Arc::new(AcpV1)).await
-    }
-
-    fn may_speak_v2(&self, spec: &Arc<AgentSpec>) -> bool {
-        let older = || {
-            lock_or_abort(self.v1_only.lock()).get(&spec.name).is_some_and(|older| Arc::ptr_eq(older, spec))
-        };
-        AcpVersion::from_number(spec.settings.protocol) == Some(AcpVersion::V2) && !older()
+        self.start(spec, key, AcpVersion::V1).await
     }
 
     /// Spawns and initializes the agent.
@@ -69,12 +64,13 @@ impl Launcher {
         &self,
         spec: &Arc<AgentSpec>,
         key: &ProcessKey,
-        dialect: Arc<dyn Dialect>,
+        version: AcpVersion,
     ) -> Result<Process, FailedStart> {
         let child = self.child_spec(spec, &key.tenant).await?;
         let spawned = self.spawner.spawn(child).await;
         let child = spawned.map_err(|error| AgentFailure::Start { detail: with_cause(&error) })?;
         let (tree, terminals) = (child.tree(), child.terminals().clone());
+        let dialect = Arc::new(Acp(version));
         let handshake = Handshake { spec, key, dialect, gateway_version: self.version };
         let mut process = handshake.run(stdio::open(child), &self.limits, &self.shutdown).await?;
         let noted = tree.clone();

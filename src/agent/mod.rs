@@ -26,9 +26,7 @@ mod transport;
 pub use batch::{Batch, Inbound};
 pub use catalogue::{Catalogue, CurrentCatalogue};
 pub use connection::Connection;
-#[cfg(test)]
-pub(crate) use dialect::AcpV2;
-pub use dialect::{AcpV1, Dialect};
+pub use dialect::{Acp, Dialect};
 pub use failure::{AgentExit, AgentFailure};
 pub use launcher::Launcher;
 pub use process::{FailedStart, Process};

@@ -1,6 +1,5 @@
 //! A running agent after its handshake.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -80,7 +79,7 @@ impl FailedStart {
 /// How the agent ended, with its secrets masked.
 pub(super) async fn agent_exit(connection: &Connection, transport: &dyn Transport) -> AgentExit {
     let exit = transport.exit().await;
-    let refused = connection.read_end().borrow().as_ref().and_then(ReadEnd::reason);
+    let refused = connection.read_end().borrow().as_ref().and_then(|ReadEnd(reason)| reason.clone());
     AgentExit { stderr_tail: connection.masked(&exit.stderr_tail), reason: refused.or(exit.reason), ..exit }
 }
 
@@ -115,17 +114,9 @@ impl Process {
 
     /// Answers a request of the agent, once. Stops an agent that does not read its answers, because it would wait
     /// without end.
-    pub fn answer(&self, id: IncomingId, outcome: Result<&RawValue, &RawValue>) {
-        self.answer_with_guard(id, outcome, ());
-    }
-
-    /// Like [`Self::answer`]. Drops `held` after the agent has read the whole answer, or when it cannot read it any more.
-    pub fn answer_with_guard(
-        &self,
-        id: IncomingId,
-        outcome: Result<&RawValue, &RawValue>,
-        held: impl Send + 'static,
-    ) {
+    ///
+    /// Drops `held` after the agent has read the whole answer, or when it cannot read it any more.
+    pub fn answer(&self, id: IncomingId, outcome: Result<&RawValue, &RawValue>, held: impl Send + 'static) {
         if self.connection.answer(id, outcome, held).is_err() {
             self.begin_stop();
         }
@@ -150,11 +141,6 @@ impl Process {
     /// Stops a process that failed during its start.
     pub fn failed(self, failure: AgentFailure) -> FailedStart {
         FailedStart::of(failure, self.transport)
-    }
-
-    /// The home directory of the agent.
-    pub fn home(&self) -> PathBuf {
-        self.spec.home_of(&self.key.tenant)
     }
 
     /// Whether there are unread messages of the agent.

@@ -15,76 +15,29 @@ use crate::jsonrpc::{LineDecoder, Message, PendingTables};
 use crate::shutdown::lock_or_abort;
 use crate::types::Limits;
 
-/// Why the reader stopped.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ReadEnd {
-    EndOfFile,
-    LineTooLong {
-        cap: usize,
-    },
-    TooManyInvalidLines {
-        per_minute: u32,
-    },
-    /// Too many bytes before the first response.
-    StartupOutputTooLarge {
-        cap: usize,
-    },
-}
-
-impl ReadEnd {
-    /// A message for people, if the agent caused the end.
-    pub(super) fn reason(&self) -> Option<String> {
-        match self {
-            Self::EndOfFile => None,
-            Self::LineTooLong { cap } => Some(format!("a line on its stdout was longer than {cap} bytes")),
-            Self::StartupOutputTooLarge { cap } => {
-                Some(format!("it wrote more than {cap} bytes before it answered initialize"))
-            }
-            Self::TooManyInvalidLines { per_minute } => {
-                Some(format!("it wrote more than {per_minute} lines a minute that are not JSON-RPC"))
-            }
-        }
-    }
-}
+/// The end of the agent's output, with a message for people if the agent caused it.
+#[derive(Debug, Clone)]
+pub(super) struct ReadEnd(pub(super) Option<String>);
 
 /// The task that reads one connection.
 pub(super) struct Reader {
-    tables: Arc<Mutex<PendingTables<()>>>,
-    lines: LineDecoder,
-    dialect: Arc<dyn Dialect>,
+    pub(super) tables: Arc<Mutex<PendingTables>>,
+    pub(super) lines: LineDecoder,
+    pub(super) dialect: Arc<dyn Dialect>,
     /// The messages of the current line. Reused for every line.
-    decoded: Vec<Decoded>,
-    batches: mpsc::Sender<Batch>,
-    invalid_lines: InvalidLineLimiter,
-    secrets: Secrets,
+    pub(super) decoded: Vec<Decoded>,
+    pub(super) batches: mpsc::Sender<Batch>,
+    /// The invalid lines since the start of a period.
+    pub(super) invalid_lines: (Instant, u32),
+    pub(super) secrets: Secrets,
     /// Bytes read before the agent's first response, which answers `initialize`. Until then launchers like
     /// npx may write any lines, up to a limit. Invalid lines do not count during this time.
-    startup_bytes: Option<usize>,
-    limits: Arc<Limits>,
+    pub(super) startup_bytes: Option<usize>,
+    pub(super) limits: Arc<Limits>,
 }
 
 impl Reader {
     const READ_BYTES: usize = 64 << 10;
-
-    pub(super) fn new(
-        tables: Arc<Mutex<PendingTables<()>>>,
-        batches: mpsc::Sender<Batch>,
-        dialect: Arc<dyn Dialect>,
-        (line_cap, secrets): (usize, Secrets),
-        limits: &Arc<Limits>,
-    ) -> Self {
-        Self {
-            tables,
-            lines: LineDecoder::new(line_cap),
-            dialect,
-            decoded: Vec::new(),
-            batches,
-            invalid_lines: InvalidLineLimiter::new(limits.max_invalid_lines_per_minute),
-            secrets,
-            startup_bytes: Some(0),
-            limits: Arc::clone(limits),
-        }
-    }
 
     pub(super) async fn run(mut self, mut incoming: impl AsyncRead + Unpin) -> ReadEnd {
         loop {
@@ -104,7 +57,7 @@ impl Reader {
             // The holder of the connection may have dropped the receiver.
             drop(self.batches.send(Batch { messages: vec![invalid_line], ..Batch::default() }).await);
         }
-        ReadEnd::EndOfFile
+        ReadEnd(None)
     }
 
     /// Sends the complete lines. Returns false if the holder has dropped the receiver.
@@ -113,7 +66,9 @@ impl Reader {
         if let Some(bytes) = &mut self.startup_bytes {
             *bytes += block.len();
             if *bytes > self.limits.max_start_output_bytes {
-                return Err(ReadEnd::StartupOutputTooLarge { cap: self.limits.max_start_output_bytes });
+                let cap = self.limits.max_start_output_bytes;
+                let reason = format!("it wrote more than {cap} bytes before it answered initialize");
+                return Err(ReadEnd(Some(reason)));
             }
         }
         // One check for all lines. If it fails, the parser checks each line.
@@ -126,7 +81,8 @@ impl Reader {
                 Ok(line) => line,
                 Err(too_long) => {
                     drop(self.batches.send(batch).await);
-                    return Err(ReadEnd::LineTooLong { cap: too_long.cap });
+                    let reason = format!("a line on its stdout was longer than {} bytes", too_long.cap);
+                    return Err(ReadEnd(Some(reason)));
                 }
             };
             batch.bytes += line.len();
@@ -141,11 +97,12 @@ impl Reader {
                     self.startup_bytes = None;
                 }
                 batch.messages.push(message);
-                if invalid && self.startup_bytes.is_none() && !self.invalid_lines.record() {
+                if invalid
+                    && self.startup_bytes.is_none()
+                    && let Err(end) = count_invalid_line(&mut self.invalid_lines, &self.limits)
+                {
                     drop(self.batches.send(batch).await);
-                    return Err(ReadEnd::TooManyInvalidLines {
-                        per_minute: self.limits.max_invalid_lines_per_minute,
-                    });
+                    return Err(end);
                 }
             }
             self.decoded = decoded;
@@ -180,7 +137,7 @@ impl Reader {
                 Inbound::Request { id: tables.register_request(id), method, params }
             }
             Message::Response { id, outcome } => match tables.resolve_call(&id) {
-                Some((call, ())) => {
+                Some(call) => {
                     let outcome = outcome.map_err(|error| self.secrets.mask_error(error));
                     Inbound::Response { call, outcome }
                 }
@@ -190,24 +147,15 @@ impl Reader {
     }
 }
 
-/// Counts invalid lines per minute.
-struct InvalidLineLimiter {
-    since: Instant,
-    count: u32,
-    max: u32,
-}
-
-impl InvalidLineLimiter {
-    fn new(max: u32) -> Self {
-        Self { since: Instant::now(), count: 0, max }
+fn count_invalid_line((since, count): &mut (Instant, u32), limits: &Limits) -> Result<(), ReadEnd> {
+    let (now, per_minute) = (Instant::now(), limits.max_invalid_lines_per_minute);
+    if now - *since > Duration::from_mins(1) {
+        (*since, *count) = (now, 0);
     }
-
-    fn record(&mut self) -> bool {
-        let now = Instant::now();
-        if now - self.since > Duration::from_mins(1) {
-            (self.since, self.count) = (now, 0);
-        }
-        self.count += 1;
-        self.count <= self.max
+    *count += 1;
+    if *count <= per_minute {
+        return Ok(());
     }
+    let reason = format!("it wrote more than {per_minute} lines a minute that are not JSON-RPC");
+    Err(ReadEnd(Some(reason)))
 }

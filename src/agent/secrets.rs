@@ -50,37 +50,26 @@ pub fn without_secrets(error: RpcError, secrets: &[String]) -> RpcError {
 /// `None` if a secret cannot be masked without damage to the JSON.
 fn masked_json(data: Box<RawValue>, secrets: &[String]) -> Option<Box<RawValue>> {
     // A JSON string may contain escapes, so the search needs the decoded values.
-    let Ok(mut value) = serde_json::from_str::<Value>(data.get()) else {
+    let Ok(value) = serde_json::from_str::<Value>(data.get()) else {
         // For example, a lone surrogate.
         let shown = masked(data.get(), secrets);
         return if shown == data.get() { Some(data) } else { RawValue::from_string(shown).ok() };
     };
-    if mask_strings(&mut value, secrets) { to_raw_value(&value).ok() } else { Some(data) }
+    let shown = mask_strings(&value, secrets);
+    if shown == value { Some(data) } else { to_raw_value(&shown).ok() }
 }
 
-/// Masks secrets in every string and member name. Returns true if there was one.
-fn mask_strings(value: &mut Value, secrets: &[String]) -> bool {
+/// Masks secrets in every string and member name.
+fn mask_strings(value: &Value, secrets: &[String]) -> Value {
     match value {
-        Value::String(text) => {
-            let shown = masked(text, secrets);
-            let found = shown != *text;
-            *text = shown;
-            found
-        }
-        Value::Array(items) => {
-            items.iter_mut().fold(false, |found, item| mask_strings(item, secrets) | found)
-        }
+        Value::String(text) => masked(text, secrets).into(),
+        Value::Array(items) => items.iter().map(|item| mask_strings(item, secrets)).collect(),
         Value::Object(members) => {
-            let mut found = false;
-            for (name, mut member) in std::mem::take(members) {
-                found |= mask_strings(&mut member, secrets);
-                let shown = masked(&name, secrets);
-                found |= shown != name;
-                members.insert(shown, member);
-            }
-            found
+            let shown =
+                |(name, member): (&String, &Value)| (masked(name, secrets), mask_strings(member, secrets));
+            members.iter().map(shown).collect()
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
 }
 

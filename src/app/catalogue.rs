@@ -118,7 +118,7 @@ fn mcp_server(name: &str, server: &config::McpServer) -> McpServer {
             headers: pairs(headers),
         },
         config::McpServer::Stdio { command, args, env } => {
-            McpServer::Stdio { name, command: command.clone(), args: args.clone(), env: pairs(env) }
+            McpServer::Stdio { transport: None, name, command: command.clone(), args: args.clone(), env: pairs(env) }
         }
     }
 }

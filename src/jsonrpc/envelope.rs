@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::depth::{TooDeep, check_depth};
+
 /// A message of the peer. The ids, `params`, `result` and `data` keep the bytes of the peer.
 #[derive(Debug, Clone)]
 pub enum Message {
@@ -54,11 +56,11 @@ struct Envelope<'a> {
 /// call.
 #[derive(Deserialize)]
 struct ErrorMember<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     code: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     message: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     data: Option<&'a RawValue>,
 }
 
@@ -77,16 +79,14 @@ pub fn parse_error(raw: &RawValue) -> RpcError {
 }
 
 /// Treats a member with the value `null` as present, because `id: null` and `result: null` both occur.
-fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+pub fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// Parses the envelope of `line`.
 pub fn parse(line: &[u8], max_depth: usize) -> Result<Message, EnvelopeError> {
     let text = std::str::from_utf8(line)?;
-    if exceeds_depth(line, max_depth) {
-        return Err(EnvelopeError::Depth { max: max_depth });
-    }
+    check_depth(line, max_depth).map_err(|TooDeep { max }| EnvelopeError::Depth { max })?;
     // serde would also accept an array with the members in the order of the struct.
     if !text.trim_start().starts_with('{') {
         return Err(EnvelopeError::NotAMessage);
@@ -108,29 +108,6 @@ pub fn parse(line: &[u8], max_depth: usize) -> Result<Message, EnvelopeError> {
             Ok(Message::Response { id, outcome })
         }
     }
-}
-
-/// Returns true if the JSON nests deeper than `max`. `serde_json` does not count the depth inside raw values.
-fn exceeds_depth(line: &[u8], max: usize) -> bool {
-    let opening = memchr::memchr2_iter(b'{', b'[', line).take(max + 1).count();
-    if opening <= max {
-        return false;
-    }
-    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
-    for byte in line {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b'{' | b'[' if !in_string => depth += 1,
-            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth > max {
-            return true;
-        }
-    }
-    false
 }
 
 #[cfg(test)]

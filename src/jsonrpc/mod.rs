@@ -4,9 +4,10 @@
 //! not know ACP, and it never reads `params` or `result`: they pass through byte for byte. It reads only the
 //! reason in the `data` of an error.
 //!
-//! Read `codec`, `envelope` and `pending` first, then `line`, `scan` and `reason`.
+//! Read `codec`, `envelope` and `pending` first, then `depth`, `line`, `scan` and `reason`.
 
 mod codec;
+mod depth;
 mod envelope;
 mod line;
 mod pending;
@@ -14,7 +15,8 @@ mod reason;
 mod scan;
 
 pub use codec::{LineDecoder, LineTooLong};
-pub use envelope::{EnvelopeError, Message, RpcError, parse, parse_error};
+pub use depth::{TooDeep, check_depth};
+pub use envelope::{EnvelopeError, Message, RpcError, parse, parse_error, present};
 pub use line::{error, notification, request, result};
 pub use pending::{CallId, IncomingId, PendingTables};
 pub use reason::plain_line;

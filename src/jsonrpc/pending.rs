@@ -1,7 +1,7 @@
 //! The two tables that match requests with responses. The gateway creates the numbers of both tables. A
 //! client's JSON-RPC ids never reach a peer, and a peer's ids never leave this module.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::value::RawValue;
 
@@ -25,37 +25,30 @@ impl CallId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct IncomingId(u64);
 
-/// The pending requests in both directions of one connection. `T` is the owner of a call.
-#[derive(Debug)]
-pub struct PendingTables<T> {
+/// The pending requests in both directions of one connection.
+#[derive(Debug, Default)]
+pub struct PendingTables {
     next: u64,
-    outgoing: HashMap<CallId, T>,
+    outgoing: HashSet<CallId>,
     incoming: HashMap<IncomingId, Box<RawValue>>,
 }
 
-impl<T> Default for PendingTables<T> {
-    fn default() -> Self {
-        Self { next: 0, outgoing: HashMap::new(), incoming: HashMap::new() }
-    }
-}
-
-impl<T> PendingTables<T> {
+impl PendingTables {
     fn mint(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 
-    pub fn register_call(&mut self, owner: T) -> CallId {
+    pub fn register_call(&mut self) -> CallId {
         let id = CallId(self.mint());
-        self.outgoing.insert(id, owner);
+        self.outgoing.insert(id);
         id
     }
 
     /// Removes and returns the call that a response with this raw id answers. A second response finds no
     /// call.
-    pub fn resolve_call(&mut self, raw_id: &RawValue) -> Option<(CallId, T)> {
-        let id = CallId::parse(raw_id)?;
-        Some((id, self.outgoing.remove(&id)?))
+    pub fn resolve_call(&mut self, raw_id: &RawValue) -> Option<CallId> {
+        CallId::parse(raw_id).filter(|id| self.outgoing.remove(id))
     }
 
     /// Removes a call whose result is no longer needed. A later response to it counts as unknown.
@@ -83,11 +76,7 @@ impl<T> PendingTables<T> {
 
     /// Finds the pending call with this raw id.
     pub fn find_call(&self, raw_id: &RawValue) -> Option<CallId> {
-        CallId::parse(raw_id).filter(|id| self.outgoing.contains_key(id))
-    }
-
-    pub fn open_incoming(&self) -> usize {
-        self.incoming.len()
+        CallId::parse(raw_id).filter(|id| self.outgoing.contains(id))
     }
 }
 
@@ -102,19 +91,19 @@ mod tests {
     #[test]
     fn a_response_resolves_its_call_only_once() {
         let mut tables = PendingTables::default();
-        let id = tables.register_call("a");
+        let id = tables.register_call();
         for wrong in ["null", "99", "\"1\"", "1.0", "-1", "1e0", "[]"] {
             assert_eq!(tables.resolve_call(&raw(wrong)), None, "{wrong}");
             assert_eq!(tables.find_call(&raw(wrong)), None, "{wrong}");
         }
         assert_eq!(tables.find_call(&raw("1")), Some(id));
-        assert_eq!(tables.resolve_call(&raw("1")), Some((id, "a")));
+        assert_eq!(tables.resolve_call(&raw("1")), Some(id));
         assert_eq!(tables.resolve_call(&raw("1")), None);
     }
 
     #[test]
     fn requests_with_equal_peer_ids_are_distinct() {
-        let mut tables = PendingTables::<()>::default();
+        let mut tables = PendingTables::default();
         let first = tables.register_request(raw("0"));
         let second = tables.register_request(raw("0"));
         assert_ne!(first, second);

@@ -18,18 +18,7 @@ const SEARCHED_BYTES: usize = 256 << 10;
 /// The number of nested objects, and of JSON inside strings, that are searched.
 const SEARCHED_DEPTH: usize = 6;
 /// Members that may contain the reason, the most specific first.
-const REASON_MEMBERS: [&str; 10] = [
-    "details",
-    "detail",
-    "message",
-    "error",
-    "data",
-    "description",
-    "responseBody",
-    "body",
-    "cause",
-    "errors",
-];
+const REASON_MEMBERS: &str = include_str!("reason_members.txt");
 
 /// HTTP statuses of a provider that may accept the same request later.
 const TRANSIENT_STATUSES: [i64; 6] = [408, 429, 502, 503, 504, 529];
@@ -39,45 +28,9 @@ const STATUS_MEMBERS: [&str; 6] =
 /// Members that may contain the kind of a failure.
 const KIND_MEMBERS: [&str; 7] = ["errorKind", "type", "kind", "reason", "status", "code", "name"];
 /// Kinds of transient failures, in the spelling of providers and agents.
-const TRANSIENT_KINDS: [&str; 12] = [
-    "overloaded",
-    "overloaded_error",
-    "server_overloaded",
-    "rate_limit",
-    "rate_limited",
-    "rate_limit_error",
-    "rate_limit_exceeded",
-    "too_many_requests",
-    "resource_exhausted",
-    "unavailable",
-    "timeout_error",
-    "deadline_exceeded",
-];
+const TRANSIENT_KINDS: &str = include_str!("transient_kinds.txt");
 /// Phrases of transient failures, in lower case.
-const TRANSIENT_PHRASES: [&str; 22] = [
-    "overloaded",
-    "high demand",
-    "rate limit",
-    "rate-limit",
-    "rate_limit",
-    "too many requests",
-    "try again later",
-    "try again in",
-    "retry in",
-    "temporarily unavailable",
-    "service unavailable",
-    "server is busy",
-    "at capacity",
-    "resource exhausted",
-    "resource_exhausted",
-    "bad gateway",
-    "gateway timeout",
-    "timed out",
-    "request timeout",
-    "econnreset",
-    "etimedout",
-    "socket hang up",
-];
+const TRANSIENT_PHRASES: &str = include_str!("transient_phrases.txt");
 /// Phrases of permanent failures. They take precedence over a transient status.
 const PERMANENT_PHRASES: [&str; 3] = ["insufficient_quota", "credit balance", "billing_hard_limit"];
 /// Words that mark the following number as an HTTP status.
@@ -89,7 +42,7 @@ impl RpcError {
     /// message already contains it.
     pub fn reason(&self) -> Option<String> {
         let data = self.parsed_data()?;
-        let reason = plain_line(&find_reason(&data, SEARCHED_DEPTH)?, REASON_BYTES);
+        let reason = plain_line(&find_reason(&data)?, REASON_BYTES);
         (!reason.is_empty() && !self.plain_message().contains(&reason)).then_some(reason)
     }
 
@@ -97,18 +50,18 @@ impl RpcError {
     /// not respond.
     pub fn is_transient(&self) -> bool {
         let data = self.parsed_data();
-        let reason = data.as_ref().and_then(|data| find_reason(data, SEARCHED_DEPTH)).unwrap_or_default();
+        let reason = data.as_ref().and_then(find_reason).unwrap_or_default();
         let text = format!("{}\n{reason}", self.message).to_lowercase();
-        let says = |phrases: &[&str]| phrases.iter().any(|phrase| text.contains(phrase));
+        let has = |phrase: &str| text.contains(phrase);
         match data.as_ref().and_then(|data| marked_retryable(data, SEARCHED_DEPTH)) {
             Some(retryable) => return retryable,
-            None if says(&PERMANENT_PHRASES) => return false,
+            None if PERMANENT_PHRASES.into_iter().any(has) => return false,
             None => {}
         }
         TRANSIENT_STATUSES.contains(&self.code)
-            || says(&TRANSIENT_PHRASES)
+            || TRANSIENT_PHRASES.lines().any(has)
             || mentions_transient_status(&text)
-            || data.is_some_and(|data| has_transient_mark(&data, SEARCHED_DEPTH))
+            || data.is_some_and(|data| has_transient_mark(&data))
     }
 
     /// Returns the message and the reason in lower case, for a search for phrases.
@@ -144,23 +97,26 @@ impl fmt::Display for RpcError {
     }
 }
 
-/// Returns the first text in a known member.
-fn find_reason(value: &Value, depth: usize) -> Option<String> {
+/// Returns the first result of `find` in the order of the known members. Searches JSON inside strings before the string.
+fn search<T>(value: &Value, depth: usize, find: &impl Fn(&Value) -> Option<T>) -> Option<T> {
     let deeper = depth.checked_sub(1)?;
     match value {
-        Value::String(text) => {
-            let trimmed = text.trim();
-            let nested =
-                trimmed.starts_with(['{', '[']).then(|| serde_json::from_str(trimmed).ok()).flatten();
-            let nested = nested.and_then(|nested: Value| find_reason(&nested, deeper));
-            nested.or_else(|| (!trimmed.is_empty()).then(|| trimmed.to_owned()))
+        Value::String(text) if text.trim_start().starts_with(['{', '[']) => {
+            let nested = serde_json::from_str::<Value>(text).ok();
+            nested.and_then(|nested| search(&nested, deeper, find)).or_else(|| find(value))
         }
-        Value::Object(members) => {
-            REASON_MEMBERS.iter().find_map(|name| find_reason(members.get(*name)?, deeper))
-        }
-        Value::Array(items) => items.iter().take(8).find_map(|item| find_reason(item, deeper)),
-        _ => None,
+        Value::Object(members) => find(value)
+            .or_else(|| REASON_MEMBERS.lines().find_map(|name| search(members.get(name)?, deeper, find))),
+        Value::Array(items) => items.iter().take(8).find_map(|item| search(item, deeper, find)),
+        _ => find(value),
     }
+}
+
+/// Returns the first text in a known member.
+fn find_reason(value: &Value) -> Option<String> {
+    let text =
+        |value: &Value| value.as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+    search(value, SEARCHED_DEPTH, &text)
 }
 
 /// Returns the retryable mark that the peer set on the failure.
@@ -173,46 +129,25 @@ fn marked_retryable(value: &Value, depth: usize) -> Option<bool> {
     })
 }
 
-fn has_transient_mark(value: &Value, depth: usize) -> bool {
-    let Some(deeper) = depth.checked_sub(1) else { return false };
-    match value {
-        Value::Object(members) => {
-            let status = |name: &&str| {
-                members
-                    .get(*name)
-                    .and_then(Value::as_i64)
-                    .is_some_and(|code| TRANSIENT_STATUSES.contains(&code))
-            };
-            let kind = |name: &&str| {
-                let kind = members.get(*name).and_then(Value::as_str).map(str::to_lowercase);
-                kind.is_some_and(|kind| TRANSIENT_KINDS.contains(&&*kind))
-            };
-            STATUS_MEMBERS.iter().any(status)
-                || KIND_MEMBERS.iter().any(kind)
-                || REASON_MEMBERS
-                    .iter()
-                    .any(|name| members.get(*name).is_some_and(|value| has_transient_mark(value, deeper)))
-        }
-        Value::String(text) if text.trim_start().starts_with(['{', '[']) => {
-            serde_json::from_str(text).is_ok_and(|nested| has_transient_mark(&nested, deeper))
-        }
-        Value::Array(items) => items.iter().take(8).any(|item| has_transient_mark(item, deeper)),
-        _ => false,
-    }
+fn has_transient_mark(value: &Value) -> bool {
+    let marked = |value: &Value| {
+        let status =
+            |name: &&str| value[*name].as_i64().is_some_and(|code| TRANSIENT_STATUSES.contains(&code));
+        let kind = |name: &&str| {
+            let kind = value[*name].as_str().map(str::to_lowercase);
+            kind.is_some_and(|kind| TRANSIENT_KINDS.lines().any(|known| known == kind))
+        };
+        (STATUS_MEMBERS.iter().any(status) || KIND_MEMBERS.iter().any(kind)).then_some(())
+    };
+    search(value, SEARCHED_DEPTH, &marked).is_some()
 }
 
 /// Returns true if a transient status is the first word of the text, or follows a word such as `error`.
 fn mentions_transient_status(text: &str) -> bool {
     let words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
-    let mut before = "error";
-    for word in words {
-        let status = word.parse().is_ok_and(|status: i64| TRANSIENT_STATUSES.contains(&status));
-        if status && BEFORE_STATUS.contains(&before) {
-            return true;
-        }
-        before = word;
-    }
-    false
+    let words: Vec<&str> = std::iter::once("error").chain(words).collect();
+    let transient = |word: &str| word.parse().is_ok_and(|status: i64| TRANSIENT_STATUSES.contains(&status));
+    words.windows(2).any(|pair| BEFORE_STATUS.contains(&pair[0]) && transient(pair[1]))
 }
 
 /// Converts text to one line of at most `max` bytes, without escape sequences, control characters and

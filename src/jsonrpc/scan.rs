@@ -41,18 +41,12 @@ impl<'a> JsonScanner<'a> {
             return Some(start..self.position);
         }
         loop {
-            let name = self.string()?;
-            self.skip_whitespace();
-            self.expect_byte(b':')?;
+            let name = self.member_name()?;
             member(self, &self.bytes[name])?;
             self.skip_whitespace();
-            match self.peek()? {
-                b',' => {
-                    self.position += 1;
-                    self.skip_whitespace();
-                }
+            match self.next()? {
+                b',' => self.skip_whitespace(),
                 b'}' => {
-                    self.position += 1;
                     self.depth -= 1;
                     return Some(start..self.position);
                 }
@@ -102,9 +96,8 @@ impl<'a> JsonScanner<'a> {
                 }
                 self.skip_whitespace();
                 let in_object = objects & 1 == 1;
-                match self.peek()? {
+                match self.next()? {
                     b',' => {
-                        self.position += 1;
                         self.skip_whitespace();
                         if in_object {
                             self.member_name()?;
@@ -115,7 +108,6 @@ impl<'a> JsonScanner<'a> {
                     b']' if !in_object => {}
                     _ => return None,
                 }
-                self.position += 1;
                 self.depth -= 1;
                 objects >>= 1;
             }
@@ -135,13 +127,13 @@ impl<'a> JsonScanner<'a> {
         (self.position == self.bytes.len()).then_some(())
     }
 
-    /// Scans the name of a member and the colon after it.
-    fn member_name(&mut self) -> Option<()> {
-        self.string()?;
+    /// Scans the name of a member and the colon after it. Returns the range of the name.
+    fn member_name(&mut self) -> Option<Range<usize>> {
+        let name = self.string()?;
         self.skip_whitespace();
         self.expect_byte(b':')?;
         self.skip_whitespace();
-        Some(())
+        Some(name)
     }
 
     /// Scans a string and returns the range between the quotes.
@@ -150,26 +142,19 @@ impl<'a> JsonScanner<'a> {
         let start = self.position;
         loop {
             self.position += plain_prefix_len(&self.bytes[self.position..]);
-            match self.peek()? {
-                b'"' => {
-                    self.position += 1;
-                    return Some(start..self.position - 1);
-                }
-                b'\\' => {
-                    let escape = *self.bytes.get(self.position + 1)?;
-                    self.position += 2;
-                    match escape {
-                        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => {}
-                        b'u' => {
-                            let digits = self.bytes.get(self.position..self.position + 4)?;
-                            if !digits.iter().all(u8::is_ascii_hexdigit) {
-                                return None;
-                            }
-                            self.position += 4;
+            match self.next()? {
+                b'"' => return Some(start..self.position - 1),
+                b'\\' => match self.next()? {
+                    b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => {}
+                    b'u' => {
+                        let digits = self.bytes.get(self.position..self.position + 4)?;
+                        if !digits.iter().all(u8::is_ascii_hexdigit) {
+                            return None;
                         }
-                        _ => return None,
+                        self.position += 4;
                     }
-                }
+                    _ => return None,
+                },
                 // A control character is not allowed in a string.
                 _ => return None,
             }
@@ -221,7 +206,13 @@ impl<'a> JsonScanner<'a> {
     }
 
     fn expect_byte(&mut self, byte: u8) -> Option<()> {
-        (self.peek()? == byte).then(|| self.position += 1)
+        (self.next()? == byte).then_some(())
+    }
+
+    fn next(&mut self) -> Option<u8> {
+        let byte = self.peek()?;
+        self.position += 1;
+        Some(byte)
     }
 
     fn peek(&self) -> Option<u8> {

@@ -120,10 +120,9 @@ impl Homes {
 }
 
 impl HomePermit {
-    fn update<T>(&self, update: impl FnOnce(&mut HomeState) -> T) -> T {
-        let outcome = update(self.homes.lock().entry(self.home.clone()).or_default());
+    fn update(&self, update: impl FnOnce(&mut HomeState)) {
+        update(self.homes.lock().entry(self.home.clone()).or_default());
         self.homes.changed.notify_waiters();
-        outcome
     }
 
     /// Whether another start ran in the same HOME at the same time.

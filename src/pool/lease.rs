@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::grant::{Grant, LeaseInfo};
 use super::scheduler::Pool;
-use super::state::IdleProcess;
+use super::sign_in_state::SignInState;
+use super::state::{ActiveLease, AgentState, Grant, PoolKey};
 use crate::agent::Process;
 
 /// The treatment of a process after the release of its lease.
@@ -37,13 +37,17 @@ pub enum LeaseActivity {
 pub struct Lease {
     /// `None` only after the release.
     process: Option<Process>,
-    pub(super) grant: LeaseInfo,
-    pool: Pool,
+    id: u64,
+    pub(super) key: PoolKey,
+    recall: Arc<Notify>,
+    pub(super) pool: Pool,
+    /// The treatment of the process on drop.
+    pub(super) disposition: Disposition,
 }
 
 impl Lease {
-    pub(super) fn new(Grant { process, lease }: Grant, pool: Pool) -> Self {
-        Self { process: Some(process), grant: lease, pool }
+    pub(super) fn new(Grant { process, id, recall }: Grant, key: PoolKey, pool: Pool) -> Self {
+        Self { process: Some(process), id, key, recall, pool, disposition: Disposition::Stop }
     }
 
     pub fn process(&self) -> &Process {
@@ -54,29 +58,40 @@ impl Lease {
         self.process.as_mut().expect("a lease holds its process until it is released")
     }
 
+    fn update(&self, change: impl FnMut(&mut ActiveLease)) {
+        let mut state = self.pool.state();
+        state.existing(&self.key).leases.get_mut(&self.id).into_iter().for_each(change);
+    }
+
+    /// Changes the sign-in state. Returns `None` if the process belongs to a former entry: it does not describe
+    /// the current entry, whose program must not receive the secrets of the former one.
+    pub(super) fn update_sign_in<T>(
+        &self,
+        change: impl FnOnce(&mut SignInState, &mut ActiveLease) -> T,
+    ) -> Option<T> {
+        let mut state = self.pool.state();
+        let AgentState { spec, sign_in, leases, .. } = state.existing(&self.key);
+        let leased = leases.get_mut(&self.id).filter(|leased| Arc::ptr_eq(spec, &leased.spec))?;
+        Some(change(sign_in, leased))
+    }
+
     /// Records that the process holds the agent's session. The agent may keep the session locked until the process
     /// ends.
     pub fn record_session(&self, session: &str) {
-        if let Some(agent) = self.pool.state().pools.get_mut(&self.grant.pool)
-            && let Some(leased) = agent.leases.get_mut(&self.grant.id)
-        {
-            leased.history.record(session);
-        }
+        self.update(|leased| leased.history.record(session));
     }
 
     /// Records that the agent reported the session as in use by another process. Detects an agent that does not
     /// unlock on close: a process that released the session still exists and is in use.
     pub fn session_in_use(&self, session: &str) {
         let mut state = self.pool.state();
-        let agent = state.existing(&self.grant.pool);
-        let mut leased =
-            agent.leases.iter().filter(|(id, _)| **id != self.grant.id).map(|(_, leased)| &leased.history);
-        let kept = leased.any(|held| held.contains(session))
-            || agent.idle.iter().any(|idle_process| idle_process.history.contains(session));
-        if kept && !agent.learned.keeps_sessions_locked {
-            agent.learned.keeps_sessions_locked = true;
+        let AgentState { leases, idle, learned, .. } = state.existing(&self.key);
+        let others = leases.iter().filter(|(id, _)| **id != self.id).map(|(_, leased)| &leased.history);
+        let mut histories = others.chain(idle.iter().map(|idle_process| &idle_process.history));
+        if histories.any(|held| held.contains(session)) && !learned.keeps_sessions_locked {
+            learned.keeps_sessions_locked = true;
             tracing::warn!(
-                agent = %self.grant.pool.agent,
+                agent = %self.key.agent,
                 "the agent keeps a session locked after session/close: its processes are stopped and not reused"
             );
         }
@@ -84,93 +99,53 @@ impl Lease {
 
     /// Reports whether the pool could reclaim the process now.
     pub fn report_activity(&self, activity: LeaseActivity) {
-        if let Some(agent) = self.pool.state().pools.get_mut(&self.grant.pool)
-            && let Some(leased) = agent.leases.get_mut(&self.grant.id)
-        {
+        self.update(|leased| {
             leased.idle_since = (activity == LeaseActivity::Idle).then(Instant::now);
             // A holder that was busy at the last recall gets another one.
             leased.releasing = activity == LeaseActivity::Releasing;
-            agent.recall_outdated();
-        }
+        });
         if activity == LeaseActivity::Idle {
-            self.pool.advance(&self.grant.pool);
+            self.pool.advance(&self.key);
         }
-    }
-
-    /// Records whether the agent requires a sign-in.
-    pub fn record_auth(&self, required: bool) {
-        self.pool.record_auth(self, required);
-    }
-
-    /// Records that the agent refused a prompt because of a missing sign-in, although it had opened the session.
-    pub fn prompt_refused(&self) {
-        self.pool.record_prompt_auth(self, false);
-    }
-
-    /// Records that the agent answered a prompt, so it needs no sign-in.
-    pub fn prompt_accepted(&self) {
-        self.pool.record_prompt_auth(self, true);
-    }
-
-    /// Signs in new processes with the key in the environment of the agent. Returns true if they are signed
-    /// in and this process is not.
-    pub fn sign_in_with_key(&self) -> bool {
-        self.pool.sign_in_with_key(self)
     }
 
     /// Notified when the holder should release the lease at once: it has been idle the longest and others wait.
     pub fn recall_signal(&self) -> Arc<Notify> {
-        Arc::clone(&self.grant.recall)
+        Arc::clone(&self.recall)
     }
 
     pub fn release(mut self, disposition: Disposition) {
-        self.return_process(disposition);
-    }
-
-    /// Returns the process to the pool, once.
-    fn return_process(&mut self, disposition: Disposition) {
-        let Some(process) = self.process.take() else { return };
-        let LeaseInfo { id, pool: key, principal, used_by, generation, .. } = &self.grant;
-        let used_by = match disposition {
-            Disposition::Untouched => Some(used_by.clone()),
-            Disposition::Reuse => Some(Some(Arc::clone(principal))),
-            Disposition::Stop => None,
-        };
-        let used_by = used_by.filter(|_| !process.has_ended() && !self.pool.shutdown().is_draining());
-        let stop = {
-            let mut state = self.pool.state();
-            let agent = state.existing(key);
-            let history = agent.leases.remove(id).map(|leased| leased.history).unwrap_or_default();
-            // The sessions that this process held would be locked for other processes.
-            let used_by = used_by.filter(|_| !agent.learned.keeps_sessions_locked || history.is_empty());
-            if used_by.is_some() && disposition == Disposition::Reuse && !history.is_empty() {
-                agent.ending.checking.insert(*id, history);
-                drop(state);
-                return self.pool.check_for_reuse(&self.grant, process);
-            }
-            if let Some(used_by) = used_by {
-                agent.idle.push(IdleProcess {
-                    process,
-                    used_by,
-                    generation: *generation,
-                    idle_since: Instant::now(),
-                    history,
-                });
-                None
-            } else {
-                agent.ending.stopping.insert(*id, history);
-                Some(process)
-            }
-        };
-        if let Some(process) = stop {
-            self.pool.stop(key.clone(), process, *id);
-        }
-        self.pool.advance(key);
+        self.disposition = disposition;
     }
 }
 
 impl Drop for Lease {
+    /// Returns the process to the pool.
     fn drop(&mut self) {
-        self.return_process(Disposition::Stop);
+        let Some(process) = self.process.take() else { return };
+        let Self { pool, key, id, disposition, .. } = self;
+        let stop = {
+            let mut state = pool.state();
+            let agent = state.existing(key);
+            let Some(mut leased) = agent.leases.remove(id) else { return };
+            let closed_session = *disposition == Disposition::Reuse;
+            if closed_session {
+                leased.used_by = Some(Arc::clone(&leased.principal));
+            }
+            let held_sessions = !leased.history.is_empty();
+            // The sessions that this process held would be locked for other processes.
+            let locks_sessions = held_sessions && agent.learned.keeps_sessions_locked;
+            let draining = pool.inner.shutdown.is_draining();
+            let stop = *disposition == Disposition::Stop || process.has_ended() || draining || locks_sessions;
+            if !stop && closed_session && held_sessions {
+                agent.ending.checking.insert(*id, leased);
+                return pool.check_for_reuse(key.clone(), *id, process);
+            }
+            agent.put_back(*id, process, leased, !stop)
+        };
+        if let Some(process) = stop {
+            pool.stop(key.clone(), process, *id);
+        }
+        pool.advance(key);
     }
 }

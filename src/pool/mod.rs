@@ -3,16 +3,13 @@
 //! This module owns every agent process that is not leased, the wait queue, and the back-off of agents that crash. It
 //! has no type for a session: a lease names a principal, and the pool asks the holder of a lease to release it.
 //!
-//! Reading order: [`state`] (pure decisions) with [`grant`], [`sign_in_state`] and [`session_history`],
-//! [`pool_key`], [`source`], [`scheduler`] (the pool itself), [`start`] with [`homes`] and [`crashes`], [`lease`] and [`reuse`],
+//! Reading order: [`state`] (pure decisions) with [`sign_in_state`] and [`session_history`], [`source`], [`scheduler`] (the pool itself), [`start`] with [`homes`] and [`crashes`], [`lease`] and [`reuse`],
 //! [`wait_queue`], [`short_lease`], [`auth`], [`sign_in`], [`stats`].
 
 mod auth;
 mod crashes;
-mod grant;
 mod homes;
 mod lease;
-mod pool_key;
 mod reuse;
 mod scheduler;
 mod session_history;

@@ -7,26 +7,24 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::crashes::CrashBackoff;
-use super::grant::Grant;
 use super::homes::Homes;
-use super::pool_key::PoolKey;
 use super::source::AgentSource;
-use super::state::{AgentState, Step};
+use super::state::{AgentState, Grant, PoolKey, Step};
 use crate::agent::{Catalogue, Process};
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::{AgentName, Limits, PrincipalLimits, Tenant};
 
 #[derive(Debug, Clone)]
 pub struct Pool {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
-struct Inner {
-    source: Box<dyn AgentSource>,
-    limits: Arc<Limits>,
+pub(super) struct Inner {
+    pub(super) source: Box<dyn AgentSource>,
+    pub(super) limits: Arc<Limits>,
     principals: PrincipalLimits,
-    shutdown: Shutdown,
-    homes: Arc<Homes>,
+    pub(super) shutdown: Shutdown,
+    pub(super) homes: Arc<Homes>,
     state: Mutex<State>,
 }
 
@@ -46,11 +44,9 @@ pub(super) struct State {
 impl State {
     /// The pool for a new request. `None` if the agent is not configured.
     pub(super) fn configured(&mut self, key: &PoolKey) -> Option<&mut AgentState> {
-        if !self.pools.contains_key(key) {
-            let spec = self.catalogue.agent(&key.agent)?;
-            self.pools.insert(key.clone(), AgentState::new(Arc::clone(spec), key.tenant.clone()));
-        }
-        self.pools.get_mut(key).filter(|pool| pool.configured)
+        let spec = self.catalogue.agent(&key.agent)?;
+        let added = || AgentState::new(Arc::clone(spec), key.tenant.clone());
+        Some(self.pools.entry(key.clone()).or_insert_with(added))
     }
 
     /// The pool of an existing lease, process or start.
@@ -93,12 +89,12 @@ impl Pool {
     /// changed entry stop, and new requests use the new entry.
     pub fn reload(&self, catalogue: &Catalogue) {
         let keys: Vec<PoolKey> = {
-            let mut state = self.state();
+            let state = &mut *self.state();
             for (key, pool) in &mut state.pools {
                 match catalogue.agent(&key.agent) {
                     Some(spec) if Arc::ptr_eq(spec, &pool.spec) => {}
                     Some(spec) => pool.replace_spec(Arc::clone(spec)),
-                    None if pool.configured => pool.remove(),
+                    None if state.catalogue.agent(&key.agent).is_some() => pool.remove(),
                     None => {}
                 }
             }
@@ -111,25 +107,9 @@ impl Pool {
         }
     }
 
-    pub(super) fn limits(&self) -> &Limits {
-        &self.inner.limits
-    }
-
     /// The limits of the principals that lease processes.
     pub fn principal_limits(&self) -> &PrincipalLimits {
         &self.inner.principals
-    }
-
-    pub(super) fn shutdown(&self) -> &Shutdown {
-        &self.inner.shutdown
-    }
-
-    pub(super) fn source(&self) -> &dyn AgentSource {
-        &*self.inner.source
-    }
-
-    pub(super) fn homes(&self) -> &Arc<Homes> {
-        &self.inner.homes
     }
 
     /// Whether a process of the agent is starting for the tenant.
@@ -160,10 +140,11 @@ impl Pool {
                     let (grant, waiter) =
                         (agent.grant(state.next_id, idle_process, waiter.principal), waiter.reply);
                     // The holder of the place may have dropped it.
-                    if let Err(Ok(Grant { process, lease })) = waiter.send(Ok(grant)) {
-                        let history = agent.leases.remove(&lease.id).map(|leased| leased.history);
-                        agent.ending.stopping.insert(lease.id, history.unwrap_or_default());
-                        self.stop(key.clone(), process, lease.id);
+                    if let Err(Ok(Grant { process, id, .. })) = waiter.send(Ok(grant))
+                        && let Some(leased) = agent.leases.remove(&id)
+                        && let Some(process) = agent.put_back(id, process, leased, false)
+                    {
+                        self.stop(key.clone(), process, id);
                     }
                 }
                 Step::Start(process_key) => {

@@ -8,11 +8,11 @@ use tokio::time::Instant;
 use super::lease::{Disposition, Lease};
 use super::scheduler::Pool;
 use super::state::Priority;
-use super::wait_queue::{AcquireError, PendingLease, RETRY_AFTER};
+use super::wait_queue::{AcquireError, RETRY_AFTER};
 use crate::acp::InitializeResult;
 use crate::acp::auth::AuthState;
-use crate::agent::{AgentFailure, AgentSpec, Dialect};
-use crate::types::{Principal, Tenant};
+use crate::agent::{AgentExit, AgentFailure, AgentSpec, Dialect};
+use crate::types::Principal;
 
 /// Why a short lease is not available.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -26,12 +26,7 @@ pub enum ShortLeaseError {
 /// A process that no session holds. Dropping the value returns the process to the pool. During a call,
 /// dropping it stops the process.
 #[derive(Debug)]
-pub struct ShortLease {
-    /// `None` only during the release.
-    lease: Option<Lease>,
-    disposition: Disposition,
-    pool: Pool,
-}
+pub struct ShortLease(Lease);
 
 impl Pool {
     /// Leases a process of the agent as soon as one is available. Waits only a short time if all processes are busy.
@@ -41,14 +36,21 @@ impl Pool {
         principal: &Principal,
         priority: Priority,
     ) -> Result<ShortLease, ShortLeaseError> {
-        let mut pending = self.enqueue_with(
-            &spec.name,
-            principal,
-            (spec.client_capabilities(), Vec::new()),
-            (priority, None),
-        )?;
-        let lease = self.await_lease(&mut pending, spec, &principal.tenant).await?;
-        Ok(ShortLease { lease: Some(lease), disposition: Disposition::Untouched, pool: self.clone() })
+        let requirements = (spec.client_capabilities(), Vec::new());
+        let mut pending = self.enqueue(&spec.name, principal, requirements, (priority, None))?;
+        let patience = self.inner.limits.short_lease_timeout;
+        let end = Instant::now() + spec.settings.start_timeout + patience;
+        loop {
+            if let Ok(lease) = tokio::time::timeout(patience, pending.lease()).await {
+                let mut lease = lease?;
+                lease.disposition = Disposition::Untouched;
+                return Ok(ShortLease(lease));
+            }
+            // A starting process justifies a longer wait than a busy one.
+            if !self.is_starting(&spec.name, &principal.tenant) || Instant::now() >= end {
+                return Err(AcquireError::Busy { retry_after: RETRY_AFTER }.into());
+            }
+        }
     }
 
     /// Leases a process for a method that not every agent supports. Fails at once, without a process, if the
@@ -66,44 +68,17 @@ impl Pool {
             return Err(unsupported().into());
         }
         let lease = self.short_lease(spec, principal, Priority::Reclaim).await?;
-        if !supported(lease.initialized()) {
-            return Err(unsupported().into());
-        }
-        Ok(lease)
-    }
-
-    async fn await_lease(
-        &self,
-        pending: &mut PendingLease,
-        spec: &AgentSpec,
-        tenant: &Tenant,
-    ) -> Result<Lease, ShortLeaseError> {
-        let patience = self.limits().short_lease_timeout;
-        let end = Instant::now() + spec.settings.start_timeout + patience;
-        loop {
-            let waited = tokio::time::timeout(patience, pending.lease()).await;
-            if let Ok(lease) = waited {
-                return Ok(lease?);
-            }
-            // A starting process justifies a longer wait than a busy one.
-            if !self.is_starting(&spec.name, tenant) || Instant::now() >= end {
-                return Err(AcquireError::Busy { retry_after: RETRY_AFTER }.into());
-            }
-        }
+        if supported(lease.initialized()) { Ok(lease) } else { Err(unsupported().into()) }
     }
 }
 
 impl ShortLease {
-    fn lease(&self) -> &Lease {
-        self.lease.as_ref().expect("a short lease has its lease until the drop")
-    }
-
     pub fn initialized(&self) -> &InitializeResult {
-        &self.lease().process().initialized
+        &self.0.process().initialized
     }
 
     pub fn dialect(&self) -> &dyn Dialect {
-        self.lease().process().dialect()
+        self.0.process().dialect()
     }
 
     /// Calls a method. Dropping the call stops the process, because its answer would remain unread.
@@ -113,62 +88,47 @@ impl ShortLease {
         params: &RawValue,
         limit: Duration,
     ) -> Result<Box<RawValue>, AgentFailure> {
-        self.disposition = Disposition::Stop;
-        let shutdown = self.pool.shutdown().clone();
-        let process = self.lease.as_mut().expect("a short lease has its lease until the drop").process_mut();
+        self.0.disposition = Disposition::Stop;
+        let shutdown = self.0.pool.inner.shutdown.clone();
         let outcome = tokio::select! {
             biased;
             () = shutdown.drain_started() => Err(AgentFailure::Draining),
-            outcome = process.call(method, params, limit) => outcome,
+            outcome = self.0.process_mut().call(method, params, limit) => outcome,
         };
-        match &outcome {
-            Ok(_) | Err(AgentFailure::Rpc(_)) => self.disposition = Disposition::Reuse,
-            Err(AgentFailure::AuthRequired { .. }) => {
-                self.disposition = Disposition::Reuse;
-                self.lease().record_auth(true);
-            }
-            Err(_) => {}
+        if matches!(outcome, Err(AgentFailure::AuthRequired { .. })) {
+            self.0.record_auth(true);
+        }
+        if matches!(outcome, Ok(_) | Err(AgentFailure::Rpc(_) | AgentFailure::AuthRequired { .. })) {
+            self.0.disposition = Disposition::Reuse;
         }
         outcome
     }
 
     /// Sends a notification.
     pub fn notify(&mut self, method: &str, params: &RawValue) -> Result<(), AgentFailure> {
-        self.disposition = Disposition::Reuse;
-        let connection = &self.lease().process().connection;
+        self.0.disposition = Disposition::Reuse;
         // The next use of the process detects its end.
-        connection
-            .notify(method, params)
-            .map_err(|_| AgentFailure::Exited(crate::agent::AgentExit::default()))
+        let sent = self.0.process().connection.notify(method, params);
+        sent.map_err(|_| AgentFailure::Exited(AgentExit::default()))
     }
 
     /// Releases a process that any principal may reuse: the call left no trace of its caller.
     pub fn release_untouched(mut self) {
-        if self.disposition == Disposition::Reuse {
-            self.disposition = Disposition::Untouched;
+        if self.0.disposition == Disposition::Reuse {
+            self.0.disposition = Disposition::Untouched;
         }
     }
 
     /// Records a successful sign-in with these params. This process and new ones are signed in. All other
     /// processes stop.
-    pub fn signed_in(mut self, params: Box<RawValue>) {
-        let lease = self.lease.as_mut().expect("a short lease has its lease until the drop");
-        self.pool.auth_changed(lease, AuthState::Authenticated, Some(params));
-        self.disposition = Disposition::Untouched;
+    pub fn signed_in(self, params: Box<RawValue>) {
+        self.0.record_sign_in(AuthState::Authenticated, Some(params));
+        self.0.release(Disposition::Untouched);
     }
 
     /// Records a successful sign-out. No process that was signed in is reused.
-    pub fn signed_out(mut self) {
-        let lease = self.lease.as_mut().expect("a short lease has its lease until the drop");
-        self.pool.auth_changed(lease, AuthState::Unauthenticated, None);
-        self.disposition = Disposition::Stop;
-    }
-}
-
-impl Drop for ShortLease {
-    fn drop(&mut self) {
-        if let Some(lease) = self.lease.take() {
-            lease.release(self.disposition);
-        }
+    pub fn signed_out(self) {
+        self.0.record_sign_in(AuthState::Unauthenticated, None);
+        self.0.release(Disposition::Stop);
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::pool_key::PoolKey;
 use super::scheduler::Pool;
 use super::short_lease::ShortLeaseError;
 use super::sign_in_state::SignInSlot;
+use super::state::PoolKey;
 use super::wait_queue::{AcquireError, RETRY_AFTER};
-use crate::acp::auth::TerminalAuth;
+use crate::acp::auth::{AuthState, TerminalAuth};
 use crate::agent::{AgentSpec, Terminal};
 use crate::types::{AgentName, Tenant};
 
@@ -27,12 +27,12 @@ struct SlotGuard {
     pool: Pool,
     /// The configuration entry of the agent.
     spec: Arc<AgentSpec>,
-    tenant: Tenant,
+    key: PoolKey,
 }
 
 impl Drop for SlotGuard {
     fn drop(&mut self) {
-        self.pool.state().existing(&PoolKey::new(&self.spec.name, &self.tenant)).sign_in.slot = None;
+        self.pool.state().existing(&self.key).sign_in.slot = None;
     }
 }
 
@@ -46,7 +46,7 @@ impl Pool {
         id: Uuid,
         method: TerminalAuth,
     ) -> Result<(), AcquireError> {
-        let until = Instant::now() + self.limits().ticket_unused_timeout;
+        let until = Instant::now() + self.inner.limits.ticket_unused_timeout;
         let mut state = self.state();
         let agent = state.configured(&PoolKey::new(&spec.name, tenant));
         let agent = agent.ok_or(AcquireError::NoSuchAgent)?;
@@ -74,13 +74,13 @@ impl Pool {
         id: Uuid,
         size: (u16, u16),
     ) -> Result<Option<SignIn>, ShortLeaseError> {
-        if self.shutdown().is_draining() {
+        if self.inner.shutdown.is_draining() {
             return Err(AcquireError::Draining.into());
         }
+        let key = PoolKey::new(&spec.name, tenant);
         let offered = {
             let mut state = self.state();
-            let agent = state.pools.get_mut(&PoolKey::new(&spec.name, tenant));
-            let Some(agent) = agent else { return Ok(None) };
+            let Some(agent) = state.pools.get_mut(&key) else { return Ok(None) };
             // An offer is valid only for its entry.
             if !spec.settings.terminal_auth || !Arc::ptr_eq(&agent.spec, spec) {
                 return Ok(None);
@@ -93,9 +93,9 @@ impl Pool {
                 Some(SignInSlot::Offered { .. }) | None => return Ok(None),
             }
         };
-        let slot = SlotGuard { pool: self.clone(), spec: Arc::clone(spec), tenant: tenant.clone() };
+        let slot = SlotGuard { pool: self.clone(), spec: Arc::clone(spec), key };
         let SignInSlot::Offered { method, .. } = offered else { return Ok(None) };
-        let terminal = self.source().sign_in(spec, tenant, &method, size).await?;
+        let terminal = self.inner.source.sign_in(spec, tenant, &method, size).await?;
         Ok(Some(SignIn { terminal, slot }))
     }
 }
@@ -107,6 +107,15 @@ impl SignIn {
 
     /// Records that the sign-in succeeded. Running processes do not have it and stop when they are idle.
     pub fn succeeded(&self) {
-        self.slot.pool.signed_in_by_terminal(&self.slot.spec, &self.slot.tenant);
+        let SlotGuard { pool, spec, key } = &self.slot;
+        {
+            let mut state = pool.state();
+            let agent = state.existing(key);
+            // The new program of a changed entry must not receive the sign-in of the former one.
+            if Arc::ptr_eq(&agent.spec, spec) {
+                agent.sign_in.update(AuthState::Authenticated, None);
+            }
+        }
+        pool.advance(key);
     }
 }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::homes::HomePermit;
-use super::pool_key::PoolKey;
 use super::scheduler::Pool;
 use super::session_history::SessionHistory;
-use super::state::IdleProcess;
+use super::state::{IdleProcess, PoolKey};
 use crate::agent::{AgentFailure, AgentSpec, FailedStart, Process, ProcessKey};
 
 /// A start without a usable process.
@@ -34,10 +33,10 @@ impl Pool {
         // Dropping a start stops its process.
         let outcome = tokio::select! {
             biased;
-            () = self.shutdown().drain_started() => Err(StartFailure { start: AgentFailure::Draining.into(), permit: None }),
+            () = self.inner.shutdown.drain_started() => Err(StartFailure { start: AgentFailure::Draining.into(), permit: None }),
             outcome = start => outcome,
         };
-        let failed = match outcome {
+        match outcome {
             Ok((process, generation)) => {
                 let mut state = self.state();
                 let agent = state.existing(&pool);
@@ -45,30 +44,20 @@ impl Pool {
                 if Arc::ptr_eq(&agent.spec, &spec) {
                     agent.learned.initialized = Some(Arc::clone(&process.initialized));
                 }
-                let since = Instant::now();
-                let held = SessionHistory::default();
-                agent.idle.push(IdleProcess {
-                    process,
-                    used_by: None,
-                    generation,
-                    idle_since: since,
-                    history: held,
-                });
-                None
+                let (idle_since, history) = (Instant::now(), SessionHistory::default());
+                agent.idle.push(IdleProcess { process, used_by: None, generation, idle_since, history });
             }
             Err(failed) => {
                 self.report_failure(&pool, &spec, &failed);
-                Some(failed)
+                self.advance(&pool);
+                // The process counts as live, and occupies its HOME, until it has ended.
+                let StartFailure { start, permit } = failed;
+                start.wait_stopped().await;
+                drop(permit);
+                self.state().existing(&pool).live -= 1;
             }
-        };
-        self.advance(&pool);
-        if let Some(StartFailure { start, permit: home }) = failed {
-            // The process counts as live, and occupies its HOME, until it has ended.
-            start.wait_stopped().await;
-            drop(home);
-            self.state().existing(&pool).live -= 1;
-            self.advance(&pool);
         }
+        self.advance(&pool);
     }
 
     /// Reports a failed start to the first waiter of the agent. Does not wait for the end of the process.
@@ -90,7 +79,7 @@ impl Pool {
             } else {
                 &mut agent.learned.prestart_crashes
             };
-            crashes.record(Instant::now(), self.limits());
+            crashes.record(Instant::now(), &self.inner.limits);
         }
         if let Some(waiter) = waiter {
             // The waiter may have cancelled its request.
@@ -101,28 +90,22 @@ impl Pool {
     /// Starts a process when its HOME is available. Agents that set up the same files at the same time break each
     /// other. Therefore a start that fails while another one runs in the same HOME is retried once, exclusively.
     async fn start(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Result<(Process, u64), StartFailure> {
-        let mut home = match self.homes().acquire(spec, &key.tenant, false).await {
-            Ok(home) => home,
-            Err(failure) => return Err(StartFailure { start: failure.into(), permit: None }),
-        };
-        let mut outcome = self.start_once(spec, key).await;
+        let home = self.inner.homes.acquire(spec, &key.tenant, false).await;
+        let mut home = home.map_err(|failure| StartFailure { start: failure.into(), permit: None })?;
+        let mut outcome = self.connect_signed_in(spec, key).await;
         if let Err(failed) = &outcome
             && let failure @ (AgentFailure::Exited(_) | AgentFailure::Rpc(_)) = &failed.failure
             && home.overlapped()
         {
             tracing::info!(agent = %spec.name, %failure, "retrying a failed start alone: another start ran in the same HOME");
             home.release();
-            let alone = tokio::time::timeout(
-                spec.settings.start_timeout,
-                self.homes().acquire(spec, &key.tenant, true),
-            )
-            .await;
-            if let Ok(Ok(alone)) = alone {
+            let alone = self.inner.homes.acquire(spec, &key.tenant, true);
+            if let Ok(Ok(alone)) = tokio::time::timeout(spec.settings.start_timeout, alone).await {
                 home = alone;
                 if let Err(failed) = outcome {
                     failed.wait_stopped().await;
                 }
-                outcome = self.start_once(spec, key).await;
+                outcome = self.connect_signed_in(spec, key).await;
             }
         }
         match outcome {
@@ -135,20 +118,5 @@ impl Pool {
                 Err(StartFailure { start, permit: Some(home) })
             }
         }
-    }
-
-    /// Starts a process. Returns it with the generation of its sign-in.
-    async fn start_once(
-        &self,
-        spec: &Arc<AgentSpec>,
-        key: &ProcessKey,
-    ) -> Result<(Process, u64), FailedStart> {
-        let (signed_in, current) = self.sign_in_state_of_entry(spec, &key.tenant);
-        if !current {
-            return Err(AgentFailure::removed().into());
-        }
-        let generation = signed_in.generation;
-        let process = self.connect_signed_in(spec, key, signed_in).await?;
-        Ok((process, generation))
     }
 }

@@ -8,14 +8,25 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::crashes::CrashBackoff;
-use super::grant::{Grant, LeaseInfo};
-use super::pool_key::PoolKey;
 use super::session_history::SessionHistory;
 use super::sign_in_state::SignInState;
 use crate::acp::InitializeResult;
 use crate::acp::auth::AuthState;
 use crate::agent::{AgentFailure, AgentSpec, Process, ProcessKey};
-use crate::types::{Limits, Principal, Tenant};
+use crate::types::{AgentName, Limits, Principal, Tenant};
+
+/// The key of a pool: every tenant has its own pool for each agent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct PoolKey {
+    pub(super) agent: AgentName,
+    pub(super) tenant: Tenant,
+}
+
+impl PoolKey {
+    pub(super) fn new(agent: &AgentName, tenant: &Tenant) -> Self {
+        Self { agent: agent.clone(), tenant: tenant.clone() }
+    }
+}
 
 /// The agent's session that a lease is for.
 #[derive(Debug, Clone)]
@@ -45,11 +56,13 @@ pub enum Priority {
     Reclaim,
 }
 
-impl Waiter {
-    /// Whether the pool may recall the lease of an idle session for this waiter.
-    fn may_reclaim(&self) -> bool {
-        self.priority == Priority::Reclaim
-    }
+/// A process that the pool grants to a waiter.
+#[derive(Debug)]
+pub(super) struct Grant {
+    pub(super) process: Process,
+    /// The id of the lease.
+    pub(super) id: u64,
+    pub(super) recall: Arc<Notify>,
 }
 
 /// A process that waits for a session.
@@ -74,6 +87,10 @@ impl IdleProcess {
 }
 
 pub(super) struct ActiveLease {
+    /// The id of the principal.
+    pub(super) principal: Arc<str>,
+    /// The only principal that may use the process after the lease. `None`: any principal.
+    pub(super) used_by: Option<Arc<str>>,
     /// The time since which the holder could release the process.
     pub(super) idle_since: Option<Instant>,
     pub(super) recall: Arc<Notify>,
@@ -95,9 +112,11 @@ impl ActiveLease {
         !self.releasing && self.idle_since.is_some_and(|since| now >= since + keep)
     }
 
-    fn recall(&mut self) {
-        self.releasing = true;
-        self.recall.notify_one();
+    fn recall_if_idle(&mut self) {
+        if !self.releasing && self.idle_since.is_some() {
+            self.releasing = true;
+            self.recall.notify_one();
+        }
     }
 }
 
@@ -107,7 +126,7 @@ pub(super) struct EndingProcesses {
     /// The processes are being stopped.
     pub(super) stopping: HashMap<u64, SessionHistory>,
     /// The processes closed their session and are checked before reuse.
-    pub(super) checking: HashMap<u64, SessionHistory>,
+    pub(super) checking: HashMap<u64, ActiveLease>,
 }
 
 /// The observations of the agent with its current configuration entry.
@@ -126,8 +145,6 @@ pub(super) struct AgentState {
     /// The current configuration entry. Processes of another entry stop when they are idle.
     pub(super) spec: Arc<AgentSpec>,
     pub(super) tenant: Tenant,
-    /// False after the removal of the entry: the pool accepts no new requests.
-    pub(super) configured: bool,
     /// Existing processes: starting, idle, leased and stopping.
     pub(super) live: usize,
     pub(super) starting: usize,
@@ -154,7 +171,6 @@ impl AgentState {
         Self {
             spec,
             tenant,
-            configured: true,
             live: 0,
             starting: 0,
             queue: VecDeque::new(),
@@ -167,16 +183,13 @@ impl AgentState {
         }
     }
 
-    /// The number of queued requests of this principal.
-    pub(super) fn queued_for(&self, principal: &Principal) -> usize {
-        self.queue.iter().filter(|waiter| waiter.principal.id == principal.id).count()
-    }
-
     /// Registers the lease `id` of the process for a principal.
     pub(super) fn grant(&mut self, id: u64, idle_process: IdleProcess, principal: Principal) -> Grant {
         let IdleProcess { process, used_by, generation, history, .. } = idle_process;
         let recall = Arc::new(Notify::new());
         let leased = ActiveLease {
+            principal: principal.id,
+            used_by,
             idle_since: None,
             recall: Arc::clone(&recall),
             releasing: false,
@@ -186,24 +199,37 @@ impl AgentState {
             can_load: process.initialized.capabilities.can_restore(),
         };
         self.leases.insert(id, leased);
-        let pool = PoolKey::new(&process.spec.name, &self.tenant);
-        let principal = principal.id;
-        Grant { process, lease: LeaseInfo { id, pool, principal, recall, used_by, generation } }
+        Grant { process, id, recall }
+    }
+
+    /// Makes the process of a lease idle, or returns it if it must stop.
+    pub(super) fn put_back(
+        &mut self,
+        id: u64,
+        process: Process,
+        leased: ActiveLease,
+        reuse: bool,
+    ) -> Option<Process> {
+        let ActiveLease { used_by, generation, history, .. } = leased;
+        if !reuse {
+            self.ending.stopping.insert(id, history);
+            return Some(process);
+        }
+        self.idle.push(IdleProcess { process, used_by, generation, idle_since: Instant::now(), history });
+        None
     }
 
     /// Replaces the configuration entry and resets all that was learned about the former one.
     pub(super) fn replace_spec(&mut self, spec: Arc<AgentSpec>) {
-        (self.spec, self.configured) = (spec, true);
+        self.spec = spec;
         (self.learned, self.last_requested_at) = (Learned::default(), Instant::now());
         // The new program must not receive the sign-in of the former one.
         self.sign_in.reset();
-        self.recall_outdated();
     }
 
     /// Removes the entry. Holders of a process finish their work, and waiters receive an error.
     pub(super) fn remove(&mut self) {
         self.replace_spec(Arc::new(AgentSpec::removed(self.spec.name.clone())));
-        self.configured = false;
         for waiter in self.queue.drain(..) {
             // The waiter may have cancelled its request.
             drop(waiter.reply.send(Err(AgentFailure::removed())));
@@ -211,16 +237,12 @@ impl AgentState {
     }
 
     /// Recalls idle leases whose process belongs to another entry or to an earlier sign-in generation.
-    pub(super) fn recall_outdated(&mut self) {
+    fn recall_outdated(&mut self) {
         let Self { spec, sign_in, leases, .. } = self;
         let outdated = |leased: &&mut ActiveLease| {
             leased.generation < sign_in.generation || !Arc::ptr_eq(&leased.spec, spec)
         };
-        for leased in leases.values_mut().filter(outdated) {
-            if !leased.releasing && leased.idle_since.is_some() {
-                leased.recall();
-            }
-        }
+        leases.values_mut().filter(outdated).for_each(ActiveLease::recall_if_idle);
     }
 
     /// Whether the waiter has to wait for a process that has its session. That process is either being
@@ -229,7 +251,8 @@ impl AgentState {
         let Some(wanted) = &waiter.requested else { return false };
         let holds = |held: &SessionHistory| held.contains(&wanted.session);
         let has = |leased: &ActiveLease| leased.releasing && leased.history.last() == Some(&*wanted.session);
-        if self.ending.checking.values().any(holds) || self.leases.values().any(has) {
+        if self.ending.checking.values().any(|leased| holds(&leased.history)) || self.leases.values().any(has)
+        {
             return true;
         }
         if !wanted.in_use && !self.learned.keeps_sessions_locked {
@@ -245,15 +268,11 @@ impl AgentState {
 
     /// Recalls the idle leases whose processes lock the sessions of blocked waiters.
     fn recall_holders(&mut self) {
-        let blocked = self.queue.iter().filter(|waiter| waiter.may_reclaim() && self.is_blocked(waiter));
+        let blocked = self.queue.iter().filter(|w| w.priority == Priority::Reclaim && self.is_blocked(w));
         let wanted: Vec<_> = blocked.filter_map(|waiter| waiter.requested.clone()).collect();
-        for leased in
-            self.leases.values_mut().filter(|leased| !leased.releasing && leased.idle_since.is_some())
-        {
-            if wanted.iter().any(|wanted| leased.history.contains(&wanted.session)) {
-                leased.recall();
-            }
-        }
+        let holds =
+            |leased: &ActiveLease| wanted.iter().any(|wanted| leased.history.contains(&wanted.session));
+        self.leases.values_mut().filter(|leased| holds(leased)).for_each(ActiveLease::recall_if_idle);
     }
 
     /// An idle process that no waiter can use and that locks sessions which others may need.
@@ -270,16 +289,14 @@ impl AgentState {
 
     pub(super) fn next_step(&mut self, now: Instant, limits: &Limits) -> Step {
         self.queue.retain(|waiter| !waiter.reply.is_closed());
-        let outdated = |idle_process: &IdleProcess| {
-            idle_process.generation < self.sign_in.generation
+        self.recall_outdated();
+        let unusable = |idle_process: &IdleProcess| {
+            idle_process.process.has_ended()
+                || idle_process.generation < self.sign_in.generation
                 || !Arc::ptr_eq(&idle_process.process.spec, &self.spec)
         };
-        if let Some(dead) = self
-            .idle
-            .iter()
-            .position(|idle_process| idle_process.process.has_ended() || outdated(idle_process))
-        {
-            let dead = self.idle.swap_remove(dead);
+        if let Some(at) = self.idle.iter().position(unusable) {
+            let dead = self.idle.swap_remove(at);
             if dead.process.has_ended() && dead.used_by.is_none() {
                 self.learned.prestart_crashes.record(now, limits);
             }
@@ -295,13 +312,14 @@ impl AgentState {
         self.recall_holders();
         let unblocked: Vec<&Waiter> = self.queue.iter().filter(|waiter| !self.is_blocked(waiter)).collect();
         let wanted = unblocked.len();
-        let pressing = unblocked.iter().filter(|waiter| waiter.may_reclaim()).count();
+        let pressing = unblocked.iter().filter(|waiter| waiter.priority == Priority::Reclaim).count();
         let starting = self.starting + self.ending.checking.len();
         if wanted > starting {
             if self.live < self.spec.settings.pool.max_size {
                 return Step::Start(unblocked[starting].key.clone());
             }
-            let coming = self.starting + self.stopping_count();
+            // The processes that are starting or stopping.
+            let coming = self.live.saturating_sub(self.leases.len() + self.idle.len());
             if !self.idle.is_empty() && wanted > coming {
                 // The idle processes match neither the principal nor the capabilities of the first waiter.
                 return Step::Stop(self.idle.swap_remove(0));
@@ -311,12 +329,8 @@ impl AgentState {
         }
         let idle_process = (self.unused_idle_count() + self.starting).saturating_sub(wanted);
         let lacking = idle_process < self.min_idle(now);
-        let held_back = self
-            .learned
-            .crashes
-            .remaining_backoff(now)
-            .or(self.learned.prestart_crashes.remaining_backoff(now))
-            .is_some();
+        let backoffs = [&self.learned.crashes, &self.learned.prestart_crashes];
+        let held_back = backoffs.into_iter().any(|crashes| crashes.remaining_backoff(now).is_some());
         if lacking && !held_back && self.live < self.spec.settings.pool.max_size {
             return Step::Start(self.unused_key());
         }
@@ -373,20 +387,13 @@ impl AgentState {
         None
     }
 
-    /// The number of processes that are not leased, idle or starting, and still exist.
-    fn stopping_count(&self) -> usize {
-        self.live.saturating_sub(self.leases.len() + self.idle.len() + self.starting)
-    }
-
     /// Recalls the leases that have been idle the longest.
     fn recall(&mut self, wanted: usize, now: Instant) {
         let leaving = self.leases.values().filter(|leased| leased.releasing).count();
         let mut idle: Vec<_> =
             self.leases.values_mut().filter(|leased| leased.can_be_reclaimed(now)).collect();
         idle.sort_by_key(|leased| leased.idle_since);
-        for leased in idle.into_iter().take(wanted.saturating_sub(leaving)) {
-            leased.recall();
-        }
+        idle.into_iter().take(wanted.saturating_sub(leaving)).for_each(ActiveLease::recall_if_idle);
     }
 
     fn take_expired(&mut self, now: Instant) -> Option<IdleProcess> {

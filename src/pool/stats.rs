@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::pool_key::PoolKey;
 use super::scheduler::Pool;
-use super::state::AgentState;
+use super::state::{AgentState, PoolKey};
 use crate::acp::InitializeResult;
-use crate::agent::AgentSpec;
 use crate::types::{AgentName, Tenant};
 
 /// Statistics of one agent's processes.
@@ -35,10 +33,8 @@ impl Pool {
         let state = self.state();
         let key = PoolKey::new(agent, tenant);
         // A tenant without a request has no pool yet.
-        let unused = |spec: &Arc<AgentSpec>| AgentState::new(Arc::clone(spec), tenant.clone());
-        let new =
-            if state.pools.contains_key(&key) { None } else { state.catalogue.agent(agent).map(unused) };
-        let agent = state.pools.get(&key).or(new.as_ref()).filter(|pool| pool.configured)?;
+        let unused = AgentState::new(Arc::clone(state.catalogue.agent(agent)?), tenant.clone());
+        let agent = state.pools.get(&key).unwrap_or(&unused);
         let figures = PoolStats {
             live: agent.live,
             starting: agent.starting,

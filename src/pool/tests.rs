@@ -73,7 +73,7 @@ fn pool(max_size: usize) -> (Pool, MemorySource, Arc<AgentSpec>) {
 
 fn enqueue(pool: &Pool, by: &Principal, files: bool) -> PendingLease {
     let offer = ClientCapabilities { files, ..ClientCapabilities::default() };
-    pool.enqueue(&name(), by, (offer, vec!["/work".into()]), None).unwrap()
+    pool.enqueue(&name(), by, (offer, vec!["/work".into()]), (Priority::Reclaim, None)).unwrap()
 }
 
 async fn lease(pool: &Pool, by: &Principal, files: bool) -> Lease {

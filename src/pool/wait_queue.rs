@@ -6,11 +6,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::grant::Grant;
 use super::lease::Lease;
-use super::pool_key::PoolKey;
 use super::scheduler::Pool;
-use super::state::{Priority, RequestedSession, Waiter};
+use super::state::{Grant, PoolKey, Priority, RequestedSession, Waiter};
 use crate::acp::ClientCapabilities;
 use crate::agent::{AgentFailure, ProcessKey};
 use crate::types::{AgentName, LimitExceeded, Principal, PrincipalLimit};
@@ -41,6 +39,7 @@ pub enum AcquireError {
 #[derive(Debug)]
 pub struct PendingLease {
     receiver: oneshot::Receiver<Result<Grant, AgentFailure>>,
+    key: PoolKey,
     pool: Pool,
 }
 
@@ -48,9 +47,13 @@ impl PendingLease {
     /// Waits for the lease. Cancel-safe.
     pub async fn lease(&mut self) -> Result<Lease, AgentFailure> {
         match (&mut self.receiver).await {
-            Ok(outcome) => outcome.map(|grant| Lease::new(grant, self.pool.clone())),
+            Ok(outcome) => Ok(self.lease_of(outcome?)),
             Err(_) => Err(AgentFailure::Draining),
         }
+    }
+
+    fn lease_of(&self, grant: Grant) -> Lease {
+        Lease::new(grant, self.key.clone(), self.pool.clone())
     }
 }
 
@@ -59,31 +62,22 @@ impl Drop for PendingLease {
         self.receiver.close();
         if let Ok(Ok(grant)) = self.receiver.try_recv() {
             // The pool granted the process at the same time. The drop of the lease returns it.
-            drop(Lease::new(grant, self.pool.clone()));
+            drop(self.lease_of(grant));
         }
     }
 }
 
 impl Pool {
-    /// Enqueues a request for a process with access to `folders`. Never waits. `wanted` is the session that the agent must restore.
+    /// Enqueues a request for a process with access to `folders`. Never waits. `requested` is the session that the
+    /// agent must restore.
     pub fn enqueue(
-        &self,
-        agent: &AgentName,
-        principal: &Principal,
-        (offer, folders): (ClientCapabilities, Vec<PathBuf>),
-        wanted: Option<RequestedSession>,
-    ) -> Result<PendingLease, AcquireError> {
-        self.enqueue_with(agent, principal, (offer, folders), (Priority::Reclaim, wanted))
-    }
-
-    pub(super) fn enqueue_with(
         &self,
         agent: &AgentName,
         principal: &Principal,
         (offer, folders): (ClientCapabilities, Vec<PathBuf>),
         (priority, requested): (Priority, Option<RequestedSession>),
     ) -> Result<PendingLease, AcquireError> {
-        if self.shutdown().is_draining() {
+        if self.inner.shutdown.is_draining() {
             return Err(AcquireError::Draining);
         }
         let key = PoolKey::new(agent, &principal.tenant);
@@ -91,17 +85,20 @@ impl Pool {
         {
             let mut state = self.state();
             let pool = state.configured(&key).ok_or(AcquireError::NoSuchAgent)?;
-            if let Some(retry_after) = pool.learned.crashes.breaker_open_for(Instant::now(), self.limits()) {
+            if let Some(retry_after) =
+                pool.learned.crashes.breaker_open_for(Instant::now(), &self.inner.limits)
+            {
                 return Err(AcquireError::BreakerOpen { retry_after });
             }
             pool.last_requested_at = Instant::now();
             pool.queue.retain(|waiter| !waiter.reply.is_closed());
-            let max = self.limits().max_queue_places;
+            let max = self.inner.limits.max_queue_places;
             if pool.queue.len() >= max {
                 return Err(AcquireError::QueueFull { max, retry_after: RETRY_AFTER });
             }
             let limits = self.principal_limits().effective(principal);
-            if pool.queued_for(principal) >= limits.max(PrincipalLimit::QueuedPrompts) {
+            let queued = pool.queue.iter().filter(|waiter| waiter.principal.id == principal.id).count();
+            if queued >= limits.max(PrincipalLimit::QueuedPrompts) {
                 return Err(limits.exceeded(PrincipalLimit::QueuedPrompts, RETRY_AFTER).into());
             }
             pool.queue.push_back(Waiter {
@@ -113,6 +110,6 @@ impl Pool {
             });
         }
         self.advance(&key);
-        Ok(PendingLease { receiver, pool: self.clone() })
+        Ok(PendingLease { receiver, key, pool: self.clone() })
     }
 }

@@ -10,10 +10,10 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use super::context::{Context, LiveGuard};
 use super::refusal::Refusal;
-use crate::acp::{self, ClientCapabilities, InitializeResult, Outcome};
-use crate::agent::{AcpV1, AgentFailure, AgentSpec, Batch, Dialect, Process};
+use crate::acp::{AcpVersion, ClientCapabilities, InitializeResult, Outcome};
+use crate::agent::{Acp, AgentFailure, AgentSpec, Batch, Dialect, Process};
 use crate::jsonrpc::CallId;
-use crate::pool::{AcquireError, Lease, LeaseActivity, PendingLease, RequestedSession};
+use crate::pool::{AcquireError, Lease, LeaseActivity, PendingLease, Priority, RequestedSession};
 use crate::types::{AgentName, Principal};
 
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl ProcessLink {
     }
 
     pub(super) fn dialect(&self) -> &dyn Dialect {
-        self.process().map_or(&AcpV1, Process::dialect)
+        self.process().map_or(&Acp(AcpVersion::V1), Process::dialect)
     }
 
     /// Enters the pool's queue, and counts the session as live. `requirements`: the client capabilities that the process was
@@ -106,7 +106,7 @@ impl ProcessLink {
             let limits = context.pool.principal_limits().effective(&self.owner);
             self.live_guard = Some(context.bounds.live.acquire(&self.owner, &limits)?);
         }
-        match context.pool.enqueue(agent, &self.owner, requirements, session) {
+        match context.pool.enqueue(agent, &self.owner, requirements, (Priority::Reclaim, session)) {
             Ok(pending) => {
                 self.pending = Some(pending);
                 Ok(())
@@ -174,13 +174,13 @@ impl ProcessLink {
 
     /// Sends `$/cancel_request` for a call. A later response is ignored.
     pub(super) fn cancel_call(&self, call: CallId) {
-        self.notify(acp::method::CANCEL_REQUEST, &acp::cancel_request(call));
+        self.process().into_iter().for_each(|process| process.connection.cancel(call));
     }
 
     /// Sends the response to a request of the agent.
     pub(super) fn answer(&self, incoming: crate::jsonrpc::IncomingId, outcome: &Outcome) {
         if let Some(process) = self.process() {
-            process.answer(incoming, outcome.as_deref().map_err(|error| &**error));
+            process.answer(incoming, outcome.as_deref().map_err(|error| &**error), ());
         }
     }
 
@@ -192,7 +192,7 @@ impl ProcessLink {
         permit: OwnedSemaphorePermit,
     ) {
         if let Some(process) = self.process() {
-            process.answer_with_guard(incoming, outcome.as_deref().map_err(|error| &**error), permit);
+            process.answer(incoming, outcome.as_deref().map_err(|error| &**error), permit);
         }
     }
 

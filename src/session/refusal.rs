@@ -169,7 +169,7 @@ pub(super) fn agent_failure(error: crate::jsonrpc::RpcError, lease: &Lease) -> A
 pub(super) fn prompt_failure(error: crate::jsonrpc::RpcError, lease: &Lease) -> AgentFailure {
     let failure = agent_failure(error, lease);
     if matches!(failure, AgentFailure::AuthRequired { .. }) {
-        lease.prompt_refused();
+        lease.record_prompt_auth(false);
     }
     failure
 }

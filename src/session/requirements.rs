@@ -2,7 +2,7 @@
 
 use super::error::InputError;
 use super::refusal::Refusal;
-use crate::acp::{AgentCapabilities, McpServer};
+use crate::acp::AgentCapabilities;
 use crate::agent::{AgentFailure, AgentSpec};
 
 /// Rejects the session if the agent does not support one of its MCP servers or its additional directories.
@@ -13,8 +13,8 @@ pub(super) fn check(
     capabilities: &AgentCapabilities,
 ) -> Result<(), Refusal> {
     for (at, name) in servers.iter().enumerate() {
-        let server = spec.mcp.get(name).filter(|server| !server.is_supported_by(capabilities));
-        if let Some(capability) = server.map(McpServer::required_capability) {
+        let missing = spec.mcp.get(name).and_then(|server| server.missing_capability(capabilities));
+        if let Some(capability) = missing {
             let detail =
                 format!("the agent does not support this kind of MCP server (it lacks {capability})");
             return Err(InputError::invalid(format!("/mcpServers/{at}"), detail).into());

@@ -28,7 +28,7 @@ pub(super) fn request_delete(
             let _alone = context.bounds.upstream_deletes.acquire().await;
             let mut visit = context.pool.short_lease(&spec, &owner, Priority::NoReclaim).await.ok()?;
             if visit.initialized().capabilities.session.delete {
-                let params = acp::delete_session(&id, trace.as_ref());
+                let params = acp::session_params(&id, trace.as_ref());
                 visit.call(method::SESSION_DELETE, &params, context.limits.call_timeout).await.ok()?;
             }
             visit.release_untouched();

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use crate::shutdown::lock_or_abort;
 
@@ -25,10 +25,6 @@ impl ScrollbackBudget {
         let took = |free: usize| Some(free - wanted.min(free));
         let before = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, took);
         before.map_or(0, |free| wanted.min(free))
-    }
-
-    fn release(&self, bytes: usize) {
-        self.free.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
@@ -55,21 +51,17 @@ impl Scrollback {
     }
 
     pub(super) fn push(&self, text: &str) {
-        self.lock().push(text);
+        lock_or_abort(self.0.lock()).push(text);
     }
 
     /// The kept text, and whether earlier output was discarded.
     pub fn snapshot(&self) -> (String, bool) {
         let (bytes, total) = {
-            let mut kept = self.lock();
+            let mut kept = lock_or_abort(self.0.lock());
             (kept.text.make_contiguous().to_vec(), kept.total)
         };
         let cut = total > bytes.len() as u64;
         (String::from_utf8_lossy(&bytes).into_owned(), cut)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Buffer> {
-        lock_or_abort(self.0.lock())
     }
 }
 
@@ -97,7 +89,7 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        self.budget.release(self.reserved);
+        self.budget.free.fetch_add(self.reserved, Ordering::Relaxed);
     }
 }
 

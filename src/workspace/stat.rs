@@ -89,11 +89,6 @@ impl Precondition {
         let known = self.if_none_match.as_ref().is_some_and(|tags| tags.matches(etag));
         if other || known { Err(FileError::Changed) } else { Ok(()) }
     }
-
-    /// Whether the file must not exist.
-    pub(super) fn requires_absence(&self) -> bool {
-        self.if_none_match == Some(EntityTags::Any)
-    }
 }
 
 #[cfg(test)]

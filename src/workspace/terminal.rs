@@ -54,16 +54,14 @@ pub struct StartedTerminal {
     output: TerminalOutput,
 }
 
-/// The spec of a terminal that an agent requests, in a directory of the session.
-pub fn terminal_spec(asked: &acp::CreateTerminal, cwd: PathBuf) -> TerminalSpec {
-    TerminalSpec { command: asked.command.clone(), args: asked.args.clone(), env: asked.env.clone(), cwd }
-}
-
-/// Starts `spec` under the agent of `terminals`.
+/// Starts the terminal that an agent requests, in a directory of the session, under the agent of `terminals`.
 pub async fn start_terminal(
     terminals: &Terminals,
-    spec: TerminalSpec,
+    asked: &acp::CreateTerminal,
+    cwd: PathBuf,
 ) -> Result<StartedTerminal, StartError> {
+    let env = asked.env.iter().map(|variable| (variable.name.clone(), variable.value.clone())).collect();
+    let spec = TerminalSpec { command: asked.command.clone(), args: asked.args.clone(), env, cwd };
     check(&spec).map_err(|detail| StartError::InvalidSpec(detail.to_owned()))?;
     match terminals.spawn(spec).await {
         Ok((child, output)) => Ok(StartedTerminal { child, output }),
@@ -132,7 +130,15 @@ impl StartedTerminal {
     ) -> (Terminal, impl Future<Output = ()> + Send + 'static) {
         let Self { child, output } = self;
         let exited = child.exited();
-        let follower = Follower { terminal, output, scrollback: scrollback.clone(), events: news, log_bytes };
+        let follower = Follower {
+            terminal,
+            output,
+            decoder: Decoder::default(),
+            scrollback: scrollback.clone(),
+            events: news,
+            log_bytes,
+            chunk: OutputChunk::default(),
+        };
         (Terminal { child: Some(child), scrollback }, follower.run(exited))
     }
 }
@@ -141,10 +147,12 @@ impl StartedTerminal {
 struct Follower {
     terminal: TerminalId,
     output: TerminalOutput,
+    decoder: Decoder,
     scrollback: Scrollback,
     events: mpsc::Sender<TerminalEvent>,
     /// The maximum output in the log. After it only the last part of the output is logged.
     log_bytes: u64,
+    chunk: OutputChunk,
 }
 
 /// Output that waits for the log.
@@ -162,100 +170,88 @@ impl Follower {
     /// Returns when the program has ended and its output is closed, or when the event channel is closed.
     async fn run(mut self, exited: impl Future<Output = Exit>) {
         let mut exited = std::pin::pin!(exited);
-        let (mut decoder, mut piece, mut open) = (Decoder::default(), OutputChunk::default(), true);
+        let mut open = true;
         let exit = loop {
+            let due = self.chunk.due;
             tokio::select! {
                 read = self.output.read(), if open => {
                     open = read.is_some();
-                    let text = match read {
-                        Some(bytes) => decoder.push(&bytes),
-                        None => decoder.finish(),
-                    };
-                    self.accept(&mut piece, &text);
+                    self.accept(read.as_deref());
                 }
                 exit = &mut exited => {
-                    self.read_remaining(&mut decoder, &mut piece);
+                    self.read_remaining();
                     break exit;
                 }
-                () = due(piece.due) => {}
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             }
-            if piece.is_due(self.log_bytes) && !self.send_chunk(&mut piece).await {
+            if self.is_due() && !self.send_chunk().await {
                 return;
             }
         };
         // The last part of the output is always logged.
-        if !piece.text.is_empty() && !self.send_chunk(&mut piece).await {
+        if !self.chunk.text.is_empty() && !self.send_chunk().await {
             return;
         }
-        let news = OutputEvent::Exited(exit);
-        if self.events.send(TerminalEvent { terminal: self.terminal, event: news }).await.is_err() {
+        if !self.send(OutputEvent::Exited(exit)).await {
             return;
         }
         // Background processes of the program may still write. Their output is available only in the scrollback.
         while let Some(bytes) = self.output.read().await {
-            self.scrollback.push(&decoder.push(&bytes));
+            self.scrollback.push(&self.decoder.push(&bytes));
         }
     }
 
     /// Reads the output that the program wrote before its end.
-    fn read_remaining(&mut self, decoder: &mut Decoder, piece: &mut OutputChunk) {
+    fn read_remaining(&mut self) {
         let mut read = 0;
         while read < MAX_FINAL_READ_BYTES {
-            match self.output.read_now() {
-                Some(bytes) if bytes.is_empty() => return,
-                Some(bytes) => {
-                    read += bytes.len();
-                    let text = decoder.push(&bytes);
-                    self.accept(piece, &text);
-                }
-                None => {
-                    let rest = decoder.finish();
-                    return self.accept(piece, &rest);
-                }
+            let bytes = self.output.read_now();
+            self.accept(bytes.as_deref());
+            match bytes {
+                Some(bytes) if !bytes.is_empty() => read += bytes.len(),
+                _ => return,
             }
         }
     }
 
-    fn accept(&self, piece: &mut OutputChunk, text: &str) {
-        self.scrollback.push(text);
-        piece.push(text, self.log_bytes);
-    }
-
-    async fn send_chunk(&self, piece: &mut OutputChunk) -> bool {
-        let (text, offset) = (std::mem::take(&mut piece.text), piece.offset);
-        piece.offset += text.len() as u64;
-        piece.logged_bytes += text.len() as u64;
-        piece.due = None;
-        let news = OutputEvent::Output { offset, text };
-        self.events.send(TerminalEvent { terminal: self.terminal, event: news }).await.is_ok()
-    }
-}
-
-impl OutputChunk {
-    fn push(&mut self, text: &str, log_bytes: u64) {
+    /// Adds output to the scrollback and to the chunk. `None` is the end of the output.
+    fn accept(&mut self, bytes: Option<&[u8]>) {
+        let Self { decoder, chunk, log_bytes, .. } = self;
+        let text = match bytes {
+            Some(bytes) => decoder.push(bytes),
+            None => decoder.finish(),
+        };
         if text.is_empty() {
             return;
         }
-        self.text.push_str(text);
-        if self.logged_bytes < log_bytes {
-            self.due.get_or_insert_with(|| Instant::now() + CHUNK_WAIT);
-        } else if self.text.len() > CHUNK_BYTES {
+        self.scrollback.push(&text);
+        chunk.text.push_str(&text);
+        if chunk.logged_bytes < *log_bytes {
+            chunk.due.get_or_insert_with(|| Instant::now() + CHUNK_WAIT);
+        } else if chunk.text.len() > CHUNK_BYTES {
             // The log limit is reached, so only the last part is kept for the end.
-            let over = self.text.ceil_char_boundary(self.text.len() - CHUNK_BYTES);
-            self.text.drain(..over);
-            self.offset += over as u64;
+            let over = chunk.text.ceil_char_boundary(chunk.text.len() - CHUNK_BYTES);
+            chunk.text.drain(..over);
+            chunk.offset += over as u64;
         }
     }
 
-    fn is_due(&self, log_bytes: u64) -> bool {
-        let ripe = self.text.len() >= CHUNK_BYTES || self.due.is_some_and(|due| due <= Instant::now());
-        ripe && self.logged_bytes < log_bytes
+    fn is_due(&self) -> bool {
+        let OutputChunk { text, logged_bytes, due, .. } = &self.chunk;
+        let ripe = text.len() >= CHUNK_BYTES || due.is_some_and(|due| due <= Instant::now());
+        ripe && *logged_bytes < self.log_bytes
     }
-}
 
-async fn due(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
+    async fn send_chunk(&mut self) -> bool {
+        let chunk = &mut self.chunk;
+        let (text, offset) = (std::mem::take(&mut chunk.text), chunk.offset);
+        chunk.offset += text.len() as u64;
+        chunk.logged_bytes += text.len() as u64;
+        chunk.due = None;
+        self.send(OutputEvent::Output { offset, text }).await
+    }
+
+    async fn send(&self, event: OutputEvent) -> bool {
+        self.events.send(TerminalEvent { terminal: self.terminal, event }).await.is_ok()
     }
 }

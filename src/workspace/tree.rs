@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsStr;
+use std::ops::{Bound, RangeBounds};
 
 use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, statat};
@@ -43,14 +44,6 @@ pub struct PageLimits {
     pub max_names: usize,
 }
 
-/// The position at which the names of a directory start.
-#[derive(Debug, Clone, Copy)]
-enum StartAt<'a> {
-    First,
-    At(&'a str),
-    After(&'a str),
-}
-
 /// A directory on the path of a search.
 struct SearchLevel {
     directory: Dir,
@@ -68,7 +61,7 @@ impl Workspace {
         let place = self.resolve(path)?;
         let folder = place.open_directory()?;
         let base = self.path_prefix(&place);
-        let (names, cut) = read_names(&folder, after.map_or(StartAt::First, StartAt::After), limit)?;
+        let (names, cut) = read_names(&folder, after.map_or(Bound::Unbounded, Bound::Excluded), limit)?;
         let next = names.back().filter(|_| cut).cloned();
         let found = |name: String| {
             let seen = stat_entry(&folder, &name)?;
@@ -158,8 +151,8 @@ impl SearchLevel {
             Some(after) => after.strip_prefix(&*path).and_then(|rest| rest.strip_prefix('/')),
             None => None,
         };
-        let from =
-            rest.map_or(StartAt::First, |rest| StartAt::At(rest.split('/').next().unwrap_or_default()));
+        let first = rest.and_then(|rest| rest.split('/').next());
+        let from = first.map_or(Bound::Unbounded, Bound::Included);
         let (names, cut) = read_names(&folder, from, max)?;
         Ok(Self { directory: folder, path, names, truncated: cut })
     }
@@ -183,16 +176,14 @@ fn trim_levels(levels: &mut [SearchLevel], mut room: usize) {
 }
 
 /// The first `max` names of a directory in order, and whether there are more. Skips names that are not UTF-8.
-fn read_names(folder: &Dir, from: StartAt<'_>, max: usize) -> Result<(VecDeque<String>, bool), FileError> {
+fn read_names(folder: &Dir, from: Bound<&str>, max: usize) -> Result<(VecDeque<String>, bool), FileError> {
     let (mut kept, mut cut) = (BTreeSet::new(), false);
     for entry in folder.entries()? {
         let Ok(name) = entry?.file_name().into_string() else { continue };
-        let wanted = match from {
-            StartAt::First => true,
-            StartAt::At(first) => &*name >= first,
-            StartAt::After(last) => &*name > last,
-        };
-        if wanted && kept.insert(name) && kept.len() > max {
+        if RangeBounds::<str>::contains(&(from, Bound::Unbounded), &*name)
+            && kept.insert(name)
+            && kept.len() > max
+        {
             kept.pop_last();
             cut = true;
         }

@@ -11,27 +11,11 @@ impl Decoder {
     /// The complete characters after `bytes`.
     pub(super) fn push(&mut self, bytes: &[u8]) -> String {
         self.pending.extend_from_slice(bytes);
-        let all = std::mem::take(&mut self.pending);
-        let mut text = String::with_capacity(all.len());
-        let mut rest = &all[..];
-        loop {
-            match std::str::from_utf8(rest) {
-                Ok(valid) => {
-                    text.push_str(valid);
-                    return text;
-                }
-                Err(error) => {
-                    let (valid, after) = rest.split_at(error.valid_up_to());
-                    text.push_str(&String::from_utf8_lossy(valid));
-                    let Some(wrong) = error.error_len() else {
-                        self.pending = after.to_vec();
-                        return text;
-                    };
-                    text.push(char::REPLACEMENT_CHARACTER);
-                    rest = &after[wrong..];
-                }
-            }
-        }
+        let end = self.pending.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
+        let incomplete = std::str::from_utf8(end).is_err_and(|error| error.error_len().is_none());
+        let kept = if incomplete { end.len() } else { 0 };
+        let rest = self.pending.split_off(self.pending.len() - kept);
+        String::from_utf8_lossy(&std::mem::replace(&mut self.pending, rest)).into_owned()
     }
 
     /// Ends the input: pending bytes are not a character.

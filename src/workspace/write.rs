@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::error::FileError;
 use super::roots::{ResolvedPath, Workspace};
-use super::stat::{EntryKind, FileStat, Precondition};
+use super::stat::{EntityTags, EntryKind, FileStat, Precondition};
 use crate::shutdown::lock_or_abort;
 
 /// Locks for concurrent changes, selected by a hash of the name.
@@ -54,17 +54,24 @@ struct ParentAndName {
 impl Workspace {
     /// Begins to write a file of at most `max` bytes. Creates missing parent directories.
     pub fn begin(&self, path: &str, expected: Precondition, max: u64) -> Result<Upload, FileError> {
-        Upload::begin(ParentAndName::resolve(&self.resolve(path)?, &expected)?, expected, max)
+        let target = ParentAndName::resolve(&self.resolve(path)?, &expected)?;
+        let seen = target.stat()?;
+        expected.check(seen.as_ref().map(|seen| &*seen.etag))?;
+        let mode = seen.map_or(0o666, |seen| seen.mode & 0o777);
+        if mode & 0o222 == 0 {
+            return Err(FileError::PermissionDenied);
+        }
+        let (temp_name, file) = create_temp_file(&target.parent, mode)?;
+        Ok(Upload { target, temp_name, file, precondition: expected, remaining_bytes: max, max })
     }
 
     /// Writes a text file. The path must be absolute, as in ACP.
     pub fn write_text(&self, path: &str, text: &str, max: u64) -> Result<WriteOutcome, FileError> {
-        let place = self.resolve_absolute(path)?;
+        self.resolve_absolute(path)?;
         if text.len() as u64 > max {
             return Err(FileError::TooLarge(max));
         }
-        let expected = Precondition::default();
-        let mut upload = Upload::begin(ParentAndName::resolve(&place, &expected)?, expected, max)?;
+        let mut upload = self.begin(path, Precondition::default(), max)?;
         upload.write(text.as_bytes())?;
         upload.finish()
     }
@@ -100,7 +107,14 @@ impl ParentAndName {
             Ok(real) => Self::split(&ResolvedPath { root: place.root, path: real }),
             Err(FileError::Missing) => {
                 expected.check(None)?;
-                place.root.create_directories(place.path.parent().unwrap_or(Path::new("")))?;
+                if let Some(parent) = place.path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                    place.root.dir.create_dir_all(parent).map_err(|error| {
+                        match Errno::from_io_error(&error) {
+                            Some(Errno::EXIST | Errno::NOTDIR) => FileError::NotADirectory,
+                            _ => error.into(),
+                        }
+                    })?;
+                }
                 Self::split(place)
             }
             Err(error) => Err(error),
@@ -125,30 +139,7 @@ impl ParentAndName {
     }
 }
 
-impl super::roots::Root {
-    fn create_directories(&self, path: &Path) -> Result<(), FileError> {
-        if path.as_os_str().is_empty() {
-            return Ok(());
-        }
-        self.dir.create_dir_all(path).map_err(|error| match Errno::from_io_error(&error) {
-            Some(Errno::EXIST | Errno::NOTDIR) => FileError::NotADirectory,
-            _ => error.into(),
-        })
-    }
-}
-
 impl Upload {
-    fn begin(place: ParentAndName, expected: Precondition, max: u64) -> Result<Self, FileError> {
-        let seen = place.stat()?;
-        expected.check(seen.as_ref().map(|seen| &*seen.etag))?;
-        let mode = seen.map_or(0o666, |seen| seen.mode & 0o777);
-        if mode & 0o222 == 0 {
-            return Err(FileError::PermissionDenied);
-        }
-        let (draft, file) = create_temp_file(&place.parent, mode)?;
-        Ok(Self { target: place, temp_name: draft, file, precondition: expected, remaining_bytes: max, max })
-    }
-
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), FileError> {
         self.remaining_bytes =
             self.remaining_bytes.checked_sub(bytes.len() as u64).ok_or(FileError::TooLarge(self.max))?;
@@ -164,7 +155,7 @@ impl Upload {
         if let Some(seen) = &seen {
             self.file.set_permissions(Permissions::from_mode(seen.mode & 0o777))?;
         }
-        if self.precondition.requires_absence() {
+        if self.precondition.if_none_match == Some(EntityTags::Any) {
             // Unlike a rename, this fails if the file was created meanwhile.
             folder.hard_link(&self.temp_name, folder, name).map_err(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => FileError::Changed,

@@ -7,7 +7,8 @@ use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::sync::{mpsc, watch};
 
 use super::{BoxFuture, Channel, Closed, LineWriter, Transport};
-use crate::agent::dialect::AcpV1;
+use crate::acp::AcpVersion;
+use crate::agent::dialect::Acp;
 use crate::agent::failure::AgentExit;
 use crate::agent::handshake::Handshake;
 use crate::agent::process::Process;
@@ -49,7 +50,7 @@ pub(in crate::agent) fn open() -> (Channel<DuplexStream>, MemoryAgent) {
 /// Connects to an initialized agent that speaks ACP v1.
 pub(crate) async fn connect(spec: &Arc<AgentSpec>, key: &ProcessKey) -> (Process, MemoryAgent) {
     let (channel, mut agent) = open();
-    let handshake = Handshake { spec, key, dialect: Arc::new(AcpV1), gateway_version: "test" };
+    let handshake = Handshake { spec, key, dialect: Arc::new(Acp(AcpVersion::V1)), gateway_version: "test" };
     let (limits, shutdown) = (Arc::new(Limits::default()), Shutdown::new());
     let (started, ()) = tokio::join!(handshake.run(channel, &limits, &shutdown), agent.initialize());
     (started.expect("the agent is initialized"), agent)

@@ -102,7 +102,7 @@ impl Actor {
 
     /// Handles `$/cancel_request` of the agent.
     pub(in crate::session) fn cancelled_by_agent(&mut self, params: &RawValue) {
-        let Ok(raw_id) = acp::parse_cancel_request(params) else { return };
+        let Ok(acp::CancelRequest { request_id: raw_id }) = acp::parse(params) else { return };
         let Some(incoming) = self.link.process().and_then(|process| process.connection.find(raw_id)) else {
             return;
         };

@@ -214,7 +214,7 @@ impl Actor {
 
     /// Uses the agent's session id in the result of `session/new`.
     fn adopt_agent_session(&mut self, result: &RawValue) -> Result<(), AgentFailure> {
-        let new = acp::NewSessionResult::parse(result).map_err(|error| AgentFailure::Start {
+        let new: acp::NewSessionResult<'_> = acp::parse(result).map_err(|error| AgentFailure::Start {
             detail: format!("invalid result of session/new: {error}"),
         })?;
         let agent_info = self.link.initialized().and_then(|known| known.agent_info.as_deref());

@@ -177,7 +177,9 @@ impl Actor {
 
     /// Handles a new fork. It exists in this process, so it is closed here before another process loads it.
     fn fork_created(&mut self, call: PendingCall, result: &RawValue) {
-        if let (Some(lease), Ok(forked)) = (self.link.lease(), acp::NewSessionResult::parse(result)) {
+        if let (Some(lease), Ok(forked)) =
+            (self.link.lease(), acp::parse::<acp::NewSessionResult<'_>>(result))
+        {
             lease.record_session(&forked.session_id);
         }
         let call = PendingCall { call: ClientCall::Forked(result.to_owned()), ..call };

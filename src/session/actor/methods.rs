@@ -100,7 +100,7 @@ impl Actor {
             method::TERMINAL_RELEASE => TerminalRequest::Release,
             _ => return self.link.answer(incoming, &Err(acp::method_not_found(method))),
         };
-        let Ok(named) = acp::parse_terminal_id(params) else {
+        let Ok(acp::TerminalParams { terminal_id: named }) = acp::parse(params) else {
             return self.refuse(incoming, error_code::INVALID_PARAMS, "expected a terminalId");
         };
         match self.client_methods.terminals.serve(&named, request) {
@@ -110,7 +110,7 @@ impl Actor {
     }
 
     fn create_terminal(&mut self, incoming: IncomingId, params: &RawValue) {
-        let Ok(asked) = acp::parse_create_terminal(params) else {
+        let Ok(asked) = acp::parse::<acp::CreateTerminal>(params) else {
             let detail = "expected a command, and args, env, cwd, outputByteLimit as in ACP";
             return self.refuse(incoming, error_code::INVALID_PARAMS, detail);
         };
@@ -133,8 +133,7 @@ impl Actor {
                 Err(error) => return WorkOutput::Terminal(Box::new(Err(error))),
             };
             let shown = cwd.to_string_lossy().into_owned();
-            let spec = workspace::terminal_spec(&asked, cwd);
-            let started = workspace::start_terminal(&terminals, spec).await;
+            let started = workspace::start_terminal(&terminals, &asked, cwd).await;
             WorkOutput::Terminal(Box::new(NewTerminal::new(started, asked, shown)))
         });
     }

@@ -186,8 +186,8 @@ impl Actor {
         let capabilities = initialized.capabilities.session;
         let request = self.journal.record().agent_session_id.as_deref().and_then(|id| {
             match (delete && capabilities.delete, capabilities.close) {
-                (true, _) => Some((acp::method::SESSION_DELETE, acp::delete_session(id, trace), false)),
-                (false, true) => Some((acp::method::SESSION_CLOSE, acp::close_session(id, trace), true)),
+                (true, _) => Some((acp::method::SESSION_DELETE, acp::session_params(id, trace), false)),
+                (false, true) => Some((acp::method::SESSION_CLOSE, acp::session_params(id, trace), true)),
                 (false, false) => None,
             }
         });

@@ -101,7 +101,7 @@ impl Actor {
         let (method, params, timeout) = match self.attachment.load_sign_in() {
             LoadSignIn::NotTried => {
                 // In HOME no settings of a project select a sign-in.
-                let home = process.home();
+                let home = process.spec.home_of(&process.key.tenant);
                 let home = home.to_string_lossy();
                 let setup =
                     SessionSetup { cwd: &home, mcp_servers: &[], additional_directories: &[], meta: None };

@@ -11,7 +11,7 @@ use crate::event::{
     DetachedReason, EncodedEvent, PromptCompleted, PromptFailed, PromptQueued, PromptStarted,
 };
 use crate::jsonrpc::RpcError;
-use crate::pool::{Disposition, Lease};
+use crate::pool::Disposition;
 use crate::session::agent_requests::EndedBy;
 use crate::session::error::{InputError, SessionError, ToProblem};
 use crate::session::idempotency::Claim;
@@ -150,7 +150,7 @@ impl Actor {
         match answered {
             Answered::Acknowledged => self.complete_if_work_ended(),
             Answered::Completed(completion) => {
-                self.link.lease().into_iter().for_each(Lease::prompt_accepted);
+                self.link.lease().into_iter().for_each(|lease| lease.record_prompt_auth(true));
                 self.complete_turn(completion);
             }
             Answered::Cancelled => self.complete_turn(Completion::cancelled()),
@@ -301,7 +301,7 @@ impl Actor {
 
     fn send_cancel(&mut self, trace: Option<&TraceContext>) {
         if let Some(id) = &self.journal.record().agent_session_id {
-            self.link.notify(acp::method::SESSION_CANCEL, &acp::cancel(id, trace));
+            self.link.notify(acp::method::SESSION_CANCEL, &acp::session_params(id, trace));
         }
         self.end_requests(EndedBy::Cancel(self.turns.sent()));
     }

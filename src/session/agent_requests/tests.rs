@@ -35,7 +35,7 @@ const CANCELLED_FORM: &str = r#"{"action":"cancel"}"#;
 /// The part under test. Its requests have the ids 1, 2, ...
 struct Fixture {
     part: AgentRequests,
-    incoming: PendingTables<()>,
+    incoming: PendingTables,
     last: u32,
     base: Instant,
 }

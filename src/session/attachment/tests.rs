@@ -56,7 +56,7 @@ const PHASES: [Phase; 10] = [
 impl Fixture {
     fn new(phase: Phase) -> Self {
         let (mut calls, base) = (PendingTables::default(), Instant::now());
-        let (call, other_call) = (calls.register_call(()), calls.register_call(()));
+        let (call, other_call) = (calls.register_call(), calls.register_call());
         let mut fixture = Self { part: Attachment::new(base), base, call, other_call };
         match phase {
             Phase::Detached => {}

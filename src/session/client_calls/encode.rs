@@ -31,10 +31,12 @@ impl CallRules<'_> {
     pub(in crate::session) fn check(&self, call: &ClientCall) -> Result<(), Refusal> {
         match call {
             ClientCall::Mode(_) | ClientCall::Forked(_) | ClientCall::Cancel(_) => Ok(()),
-            ClientCall::Config { value, .. } => ConfigValue::parse(value).map(drop).map_err(|_| {
-                let detail = "expected one of the option's value ids, or a boolean".to_owned();
-                InputError::invalid("/value", detail).into()
-            }),
+            ClientCall::Config { value, .. } => {
+                acp::parse::<ConfigValue<'_>>(value).map(drop).map_err(|_| {
+                    let detail = "expected one of the option's value ids, or a boolean".to_owned();
+                    InputError::invalid("/value", detail).into()
+                })
+            }
             ClientCall::Fork => self.running.map_or(Ok(()), |prompt| Err(Refusal::TurnRunning(prompt))),
             ClientCall::Rpc { method, params, .. } => self.check_rpc(method, params),
         }
@@ -83,17 +85,18 @@ impl CallTarget<'_> {
                 acp::set_config_option(dialect.version(), id, &option, &ConfigValue::Id(mode.into()), trace)
             }
             ClientCall::Config { option, value } => {
-                let value = ConfigValue::parse(value).map_err(|_| SessionError::Internal)?;
+                let value: ConfigValue<'_> = acp::parse(value).map_err(|_| SessionError::Internal)?;
                 acp::set_config_option(dialect.version(), id, option, &value, trace)
             }
             ClientCall::Cancel(part) => acp::cancel_target(id, part, trace),
             ClientCall::Fork => {
                 can_fork(self.capabilities)?;
-                acp::fork_session(id, self.setup, trace)
+                acp::resume_session(id, self.setup, trace)
             }
             ClientCall::Forked(result) => {
-                let forked = acp::NewSessionResult::parse(result).map_err(|_| SessionError::Internal)?;
-                acp::close_session(&forked.session_id, trace)
+                let forked: acp::NewSessionResult<'_> =
+                    acp::parse(result).map_err(|_| SessionError::Internal)?;
+                acp::session_params(&forked.session_id, trace)
             }
             ClientCall::Rpc { params, .. } => {
                 let params = acp::with_session_id(params, id).map_err(|_| wrong_session())?;

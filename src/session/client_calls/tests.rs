@@ -29,7 +29,7 @@ use Client::{Attaching, Creating, Queued, Sent};
 /// The part under test, and the ids of its calls.
 struct Fixture {
     part: ClientCalls,
-    calls: PendingTables<()>,
+    calls: PendingTables,
     base: Instant,
 }
 
@@ -67,7 +67,7 @@ impl Fixture {
                 let call = self.call(ClientCall::Fork, 0);
                 let limits =
                     Limits { session_new_timeout: Duration::from_secs(deadline), ..Limits::default() };
-                let id = self.calls.register_call(());
+                let id = self.calls.register_call();
                 self.part.sent(id, call, &limits, self.base);
             }
         }

@@ -28,7 +28,7 @@ impl FileAccess {
     }
 
     fn read(&self, params: &RawValue) -> Outcome {
-        let asked = acp::parse_read_text_file(params).map_err(|_| invalid_params())?;
+        let asked: acp::ReadTextFile<'_> = acp::parse(params).map_err(|_| invalid_params())?;
         let window = LineRange { line: asked.line, limit: asked.limit };
         let text =
             self.workspace().and_then(|workspace| workspace.read_text(&asked.path, window, self.max_bytes));
@@ -36,7 +36,7 @@ impl FileAccess {
     }
 
     fn write(&self, params: &RawValue) -> Outcome {
-        let asked = acp::parse_write_text_file(params).map_err(|_| invalid_params())?;
+        let asked: acp::WriteTextFile<'_> = acp::parse(params).map_err(|_| invalid_params())?;
         let saved = self
             .workspace()
             .and_then(|workspace| workspace.write_text(&asked.path, &asked.content, self.max_bytes));
@@ -62,7 +62,7 @@ fn file_error(path: &str, error: &FileError) -> Box<RawValue> {
     }
     let message = error.to_string();
     match error {
-        FileError::Missing => acp::file_not_found(path),
+        FileError::Missing => acp::resource_not_found(&acp::file_uri(path)),
         FileError::Malformed
         | FileError::Relative
         | FileError::OutsideRoots

@@ -16,7 +16,7 @@ use crate::workspace::StartError;
 struct Fixture {
     part: ClientMethods,
     completions: mpsc::Receiver<Completion>,
-    incoming: PendingTables<()>,
+    incoming: PendingTables,
 }
 
 impl Fixture {
@@ -235,7 +235,7 @@ fn requests_for_unknown_terminals_have_no_effect() {
 
 #[test]
 fn an_invalid_command_is_an_error_of_the_params() {
-    let asked = acp::parse_create_terminal(&raw(r#"{"command":""}"#)).unwrap();
+    let asked: acp::CreateTerminal = acp::parse(&raw(r#"{"command":""}"#)).unwrap();
     let started = Err(StartError::InvalidSpec("the command is empty".to_owned()));
     let error = NewTerminal::new(started, asked, "/w".to_owned()).unwrap_err();
     assert_eq!(error.get(), acp::error(error_code::INVALID_PARAMS, "the command is empty").get());

@@ -62,7 +62,7 @@ impl SessionRegistry {
 
 /// The id of the fork in the agent's result.
 fn new_session_id(result: &RawValue) -> Result<String, Refusal> {
-    match acp::NewSessionResult::parse(result) {
+    match acp::parse::<acp::NewSessionResult<'_>>(result) {
         Ok(new) => Ok(new.session_id.into_owned()),
         Err(error) => Err(Refusal::Agent(AgentFailure::Rpc(RpcError {
             code: acp::error_code::INTERNAL,

@@ -243,7 +243,7 @@ impl Turns {
                 turn.work.acknowledged = true;
                 Answered::Acknowledged
             }
-            Ok(result) => match PromptResult::parse(&result) {
+            Ok(result) => match acp::parse::<PromptResult<'_>>(&result) {
                 Ok(end) => {
                     let (usage, stop_reason) =
                         (end.usage.map(ToOwned::to_owned), end.stop_reason.into_owned());

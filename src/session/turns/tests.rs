@@ -18,7 +18,7 @@ const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 /// The part under test, and the ids of its calls.
 struct Fixture {
     turns: Turns,
-    calls: PendingTables<()>,
+    calls: PendingTables,
     base: Instant,
     ends: watch::Receiver<u64>,
 }
@@ -66,7 +66,7 @@ impl Fixture {
     }
 
     fn send(&mut self) -> CallId {
-        let call = self.calls.register_call(());
+        let call = self.calls.register_call();
         self.turns.prompt_sent(Some(call), self.base);
         call
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::acp::AcpVersion;
-use crate::agent::{AcpV1, AcpV2, Dialect};
+use crate::agent::{Acp, Dialect};
 use crate::event::AttachedBy;
 use crate::types::limits::KNOWN_SUBAGENTS;
 
@@ -189,8 +189,15 @@ fn each_method_has_its_name_at_the_agent_and_in_the_log() {
         (AttachMethod::Resume, "session/resume", "session/resume", AttachedBy::Resume),
         (AttachMethod::Load, "session/load", "session/resume", AttachedBy::Load),
     ] {
-        assert_eq!((method.method(&AcpV1), method.method(&AcpV2)), (v1, v2), "{method:?}");
+        assert_eq!(
+            (method.method(&Acp(AcpVersion::V1)), method.method(&Acp(AcpVersion::V2))),
+            (v1, v2),
+            "{method:?}"
+        );
         assert_eq!(method.attached_by(), by, "{method:?}");
     }
-    assert_eq!((AcpV1.version(), AcpV2.version()), (AcpVersion::V1, AcpVersion::V2));
+    assert_eq!(
+        (Acp(AcpVersion::V1).version(), Acp(AcpVersion::V2).version()),
+        (AcpVersion::V1, AcpVersion::V2)
+    );
 }

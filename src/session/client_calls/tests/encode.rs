@@ -1,6 +1,6 @@
 use super::*;
 use crate::acp::{self, AcpVersion, AgentCapabilities, ConfigValue, SessionSetup};
-use crate::agent::{AcpV1, AcpV2, AgentFailure, AgentSpec, Dialect};
+use crate::agent::{Acp, AgentFailure, AgentSpec, Dialect};
 use crate::session::error::{InputError, SessionError};
 use crate::session::origin::can_fork;
 use crate::session::refusal::Refusal;
@@ -61,10 +61,10 @@ fn each_call_is_encoded_for_the_agent() {
         r#"_vendor/a {"sessionId":"agent-1"}"#,
     ];
     for (call, expected) in calls().iter().zip(expected) {
-        assert_eq!(encoded(&AcpV1, None, call, None), expected);
+        assert_eq!(encoded(&Acp(AcpVersion::V1), None, call, None), expected);
         // Only modes and options differ in ACP v2.
         if !matches!(call, ClientCall::Mode(_) | ClientCall::Config { .. }) {
-            assert_eq!(encoded(&AcpV2, None, call, None), expected);
+            assert_eq!(encoded(&Acp(AcpVersion::V2), None, call, None), expected);
         }
     }
 }
@@ -84,19 +84,22 @@ fn a_mode_of_acp_v2_is_an_option() {
         (Some(r#"[{"configId":"model","category":"model"}]"#), "unsupported session/set_mode"),
         (None, "unsupported session/set_mode"),
     ] {
-        assert_eq!(encoded(&AcpV2, options, &mode, None), expected, "{options:?}");
-        assert!(encoded(&AcpV1, options, &mode, None).starts_with("session/set_mode "), "{options:?}");
+        assert_eq!(encoded(&Acp(AcpVersion::V2), options, &mode, None), expected, "{options:?}");
+        assert!(
+            encoded(&Acp(AcpVersion::V1), options, &mode, None).starts_with("session/set_mode "),
+            "{options:?}"
+        );
     }
     let web = &calls()[1];
-    assert_eq!(encoded(&AcpV2, None, web, None), option(&ConfigValue::Boolean(true), "web"));
+    assert_eq!(encoded(&Acp(AcpVersion::V2), None, web, None), option(&ConfigValue::Boolean(true), "web"));
 }
 
 #[test]
 fn every_call_has_the_trace_context_of_its_client() {
     let trace = TraceContext::parse(PARENT, None);
     for call in calls() {
-        assert!(encoded(&AcpV1, None, &call, trace.as_ref()).contains(PARENT), "{call:?}");
-        assert!(!encoded(&AcpV1, None, &call, None).contains("_meta"), "{call:?}");
+        assert!(encoded(&Acp(AcpVersion::V1), None, &call, trace.as_ref()).contains(PARENT), "{call:?}");
+        assert!(!encoded(&Acp(AcpVersion::V1), None, &call, None).contains("_meta"), "{call:?}");
     }
 }
 
@@ -111,14 +114,18 @@ fn a_call_by_name_gets_the_id_of_the_agent_and_keeps_its_bytes() {
         ),
     ] {
         let call = ClientCall::Rpc { method: "_vendor/a".to_owned(), params: raw(params), notify: true };
-        assert_eq!(encoded(&AcpV1, None, &call, None), format!("_vendor/a {expected}"));
+        assert_eq!(encoded(&Acp(AcpVersion::V1), None, &call, None), format!("_vendor/a {expected}"));
     }
 }
 
 #[test]
 fn a_result_without_a_session_is_no_fork() {
     for result in ["{}", "null", r#"{"sessionId":1}"#] {
-        assert_eq!(encoded(&AcpV1, None, &ClientCall::Forked(raw(result)), None), "internal", "{result}");
+        assert_eq!(
+            encoded(&Acp(AcpVersion::V1), None, &ClientCall::Forked(raw(result)), None),
+            "internal",
+            "{result}"
+        );
     }
 }
 

@@ -124,7 +124,7 @@ fn a_sent_call_has_the_deadline_of_its_kind() {
     for call in calls() {
         let expected = if matches!(call, ClientCall::Forked(_)) { 7 } else { 62 };
         let mut fixture = Fixture::new(&[]);
-        let (id, method) = (fixture.calls.register_call(()), call.method().to_owned());
+        let (id, method) = (fixture.calls.register_call(), call.method().to_owned());
         // The deadline of the queue no longer counts.
         let call = fixture.call(call, 1);
         fixture.part.sent(id, call, &limits, fixture.at(2));
@@ -136,12 +136,12 @@ fn a_sent_call_has_the_deadline_of_its_kind() {
 fn a_response_answers_its_call_once() {
     let mut fixture = Fixture::new(&[]);
     let ids = [1, 2].map(|_| {
-        let id = fixture.calls.register_call(());
+        let id = fixture.calls.register_call();
         let call = fixture.call(ClientCall::Fork, 0);
         fixture.part.sent(id, call, &Limits::default(), fixture.base);
         id
     });
-    let unknown = fixture.calls.register_call(());
+    let unknown = fixture.calls.register_call();
     assert!(fixture.part.answered(unknown).is_none());
     assert!(fixture.part.answered(ids[0]).is_some() && fixture.part.answered(ids[0]).is_none());
     assert_eq!(fixture.part.take_sent().into_keys().collect::<Vec<_>>(), [ids[1]]);

@@ -76,7 +76,7 @@ fn the_completion_of_a_cancel_is_a_result_of_acp() {
 #[test]
 fn a_rejected_session_withdraws_the_prompt_for_a_second_send() {
     let mut fixture = Fixture::sent();
-    let call = fixture.calls.register_call(());
+    let call = fixture.calls.register_call();
     fixture.turns.prompt_sent(Some(call), fixture.base);
     let answered = fixture.turns.answered(Err(error(-32002)), true, V2);
     assert_eq!(named(answered), "session rejected -32002");

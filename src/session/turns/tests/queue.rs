@@ -132,7 +132,7 @@ fn a_prompt_stays_unsent_if_the_stdin_of_the_agent_is_closed() {
 #[test]
 fn only_the_call_of_the_running_turn_is_its_prompt() {
     let mut fixture = Fixture::unsent();
-    let other = fixture.calls.register_call(());
+    let other = fixture.calls.register_call();
     let call = fixture.send();
     assert!(fixture.turns.is_prompt(call) && !fixture.turns.is_prompt(other));
     fixture.end();

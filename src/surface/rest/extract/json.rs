@@ -19,6 +19,7 @@ use crate::api::{
     CreatePrompt, CreateSession, CreateTicket, ElicitationAnswer, PermissionAnswer, ProblemCode,
     RequestAnswer, RpcCall, SessionPatch, SetConfigOption, SetMode, SignIn,
 };
+use crate::jsonrpc;
 use crate::surface::Gateway;
 use crate::surface::rest::error::ApiError;
 use crate::types::Limits;
@@ -105,7 +106,7 @@ async fn collect(headers: &HeaderMap, body: Body, max: usize, deadline: Duration
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8], max_depth: usize) -> Result<T, ApiError> {
-    acp::check_depth(bytes, max_depth).map_err(|deep| ApiError::invalid("", deep.to_string()))?;
+    jsonrpc::check_depth(bytes, max_depth).map_err(|deep| ApiError::invalid("", deep.to_string()))?;
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let pointer = pointer(error.path());

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::value::RawValue;
 
-use crate::acp::ConfigValue;
+use crate::acp::{self, ConfigValue};
 use crate::api::{ConfigOptions, Modes, RpcCall, RpcResult, SetConfigOption, SetMode};
 use crate::surface::Gateway;
 use crate::surface::rest::error::ApiError;
@@ -91,7 +91,7 @@ pub(super) async fn call_session(
 
 /// In ACP, the value of an option is the id of a choice or a boolean.
 fn checked_value(value: Box<RawValue>) -> Result<Box<RawValue>, ApiError> {
-    match ConfigValue::parse(&value) {
+    match acp::parse::<ConfigValue<'_>>(&value) {
         Ok(_) => Ok(to_one_line(value)),
         Err(_) => Err(ApiError::invalid("/value", "expected the id of a choice, true or false")),
     }

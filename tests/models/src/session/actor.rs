@@ -73,7 +73,7 @@ pub(super) struct AgentMessage {
 }
 
 /// The table that matches requests and answers comes from the gateway.
-pub(super) struct Connection(Mutex<PendingTables<()>>);
+pub(super) struct Connection(Mutex<PendingTables>);
 
 impl Link {
     pub(super) fn new(log: SessionLog) -> Self {

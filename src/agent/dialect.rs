@@ -9,14 +9,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use crate::acp::{AcpVersion, UpdateLine};
+use crate::acp::{AcpVersion, UpdateLine, method};
 use crate::jsonrpc::{self, CallId, Message};
-
-mod acp_v1;
-mod acp_v2;
-
-pub use acp_v1::AcpV1;
-pub(crate) use acp_v2::AcpV2;
 
 /// A message of the gateway to the agent.
 #[derive(Debug)]
@@ -91,26 +85,54 @@ pub trait Dialect: fmt::Debug + Send + Sync {
     }
 
     /// The method that signs in with one of `authMethods`. The params are `{methodId}`.
-    fn login_method(&self) -> &'static str;
+    fn login_method(&self) -> &'static str {
+        if self.is_v1() { method::AUTHENTICATE } else { method::AUTH_LOGIN }
+    }
 
     /// The method that signs out.
-    fn logout_method(&self) -> &'static str;
+    fn logout_method(&self) -> &'static str {
+        if self.is_v1() { method::LOGOUT } else { method::AUTH_LOGOUT }
+    }
 
     /// The method that restores a session and replays its history.
-    fn replay_method(&self) -> &'static str;
+    fn replay_method(&self) -> &'static str {
+        if self.is_v1() { method::SESSION_LOAD } else { method::SESSION_RESUME }
+    }
 
     /// Returns true if sessions have modes. Otherwise, the mode is the option with the category `mode`.
-    fn has_modes(&self) -> bool;
+    fn has_modes(&self) -> bool {
+        self.is_v1()
+    }
 
     /// Returns true if the agent may request files and terminals from its client.
-    fn has_client_methods(&self) -> bool;
+    fn has_client_methods(&self) -> bool {
+        self.is_v1()
+    }
 
     /// Returns true if the answer to `session/prompt` ends the turn. Otherwise the answer only confirms that
     /// the message was inserted, and a `state_update` reports the end of the work.
-    fn answer_ends_turn(&self) -> bool;
+    fn answer_ends_turn(&self) -> bool {
+        self.is_v1()
+    }
 
     /// Returns true if a single tool call or terminal of the agent can be cancelled.
-    fn has_cancel_targets(&self) -> bool;
+    fn has_cancel_targets(&self) -> bool {
+        !self.is_v1()
+    }
+
+    fn is_v1(&self) -> bool {
+        self.version() == AcpVersion::V1
+    }
+}
+
+/// The dialect of a version of ACP.
+#[derive(Debug, Clone, Copy)]
+pub struct Acp(pub AcpVersion);
+
+impl Dialect for Acp {
+    fn version(&self) -> AcpVersion {
+        self.0
+    }
 }
 
 #[cfg(test)]
@@ -122,7 +144,7 @@ mod tests {
 
     #[test]
     fn method_names_match_the_schema() {
-        let (first, second) = (AcpV1, AcpV2);
+        let (first, second) = (Acp(AcpVersion::V1), Acp(AcpVersion::V2));
         assert_eq!(first.login_method(), v1::AGENT_METHOD_NAMES.authenticate);
         assert_eq!(first.logout_method(), v1::AGENT_METHOD_NAMES.logout);
         assert_eq!(first.replay_method(), v1::AGENT_METHOD_NAMES.session_load);
@@ -135,7 +157,7 @@ mod tests {
     #[test]
     fn acp_messages_are_json_rpc_lines() {
         let raw = |text: &'static str| serde_json::from_str::<&RawValue>(text).unwrap();
-        let id = PendingTables::default().register_call(());
+        let id = PendingTables::default().register_call();
         let params = raw(r#"{"a":1.10}"#);
         for (message, line) in [
             (Outgoing::Request { id, method: "m", params }, r#""id":1,"method":"m","params":{"a":1.10}"#),
@@ -144,7 +166,7 @@ mod tests {
             (Outgoing::Answer { id: raw("0"), outcome: Err(params) }, r#""id":0,"error":{"a":1.10}"#),
         ] {
             let line = format!("{{\"jsonrpc\":\"2.0\",{line}}}\n");
-            assert_eq!(AcpV1.encode(message), line.as_bytes());
+            assert_eq!(Acp(AcpVersion::V1).encode(message), line.as_bytes());
         }
     }
 
@@ -162,7 +184,7 @@ mod tests {
             let range = start..start + line.len();
             start = range.end + 1;
             let line = Line { block: block.as_bytes(), range, is_utf8: true, max_json_depth: 9 };
-            AcpV2.decode(line, &mut messages);
+            Acp(AcpVersion::V2).decode(line, &mut messages);
         }
         let [Decoded::Update(update), Decoded::Message(Message::Request { .. }), Decoded::Invalid] =
             &messages[..]
