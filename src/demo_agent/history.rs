@@ -1,11 +1,9 @@
-//! The history of a session, in the form in which `session/load` replays it.
+//! The history of a session: the updates in the form in which `session/load` of v1 replays them.
 //!
 //! The chunks of a message are joined. A tool call is stored with its last state, and a turn with its last plan.
 
-use agent_client_protocol_schema::v1::{
-    ContentBlock, ContentChunk, EmbeddedResourceResource, MessageId, SessionUpdate, TextContent,
-};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::text::excerpt;
 
@@ -15,41 +13,45 @@ const MAX_BLOCK_BYTES: usize = 64 << 10;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct History {
-    updates: Vec<SessionUpdate>,
+    updates: Vec<Value>,
 }
 
 impl History {
-    pub(super) fn updates(&self) -> &[SessionUpdate] {
+    pub(super) fn updates(&self) -> &[Value] {
         &self.updates
     }
 
     /// Adds the prompt, block by block. This begins a turn.
-    pub(super) fn prompt(&mut self, prompt: &[ContentBlock], message: &MessageId) {
-        let chunk = |block| ContentChunk::new(truncate_block(block)).message_id(message.clone());
-        let blocks = prompt.iter().map(|block| SessionUpdate::UserMessageChunk(chunk(block)));
-        self.updates.extend(blocks);
+    pub(super) fn prompt(&mut self, prompt: &[Value], message: &str) {
+        self.updates.extend(prompt.iter().map(|block| {
+            let block = truncate_block(block);
+            json!({ "sessionUpdate": "user_message_chunk", "messageId": message, "content": block })
+        }));
     }
 
     /// Adds an update as it was sent. Ignores updates that are not history: usage, titles, modes.
-    pub(super) fn push(&mut self, update: &SessionUpdate) {
-        match update {
-            SessionUpdate::AgentMessageChunk(chunk) | SessionUpdate::AgentThoughtChunk(chunk) => {
-                self.text(update, chunk);
-            }
-            SessionUpdate::ToolCall(_) => self.updates.push(update.clone()),
-            SessionUpdate::ToolCallUpdate(change) => {
-                let call = self.updates.iter_mut().rev().find_map(|update| match update {
-                    SessionUpdate::ToolCall(call) if call.tool_call_id == change.tool_call_id => Some(call),
-                    _ => None,
-                });
-                if let Some(call) = call {
-                    call.update(change.fields.clone());
+    pub(super) fn push(&mut self, update: &Value) {
+        let same = |earlier: &Value, member: &str| earlier[member] == update[member];
+        match update["sessionUpdate"].as_str() {
+            Some("agent_message_chunk" | "agent_thought_chunk") => {
+                let open = self.updates.last_mut();
+                let open = open.filter(|last| same(last, "sessionUpdate") && same(last, "messageId"));
+                if !open.is_some_and(|open| join(open, update)) {
+                    self.updates.push(update.clone());
                 }
             }
-            SessionUpdate::Plan(_) => {
-                let turn = self.last_turn();
-                let earlier = self.updates[turn..].iter_mut().find(|u| matches!(u, SessionUpdate::Plan(_)));
-                match earlier {
+            Some("tool_call") => self.updates.push(update.clone()),
+            Some("tool_call_update") => {
+                let call = self.updates.iter_mut().rfind(|earlier| same(earlier, "toolCallId"));
+                if let (Some(call), Some(changes)) = (call, update.as_object()) {
+                    for (member, value) in changes.iter().filter(|(member, _)| *member != "sessionUpdate") {
+                        call[member.as_str()] = value.clone();
+                    }
+                }
+            }
+            Some("plan") => {
+                let turn = self.updates.iter().rposition(is_prompt).unwrap_or(0);
+                match self.updates[turn..].iter_mut().find(|earlier| same(earlier, "sessionUpdate")) {
                     Some(plan) => *plan = update.clone(),
                     None => self.updates.push(update.clone()),
                 }
@@ -59,32 +61,28 @@ impl History {
     }
 
     /// Replaces the text of a message of the agent.
-    pub(super) fn replace(&mut self, message: &MessageId, text: &str) {
-        self.updates.retain(|update| match update {
-            SessionUpdate::AgentMessageChunk(chunk) => chunk.message_id.as_ref() != Some(message),
-            _ => true,
-        });
-        let chunk = ContentChunk::new(text.into()).message_id(message.clone());
-        self.updates.push(SessionUpdate::AgentMessageChunk(chunk));
+    pub(super) fn replace(&mut self, message: &str, text: &str) {
+        self.updates.retain(|update| update["messageId"] != message);
+        self.push(&json!({
+            "sessionUpdate": "agent_message_chunk",
+            "messageId": message,
+            "content": { "type": "text", "text": text },
+        }));
     }
 
     /// The prompts of the user, last first.
     pub(super) fn prompts(&self) -> impl Iterator<Item = &str> {
-        let prompts = self.updates.iter().rev().filter(|u| matches!(u, SessionUpdate::UserMessageChunk(_)));
-        prompts.filter_map(text_of)
+        self.updates.iter().rev().filter(|update| is_prompt(update)).filter_map(text_of)
     }
 
     /// Drops the oldest turn. Returns false if only one is left.
     pub(super) fn drop_oldest_turn(&mut self) -> bool {
-        let user = |update: &SessionUpdate| matches!(update, SessionUpdate::UserMessageChunk(_));
-        let answer = self.updates.iter().position(|update| !user(update)).unwrap_or(self.updates.len());
-        match self.updates[answer..].iter().position(user) {
-            Some(next) => {
-                self.updates.drain(..answer + next);
-                true
-            }
-            None => false,
+        let answer = self.updates.iter().position(|update| !is_prompt(update)).unwrap_or(self.updates.len());
+        let next = self.updates[answer..].iter().position(is_prompt);
+        if let Some(next) = next {
+            self.updates.drain(..answer + next);
         }
+        next.is_some()
     }
 
     /// A rough number of tokens: four bytes each.
@@ -92,111 +90,95 @@ impl History {
         let bytes: usize = self.updates.iter().filter_map(text_of).map(str::len).sum();
         bytes as u64 / 4
     }
-
-    fn text(&mut self, update: &SessionUpdate, chunk: &ContentChunk) {
-        if let Some(last) = self.updates.last_mut()
-            && std::mem::discriminant(last) == std::mem::discriminant(update)
-            && let SessionUpdate::AgentMessageChunk(open) | SessionUpdate::AgentThoughtChunk(open) = last
-            && open.message_id == chunk.message_id
-            && let (ContentBlock::Text(open), ContentBlock::Text(more)) = (&mut open.content, &chunk.content)
-        {
-            open.text.push_str(&more.text);
-        } else {
-            self.updates.push(update.clone());
-        }
-    }
-
-    fn last_turn(&self) -> usize {
-        self.updates.iter().rposition(|u| matches!(u, SessionUpdate::UserMessageChunk(_))).unwrap_or(0)
-    }
 }
 
-fn text_of(update: &SessionUpdate) -> Option<&str> {
-    match update {
-        SessionUpdate::UserMessageChunk(chunk)
-        | SessionUpdate::AgentMessageChunk(chunk)
-        | SessionUpdate::AgentThoughtChunk(chunk) => match &chunk.content {
-            ContentBlock::Text(text) => Some(&text.text),
-            _ => None,
-        },
-        _ => None,
-    }
+fn is_prompt(update: &Value) -> bool {
+    update["sessionUpdate"] == "user_message_chunk"
 }
 
-fn truncate_block(block: &ContentBlock) -> ContentBlock {
-    let note = |what: &str, bytes: usize| {
-        ContentBlock::Text(TextContent::new(format!("[{what} of {bytes} bytes, not kept by the demo]")))
+fn text_of(update: &Value) -> Option<&str> {
+    update.pointer("/content/text").and_then(Value::as_str)
+}
+
+/// Appends the text of a chunk to an earlier chunk. Returns false if one of them is not text.
+fn join(earlier: &mut Value, chunk: &Value) -> bool {
+    let (Some(Value::String(text)), Some(more)) = (earlier.pointer_mut("/content/text"), text_of(chunk))
+    else {
+        return false;
     };
-    match block {
-        ContentBlock::Text(text) if text.text.len() > MAX_BLOCK_BYTES => {
-            ContentBlock::Text(TextContent::new(excerpt(&text.text, MAX_BLOCK_BYTES / 4)))
+    text.push_str(more);
+    true
+}
+
+fn truncate_block(block: &Value) -> Value {
+    let size = |pointer| block.pointer(pointer).and_then(Value::as_str).map_or(0, str::len);
+    let bytes = size("/data").max(size("/resource/text")).max(size("/resource/blob"));
+    let text = match (block["text"].as_str(), block["type"].as_str()) {
+        (Some(text), _) if text.len() > MAX_BLOCK_BYTES => excerpt(text, MAX_BLOCK_BYTES / 4),
+        (None, Some(kind)) if bytes > MAX_BLOCK_BYTES => {
+            format!("[{kind} of {bytes} bytes, not kept by the demo]")
         }
-        ContentBlock::Image(image) if image.data.len() > MAX_BLOCK_BYTES => note("image", image.data.len()),
-        ContentBlock::Audio(audio) if audio.data.len() > MAX_BLOCK_BYTES => note("audio", audio.data.len()),
-        ContentBlock::Resource(embedded) => match &embedded.resource {
-            EmbeddedResourceResource::TextResourceContents(text) if text.text.len() > MAX_BLOCK_BYTES => {
-                note("resource", text.text.len())
-            }
-            EmbeddedResourceResource::BlobResourceContents(blob) if blob.blob.len() > MAX_BLOCK_BYTES => {
-                note("resource", blob.blob.len())
-            }
-            _ => block.clone(),
-        },
-        _ => block.clone(),
-    }
+        _ => return block.clone(),
+    };
+    json!({ "type": "text", "text": text })
 }
 
 #[cfg(test)]
 mod tests {
-    use agent_client_protocol_schema::v1::{
-        Plan, ToolCall, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
-    };
-
     use super::*;
 
-    fn said(message: &'static str, text: &str) -> SessionUpdate {
-        SessionUpdate::AgentMessageChunk(ContentChunk::new(text.into()).message_id(MessageId::new(message)))
+    fn said(message: &str, text: &str) -> Value {
+        let content = json!({ "type": "text", "text": text });
+        json!({ "sessionUpdate": "agent_message_chunk", "messageId": message, "content": content })
+    }
+
+    fn text(text: &str) -> Value {
+        json!({ "type": "text", "text": text })
     }
 
     #[test]
     fn chunks_of_a_message_join_and_tool_calls_keep_their_last_state() {
         let mut history = History::default();
-        history.prompt(&["hi".into()], &MessageId::new("u"));
-        let done = ToolCallUpdateFields::new().status(ToolCallStatus::Completed);
+        history.prompt(&[text("hi")], "u");
         for update in [
             said("m1", "a"),
             said("m1", "b"),
-            SessionUpdate::Plan(Plan::new(vec![])),
-            SessionUpdate::ToolCall(ToolCall::new("c1", "Read")),
-            SessionUpdate::ToolCallUpdate(ToolCallUpdate::new("c1", done)),
-            SessionUpdate::Plan(Plan::new(vec![])),
+            json!({ "sessionUpdate": "plan", "entries": [] }),
+            json!({ "sessionUpdate": "tool_call", "toolCallId": "c1", "title": "Read" }),
+            json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "completed" }),
+            json!({ "sessionUpdate": "plan", "entries": [] }),
+            json!({ "sessionUpdate": "usage_update", "used": 1, "size": 2 }),
             said("m2", "c"),
         ] {
             history.push(&update);
         }
-        let kinds: Vec<_> = history
-            .updates()
-            .iter()
-            .map(|update| match update {
-                SessionUpdate::UserMessageChunk(_) => "user".to_owned(),
-                SessionUpdate::ToolCall(call) => format!("{:?}", call.status),
-                SessionUpdate::Plan(_) => "plan".to_owned(),
-                other => text_of(other).unwrap().to_owned(),
-            })
-            .collect();
-        assert_eq!(kinds, ["user", "ab", "plan", "Completed", "c"]);
+        let kinds: Vec<_> = history.updates().iter().map(|update| &update["sessionUpdate"]).collect();
+        let message = "agent_message_chunk";
+        assert_eq!(kinds, ["user_message_chunk", message, "plan", "tool_call", message]);
+        assert_eq!(text_of(&history.updates()[1]), Some("ab"));
+        assert_eq!(history.updates()[3]["status"], "completed");
     }
 
     #[test]
     fn oldest_turn_is_dropped_first_and_the_last_is_kept() {
         let mut history = History::default();
-        history.prompt(&["one".into(), "more".into()], &MessageId::new("u1"));
+        history.prompt(&[text("one"), text("more")], "u1");
         history.push(&said("m1", "first"));
-        history.prompt(&["two".into()], &MessageId::new("u2"));
+        history.prompt(&[text("two")], "u2");
         history.push(&said("m2", "second"));
         assert!(history.drop_oldest_turn());
         assert_eq!(history.updates().len(), 2);
         assert_eq!(text_of(&history.updates()[0]), Some("two"));
         assert!(!history.drop_oldest_turn());
+    }
+
+    #[test]
+    fn large_blocks_are_replaced_by_notes() {
+        let image =
+            json!({ "type": "image", "mimeType": "image/png", "data": "x".repeat(MAX_BLOCK_BYTES + 1) });
+        assert_eq!(truncate_block(&image)["text"], "[image of 65537 bytes, not kept by the demo]");
+        let long = truncate_block(&text(&"x".repeat(MAX_BLOCK_BYTES + 1)));
+        assert_eq!(long["text"].as_str().unwrap().chars().count(), MAX_BLOCK_BYTES / 4 + 1);
+        assert_eq!(truncate_block(&text("short")), text("short"));
     }
 }

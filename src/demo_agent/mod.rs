@@ -1,40 +1,33 @@
 //! `acp-gateway demo-agent`: an ACP agent on stdio that needs no model and no network.
 //!
-//! It is the first agent that a new user meets, and it says that it is a demo. This module owns the
-//! connection ([`connection`], [`peer`], [`wire`]), the sessions ([`agent`], [`sessions`], [`store`]) and the
-//! scenes ([`turn`], [`scenes`]). It uses the version of ACP that its client requests. The methods of each
-//! version are in [`v1`] and [`v2`]. The scenes use the types of v1, and [`v2`] converts them.
+//! It is the first agent that a new user meets, and it says that it is a demo. It uses the version of ACP that
+//! its client requests. The demo agent does not know the gateway: it is an independent program in the same
+//! binary, and it also works with an editor.
 //!
-//! The demo agent does not know the gateway: it is an independent program in the same binary, and it also
-//! works with an editor.
+//! Updates and requests are JSON values in the form of v1. [`client`] converts updates with [`v2`] for a client
+//! of v2. The fixed scenes are data, in `scenes.json`.
 //!
-//! Reading order: [`wire`], [`connection`], [`peer`], [`agent`], [`v1`], [`v2`], [`sessions`], [`session`],
-//! [`record`], [`turn`], [`scenes`].
+//! Reading order: [`connection`], [`client`], [`agent`], [`sessions`], [`session`], [`record`], [`prompts`],
+//! [`turn`], [`scenes`].
 
 mod agent;
-mod commands;
+mod client;
 mod connection;
 mod display;
 mod history;
-mod listing;
-mod client_support;
 mod options;
-mod peer;
 mod permission;
 mod prompt;
+mod prompts;
 mod record;
 mod scenes;
 mod session;
 mod sessions;
 mod sign_in;
 mod store;
-mod terminal;
 mod text;
 mod turn;
-mod v1;
 mod v2;
-mod version;
-mod wire;
 
 use std::ffi::OsString;
 use std::io::Write as _;

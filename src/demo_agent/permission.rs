@@ -1,81 +1,71 @@
-//! Permission for a tool: by the mode, by an earlier answer, or by a request to the user.
+//! Permission for a tool call: by the mode, by an earlier answer, or by a request to the user.
 
-use agent_client_protocol_schema::v1::{
-    PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
-    RequestPermissionResponse, ToolCallId, ToolCallUpdate, ToolCallUpdateFields,
-};
+use serde_json::{Value, json};
 
-use super::options::Mode;
-use super::record::Grant;
-use super::turn::{Step, StepError, Turn};
+use super::options::MODE;
+use super::turn::{Step, Stop, Turn};
 use super::v2;
-use super::version::Version;
 
-const METHOD: &str = "session/request_permission";
-
-/// The user's decision about a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Permission {
-    Granted,
-    Denied,
+/// The user's decision about a tool call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Permission {
+    pub(super) granted: bool,
+    /// The decision applies to later calls of the same kind.
+    pub(super) always: bool,
 }
 
 impl Turn {
-    /// Asks the user, unless the mode or an earlier answer decides.
-    pub(super) async fn permission(
-        &mut self,
-        id: &ToolCallId,
-        fields: ToolCallUpdateFields,
-        grant: Grant,
-    ) -> Step<Permission> {
-        let known = self.record().grants.get(&grant).copied();
-        match (self.mode(), known) {
-            (Mode::Auto, _) | (Mode::Ask, Some(true)) => return Ok(Permission::Granted),
-            (Mode::Plan, _) | (Mode::Ask, Some(false)) => return Ok(Permission::Denied),
-            (Mode::Ask, None) => {}
+    /// Announces a tool call. Asks the user, unless the mode or an earlier answer decides.
+    pub(super) async fn call_if_permitted(&mut self, call: &Value) -> Step<(String, Permission)> {
+        let id = self.call(call).await?;
+        let kind = call["kind"].as_str().unwrap_or_default();
+        let known = self.record().grants.get(kind).copied();
+        let decided = match (self.options().selected(MODE), known) {
+            ("auto", _) => Some(true),
+            ("plan", _) => Some(false),
+            (_, known) => known,
+        };
+        if let Some(granted) = decided {
+            return Ok((id, Permission { granted, always: false }));
         }
-        let (permission, always) = self.ask(id, fields).await?;
-        if always {
-            self.change(|record| record.grants.insert(grant, permission == Permission::Granted))?;
+        let permission = self.ask(&id, call).await?;
+        if permission.always {
+            self.change(|record| record.grants.insert(kind.to_owned(), permission.granted))?;
         }
-        Ok(permission)
+        Ok((id, permission))
     }
 
-    /// Asks the user. Returns the answer and whether it applies to later requests.
-    pub(super) async fn ask(
-        &mut self,
-        id: &ToolCallId,
-        fields: ToolCallUpdateFields,
-    ) -> Step<(Permission, bool)> {
-        let option = |id: &'static str, name: &str, kind| PermissionOption::new(id, name, kind);
-        let options = vec![
-            option("allow_once", "Allow once", PermissionOptionKind::AllowOnce),
-            option("allow_always", "Always allow in this session", PermissionOptionKind::AllowAlways),
-            option("reject_once", "Reject", PermissionOptionKind::RejectOnce),
-            option("reject_always", "Always reject in this session", PermissionOptionKind::RejectAlways),
-        ];
-        let question = ToolCallUpdate::new(id.clone(), fields);
-        let answer = match self.version() {
-            Version::V1 => {
-                let params =
-                    RequestPermissionRequest::new(self.record().session_id.clone(), question, options);
-                self.request::<_, RequestPermissionResponse>(METHOD, params).await?
-            }
-            Version::V2 => {
-                let params = v2::question(&self.record(), question, &options);
-                self.request(METHOD, params).await?
-            }
+    /// Asks the user in any mode.
+    pub(super) async fn ask(&mut self, id: &str, call: &Value) -> Step<Permission> {
+        let options = json!([
+            { "optionId": "allow_once", "name": "Allow once", "kind": "allow_once" },
+            { "optionId": "allow_always", "name": "Always allow in this session", "kind": "allow_always" },
+            { "optionId": "reject_once", "name": "Reject", "kind": "reject_once" },
+            { "optionId": "reject_always", "name": "Always reject in this session", "kind": "reject_always" },
+        ]);
+        let mut call = call.clone();
+        call["toolCallId"] = json!(id);
+        let params = if self.client.is_v2() {
+            v2::permission_params(call, &self.record().cwd(), &options)
+        } else {
+            json!({ "toolCall": call, "options": options })
         };
-        match answer.map(|answer| answer.outcome) {
-            Ok(RequestPermissionOutcome::Selected(selected)) => match &*selected.option_id.0 {
-                "allow_once" => Ok((Permission::Granted, false)),
-                "allow_always" => Ok((Permission::Granted, true)),
-                "reject_always" => Ok((Permission::Denied, true)),
-                _ => Ok((Permission::Denied, false)),
-            },
-            Ok(_) => Err(StepError::Cancelled),
-            // An error of the client does not allow anything.
-            Err(_) => Ok((Permission::Denied, false)),
+        // An error of the client does not allow anything.
+        let answer = self.request("session/request_permission", params).await?.unwrap_or_default();
+        let outcome = &answer["outcome"];
+        if outcome["outcome"] == "cancelled" {
+            return Err(Stop::CANCELLED);
+        }
+        let option = outcome["optionId"].as_str().unwrap_or_default();
+        Ok(Permission { granted: option.starts_with("allow_"), always: option.ends_with("_always") })
+    }
+
+    /// The reason for a denial, for the begin of a sentence.
+    pub(super) fn denial(&self) -> &'static str {
+        if self.options().selected(MODE) == "plan" {
+            "This session is in the mode *Plan only*"
+        } else {
+            "You said no"
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The content of a prompt, as far as the demo reads it.
 
-use agent_client_protocol_schema::v1::{ContentBlock, EmbeddedResourceResource};
+use serde_json::Value;
 
 use super::text::quoted;
 
@@ -16,14 +16,8 @@ pub(super) struct Prompt {
 const MAX_NAMED_ATTACHMENTS: usize = 8;
 
 impl Prompt {
-    pub(super) fn new(blocks: &[ContentBlock]) -> Self {
-        let texts: Vec<&str> = blocks
-            .iter()
-            .filter_map(|block| match block {
-                ContentBlock::Text(text) => Some(text.text.as_str()),
-                _ => None,
-            })
-            .collect();
+    pub(super) fn new(blocks: &[Value]) -> Self {
+        let texts: Vec<&str> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
         Self { text: texts.join("\n"), attachments: blocks.iter().filter_map(attachment).collect() }
     }
 
@@ -38,45 +32,31 @@ impl Prompt {
 
     /// A sentence about the attachments. Empty if there are none.
     pub(super) fn acknowledgement(&self) -> String {
-        let named: Vec<&str> =
-            self.attachments.iter().take(MAX_NAMED_ATTACHMENTS).map(String::as_str).collect();
+        let named = self.attachments.iter().take(MAX_NAMED_ATTACHMENTS).map(String::as_str);
+        let named = named.collect::<Vec<_>>().join(", ");
         let more = match self.attachments.len().saturating_sub(MAX_NAMED_ATTACHMENTS) {
+            _ if named.is_empty() => return String::new(),
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        if named.is_empty() {
-            String::new()
-        } else {
-            format!("With your message came {}{more}; a real agent would look inside.\n\n", named.join(", "))
-        }
+        format!("With your message came {named}{more}; a real agent would look inside.\n\n")
     }
 }
 
-fn attachment(block: &ContentBlock) -> Option<String> {
-    Some(match block {
-        ContentBlock::Image(image) => {
-            format!("an image ({}, {})", quoted(&image.mime_type, 40), size(decoded_bytes(&image.data)))
+fn attachment(block: &Value) -> Option<String> {
+    let member = |pointer| block.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let shown = |pointer, max| quoted(member(pointer), max);
+    let decoded_size = |base64| size(member(base64).trim_end_matches('=').len() * 3 / 4);
+    Some(match block["type"].as_str()? {
+        "image" => format!("an image ({}, {})", shown("/mimeType", 40), decoded_size("/data")),
+        "audio" => format!("a recording ({}, {})", shown("/mimeType", 40), decoded_size("/data")),
+        "resource_link" => format!("a link to {}", shown("/name", 60)),
+        "resource" if block["resource"]["text"].is_string() => {
+            format!("the text of {} ({})", shown("/resource/uri", 60), size(member("/resource/text").len()))
         }
-        ContentBlock::Audio(audio) => {
-            format!("a recording ({}, {})", quoted(&audio.mime_type, 40), size(decoded_bytes(&audio.data)))
-        }
-        ContentBlock::ResourceLink(link) => format!("a link to {}", quoted(&link.name, 60)),
-        ContentBlock::Resource(embedded) => match &embedded.resource {
-            EmbeddedResourceResource::TextResourceContents(text) => {
-                format!("the text of {} ({})", quoted(&text.uri, 60), size(text.text.len()))
-            }
-            EmbeddedResourceResource::BlobResourceContents(blob) => {
-                format!("the file {} ({})", quoted(&blob.uri, 60), size(decoded_bytes(&blob.blob)))
-            }
-            _ => "a resource".to_owned(),
-        },
+        "resource" => format!("the file {} ({})", shown("/resource/uri", 60), decoded_size("/resource/blob")),
         _ => return None,
     })
-}
-
-/// The number of bytes that a base64 text encodes.
-fn decoded_bytes(base64: &str) -> usize {
-    base64.trim_end_matches('=').len() * 3 / 4
 }
 
 fn size(bytes: usize) -> String {
@@ -88,7 +68,7 @@ mod tests {
     use super::*;
 
     fn prompt(text: &str) -> Prompt {
-        Prompt::new(&[text.into()])
+        Prompt::new(&[serde_json::json!({ "type": "text", "text": text })])
     }
 
     #[test]
@@ -102,7 +82,7 @@ mod tests {
 
     #[test]
     fn attachments_are_named_with_their_size() {
-        let blocks: Vec<ContentBlock> = serde_json::from_str(
+        let blocks: Vec<Value> = serde_json::from_str(
             r#"[{"type":"text","text":"see"},{"type":"image","data":"aGVsbG8=","mimeType":"image/png"},
                 {"type":"resource","resource":{"uri":"file:///a","text":"abc"}}]"#,
         )

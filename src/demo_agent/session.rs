@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use agent_client_protocol_schema::v1::{Error, SessionId};
+use agent_client_protocol_schema::v1::Error;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -14,11 +15,9 @@ use super::store::Store;
 
 #[derive(Debug)]
 pub(super) struct Session {
-    pub(super) id: SessionId,
+    pub(super) id: String,
     record: Mutex<Record>,
     turn: Mutex<TurnSlot>,
-    /// The tool calls and terminals that can be cancelled by themselves, by id.
-    parts: Mutex<HashMap<String, CancellationToken>>,
     /// Cancelled when the session is closed or replaced.
     retired: CancellationToken,
     store: Arc<Store>,
@@ -32,15 +31,16 @@ struct TurnSlot {
     running: Option<(Option<Box<RawValue>>, CancellationToken)>,
     /// Cancelled after the answer to the last turn.
     answered: Option<CancellationToken>,
+    /// The tool calls and terminals that can be cancelled by themselves, by id.
+    parts: HashMap<String, CancellationToken>,
 }
 
 impl Session {
     pub(super) fn new(record: Record, store: Arc<Store>) -> Self {
         Self {
-            id: record.session_id.clone(),
+            id: record.entry.session_id.clone(),
             record: Mutex::new(record),
             turn: Mutex::default(),
-            parts: Mutex::default(),
             retired: CancellationToken::new(),
             store,
         }
@@ -61,6 +61,12 @@ impl Session {
         }
     }
 
+    pub(super) fn set_option(&self, option: &str, value: &Value) -> Result<(), Error> {
+        let mut options = self.record().options.clone();
+        options.set(option, value)?;
+        self.change(|record| record.options = options)
+    }
+
     /// Begins a turn. Returns `None` if one runs. The caller drops the guard after the answer to the turn.
     pub(super) fn begin(self: &Arc<Self>, request: Option<&RawValue>) -> Option<(Running, DropGuard)> {
         let mut slot = self.slot();
@@ -68,10 +74,8 @@ impl Session {
             return None;
         }
         let (cancel, answered) = (CancellationToken::new(), CancellationToken::new());
-        *slot = TurnSlot {
-            running: Some((request.map(ToOwned::to_owned), cancel.clone())),
-            answered: Some(answered.clone()),
-        };
+        slot.running = Some((request.map(ToOwned::to_owned), cancel.clone()));
+        slot.answered = Some(answered.clone());
         Some((Running { session: Arc::clone(self), cancel }, answered.drop_guard()))
     }
 
@@ -86,17 +90,14 @@ impl Session {
 
     /// Waits for the end of the agent's work without a prompt.
     pub(super) async fn background_work_ended(&self) {
-        loop {
-            let Some(over) = self.background_work() else { return };
-            over.cancelled().await;
+        let background_work = || {
+            let slot = self.slot();
+            let works = matches!(slot.running, Some((None, _)));
+            slot.answered.clone().filter(|_| works)
+        };
+        while let Some(ended) = background_work() {
+            ended.cancelled().await;
         }
-    }
-
-    /// The token that is cancelled at the end of the agent's work without a prompt.
-    fn background_work(&self) -> Option<CancellationToken> {
-        let slot = self.slot();
-        let own = slot.running.as_ref().is_some_and(|(request, _)| request.is_none());
-        slot.answered.clone().filter(|_| own)
     }
 
     pub(super) fn cancel(&self) {
@@ -126,23 +127,18 @@ impl Session {
 
     /// Registers a part of the turn that can be cancelled until it ends.
     pub(super) fn part(&self, id: &str) -> CancellationToken {
-        self.parts().entry(id.to_owned()).or_default().clone()
+        self.slot().parts.entry(id.to_owned()).or_default().clone()
     }
 
     pub(super) fn end_part(&self, id: &str) {
-        self.parts().remove(id);
+        self.slot().parts.remove(id);
     }
 
-    /// Cancels a part. Returns false if the part does not exist or has ended.
-    pub(super) fn cancel_part(&self, id: &str) -> bool {
-        self.parts().remove(id).is_some_and(|part| {
-            part.cancel();
-            true
-        })
-    }
-
-    fn parts(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
-        lock_or_abort(self.parts.lock())
+    /// Cancels a part of the turn.
+    pub(super) fn cancel_part(&self, id: &str) -> Result<(), Error> {
+        let part = self.slot().parts.remove(id);
+        let unknown = || Error::invalid_params().data("it has ended, or cannot be cancelled by itself");
+        part.map(|part| part.cancel()).ok_or_else(unknown)
     }
 
     fn slot(&self) -> MutexGuard<'_, TurnSlot> {

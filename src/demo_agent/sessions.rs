@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use agent_client_protocol_schema::v1::{Error, SessionId};
+use agent_client_protocol_schema::v1::Error;
 
 use crate::types::Ids;
 
-use super::record::{Record, Workspace};
+use super::record::{Entry, Record, Workspace};
 use super::session::Session;
-use super::store::{Entry, Store};
+use super::store::Store;
 
 /// The maximum number of open sessions.
 const MAX_OPEN_SESSIONS: usize = 256;
@@ -21,14 +21,7 @@ const PAGE_SIZE: usize = 50;
 pub(super) struct Sessions {
     store: Arc<Store>,
     ids: Ids,
-    open: HashMap<SessionId, Arc<Session>>,
-}
-
-/// A page of sessions, and the cursor of the next page if there is one.
-#[derive(Debug)]
-pub(super) struct Page {
-    pub(super) entries: Vec<Entry>,
-    pub(super) next: Option<String>,
+    open: HashMap<String, Arc<Session>>,
 }
 
 impl Sessions {
@@ -37,50 +30,50 @@ impl Sessions {
     }
 
     /// Creates a session and stores it before it returns.
-    pub(super) fn create(&mut self, place: Workspace) -> Result<Arc<Session>, Error> {
-        let id = SessionId::new(self.ids.session().to_string());
-        self.save_and_open(Record::new(id, place, self.ids.now()))
+    pub(super) fn create(&mut self, workspace: Workspace) -> Result<Arc<Session>, Error> {
+        let id = self.ids.session().to_string();
+        self.save_and_open(Record::new(id, workspace, self.ids.now()))
     }
 
     /// Creates a session with the history of another one.
-    pub(super) fn fork(&mut self, id: &SessionId, place: Workspace) -> Result<Arc<Session>, Error> {
+    pub(super) fn fork(&mut self, id: &str, workspace: Workspace) -> Result<Arc<Session>, Error> {
         let mut record = self.record(id)?;
-        record.session_id = SessionId::new(self.ids.session().to_string());
-        record.place = place;
-        record.updated_at = self.ids.now();
+        record.entry.session_id = self.ids.session().to_string();
+        record.entry.workspace = workspace;
+        record.entry.updated_at = self.ids.now();
         self.save_and_open(record)
     }
 
     /// Opens a stored session, or opens an open one again.
-    pub(super) fn reopen(&mut self, id: &SessionId, place: Workspace) -> Result<Arc<Session>, Error> {
+    pub(super) fn reopen(&mut self, id: &str, workspace: Workspace) -> Result<Arc<Session>, Error> {
         if let Some(open) = self.open.get(id)
             && open.busy()
         {
             return Err(Error::invalid_request().data("a turn is running in this session"));
         }
         let mut record = self.record(id)?;
-        record.place = place;
+        record.entry.workspace = workspace;
         self.open(record)
     }
 
     /// Returns an open session. A session that is only on disk must be loaded or resumed first.
-    pub(super) fn get(&self, id: &SessionId) -> Result<Arc<Session>, Error> {
-        self.open.get(id).cloned().ok_or_else(|| Error::session_not_found(id.clone()))
+    pub(super) fn get(&self, id: &str) -> Result<Arc<Session>, Error> {
+        self.open.get(id).cloned().ok_or_else(|| Error::session_not_found(id.to_owned()))
     }
 
     /// The session whose turn answers the request with this id.
-    pub(super) fn with_turn_for(&self, request: &str) -> Option<&Arc<Session>> {
-        self.open.values().find(|session| session.answers_request(request))
+    pub(super) fn with_turn_for(&self, request: &str) -> Option<Arc<Session>> {
+        self.open.values().find(|session| session.answers_request(request)).cloned()
     }
 
-    pub(super) async fn close(&mut self, id: &SessionId) -> Result<(), Error> {
+    pub(super) async fn close(&mut self, id: &str) -> Result<(), Error> {
         self.get(id)?.stop().await;
         self.open.remove(id);
         Ok(())
     }
 
     /// Deletes a session. A missing session is not an error.
-    pub(super) async fn delete(&mut self, id: &SessionId) -> Result<(), Error> {
+    pub(super) async fn delete(&mut self, id: &str) -> Result<(), Error> {
         if let Some(session) = self.open.remove(id) {
             session.stop().await;
         }
@@ -92,28 +85,32 @@ impl Sessions {
         self.open.values().for_each(|session| session.retire());
     }
 
-    /// Sessions by last use, latest first. The cursor names the last session of a page. Therefore concurrent
-    /// changes do not hide another session.
-    pub(super) fn page(&self, cwd: Option<&Path>, cursor: Option<&str>) -> Result<Page, Error> {
+    /// A page of the sessions by last use, latest first, and the cursor of the next page if there is one. The
+    /// cursor names the last session of a page. Therefore concurrent changes do not hide another session.
+    pub(super) fn page(
+        &self,
+        cwd: Option<&Path>,
+        cursor: Option<&str>,
+    ) -> Result<(Vec<Entry>, Option<String>), Error> {
         let mut entries = self.store.list();
-        entries.retain(|entry| cwd.is_none_or(|cwd| *cwd == entry.place.cwd));
+        entries.retain(|entry| cwd.is_none_or(|cwd| *cwd == entry.workspace.cwd));
         if let Some(cursor) = cursor {
             let (millis, id) = cursor
                 .split_once('-')
                 .and_then(|(millis, id)| Some((millis.parse::<i64>().ok()?, id)))
                 .ok_or_else(|| Error::invalid_params().data("not a cursor of this list"))?;
-            entries.retain(|entry| (entry.updated_at.as_millis(), &*entry.session_id.0) < (millis, id));
+            entries.retain(|entry| (entry.updated_at.as_millis(), &*entry.session_id) < (millis, id));
         }
         let more = entries.len() > PAGE_SIZE;
         entries.truncate(PAGE_SIZE);
         let key = |entry: &Entry| format!("{}-{}", entry.updated_at.as_millis(), entry.session_id);
         let next = entries.last().filter(|_| more).map(key);
-        Ok(Page { entries, next })
+        Ok((entries, next))
     }
 
-    fn record(&self, id: &SessionId) -> Result<Record, Error> {
+    fn record(&self, id: &str) -> Result<Record, Error> {
         let here = || self.open.get(id).map(|session| session.record().clone());
-        self.store.load(id).or_else(here).ok_or_else(|| Error::session_not_found(id.clone()))
+        self.store.load(id).or_else(here).ok_or_else(|| Error::session_not_found(id.to_owned()))
     }
 
     /// Opens a session and stores it for the first time.
@@ -125,7 +122,7 @@ impl Sessions {
     }
 
     fn open(&mut self, record: Record) -> Result<Arc<Session>, Error> {
-        if self.open.len() >= MAX_OPEN_SESSIONS && !self.open.contains_key(&record.session_id) {
+        if self.open.len() >= MAX_OPEN_SESSIONS && !self.open.contains_key(&record.entry.session_id) {
             return Err(Error::internal_error().data("too many open sessions: close one first"));
         }
         let session = Arc::new(Session::new(record, Arc::clone(&self.store)));

@@ -3,16 +3,16 @@
 //! A sign-in is valid for every process with the same directory, as for agents that store a token. Nothing is
 //! secret: the demo accepts every user, by `authenticate` or by a word at a terminal.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io::{self, BufRead, IsTerminal as _, Read as _, Write};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use agent_client_protocol_schema::v1::{AuthMethod, AuthMethodAgent, AuthMethodTerminal, Error};
+use agent_client_protocol_schema::v1::Error;
+use serde_json::{Value, json};
 
-use super::client_support::ClientSupport;
+use super::client::{Client, TERMINAL_SIGN_IN};
 
 /// The method that uses `authenticate`.
 const BY_CALL: &str = "demo";
@@ -26,7 +26,7 @@ const LINE_MAX: u64 = 1024;
 
 #[derive(Debug)]
 pub(super) struct SignIn {
-    required: bool,
+    pub(super) required: bool,
     /// The file that marks a sign-in. Without a directory only this process remembers it.
     marker_file: Option<PathBuf>,
     here: AtomicBool,
@@ -41,24 +41,30 @@ impl SignIn {
         }
     }
 
-    /// Whether the sign-in is enabled.
-    pub(super) fn is_configured(&self) -> bool {
-        self.required
-    }
-
-    pub(super) fn methods(&self, offer: ClientSupport) -> Vec<AuthMethod> {
+    /// The methods that a client can use, as `initialize` lists them.
+    pub(super) fn methods(&self, client: &Client) -> Vec<Value> {
         if !self.required {
             return Vec::new();
         }
-        let call = AuthMethodAgent::new(BY_CALL, "Sign in")
-            .description("Asks for nothing: the demo accepts every user".to_owned());
-        let mut methods = vec![AuthMethod::Agent(call)];
-        if offer.terminal_sign_in {
-            let terminal = AuthMethodTerminal::new(BY_TERMINAL, "Sign in at a terminal")
-                .description("Asks for a word that it shows".to_owned())
-                .args(vec!["sign-in".to_owned()])
-                .env(HashMap::from([(WORD.to_owned(), "sesame".to_owned())]));
-            methods.push(AuthMethod::Terminal(terminal));
+        let id = client.version.auth_method_id_key();
+        let mut methods = vec![json!({
+            id: BY_CALL,
+            "name": "Sign in",
+            "description": "Asks for nothing: the demo accepts every user",
+        })];
+        if client.is_v2() {
+            methods[0]["type"] = json!("agent");
+        }
+        if client.offers(TERMINAL_SIGN_IN) {
+            let list = json!([{ "name": WORD, "value": "sesame" }]);
+            methods.push(json!({
+                id: BY_TERMINAL,
+                "type": "terminal",
+                "name": "Sign in at a terminal",
+                "description": "Asks for a word that it shows",
+                "args": ["sign-in"],
+                "env": if client.is_v2() { list } else { json!({ WORD: "sesame" }) },
+            }));
         }
         methods
     }
@@ -145,6 +151,12 @@ mod tests {
 
     use super::*;
 
+    fn client(capabilities: &Value) -> Client {
+        let mut client = Client::new(tokio::sync::mpsc::channel(1).0);
+        client.initialize(&json!({ "protocolVersion": 1, "clientCapabilities": capabilities }));
+        client
+    }
+
     #[test]
     fn sign_in_is_shared_by_a_directory_until_logout() {
         let folder = tempfile::tempdir().unwrap();
@@ -162,7 +174,7 @@ mod tests {
     #[test]
     fn sign_in_is_optional_by_default() {
         let sign_in = SignIn::new(false, None);
-        assert_eq!((sign_in.check(), sign_in.methods(ClientSupport::default()).len()), (Ok(()), 0));
+        assert_eq!((sign_in.check(), sign_in.methods(&client(&json!({}))).len()), (Ok(()), 0));
         assert_eq!(sign_in.authenticate(BY_CALL).unwrap_err().code, ErrorCode::InvalidParams);
         assert_eq!(sign_in.logout().unwrap_err().code, ErrorCode::MethodNotFound);
     }
@@ -170,14 +182,10 @@ mod tests {
     #[test]
     fn terminal_method_requires_client_support() {
         let sign_in = SignIn::new(true, None);
-        let ids = |offer| -> Vec<String> {
-            sign_in.methods(offer).iter().map(|method| method.id().to_string()).collect()
-        };
-        assert_eq!(ids(ClientSupport::default()), [BY_CALL]);
-        assert_eq!(
-            ids(ClientSupport { terminal_sign_in: true, ..ClientSupport::default() }),
-            [BY_CALL, BY_TERMINAL]
-        );
+        let methods = |terminal: bool| sign_in.methods(&client(&json!({ "auth": { "terminal": terminal } })));
+        let ids = |methods: Vec<Value>| methods.iter().map(|method| method["id"].clone()).collect::<Vec<_>>();
+        assert_eq!(ids(methods(false)), [BY_CALL]);
+        assert_eq!(ids(methods(true)), [BY_CALL, BY_TERMINAL]);
     }
 
     #[test]

@@ -8,12 +8,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use agent_client_protocol_schema::v1::SessionId;
-use serde::Deserialize;
-
-use crate::types::Timestamp;
-
-use super::record::{Record, Workspace};
+use super::record::{Entry, Record};
 
 /// The maximum size of a session's file. A larger session loses its oldest turns.
 const FILE_MAX: usize = 1 << 20;
@@ -27,17 +22,6 @@ pub(super) struct Store {
     writes: AtomicU64,
 }
 
-/// An entry of `session/list`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Entry {
-    pub(super) session_id: SessionId,
-    #[serde(flatten)]
-    pub(super) place: Workspace,
-    pub(super) title: Option<String>,
-    pub(super) updated_at: Timestamp,
-}
-
 impl Store {
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
         Self { folder, max: SESSIONS_MAX, writes: AtomicU64::new(0) }
@@ -46,7 +30,7 @@ impl Store {
     /// Writes a session. A history that is too large loses its oldest turns.
     pub(super) fn save(&self, record: &mut Record) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
-        let Some(path) = self.path(&record.session_id) else { return Ok(()) };
+        let Some(path) = self.path(&record.entry.session_id) else { return Ok(()) };
         let mut bytes = serde_json::to_vec(record)?;
         while bytes.len() > FILE_MAX && record.history.drop_oldest_turn() {
             bytes = serde_json::to_vec(record)?;
@@ -62,12 +46,12 @@ impl Store {
         written
     }
 
-    pub(super) fn load(&self, id: &SessionId) -> Option<Record> {
+    pub(super) fn load(&self, id: &str) -> Option<Record> {
         let bytes = fs::read(self.path(id)?).ok()?;
         serde_json::from_slice(&bytes).ok()
     }
 
-    pub(super) fn delete(&self, id: &SessionId) -> io::Result<()> {
+    pub(super) fn delete(&self, id: &str) -> io::Result<()> {
         let Some(path) = self.path(id) else { return Ok(()) };
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -81,7 +65,7 @@ impl Store {
             .files()
             .filter_map(|file| serde_json::from_slice(&fs::read(file.path()).ok()?).ok())
             .collect();
-        entries.sort_by(|a, b| (b.updated_at, &b.session_id.0).cmp(&(a.updated_at, &a.session_id.0)));
+        entries.sort_by(|a, b| (b.updated_at, &b.session_id).cmp(&(a.updated_at, &a.session_id)));
         entries
     }
 
@@ -108,8 +92,8 @@ impl Store {
     }
 
     /// The file of a session. Only ids in the format of this agent have one, so that no id can name another path.
-    fn path(&self, id: &SessionId) -> Option<PathBuf> {
-        let id: crate::types::SessionId = id.0.parse().ok()?;
+    fn path(&self, id: &str) -> Option<PathBuf> {
+        let id: crate::types::SessionId = id.parse().ok()?;
         Some(self.folder.as_ref()?.join(format!("{id}.json")))
     }
 }
@@ -121,14 +105,19 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use agent_client_protocol_schema::v1::{ContentBlock, MessageId, Plan, SessionUpdate};
+    use serde_json::{Value, json};
 
+    use super::super::record::Workspace;
     use super::*;
     use crate::types::Ids;
 
     fn record(ids: &Ids) -> Record {
-        let place = Workspace { cwd: "/w".into(), ..Workspace::default() };
-        Record::new(SessionId::new(ids.session().to_string()), place, ids.now())
+        let workspace = Workspace { cwd: "/w".into(), ..Workspace::default() };
+        Record::new(ids.session().to_string(), workspace, ids.now())
+    }
+
+    fn text(text: &str) -> Value {
+        json!({ "type": "text", "text": text })
     }
 
     #[test]
@@ -136,16 +125,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(Some(folder.path().join("state")));
         let mut record = record(&Ids::system());
-        record.title = Some("hello".to_owned());
-        record.history.prompt(&["hi".into()], &MessageId::new("u"));
+        record.entry.title = Some("hello".to_owned());
+        record.history.prompt(&[text("hi")], "u");
         store.save(&mut record).unwrap();
-        assert_eq!(store.load(&record.session_id), Some(record.clone()));
-        assert_eq!(store.list()[0].title.as_deref(), Some("hello"));
+        assert_eq!(store.load(&record.entry.session_id), Some(record.clone()));
+        assert_eq!(store.list(), [record.entry.clone()]);
         for foreign in ["../state", "x", ""] {
-            assert_eq!(store.path(&SessionId::new(foreign)), None);
+            assert_eq!(store.path(foreign), None);
         }
-        store.delete(&record.session_id).unwrap();
-        store.delete(&record.session_id).unwrap();
+        store.delete(&record.entry.session_id).unwrap();
+        store.delete(&record.entry.session_id).unwrap();
         assert!(store.list().is_empty());
     }
 
@@ -156,12 +145,12 @@ mod tests {
         let ids = Ids::system();
         let mut long = record(&ids);
         for turn in 0..20 {
-            let prompt = [ContentBlock::from(format!("{turn} {}", "x".repeat(60 << 10)))];
-            long.history.prompt(&prompt, &MessageId::new(format!("u{turn}")));
-            long.history.push(&SessionUpdate::Plan(Plan::new(vec![])));
+            let prompt = [text(&format!("{turn} {}", "x".repeat(60 << 10)))];
+            long.history.prompt(&prompt, &format!("u{turn}"));
+            long.history.push(&json!({ "sessionUpdate": "plan", "entries": [] }));
         }
         store.save(&mut long).unwrap();
-        let bytes = fs::metadata(store.path(&long.session_id).unwrap()).unwrap().len();
+        let bytes = fs::metadata(store.path(&long.entry.session_id).unwrap()).unwrap().len();
         assert!(bytes <= FILE_MAX as u64 && bytes > FILE_MAX as u64 / 2, "{bytes}");
 
         for _ in 0..store.max + 2 {
@@ -169,6 +158,6 @@ mod tests {
             store.save(&mut record(&ids)).unwrap();
         }
         assert_eq!(store.list().len(), store.max);
-        assert_eq!(store.load(&long.session_id), None, "the oldest went first");
+        assert_eq!(store.load(&long.entry.session_id), None, "the oldest went first");
     }
 }

@@ -3,19 +3,10 @@
 use agent_client_protocol_schema::v1::Error;
 
 /// Chunks as a model streams them: a few words each, never within a character, without loss.
-pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn pieces(text: &str) -> Vec<String> {
     const WORDS: usize = 3;
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let end =
-            rest.match_indices([' ', '\n']).nth(WORDS - 1).map_or(rest.len(), |(at, gap)| at + gap.len());
-        let (piece, after) = rest.split_at(end);
-        rest = after;
-        Some(piece)
-    })
+    let words: Vec<&str> = text.split_inclusive([' ', '\n']).collect();
+    words.chunks(WORDS).map(<[&str]>::concat).collect()
 }
 
 /// At most `max` characters, truncated after a word if possible.
@@ -49,30 +40,19 @@ pub(super) fn quoted(text: &str, max: usize) -> String {
 
 /// The words of a command line. Both kinds of quotes keep white space. Nothing else is special.
 pub(super) fn words(line: &str) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    let (mut quote, mut open) = (None, false);
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for letter in line.chars() {
-        match (letter, quote) {
-            ('"' | '\'', None) => {
+        match quote {
+            Some(end) if letter == end => quote = None,
+            None if letter.is_whitespace() => words.extend(word.take()),
+            None if matches!(letter, '"' | '\'') => {
                 quote = Some(letter);
-                if !open {
-                    words.push(String::new());
-                    open = true;
-                }
+                word.get_or_insert_default();
             }
-            (letter, Some(end)) if letter == end => quote = None,
-            (letter, None) if letter.is_whitespace() => open = false,
-            (letter, _) => {
-                if !open {
-                    words.push(String::new());
-                    open = true;
-                }
-                if let Some(word) = words.last_mut() {
-                    word.push(letter);
-                }
-            }
+            _ => word.get_or_insert_default().push(letter),
         }
     }
+    words.extend(word);
     words
 }
 
@@ -100,10 +80,10 @@ mod tests {
     #[test]
     fn pieces_lose_nothing() {
         for text in ["", " ", "one", "one two three four five", "# A\n\n- ü 😀 c\n", "\n\n\n\n"] {
-            assert_eq!(pieces(text).collect::<String>(), text);
-            assert!(pieces(text).all(|piece| !piece.is_empty()));
+            assert_eq!(pieces(text).concat(), text);
+            assert!(pieces(text).iter().all(|piece| !piece.is_empty()));
         }
-        assert_eq!(pieces("a b c d").collect::<Vec<_>>(), ["a b c ", "d"]);
+        assert_eq!(pieces("a b c d"), ["a b c ", "d"]);
     }
 
     #[test]

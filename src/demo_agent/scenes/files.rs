@@ -1,16 +1,10 @@
 //! Files of the session, which the client reads and writes for the agent.
 
-use agent_client_protocol_schema::v1::{
-    Diff, ReadTextFileRequest, ReadTextFileResponse, ToolCallContent, ToolCallLocation, ToolCallStatus,
-    ToolCallUpdateFields, ToolKind, WriteTextFileRequest,
-};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::super::permission::Permission;
-use super::super::record::Grant;
+use super::super::client::READ_FILES;
 use super::super::text::{error_text, excerpt, fenced, quoted, words};
 use super::super::turn::{Step, Turn};
-use super::work::{call, denied, done, failed};
 
 /// The maximum number of characters of a file in the answer.
 const MAX_SHOWN_CHARS: usize = 4000;
@@ -25,26 +19,29 @@ pub(super) async fn read(turn: &mut Turn, input: &str) -> Step {
             .say("Which file? `/read README.md`, or `/read README.md 10 5` for five lines from the tenth.")
             .await;
     };
-    if !turn.offer.read {
-        return turn.say("Your client did not offer to read files, so I cannot read any.").await;
-    }
     let path = turn.path(name);
-    let line = |at: usize| words.get(at).and_then(|word| word.parse::<u32>().ok());
-    let location = ToolCallLocation::new(path.clone()).line(line(1));
+    let (mut params, mut location) = (json!({ "path": path }), json!({ "path": path }));
+    let number = |at: usize| words.get(at).and_then(|word| word.parse::<u32>().ok());
+    if let Some(line) = number(1) {
+        (params["line"], location["line"]) = (line.into(), line.into());
+    }
+    if let Some(limit) = number(2) {
+        params["limit"] = limit.into();
+    }
     let title = format!("Read {}", excerpt(name, PATH_MAX));
-    let tool = turn.call(call(&title, ToolKind::Read).locations(vec![location])).await?;
-    let params =
-        ReadTextFileRequest::new(turn.record().session_id.clone(), path).line(line(1)).limit(line(2));
-    match turn.request::<_, ReadTextFileResponse>("fs/read_text_file", params).await? {
+    let call = json!({ "title": title, "kind": "read", "status": "in_progress", "locations": [location] });
+    let call = turn.call(&call).await?;
+    match turn.request("fs/read_text_file", params).await? {
         Ok(file) => {
-            let (letters, lines) = (file.content.chars().count(), file.content.lines().count());
-            let text = fenced("", &excerpt(&file.content, MAX_SHOWN_CHARS));
-            turn.progress(&tool, done(&text)).await?;
+            let content = file["content"].as_str().unwrap_or_default();
+            let (letters, lines) = (content.chars().count(), content.lines().count());
+            let text = fenced("", &excerpt(content, MAX_SHOWN_CHARS));
+            turn.end_call(&call, "completed", &text).await?;
             turn.say(&format!("{} has {letters} characters here, and {lines} lines.", quoted(name, PATH_MAX)))
                 .await
         }
         Err(error) => {
-            turn.progress(&tool, failed(&error_text(&error))).await?;
+            turn.end_call(&call, "failed", &error_text(&error)).await?;
             turn.say(&format!("I could not read {}.", quoted(name, PATH_MAX))).await
         }
     }
@@ -56,42 +53,35 @@ pub(super) async fn write(turn: &mut Turn, input: &str) -> Step {
     if name.is_empty() {
         return turn.say("Which file? `/write notes.txt some text`.").await;
     }
-    if !turn.offer.write {
-        return turn.say("Your client did not offer to write files, so I cannot write any.").await;
-    }
     let path = turn.path(name);
     let text = format!("{}\n", text.trim_start());
-    let session = turn.record().session_id.clone();
-    let old = if turn.offer.read {
-        let params = ReadTextFileRequest::new(session.clone(), path.clone());
+    let mut diff = json!({ "type": "diff", "path": path, "newText": text });
+    if turn.client.offers(READ_FILES) {
         // For the diff, an unreadable file is a new file.
-        turn.request::<_, ReadTextFileResponse>("fs/read_text_file", params).await?.ok()
-    } else {
-        None
-    };
-    let title = format!("Write {}", excerpt(name, PATH_MAX));
-    let diff = Diff::new(path.clone(), text.clone()).old_text(old.map(|file| file.content));
-    let fields = ToolCallUpdateFields::new()
-        .title(title.clone())
-        .kind(ToolKind::Edit)
-        .content(vec![ToolCallContent::Diff(diff.clone())])
-        .locations(vec![ToolCallLocation::new(path.clone())]);
-    let tool = call(&title, ToolKind::Edit).status(ToolCallStatus::Pending);
-    let tool = turn.call(tool.content(vec![ToolCallContent::Diff(diff)])).await?;
-    if turn.permission(&tool, fields, Grant::Edit).await? == Permission::Denied {
-        turn.progress(&tool, ToolCallUpdateFields::new().status(ToolCallStatus::Failed)).await?;
-        return turn.say(&denied(turn.mode(), "the file was not written")).await;
+        if let Ok(mut old) = turn.request("fs/read_text_file", json!({ "path": path })).await? {
+            diff["oldText"] = old["content"].take();
+        }
     }
-    turn.progress(&tool, ToolCallUpdateFields::new().status(ToolCallStatus::InProgress)).await?;
-    let bytes = text.len();
-    let params = WriteTextFileRequest::new(session, path, text);
-    match turn.request::<_, Value>("fs/write_text_file", params).await? {
+    let call = json!({
+        "title": format!("Write {}", excerpt(name, PATH_MAX)),
+        "kind": "edit",
+        "content": [diff],
+        "locations": [{ "path": path }],
+    });
+    let (call, permission) = turn.call_if_permitted(&call).await?;
+    let status = |status: &str| -> Value { json!({ "status": status }) };
+    if !permission.granted {
+        turn.progress(&call, status("failed")).await?;
+        return turn.say(&format!("{}, so the file was not written.", turn.denial())).await;
+    }
+    turn.progress(&call, status("in_progress")).await?;
+    match turn.request("fs/write_text_file", json!({ "path": path, "content": text })).await? {
         Ok(_) => {
-            turn.progress(&tool, ToolCallUpdateFields::new().status(ToolCallStatus::Completed)).await?;
-            turn.say(&format!("I wrote {bytes} bytes to {}.", quoted(name, PATH_MAX))).await
+            turn.progress(&call, status("completed")).await?;
+            turn.say(&format!("I wrote {} bytes to {}.", text.len(), quoted(name, PATH_MAX))).await
         }
         Err(error) => {
-            turn.progress(&tool, failed(&error_text(&error))).await?;
+            turn.end_call(&call, "failed", &error_text(&error)).await?;
             turn.say(&format!("I could not write {}.", quoted(name, PATH_MAX))).await
         }
     }

@@ -1,118 +1,106 @@
 //! The scenes of the demo. The prompt selects one: a command by its name, otherwise the tour or a scene that
-//! matches the words.
+//! matches the words. A command is a script in `scenes.json`, or a function if it needs decisions.
 
-mod chat;
+mod commands;
 mod files;
-mod form;
-mod memory;
-mod only_v2;
-mod questions;
-mod subagent;
+mod requests;
+mod script;
+mod session;
 mod terminals;
-mod text;
-mod trouble;
-mod updates;
-mod work;
+mod timed;
 
-use agent_client_protocol_schema::v1::{ContentBlock, Error, Meta, StopReason, Usage};
+use agent_client_protocol_schema::v1::Error;
+use serde_json::{Value, json};
 
-use super::commands::Command;
-use super::options::{Choice as _, Mode, Pace};
 use super::prompt::Prompt;
 use super::text::quoted;
-use super::turn::{Step, StepError, Turn};
+use super::turn::{Step, Turn};
+use commands::{Command, SCENES};
+use script::Player;
+
+/// The commands in the form of v1.
+pub(super) fn available_commands() -> Vec<Value> {
+    let command = |command: &Command| {
+        let mut listed = json!({ "name": command.name, "description": command.description });
+        if let Some(hint) = &command.hint {
+            listed["input"] = json!({ "hint": hint });
+        }
+        listed
+    };
+    SCENES.commands.iter().map(command).collect()
+}
 
 /// Plays the turn with this number until its end. Returns the stop reason and the usage.
 pub(super) async fn play(
     turn: &mut Turn,
-    blocks: &[ContentBlock],
+    blocks: &[Value],
     number: u64,
-    meta: Option<&Meta>,
-) -> Result<(StopReason, Usage), Error> {
+    meta: &Value,
+) -> Result<(&'static str, Value), Error> {
     let prompt = Prompt::new(blocks);
     let played = scene(turn, &prompt, number, meta).await;
-    let told = turn.end(&prompt).await;
-    let reason = played.and_then(|reason| told.map(|()| reason)).or_else(ended)?;
-    Ok((reason, turn.usage()))
+    turn.end(played, &prompt.text).await
 }
 
 /// Plays the work that the agent does without a prompt.
-pub(super) async fn play_background_work(turn: &mut Turn) -> Result<(StopReason, Usage), Error> {
-    let reason = only_v2::background_message(turn).await.map(|()| StopReason::EndTurn).or_else(ended)?;
-    Ok((reason, turn.usage()))
+pub(super) async fn play_background_work(turn: &mut Turn) -> Result<(&'static str, Value), Error> {
+    let played = turn.say("I am working again, without a prompt.").await;
+    turn.end(played, "").await
 }
 
-fn ended(stop: StepError) -> Result<StopReason, Error> {
-    match stop {
-        StepError::Cancelled => Ok(StopReason::Cancelled),
-        StepError::Failed(error) => Err(error),
-    }
-}
-
-async fn scene(turn: &mut Turn, prompt: &Prompt, number: u64, meta: Option<&Meta>) -> Step<StopReason> {
+async fn scene(turn: &mut Turn, prompt: &Prompt, number: u64, meta: &Value) -> Step {
     let Some((name, input)) = prompt.command() else {
-        chat::answer(turn, prompt, number).await?;
-        return Ok(StopReason::EndTurn);
+        return answer(&mut Player::new(turn, prompt), prompt, number).await;
     };
-    let Some(command) = Command::from_name(name) else {
-        let unknown = format!("I do not know {}. This is what I know:\n\n", quoted(&prompt.text, 40));
-        turn.say(&unknown).await?;
-        text::help(turn).await?;
-        return Ok(StopReason::EndTurn);
+    let Some(command) = SCENES.command(name) else {
+        turn.say(&format!("I do not know {}. This is what I know:\n\n", quoted(&prompt.text, 40))).await?;
+        return Player::new(turn, prompt).command("help").await;
     };
-    match command {
-        Command::Help => text::help(turn).await?,
-        Command::Tour => chat::tour(turn, prompt).await?,
-        Command::Plan => work::plan(turn).await?,
-        Command::Diff => work::edit(turn).await?,
-        Command::Terminal => work::terminal(turn).await?,
-        Command::Permission => work::permission(turn).await?,
-        Command::Withdraw => questions::withdraw(turn, input).await?,
-        Command::Form => form::form(turn, input).await?,
-        Command::Link => form::link(turn).await?,
-        Command::Read => files::read(turn, input).await?,
-        Command::Write => files::write(turn, input).await?,
-        Command::Run => terminals::run(turn, input).await?,
-        Command::Timeout => terminals::timeout(turn, input).await?,
-        Command::Plans => updates::plans(turn).await?,
-        Command::Notice => updates::notice(turn, input).await?,
-        Command::Compact => updates::compact(turn, input).await?,
-        Command::Subagent => subagent::subagent(turn).await?,
-        Command::Content => updates::content(turn).await?,
-        Command::Title => updates::title(turn, input).await?,
-        Command::Late => updates::late(turn).await?,
-        Command::Part => only_v2::part(turn, input).await?,
-        Command::Correct => only_v2::correct(turn).await?,
-        Command::Wake => only_v2::start_background_work(turn, input).await?,
-        Command::Extension => questions::extension(turn).await?,
-        Command::Remember => memory::remember(turn, input).await?,
-        Command::Recall => memory::recall(turn).await?,
-        Command::About => memory::about(turn, meta).await?,
-        Command::Markdown => text::markdown(turn).await?,
-        Command::Long => text::long(turn, input).await?,
-        Command::Slow => trouble::slow(turn, input).await?,
-        Command::Pace => pace(turn, input).await?,
-        Command::Mode => mode(turn, input).await?,
-        Command::Fail => return trouble::fail(turn, input).await,
-        Command::Crash => trouble::crash(turn).await?,
+    if command.needs.as_ref().is_some_and(|capability| !turn.client.offers(capability)) {
+        return turn.say(&command.refusal).await;
     }
-    Ok(StopReason::EndTurn)
+    match name {
+        "withdraw" => requests::withdraw(turn, input).await,
+        "form" => requests::form(turn, input).await,
+        "link" => requests::link(turn).await,
+        "read" => files::read(turn, input).await,
+        "write" => files::write(turn, input).await,
+        "run" => terminals::run(turn, input).await,
+        "timeout" => terminals::timeout(turn, input).await,
+        "title" => session::title(turn, input).await,
+        "part" => timed::part(turn, input).await,
+        "correct" => timed::correct(turn).await,
+        "wake" => timed::start_background_work(turn, input).await,
+        "ext" => requests::extension(turn).await,
+        "remember" => session::remember(turn, input).await,
+        "recall" => session::recall(turn).await,
+        "about" => session::about(turn, meta).await,
+        "long" => timed::long(turn, input).await,
+        "slow" => timed::slow(turn, input).await,
+        "pace" | "mode" => session::set_option(turn, name, input).await,
+        _ => Player::new(turn, prompt).play(command.cases.get(input).unwrap_or(&command.steps)).await,
+    }
 }
 
-async fn pace(turn: &mut Turn, input: &str) -> Step {
-    let Some(pace) = Pace::from_id(input) else {
-        return turn.say("The pace is one of `instant`, `brisk`, `natural` and `leisurely`.").await;
-    };
-    let mut options = turn.options();
-    options.pace = pace;
-    turn.set_options(options).await?;
-    turn.say(&format!("The pace is **{}** now, and I notified your client.", pace.name())).await
-}
-
-async fn mode(turn: &mut Turn, input: &str) -> Step {
-    let Some(mode) = Mode::from_id(input) else {
-        return turn.say("The mode is one of `ask`, `auto` and `plan`.").await;
-    };
-    turn.set_mode(mode).await?;
-    turn.say(&format!("The mode is **{}** now, and I notified your client.", mode.name())).await
+/// Answers a plain message: first with the tour, later with a scene that matches the words.
+async fn answer(player: &mut Player<'_>, prompt: &Prompt, number: u64) -> Step {
+    const TOPICS: [(&[&str], &str); 3] = [
+        (&["edit", "change", "fix", "write", "add", "rename", "refactor", "diff"], "diff"),
+        (&["run", "test", "tests", "build", "command", "terminal"], "terminal"),
+        (&["plan", "steps"], "plan"),
+    ];
+    if number == 1 {
+        return player.command("tour").await;
+    }
+    let text = prompt.text.to_lowercase();
+    let words: Vec<&str> = text.split(|letter: char| !letter.is_alphanumeric()).collect();
+    let has_one_of = |topic: &[&str]| words.iter().any(|word| topic.contains(word));
+    if let Some((_, command)) = TOPICS.iter().find(|(topic, _)| has_one_of(topic)) {
+        player.part("acknowledge").await?;
+        return player.command(command).await;
+    }
+    if has_one_of(&["help", "commands"]) {
+        return player.command("help").await;
+    }
+    player.part("small talk").await
 }
