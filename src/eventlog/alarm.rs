@@ -165,7 +165,7 @@ fn is_low(disk: Disk, limits: &Limits) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::MemoryStore;
+    use crate::store::memory::MemoryStore;
     use crate::types::Ids;
 
     #[test]

@@ -5,9 +5,10 @@ use std::ops::RangeInclusive;
 
 use crate::types::{Ids, Limits, SessionId, Tenant};
 
+use super::memory::MemoryStore;
 use super::{
-    Batch, CommitError, Cut, Delete, EventStore, Expect, Maintenance, MemoryStore, Put, RecordStore, Run,
-    SqliteStore, Table,
+    Batch, CommitError, Cut, Delete, EventStore, Expect, Maintenance, Put, RecordStore, Run, SqliteStore,
+    Table,
 };
 
 pub(crate) fn session(number: u8) -> SessionId {

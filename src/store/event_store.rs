@@ -40,9 +40,7 @@ pub trait EventStore: RecordStore {
     /// Like [`usage`](Self::usage), but verified against the stored runs, and blocking. Must be called before
     /// a log that no state owns is continued. A wrong bound in memory is corrected, so that no seq is used
     /// twice.
-    fn bounds(&self, session: SessionId) -> Result<Option<LogUsage>, ReadError> {
-        Ok(self.usage(session))
-    }
+    fn bounds(&self, session: SessionId) -> Result<Option<LogUsage>, ReadError>;
 
     /// The first and last position of the whole store.
     fn tail(&self) -> Tail;

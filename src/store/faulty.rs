@@ -8,9 +8,10 @@ use bytes::Bytes;
 
 use crate::types::{Epoch, Ids, SessionId};
 
+use super::memory::MemoryStore;
 use super::{
-    Batch, CommitError, Committed, Cut, Disk, EventStore, LogUsage, Maintenance, MemoryStore, Page, Pruned,
-    ReadError, Record, RecordStore, Run, RunHeader, Table, Tail,
+    Batch, CommitError, Committed, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError,
+    Record, RecordStore, Run, RunHeader, Table, Tail,
 };
 
 /// The outcome of a commit or a prune.
@@ -172,6 +173,10 @@ impl EventStore for FaultyStore {
         self.inner.usage(session)
     }
 
+    fn bounds(&self, session: SessionId) -> Result<Option<LogUsage>, ReadError> {
+        self.readable()?.bounds(session)
+    }
+
     fn tail(&self) -> Tail {
         self.inner.tail()
     }
@@ -202,5 +207,17 @@ impl Maintenance for FaultyStore {
 
     fn disk(&self) -> Option<std::io::Result<Disk>> {
         Some(Ok(Disk { free: self.script().free, total: 100 << 30 }))
+    }
+
+    fn compact(&self) -> Result<bool, CommitError> {
+        self.inner.compact()
+    }
+
+    fn keep_reserve(&self, bytes: u64, free: u64) -> std::io::Result<bool> {
+        self.inner.keep_reserve(bytes, free)
+    }
+
+    fn release_reserve(&self) -> bool {
+        self.inner.release_reserve()
     }
 }

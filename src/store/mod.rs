@@ -11,13 +11,12 @@
 //! readers.
 //!
 //! Reading order: `run`, `record` and `batch` (the data), `record_store`, `event_store` and `maintenance` (the
-//! ports), `memory` (the reference adapter), `sqlite` (the durable adapter), `usage` (log sizes in memory).
+//! ports), `sqlite` (the adapter), `usage` (log sizes in memory).
 
 mod batch;
 mod error;
 mod event_store;
 mod maintenance;
-mod memory;
 mod record;
 mod record_store;
 mod run;
@@ -28,12 +27,14 @@ mod usage;
 pub(crate) mod contract;
 #[cfg(test)]
 pub(crate) mod faulty;
+#[cfg(test)]
+#[path = "../../tests/it/store/memory.rs"]
+pub(crate) mod memory;
 
 pub use batch::{Batch, Committed};
 pub use error::{BoxError, CommitError, ReadError};
 pub use event_store::{EventStore, LogUsage, Page, Tail};
 pub use maintenance::{Cut, Disk, Maintenance, Pruned};
-pub use memory::MemoryStore;
 pub use record::{Delete, Expect, Put, Record, Table};
 pub use record_store::RecordStore;
 pub use run::{Run, RunHeader};

@@ -15,7 +15,8 @@ use super::*;
 use crate::event::{Event, Members, ResetReason};
 use crate::store::contract::session as id;
 use crate::store::faulty::{FaultyStore, Outcome};
-use crate::store::{MemoryStore, RecordStore as _, Run};
+use crate::store::memory::MemoryStore;
+use crate::store::{RecordStore as _, Run};
 
 /// A timeout for waits in tests.
 const DEADLINE: Duration = Duration::from_secs(20);
