@@ -16,7 +16,7 @@
 //!
 //! 1. `connection`, `error`, `schema` and `meta` (the file), `compress` and `row` (a run in it).
 //! 2. `read`, `log_stats`, `remove` and `write` (statements), `wal_prealloc`.
-//! 3. `bounds` and `index` (the index in memory), `check` (damage), `copy` (backup), `migrate`.
+//! 3. `bounds` and `index` (the index in memory), `check` (damage), `copy` (backup).
 //! 4. `reader_pool`, `checkpoint`, `reserve`, and this file, which composes them.
 
 mod bounds;
@@ -29,7 +29,6 @@ mod error;
 mod index;
 mod log_stats;
 mod meta;
-mod migrate;
 mod read;
 #[cfg(test)]
 mod read_accounting;
@@ -94,11 +93,6 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Whether [`open`](Self::open) would migrate this file to the current version.
-    pub fn needs_migration(path: &Path) -> Result<bool, OpenError> {
-        schema::is_earlier(path)
-    }
-
     /// Opens the log at `path`, or creates it with a new epoch. The directory must exist.
     ///
     /// The index of runs is in memory, so only one process may commit runs, erase or prune: the gateway,
@@ -107,7 +101,7 @@ impl SqliteStore {
     /// transaction. The two writers wait for each other.
     pub fn open(path: &Path, ids: Ids, limits: &Limits) -> Result<Self, OpenError> {
         let left_open = connection::with_suffix(path, "-wal").exists();
-        migrate::prepare(path, || ids.epoch())?;
+        schema::prepare(path, || ids.epoch())?;
         let mut writer = connection::open_writer(path)?;
         let epoch = meta::epoch(&writer)?;
         let index = Index::load(&writer)?;

@@ -220,7 +220,9 @@ fn foreign_file_is_rejected_unchanged() {
         assert_eq!(fs::read_dir(place.folder.path()).unwrap().count(), 1);
     };
     place.sql("PRAGMA user_version = 4");
-    refused("NewerVersion { found: 4, known: 3 }");
+    refused("OtherVersion { found: 4, known: 3 }");
+    place.sql("PRAGMA user_version = 2");
+    refused("OtherVersion { found: 2, known: 3 }");
     place.sql("PRAGMA user_version = 3; PRAGMA application_id = 7");
     refused("NotALog");
     fs::write(place.path(), "not a database").unwrap();
@@ -228,13 +230,13 @@ fn foreign_file_is_rejected_unchanged() {
 }
 
 #[test]
-fn newer_version_in_wal_is_detected() {
+fn other_version_in_wal_is_detected() {
     let place = Place::new();
     drop(place.store());
     let newer = Connection::open(place.path()).unwrap();
     newer.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 4").unwrap();
     let before = fs::read(place.path()).unwrap();
-    assert!(matches!(place.open().unwrap_err(), OpenError::NewerVersion { found: 4, .. }));
+    assert!(matches!(place.open().unwrap_err(), OpenError::OtherVersion { found: 4, .. }));
     assert!(fs::read(place.path()).unwrap() == before);
 }
 
