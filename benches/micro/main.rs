@@ -153,7 +153,7 @@ fn fold(c: &mut Criterion) {
     let text = block();
     events(&text, |events| {
         for event in events {
-            session.append(event, Records::new());
+            session.append(event, Records::default());
         }
     });
     let runs = runtime.block_on(async {

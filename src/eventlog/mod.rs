@@ -47,11 +47,11 @@ use growth::Growth;
 use published::Published;
 use queue::CommitQueue;
 use state::{LoadedSessions, Shared};
-use store_reader::StoreReader;
+use store_reader::{Store, StoreReader};
 
 /// Types that readers return, so that a caller that only reads does not import the store.
 pub use crate::store::{ReadError, Run};
-pub use alarm::{Alarm, DiskSpace};
+pub use alarm::DiskSpace;
 pub use notify::{Delivery, DirectSink, Notifier};
 pub use queue::WriteError;
 pub use reader::{Item, NotReady, Reader, Start, TailCursor};
@@ -93,25 +93,24 @@ impl EventLog {
         shutdown: Shutdown,
         fatal: Fatal,
     ) -> Result<Self, StartError> {
-        let maintenance: Arc<dyn Maintenance> = store.clone();
+        let store: Arc<dyn Store> = store;
         let shared = Arc::new(Shared {
             epoch: store.epoch(),
-            expiry: Expiry::starting_from(ids.clone(), &limits, last_time(&*maintenance)),
+            expiry: Expiry::starting_from(ids.clone(), &limits, last_time(&*store)),
             ids,
-            alarms: Arc::new(Alarms::new(Arc::clone(&maintenance), Arc::clone(&limits))),
-            maintenance,
+            alarms: Arc::new(Alarms::new(store.clone(), Arc::clone(&limits))),
             queue: CommitQueue::new(limits.max_queued_writes),
             published: Published::new(store.tail().last_pos),
-            store: StoreReader::new(store, shutdown.clone(), limits.max_store_readers),
+            reads: StoreReader::new(Arc::clone(&store), shutdown.clone(), limits.max_store_readers),
+            store,
             growth: Growth::default(),
             readers: reader_registry::ReaderRegistry::default(),
             sessions: LoadedSessions::default(),
             limits,
         });
-        if shared.alarms.check_disk() {
-            let closed = shared.queue.closed().clone();
-            shutdown.spawn(alarm::watch(Arc::clone(&shared.alarms), shutdown.clone(), closed));
-        }
+        shared.alarms.check_disk();
+        let closed = shared.queue.closed().clone();
+        shutdown.spawn(alarm::watch(Arc::clone(&shared.alarms), shutdown.clone(), closed));
         shutdown.clone().spawn(retention::run(Arc::clone(&shared), shutdown));
         let writer = Arc::clone(&shared);
         Shutdown::spawn_thread("log-writer", move || writer::run(writer, fatal)).map_err(StartError)?;
@@ -145,14 +144,12 @@ impl EventLog {
     }
 
     pub async fn get(&self, table: Table, key: Vec<u8>) -> Result<Option<Bytes>, ReadError> {
-        let store = Arc::clone(self.shared.store.port());
-        self.shared.store.blocking(move || store.get(table, &key)).await
+        self.shared.reads.blocking(move |store| store.get(table, &key)).await
     }
 
     /// Returns the records of `keys` in the same order.
     pub async fn get_all(&self, table: Table, keys: Vec<Vec<u8>>) -> Result<Vec<Option<Bytes>>, ReadError> {
-        let store = Arc::clone(self.shared.store.port());
-        self.shared.store.blocking(move || keys.iter().map(|key| store.get(table, key)).collect()).await
+        self.shared.reads.blocking(move |store| keys.iter().map(|key| store.get(table, key)).collect()).await
     }
 
     /// Returns up to `limit` records whose key starts with `prefix` and is greater than `after`, ordered by
@@ -164,13 +161,13 @@ impl EventLog {
         after: Option<Vec<u8>>,
         limit: usize,
     ) -> Result<Vec<Record>, ReadError> {
-        let store = Arc::clone(self.shared.store.port());
-        self.shared.store.blocking(move || store.scan(table, &prefix, after.as_deref(), limit)).await
+        self.shared.reads.blocking(move |store| store.scan(table, &prefix, after.as_deref(), limit)).await
     }
 
-    /// The reason why prompts are rejected at the moment, if there is one.
-    pub fn alarm(&self) -> Option<Alarm> {
-        self.shared.alarms.get()
+    /// Whether prompts are rejected at the moment: the disk is full, or its free space is below the limit. Reads
+    /// still succeed.
+    pub fn storage_full(&self) -> bool {
+        self.shared.alarms.storage_full()
     }
 
     /// Whether commits find space on the disk; the receiver is notified of changes.
@@ -182,15 +179,14 @@ impl EventLog {
     /// their runs except the last. The owner of the session erases the session.
     pub fn expired(&self, limit: usize) -> Vec<(Tenant, SessionId)> {
         let old = self.shared.expired_before(self.shared.limits.max_log_age);
-        let expired = self.shared.maintenance.usages(limit, &|log| log.last_time < old);
+        let expired = self.shared.store.usages(limit, &|log| log.last_time < old);
         expired.into_iter().map(|log| (log.tenant, log.session)).collect()
     }
 
     /// Erases a log that belongs to no session: a leftover, or a damaged log.
     pub async fn erase_orphan(&self, session: SessionId) {
         let batch = Batch { erase: vec![session], ..Batch::default() };
-        let store = Arc::clone(self.shared.store.port());
-        self.shared.queue.run_maintenance(move || store.commit(&batch)).await;
+        self.shared.queue.run_maintenance(move |store| store.commit(&batch)).await;
     }
 
     /// The clock for expiry, which tolerates jumps of the wall clock.
@@ -206,7 +202,7 @@ impl EventLog {
 }
 
 /// The commit time of the last run. [`Expiry`] uses it to detect a wall clock that jumped.
-fn last_time(store: &dyn Maintenance) -> Option<Timestamp> {
+fn last_time(store: &dyn Store) -> Option<Timestamp> {
     let last = Cell::new(0);
     store.usages(1, &|log| {
         last.set(log.last_pos.max(last.get()));

@@ -12,6 +12,7 @@ use crate::shutdown::lock_or_abort;
 use crate::store::CommitError;
 
 use super::records::Records;
+use super::store_reader::Store;
 
 /// The delay between two attempts while the disk is full.
 const RETRY: Duration = Duration::from_secs(1);
@@ -26,14 +27,12 @@ pub enum WriteError {
 }
 
 /// One entry of the queue. `S` is the state of a session's log.
-#[derive(Debug)]
 pub(super) enum Job<S> {
     Session(Arc<S>),
     Write(Write),
     Maintenance(MaintenanceJob),
 }
 
-#[derive(Debug)]
 pub(super) struct Write {
     pub(super) records: Records,
     pub(super) done: oneshot::Sender<Result<(), WriteError>>,
@@ -41,15 +40,7 @@ pub(super) struct Write {
 
 /// Work on the store that the writer runs between two commits, so that failures are handled in one place. A
 /// commit waits for at most one job.
-pub(super) struct MaintenanceJob(pub(super) MaintenanceFn);
-
-type MaintenanceFn = Box<dyn FnOnce() -> Result<(), CommitError> + Send>;
-
-impl fmt::Debug for MaintenanceJob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("MaintenanceJob")
-    }
-}
+pub(super) type MaintenanceJob = Box<dyn FnOnce(&dyn Store) -> Result<(), CommitError> + Send>;
 
 impl<S> Job<S> {
     /// Whether the job needs a transaction of its own: a maintenance job, or a write with expected values,
@@ -64,7 +55,6 @@ impl<S> Job<S> {
 }
 
 /// First in, first out. A session is queued at most once.
-#[derive(Debug)]
 pub(super) struct CommitQueue<S> {
     state: Mutex<QueueState<S>>,
     wake: Condvar,
@@ -74,11 +64,16 @@ pub(super) struct CommitQueue<S> {
     closed: CancellationToken,
 }
 
-#[derive(Debug)]
 struct QueueState<S> {
     jobs: VecDeque<Job<S>>,
     closing: bool,
     closed: bool,
+}
+
+impl<S> fmt::Debug for CommitQueue<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommitQueue").finish_non_exhaustive()
+    }
 }
 
 impl<S> CommitQueue<S> {
@@ -119,14 +114,14 @@ impl<S> CommitQueue<S> {
     /// Queues a maintenance job. Returns `None` if the job failed or the log is closed.
     pub(super) async fn run_maintenance<T: Send + 'static>(
         &self,
-        job: impl FnOnce() -> Result<T, CommitError> + Send + 'static,
+        job: impl FnOnce(&dyn Store) -> Result<T, CommitError> + Send + 'static,
     ) -> Option<T> {
         let (done, result) = oneshot::channel();
-        self.push(Job::Maintenance(MaintenanceJob(Box::new(move || {
+        self.push(Job::Maintenance(Box::new(move |store| {
             // The caller may have stopped waiting.
-            done.send(job()?).ok();
+            done.send(job(store)?).ok();
             Ok(())
-        }))));
+        })));
         result.await.ok()
     }
 

@@ -17,10 +17,6 @@ pub struct Records {
 }
 
 impl Records {
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     #[must_use]
     pub fn put(mut self, table: Table, key: impl Into<Vec<u8>>, value: impl Into<Bytes>) -> Self {
         self.puts.push(Put { table, key: key.into(), value: value.into() });

@@ -153,10 +153,10 @@ impl SessionLog {
         let mut runs = self.read_tail(after, max_bytes);
         let mut cursor = after;
         while runs.is_empty() && cursor < committed {
-            let (store, session) = (Arc::clone(self.state.shared.store.port()), self.state.id);
-            match self.state.shared.store.blocking(move || store.read(session, cursor, max_bytes)).await {
+            let (reads, session) = (&self.state.shared.reads, self.state.id);
+            match reads.blocking(move |store| store.read(session, cursor, max_bytes)).await {
                 Err(ReadError::Corrupt { session, first_seq, last_seq, after }) => {
-                    self.state.shared.store.report_damage(session, first_seq, last_seq);
+                    reads.report_damage(session, first_seq, last_seq);
                     cursor = after;
                 }
                 read => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::shutdown::lock_or_abort;
-use crate::store::{LogUsage, Maintenance, ReadError, Run, Table};
+use crate::store::{LogUsage, ReadError, Run, Table};
 use crate::types::{Epoch, Expiry, Ids, Limits, SessionId, Tenant, Timestamp};
 
 use super::alarm::Alarms;
@@ -18,7 +18,7 @@ use super::pending::Pending;
 use super::published::Published;
 use super::queue::CommitQueue;
 use super::reader_registry::ReaderRegistry;
-use super::store_reader::StoreReader;
+use super::store_reader::{Store, StoreReader};
 use super::tails::SessionTail;
 
 /// The state that all parts of the log share.
@@ -28,8 +28,8 @@ pub(super) struct Shared {
     pub(super) ids: Ids,
     pub(super) expiry: Expiry,
     pub(super) limits: Arc<Limits>,
-    pub(super) store: StoreReader,
-    pub(super) maintenance: Arc<dyn Maintenance>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) reads: StoreReader,
     pub(super) queue: CommitQueue<State>,
     pub(super) alarms: Arc<Alarms>,
     pub(super) published: Published,
@@ -84,11 +84,10 @@ impl Shared {
             return Ok(state);
         }
         // A freed state has no pending events: the writer's queue holds a reference while it does.
-        let store = Arc::clone(self.store.port());
-        let last_seq = self.store.blocking(move || store.bounds(id)).await?.map_or(0, |log| log.last_seq);
-        let store = Arc::clone(self.store.port());
-        let tombstone = move || store.get(Table::Tombstone, id.as_bytes());
-        let erased = last_seq > 0 && self.store.blocking(tombstone).await?.is_some();
+        let log = self.reads.blocking(move |store| store.bounds(id)).await?;
+        let last_seq = log.map_or(0, |log| log.last_seq);
+        let tombstone = move |store: &dyn Store| store.get(Table::Tombstone, id.as_bytes());
+        let erased = last_seq > 0 && self.reads.blocking(tombstone).await?.is_some();
         let state = Arc::new(State::new(Arc::clone(self), tenant.clone(), id, last_seq, erased));
         self.sessions.states().insert(id, Arc::downgrade(&state));
         Ok(state)
@@ -101,8 +100,7 @@ impl Shared {
         if self.sessions.get(session).is_some() {
             return Ok(self.store.usage(session));
         }
-        let store = Arc::clone(self.store.port());
-        self.store.blocking(move || store.bounds(session)).await
+        self.reads.blocking(move |store| store.bounds(session)).await
     }
 
     /// Events from before this time are older than `age`.
@@ -179,11 +177,6 @@ impl State {
 
     pub(super) async fn read_permit(&self) -> OwnedSemaphorePermit {
         Arc::clone(&self.reads).acquire_owned().await.expect("the semaphore is never closed")
-    }
-
-    /// Events after `seq` that another reader has read from the store.
-    pub(super) fn cached_after(&self, seq: u64) -> Option<Run> {
-        self.shared.published.read_cache().after(self.id, seq)
     }
 
     /// Caches runs for other readers of this log.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use crate::store::{Batch, BoxError, CommitError, Committed, Run};
+use crate::store::{Batch, CommitError, Run, RunHeader};
 
 use super::queue::{Job, MaintenanceJob, Write, WriteError};
 use super::records::Changes;
@@ -38,13 +38,6 @@ struct SessionPart {
     bytes: usize,
 }
 
-/// Why the writer stops early.
-enum StopReason {
-    /// The log closes while the disk is full.
-    DiskFull,
-    Failed(BoxError),
-}
-
 /// Runs until the log closes or the store fails.
 pub(super) fn run(log: Arc<Shared>, fatal: Fatal) {
     let mut end = ExitGuard { shared: Some(Arc::clone(&log)), fatal: Some(fatal) };
@@ -53,19 +46,19 @@ pub(super) fn run(log: Arc<Shared>, fatal: Fatal) {
     while shared.queue.wait() {
         let done = match gather(&shared) {
             Next::Commit(transaction) => commit(&shared, transaction),
-            Next::Maintenance(MaintenanceJob(work)) => match work() {
-                Err(CommitError::Failed(cause)) => Err(StopReason::Failed(cause)),
+            Next::Maintenance(job) => match job(&*shared.store) {
                 // Deletes fail on a full disk too. Retention tries again later.
-                _ => Ok(()),
+                Err(CommitError::Full) => Ok(()),
+                done => done,
             },
         };
         match done {
-            Ok(()) => {}
-            Err(StopReason::DiskFull) => {
+            Ok(()) | Err(CommitError::Conflict { .. }) => {}
+            Err(CommitError::Full) => {
                 tracing::error!("the log closes while the disk is full: uncommitted events are lost");
                 return;
             }
-            Err(StopReason::Failed(cause)) => {
+            Err(CommitError::Failed(cause)) => {
                 tracing::error!(%cause, "could not write the log: the process exits");
                 if let Some(fatal) = end.fatal.take() {
                     fatal(&format!("could not write the log: {cause}"));
@@ -178,27 +171,28 @@ impl Transaction {
     }
 }
 
-fn commit(shared: &Shared, mut transaction: Transaction) -> Result<(), StopReason> {
+/// Commits a transaction and publishes its events. Fails if the writer must stop: the store failed, or the log
+/// closes while the disk is full.
+fn commit(shared: &Shared, mut transaction: Transaction) -> Result<(), CommitError> {
     // While the wall clock may be slow, the latest possible time keeps new events from expiring early.
     transaction.batch.time = Some(shared.expiry.latest_now());
     match commit_with_retry(shared, &transaction.batch) {
-        Ok(committed) => publish(shared, transaction, &committed),
+        Ok(stored) => publish(shared, transaction, &stored),
         Err(CommitError::Conflict { index }) => {
             for done in transaction.writes {
                 // The caller may have stopped waiting.
                 done.send(Err(WriteError::Conflict { index })).ok();
             }
         }
-        Err(CommitError::Full) => return Err(StopReason::DiskFull),
-        Err(CommitError::Failed(cause)) => return Err(StopReason::Failed(cause)),
+        Err(error) => return Err(error),
     }
     Ok(())
 }
 
 /// Commits. While the disk is full, it first releases the reserve, then retries.
-fn commit_with_retry(shared: &Shared, batch: &Batch) -> Result<Committed, CommitError> {
+fn commit_with_retry(shared: &Shared, batch: &Batch) -> Result<Vec<RunHeader>, CommitError> {
     loop {
-        match shared.store.port().commit(batch) {
+        match shared.store.commit(batch) {
             Err(CommitError::Full) if shared.alarms.release_reserve() => {
                 tracing::error!("the disk is full: released the disk reserve");
             }
@@ -207,7 +201,7 @@ fn commit_with_retry(shared: &Shared, batch: &Batch) -> Result<Committed, Commit
                     tracing::error!("the disk is full: events wait until space is free");
                 }
                 if !shared.queue.wait_before_retry() {
-                    return shared.store.port().commit(batch);
+                    return shared.store.commit(batch);
                 }
             }
             other => {
@@ -221,19 +215,18 @@ fn commit_with_retry(shared: &Shared, batch: &Batch) -> Result<Committed, Commit
 }
 
 /// Publishes committed events to the readers.
-fn publish(shared: &Shared, transaction: Transaction, committed: &Committed) {
-    shared.growth.add(committed.bytes, &shared.limits);
+fn publish(shared: &Shared, transaction: Transaction, stored: &[RunHeader]) {
+    shared.growth.add(stored.iter().map(|run| run.bytes).sum(), &shared.limits);
     let bytes = transaction.bytes;
-    let mut runs = transaction.batch.runs.into_iter().zip(&committed.positions);
+    let mut runs = transaction.batch.runs.into_iter().zip(stored);
     let mut watermark = Vec::with_capacity(transaction.parts.len());
     for part in transaction.parts {
         part.state.pending().committed(part.bytes);
         if part.run
-            && let Some((run, last_pos)) = runs.next()
+            && let Some((run, RunHeader { last_seq, last_pos, .. })) = runs.next()
         {
-            let last_seq = run.last_seq;
             part.state.publish(Run { last_pos: *last_pos, ..run }, part.erase);
-            watermark.push((part.state, last_seq));
+            watermark.push((part.state, *last_seq));
         }
     }
     let alone = watermark.len() == 1 && transaction.writes.is_empty() && shared.queue.is_empty();
@@ -241,8 +234,8 @@ fn publish(shared: &Shared, transaction: Transaction, committed: &Committed) {
     for (state, last_seq) in watermark.into_iter().rev() {
         state.committed.advance(last_seq, alone && bytes <= INLINE_NOTIFY_BYTES);
     }
-    if let Some(last) = committed.positions.last() {
-        shared.published.last_pos.advance(*last, false);
+    if let Some(last) = stored.last() {
+        shared.published.last_pos.advance(last.last_pos, false);
     }
     for done in transaction.writes {
         // The caller may have stopped waiting.

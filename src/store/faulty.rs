@@ -10,8 +10,8 @@ use crate::types::{Epoch, Ids, SessionId};
 
 use super::memory::MemoryStore;
 use super::{
-    Batch, CommitError, Committed, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError,
-    Record, RecordStore, Run, RunHeader, Table, Tail,
+    Batch, CommitError, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError, Record,
+    RecordStore, Run, RunHeader, Table, Tail,
 };
 
 /// The outcome of a commit or a prune.
@@ -128,7 +128,7 @@ impl FaultyStore {
 }
 
 impl RecordStore for FaultyStore {
-    fn commit(&self, batch: &Batch) -> Result<Committed, CommitError> {
+    fn commit(&self, batch: &Batch) -> Result<Vec<RunHeader>, CommitError> {
         self.apply_outcome()?;
         let committed = self.inner.commit(batch)?;
         self.script().batches.push(batch.clone());
@@ -205,8 +205,8 @@ impl Maintenance for FaultyStore {
         self.inner.prune(cuts, max_runs)
     }
 
-    fn disk(&self) -> Option<std::io::Result<Disk>> {
-        Some(Ok(Disk { free: self.script().free, total: 100 << 30 }))
+    fn disk(&self) -> std::io::Result<Disk> {
+        Ok(Disk { free: self.script().free, total: 100 << 30 })
     }
 
     fn compact(&self) -> Result<bool, CommitError> {

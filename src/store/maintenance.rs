@@ -36,8 +36,8 @@ pub trait Maintenance: Send + Sync + Debug {
     /// Returns some free pages to the disk. Returns true if more pages are free.
     fn compact(&self) -> Result<bool, CommitError>;
 
-    /// The disk that the store writes to. `None` if it has none.
-    fn disk(&self) -> Option<io::Result<Disk>>;
+    /// The disk that the store writes to.
+    fn disk(&self) -> io::Result<Disk>;
 
     /// Reserves room on the disk, of which `free` bytes are free. Returns false if there is too little.
     fn keep_reserve(&self, bytes: u64, free: u64) -> io::Result<bool>;

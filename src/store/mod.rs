@@ -31,7 +31,7 @@ pub(crate) mod faulty;
 #[path = "../../tests/it/store/memory.rs"]
 pub(crate) mod memory;
 
-pub use batch::{Batch, Committed};
+pub use batch::Batch;
 pub use error::{BoxError, CommitError, ReadError};
 pub use event_store::{EventStore, LogUsage, Page, Tail};
 pub use maintenance::{Cut, Disk, Maintenance, Pruned};

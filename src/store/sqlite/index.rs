@@ -31,7 +31,7 @@ impl Index {
             index.last_pos = last_pos.max(pos);
             pos
         } else {
-            index.dirty_stats.require_full_rewrite();
+            index.dirty_stats.full_rewrite = true;
             0
         };
         let mut select = connection.prepare(

@@ -35,7 +35,7 @@ pub(super) struct DirtyStats {
     sessions: HashSet<SessionId>,
     runs: u64,
     /// The stored statistics are invalid. The next write replaces all of them.
-    full_rewrite: bool,
+    pub(super) full_rewrite: bool,
 }
 
 impl DirtyStats {
@@ -46,11 +46,6 @@ impl DirtyStats {
 
     pub(super) fn is_due(&self) -> bool {
         self.runs >= RUNS_PER_UPDATE
-    }
-
-    /// Marks the stored statistics as invalid.
-    pub(super) fn require_full_rewrite(&mut self) {
-        self.full_rewrite = true;
     }
 
     /// The statistics of all changed logs, from memory.

@@ -7,8 +7,8 @@ use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard};
 
 use acp_gateway::store::{
-    Batch, CommitError, Committed, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError,
-    Record, RecordStore, Run, RunHeader, Table, Tail,
+    Batch, CommitError, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError, Record,
+    RecordStore, Run, RunHeader, Table, Tail,
 };
 use acp_gateway::types::{Epoch, Ids, SessionId, Timestamp};
 use bytes::Bytes;
@@ -130,22 +130,21 @@ fn run_header(run: &Run, time: Timestamp) -> RunHeader {
 }
 
 impl RecordStore for MemoryStore {
-    fn commit(&self, batch: &Batch) -> Result<Committed, CommitError> {
+    fn commit(&self, batch: &Batch) -> Result<Vec<RunHeader>, CommitError> {
         let time = batch.time.unwrap_or_else(|| self.ids.now());
         let mut maps = self.maps();
         maps.check(batch)?;
         for session in &batch.erase {
             maps.erase(*session);
         }
-        let heads: Vec<RunHeader> = batch.runs.iter().map(|run| maps.append(run, time)).collect();
+        let heads = batch.runs.iter().map(|run| maps.append(run, time)).collect();
         for put in &batch.puts {
             maps.records.insert((put.table, put.key.clone()), put.value.clone());
         }
         for delete in &batch.deletes {
             maps.records.remove(&(delete.table, delete.key.clone()));
         }
-        let positions = heads.iter().map(|head| head.last_pos).collect();
-        Ok(Committed { positions, bytes: heads.iter().map(|head| head.bytes).sum() })
+        Ok(heads)
     }
 
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ReadError> {
@@ -199,13 +198,13 @@ impl EventStore for MemoryStore {
         wanted: &dyn Fn(&str, SessionId) -> bool,
     ) -> Result<Page, ReadError> {
         let maps = self.maps();
-        let mut page = Page { runs: Vec::new(), through_pos: after_pos.max(maps.last_pos) };
+        let mut page = Page { runs: Vec::new(), through: after_pos.max(maps.last_pos) };
         let mut bytes = 0;
         for (run, _) in
             maps.runs.range((Bound::Excluded(after_pos), Bound::Unbounded)).map(|(_, entry)| entry)
         {
             if bytes >= max_bytes && !page.runs.is_empty() {
-                page.through_pos = page.runs.last().map_or(after_pos, |last| last.last_pos);
+                page.through = page.runs.last().map_or(after_pos, |last| last.last_pos);
                 break;
             }
             if wanted(run.tenant.as_str(), run.session) {
@@ -268,8 +267,8 @@ impl Maintenance for MemoryStore {
         Ok(false)
     }
 
-    fn disk(&self) -> Option<io::Result<Disk>> {
-        None
+    fn disk(&self) -> io::Result<Disk> {
+        Ok(Disk { free: 1 << 40, total: 1 << 40 })
     }
 
     fn keep_reserve(&self, _bytes: u64, _free: u64) -> io::Result<bool> {

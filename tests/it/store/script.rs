@@ -174,7 +174,7 @@ pub(crate) fn content(store: &(impl EventStore + Maintenance)) -> u64 {
         for run in &page.runs {
             (run.session.as_bytes(), run.first_seq, run.last_seq, run.last_pos, &run.frames).hash(&mut hash);
         }
-        cursor = page.through_pos;
+        cursor = page.through;
     }
     for number in 1..=u8::try_from(SESSIONS).expect("small") {
         let log = store.usage(session(number));
