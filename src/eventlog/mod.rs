@@ -7,7 +7,7 @@
 //! Reading order:
 //!
 //! 1. `records`, `pending` (appended events), `queue` (jobs of the writer).
-//! 2. `tails`, `read_cache`, `notify`, `published` (committed events in memory), `store_reader`.
+//! 2. `tails`, `read_cache`, `notify` (committed events in memory), `store_reader`.
 //! 3. `state` (all of these together, and one session).
 //! 4. `writer` (append to commit), `session` (the handle), `scope`, `reader_registry` and `reader`.
 //! 5. `growth`, `retention`, `alarm`.
@@ -16,7 +16,6 @@ mod alarm;
 mod growth;
 mod notify;
 mod pending;
-mod published;
 mod queue;
 mod read_cache;
 mod reader;
@@ -44,20 +43,19 @@ use crate::types::{Epoch, Expiry, Ids, Limits, Position, SessionId, Tenant, Time
 
 use alarm::Alarms;
 use growth::Growth;
-use published::Published;
 use queue::CommitQueue;
-use state::{LoadedSessions, Shared};
+use state::{LoadedSessions, Published, Shared};
 use store_reader::{Store, StoreReader};
 
 /// Types that readers return, so that a caller that only reads does not import the store.
 pub use crate::store::{ReadError, Run};
 pub use alarm::DiskSpace;
 pub use notify::{Delivery, DirectSink, Notifier};
-pub use queue::WriteError;
+pub use queue::Closed;
 pub use reader::{Item, NotReady, Reader, Start, TailCursor};
 pub use records::Records;
 pub use scope::GlobalScope;
-pub use session::{Closed, SessionLog};
+pub use session::SessionLog;
 pub use writer::Fatal;
 
 #[derive(Debug, thiserror::Error)]
@@ -139,7 +137,7 @@ impl EventLog {
     }
 
     /// Commits records that belong to no event. Returns when they are durable.
-    pub async fn write(&self, records: Records) -> Result<(), WriteError> {
+    pub async fn write(&self, records: Records) -> Result<(), Closed> {
         self.shared.queue.write(records).await
     }
 

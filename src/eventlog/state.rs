@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::shutdown::lock_or_abort;
 use crate::store::{LogUsage, ReadError, Run, Table};
@@ -15,11 +15,11 @@ use super::alarm::Alarms;
 use super::growth::Growth;
 use super::notify::Watermark;
 use super::pending::Pending;
-use super::published::Published;
 use super::queue::CommitQueue;
+use super::read_cache::ReadCache;
 use super::reader_registry::ReaderRegistry;
 use super::store_reader::{Store, StoreReader};
-use super::tails::SessionTail;
+use super::tails::{SessionTail, Tails};
 
 /// The state that all parts of the log share.
 #[derive(Debug)]
@@ -38,6 +38,29 @@ pub(super) struct Shared {
     pub(super) sessions: LoadedSessions,
 }
 
+/// Committed events in memory, of all sessions.
+#[derive(Debug)]
+pub(super) struct Published {
+    /// The position of the last event that is durable and published to readers.
+    pub(super) last_pos: Watermark,
+    tails: Mutex<Tails>,
+    read_cache: Mutex<ReadCache>,
+}
+
+impl Published {
+    pub(super) fn new(last_pos: u64) -> Self {
+        Self { last_pos: Watermark::new(last_pos), tails: Mutex::default(), read_cache: Mutex::default() }
+    }
+
+    pub(super) fn tails(&self) -> MutexGuard<'_, Tails> {
+        lock_or_abort(self.tails.lock())
+    }
+
+    pub(super) fn read_cache(&self) -> MutexGuard<'_, ReadCache> {
+        lock_or_abort(self.read_cache.lock())
+    }
+}
+
 /// The states that exist. A session never has two.
 #[derive(Debug, Default)]
 pub(super) struct LoadedSessions {
@@ -53,14 +76,6 @@ impl LoadedSessions {
 
     fn states(&self) -> MutexGuard<'_, HashMap<SessionId, Weak<State>>> {
         lock_or_abort(self.states.lock())
-    }
-
-    /// Removes the entry of a freed state. A new state of the same session may already have replaced it.
-    fn remove_freed(&self, id: SessionId) {
-        let mut states = self.states();
-        if states.get(&id).is_some_and(|state| state.strong_count() == 0) {
-            states.remove(&id);
-        }
     }
 
     #[cfg(test)]
@@ -120,7 +135,7 @@ pub(super) struct State {
     pending: Mutex<Pending>,
     tail: Mutex<SessionTail>,
     /// Only one reader of the session reads the store at a time. The others then find the page in the cache.
-    reads: Arc<Semaphore>,
+    pub(super) reads: Arc<Semaphore>,
     /// The seq of the last event of an erased session after its commit, otherwise 0.
     erased_at: AtomicU64,
 }
@@ -175,10 +190,6 @@ impl State {
         }
     }
 
-    pub(super) async fn read_permit(&self) -> OwnedSemaphorePermit {
-        Arc::clone(&self.reads).acquire_owned().await.expect("the semaphore is never closed")
-    }
-
     /// Caches runs for other readers of this log.
     pub(super) fn cache_runs(&self, runs: &[Run]) {
         let mut pages = self.shared.published.read_cache();
@@ -198,6 +209,10 @@ impl Drop for State {
             tails.remove(pos);
         }
         drop(tails);
-        self.shared.sessions.remove_freed(self.id);
+        let mut states = self.shared.sessions.states();
+        // A new state of the same session may already have replaced the entry.
+        if states.get(&self.id).is_some_and(|state| state.strong_count() == 0) {
+            states.remove(&self.id);
+        }
     }
 }

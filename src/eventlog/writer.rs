@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::store::{Batch, CommitError, Run, RunHeader};
 
-use super::queue::{Job, MaintenanceJob, Write, WriteError};
+use super::queue::{Job, MaintenanceJob};
 use super::records::Changes;
 use super::state::{Shared, State};
 
@@ -26,7 +26,7 @@ struct Transaction {
     changes: Changes,
     bytes: usize,
     parts: Vec<SessionPart>,
-    writes: Vec<oneshot::Sender<Result<(), WriteError>>>,
+    writes: Vec<oneshot::Sender<()>>,
 }
 
 /// The part of a session in a commit.
@@ -53,7 +53,8 @@ pub(super) fn run(log: Arc<Shared>, fatal: Fatal) {
             },
         };
         match done {
-            Ok(()) | Err(CommitError::Conflict { .. }) => {}
+            Ok(()) => {}
+            Err(CommitError::Conflict { .. }) => unreachable!("no batch of the log expects records"),
             Err(CommitError::Full) => {
                 tracing::error!("the log closes while the disk is full: uncommitted events are lost");
                 return;
@@ -102,21 +103,24 @@ enum Next {
 fn gather(shared: &Shared) -> Next {
     let mut transaction = Transaction::default();
     loop {
-        let alone = shared.queue.next_is_exclusive();
-        if alone && !transaction.is_empty() {
-            break;
-        }
         match shared.queue.pop() {
             Some(Job::Session(state)) if transaction.must_commit_before(&state) => {
                 shared.queue.push_front(Job::Session(state));
                 break;
             }
             Some(Job::Session(state)) => transaction.add_session(state),
-            Some(Job::Write(write)) => transaction.add_write(write),
-            Some(Job::Maintenance(job)) => return Next::Maintenance(job),
+            Some(Job::Write(records, done)) => {
+                transaction.bytes += transaction.changes.add(records);
+                transaction.writes.push(done);
+            }
+            Some(Job::Maintenance(job)) if transaction.is_empty() => return Next::Maintenance(job),
+            Some(job @ Job::Maintenance(_)) => {
+                shared.queue.push_front(job);
+                break;
+            }
             None => break,
         }
-        if alone || transaction.bytes >= shared.limits.max_transaction_bytes {
+        if transaction.bytes >= shared.limits.max_transaction_bytes {
             break;
         }
     }
@@ -163,12 +167,6 @@ impl Transaction {
         self.bytes += chunk.bytes;
         self.parts.push(SessionPart { state, run, erase: chunk.erase, bytes: chunk.bytes });
     }
-
-    fn add_write(&mut self, mut write: Write) {
-        self.batch.expect = std::mem::take(&mut write.records.expect);
-        self.bytes += self.changes.add(write.records);
-        self.writes.push(write.done);
-    }
 }
 
 /// Commits a transaction and publishes its events. Fails if the writer must stop: the store failed, or the log
@@ -176,16 +174,8 @@ impl Transaction {
 fn commit(shared: &Shared, mut transaction: Transaction) -> Result<(), CommitError> {
     // While the wall clock may be slow, the latest possible time keeps new events from expiring early.
     transaction.batch.time = Some(shared.expiry.latest_now());
-    match commit_with_retry(shared, &transaction.batch) {
-        Ok(stored) => publish(shared, transaction, &stored),
-        Err(CommitError::Conflict { index }) => {
-            for done in transaction.writes {
-                // The caller may have stopped waiting.
-                done.send(Err(WriteError::Conflict { index })).ok();
-            }
-        }
-        Err(error) => return Err(error),
-    }
+    let stored = commit_with_retry(shared, &transaction.batch)?;
+    publish(shared, transaction, &stored);
     Ok(())
 }
 
@@ -239,6 +229,6 @@ fn publish(shared: &Shared, transaction: Transaction, stored: &[RunHeader]) {
     }
     for done in transaction.writes {
         // The caller may have stopped waiting.
-        done.send(Ok(())).ok();
+        done.send(()).ok();
     }
 }

@@ -4,10 +4,11 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 
-use super::batch::Batch;
+use crate::types::{SessionId, Timestamp};
+
 use super::error::{CommitError, ReadError};
-use super::record::{Record, Table};
-use super::run::RunHeader;
+use super::record::{Delete, Expect, Put, Record, Table};
+use super::run::{Run, RunHeader};
 
 /// A store of small records.
 ///
@@ -30,4 +31,17 @@ pub trait RecordStore: Send + Sync + Debug {
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<Vec<Record>, ReadError>;
+}
+
+/// The changes of one commit. The key of a record is in `puts` or in `deletes`, never in both.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    pub expect: Vec<Expect>,
+    /// Sessions whose runs are all deleted before `runs` are appended.
+    pub erase: Vec<SessionId>,
+    pub runs: Vec<Run>,
+    pub puts: Vec<Put>,
+    pub deletes: Vec<Delete>,
+    /// The commit time of the runs. `None`: the store reads its own clock.
+    pub time: Option<Timestamp>,
 }

@@ -63,14 +63,8 @@ impl Reader {
         let mut subscription = state.committed.subscribe();
         let committed = subscription.observe();
         let (cursor, reset) = start.resolve(committed);
-        Self {
-            source: Source::Session(SessionSource::new(state)),
-            subscription,
-            cursor,
-            target: Some(committed),
-            reset,
-            page: None,
-        }
+        let source = Source::Session(SessionSource::new(state));
+        Self { source, subscription, cursor, target: Some(committed), reset, page: None }
     }
 
     /// A reader of many sessions.
@@ -82,14 +76,8 @@ impl Reader {
         let mut subscription = shared.published.last_pos.subscribe();
         let published = subscription.observe();
         let (source, cursor, reset) = GlobalSource::open(shared, scope, start, published).await?;
-        Ok(Self {
-            source: Source::Global(Box::new(source)),
-            subscription,
-            cursor,
-            target: Some(published),
-            reset,
-            page: None,
-        })
+        let source = Source::Global(Box::new(source));
+        Ok(Self { source, subscription, cursor, target: Some(published), reset, page: None })
     }
 
     /// The last position that was returned or filtered: a seq of the session, or a position of the log of all

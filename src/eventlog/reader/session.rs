@@ -94,7 +94,8 @@ impl SessionSource {
 
     /// Starts a read of the store. `None`: another reader has read the page meanwhile.
     pub(super) async fn start_read(&mut self, cursor: u64) -> Option<PendingPage> {
-        let turn = self.state.read_permit().await;
+        let turn =
+            Arc::clone(&self.state.reads).acquire_owned().await.expect("the semaphore is never closed");
         let committed = self.state.committed.last();
         if self.cached_page(cursor).is_some() {
             return None;

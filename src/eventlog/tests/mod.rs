@@ -106,7 +106,7 @@ async fn appended_event_is_readable_after_commit() {
     log.close().await;
     say(&session, "");
     assert_eq!(session.wait(101).await, Err(Closed));
-    assert_eq!(log.write(Records::default().put(Table::Meta, "k", "v")).await, Err(WriteError::Closed));
+    assert_eq!(log.write(Records::default().put(Table::Meta, "k", "v")).await, Err(Closed));
 }
 
 #[tokio::test]

@@ -93,33 +93,6 @@ async fn records_commit_with_event_and_last_change_wins() {
 }
 
 #[tokio::test]
-async fn conflict_fails_only_its_own_write() {
-    let (store, log) = held(Limits::default()).await;
-    let session = open(&log, 1).await;
-    say(&session, "");
-    let write = |expected: Option<&'static str>, value: &'static str| {
-        let log = log.clone();
-        let records = Records::default().put(Table::Meta, "k", value);
-        let records = records.expect(Table::Meta, "k", expected.map(Bytes::from));
-        Shutdown::new().spawn(async move { log.write(records).await })
-    };
-    let writes = [write(None, "1"), write(None, "2"), write(Some("1"), "3")];
-    let plain = log.write(Records::default().put(Table::Meta, "other", "1"));
-    store.set(Outcome::Commit);
-    in_time(plain).await.unwrap();
-    let mut results = Vec::new();
-    for write in writes {
-        results.push(in_time(write).await.unwrap());
-    }
-    let won = results.iter().filter(|result| result.is_ok()).count();
-    assert!((1..=2).contains(&won), "only the first write and an informed one may succeed: {results:?}");
-    assert!(results.iter().all(|result| matches!(result, Ok(()) | Err(WriteError::Conflict { index: 0 }))));
-    in_time(session.wait(1)).await.unwrap();
-    assert_eq!(log.get(Table::Meta, b"other".to_vec()).await.unwrap().unwrap(), "1");
-    assert_eq!(log.scan(Table::Meta, Vec::new(), None, 10).await.unwrap().len(), 2);
-}
-
-#[tokio::test]
 async fn full_disk_raises_alarm_and_loses_nothing() {
     let store = Arc::new(FaultyStore::new(Outcome::Full));
     let log = start(store.clone(), Limits::default());
@@ -187,7 +160,7 @@ async fn failed_store_is_fatal_and_publishes_nothing() {
     assert_eq!(in_time(session.wait(seq)).await, Err(Closed));
     assert_eq!(why.recv_timeout(DEADLINE).unwrap(), "could not write the log: the disk is on fire");
     assert_eq!(session.committed(), 0);
-    assert_eq!(in_time(log.write(Records::default())).await, Err(WriteError::Closed));
+    assert_eq!(in_time(log.write(Records::default())).await, Err(Closed));
     let nothing = tokio::time::timeout(Duration::from_millis(20), reader.next()).await;
     assert!(nothing.is_err(), "{nothing:?}");
 }
@@ -202,7 +175,7 @@ async fn writer_panic_is_fatal_and_unblocks_waiters() {
     let session = open(&log, 1).await;
     let seq = say(&session, "");
     assert!(in_time(session.wait(seq)).await.is_err(), "an uncommitted event must not be reported");
-    assert_eq!(in_time(log.write(Records::default())).await, Err(WriteError::Closed));
+    assert_eq!(in_time(log.write(Records::default())).await, Err(Closed));
     assert_eq!(watermark.recv_timeout(DEADLINE), Ok("the log writer panicked".to_owned()));
     in_time(log.close()).await;
 }

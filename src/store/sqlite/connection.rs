@@ -23,9 +23,14 @@ pub(super) const RESTART_PAGES: u64 = 16_000;
 /// Only the gateway, its commands for keys and an operator's `sqlite3` prompt write to the file.
 const BUSY: Duration = Duration::from_secs(10);
 
+pub(super) const READ_WRITE: OpenFlags =
+    OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+pub(super) const READ_ONLY: OpenFlags =
+    OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+
 /// Opens the connection that commits. It never checkpoints.
 pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
-    let connection = open(path, read_write(), BUSY)?;
+    let connection = open(path, READ_WRITE, BUSY)?;
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode != "wal" {
         return Err(OpenError::NoWal);
@@ -41,7 +46,7 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
 
 /// Opens the connection that checkpoints.
 pub(super) fn open_checkpointer(path: &Path) -> Result<Connection, rusqlite::Error> {
-    let connection = open(path, read_write(), Duration::from_secs(2))?;
+    let connection = open(path, READ_WRITE, Duration::from_secs(2))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     Ok(connection)
@@ -49,7 +54,7 @@ pub(super) fn open_checkpointer(path: &Path) -> Result<Connection, rusqlite::Err
 
 /// Opens a connection that reads.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
-    let connection = open(path, read_only(), BUSY)?;
+    let connection = open(path, READ_ONLY, BUSY)?;
     // Without this, SQLite prepares a cached statement again for each new cursor.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
@@ -59,13 +64,13 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
 /// remove the write-ahead log on close, which would look like a crash. So without a write-ahead log it opens
 /// the file for writing.
 pub(super) fn open_source(path: &Path) -> Result<Connection, rusqlite::Error> {
-    let flags = if with_suffix(path, "-wal").exists() { read_only() } else { read_write() };
+    let flags = if with_suffix(path, "-wal").exists() { READ_ONLY } else { READ_WRITE };
     open(path, flags, BUSY)
 }
 
 /// Opens a connection to a file that no other process knows. The caller must sync it.
 pub(super) fn open_copy(path: &Path) -> Result<Connection, rusqlite::Error> {
-    let connection = open(path, read_write(), BUSY)?;
+    let connection = open(path, READ_WRITE, BUSY)?;
     connection.pragma_update(None, "synchronous", "OFF")?;
     Ok(connection)
 }
@@ -77,14 +82,6 @@ fn open(path: &Path, flags: OpenFlags, busy: Duration) -> Result<Connection, rus
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "mmap_size", 0)?;
     Ok(connection)
-}
-
-pub(super) fn read_write() -> OpenFlags {
-    OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX
-}
-
-pub(super) fn read_only() -> OpenFlags {
-    OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX
 }
 
 pub(super) fn folder_of(path: &Path) -> &Path {

@@ -206,15 +206,9 @@ impl RecordStore for SqliteStore {
             let index = self.index();
             (index.last_pos, index.stats_due(batch))
         };
-        let write::WriteOutcome { runs, erased, written } = self.note_failure(write::commit(
-            &writer,
-            &self.wal_prealloc,
-            batch,
-            &self.epoch,
-            first,
-            time,
-            sums.as_ref(),
-        ))?;
+        let outcome =
+            write::commit(&writer, &self.wal_prealloc, batch, &self.epoch, first, time, sums.as_ref());
+        let write::WriteOutcome { runs, erased, written } = self.note_failure(outcome)?;
         let mut index = self.index();
         if sums.is_some() {
             index.dirty_stats.clear();
@@ -341,7 +335,7 @@ impl Maintenance for SqliteStore {
         let mut sum = Pruned::default();
         self.report_damaged(pruned.iter().map(|cut| &cut.removal));
         for cut in pruned {
-            index.usages.cut(cut.removal.session, cut.first_seq, cut.first_pos, cut.removed);
+            index.usages.restore(&cut.log);
             index.pruned_pos = index.pruned_pos.max(cut.pruned_pos);
             sum.add(cut.removed);
         }

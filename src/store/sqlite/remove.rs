@@ -63,13 +63,13 @@ fn stored_size(connection: &Connection, pos: i64) -> Result<u64, rusqlite::Error
     Ok(first_row(connection, select, [pos], |row| row.get(0))?.map_or(0, from_sql))
 }
 
-/// The prune of one session: its deleted runs and the new beginning of its log.
+/// The prune of one session: its deleted runs and the rest of its log.
 pub(super) struct PrunedLog {
     pub(super) removal: Removal,
     pub(super) removed: Pruned,
     pub(super) pruned_pos: u64,
-    pub(super) first_seq: u64,
-    pub(super) first_pos: u64,
+    /// The log after the prune.
+    pub(super) log: LogUsage,
 }
 
 impl PrunedLog {
@@ -107,6 +107,9 @@ impl PrunedLog {
             pruned_pos = Some(from_sql(pos));
         }
         let (first_seq, first_pos) = next.unwrap_or((log.last_seq, log.last_pos));
-        Ok(pruned_pos.map(|pruned_pos| Self { removal, removed: gone, pruned_pos, first_seq, first_pos }))
+        let bytes = log.bytes.saturating_sub(gone.bytes);
+        let runs = log.runs.saturating_sub(gone.runs);
+        let log = LogUsage { first_seq, first_pos, bytes, runs, ..log.clone() };
+        Ok(pruned_pos.map(|pruned_pos| Self { removal, removed: gone, pruned_pos, log }))
     }
 }

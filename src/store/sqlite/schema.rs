@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use crate::types::Epoch;
 
 use super::connection::{
-    PAGE_BYTES, files_of, folder_of, read_only, read_write, remove_if_exists, sync, with_suffix,
+    PAGE_BYTES, READ_ONLY, READ_WRITE, files_of, folder_of, remove_if_exists, sync, with_suffix,
 };
 use super::error::OpenError;
 use super::row::to_sql;
@@ -83,7 +83,7 @@ pub(super) fn identify(path: &Path) -> Result<(), OpenError> {
     if fs::metadata(with_suffix(path, "-wal")).is_ok_and(|wal| wal.len() > 0) {
         // The last changes may be only in the write-ahead log. After a crash the first page of the file may
         // be incomplete, but the log contains it.
-        let connection = Connection::open_with_flags(path, read_only())?;
+        let connection = Connection::open_with_flags(path, READ_ONLY)?;
         let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get(0));
         return check(number("application_id")?, number("user_version")?);
     }
@@ -117,7 +117,7 @@ fn create(path: &Path, epoch: &Epoch) -> Result<(), OpenError> {
         remove_if_exists(&file)?;
     }
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    let mut connection = Connection::open_with_flags(&new, read_write())?;
+    let mut connection = Connection::open_with_flags(&new, READ_WRITE)?;
     // One sync before the rename makes the whole file durable. A sync for each step would delay the start.
     connection.pragma_update(None, "synchronous", "OFF")?;
     connection.pragma_update(None, "page_size", to_sql(PAGE_BYTES))?;
