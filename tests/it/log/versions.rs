@@ -7,7 +7,7 @@ use crate::support::Setup;
 use super::{file, run, said};
 
 #[tokio::test]
-async fn a_log_of_another_version_is_refused_and_not_changed() {
+async fn log_of_another_version_is_rejected_unchanged() {
     /// Where SQLite keeps the version of a file's format.
     const VERSION_AT: u64 = 60;
     for version in [1_u32, 2, 4] {
