@@ -81,11 +81,6 @@ pub fn open_store(data: &DataDir, limits: &Limits, ids: &Ids) -> Result<Arc<Sqli
     Ok(Arc::new(SqliteStore::open(&data.log(), ids.clone(), limits)?))
 }
 
-/// Whether the log in a data folder has the format of an earlier version.
-pub fn is_older_version(data: &DataDir) -> Result<bool, StartError> {
-    Ok(SqliteStore::needs_migration(&data.log())?)
-}
-
 /// Checks the log after an unclean shutdown. A small log is checked before the gateway serves, a large log
 /// meanwhile.
 async fn check_after_unclean_shutdown(

@@ -108,11 +108,7 @@ impl std::str::FromStr for LimitValue {
 pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
     let gateway = local_config(flags)?;
     lock::create_layout(&gateway.data)?;
-    let lock = lock::acquire_unless_running(&gateway.data)?;
-    // Opening the log migrates it to this version, which the running gateway cannot read.
-    if lock.is_none() && app::is_older_version(&gateway.data)? {
-        return Err(lock::DataDirError::OlderGateway(gateway.data.path().to_owned()).into());
-    }
+    let _lock = lock::acquire_unless_running(&gateway.data)?;
     let ids = Ids::system();
     let store = app::open_store(&gateway.data, &gateway.limits, &ids)?;
     let keys = Keys::open(store, ids, &gateway.limits, None)?;

@@ -20,8 +20,6 @@ pub(super) enum DataDirError {
     Locked(PathBuf),
     #[error("the gateway on {} is starting: retry in a moment", .0.display())]
     Starting(PathBuf),
-    #[error("the gateway on {} runs an earlier version than this program: restart it first", .0.display())]
-    OlderGateway(PathBuf),
     #[error("could not create the folder {}", path.display())]
     CreateDir { path: PathBuf, source: io::Error },
     #[error("could not lock {}", path.display())]

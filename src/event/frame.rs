@@ -4,28 +4,12 @@
 //! feed, so that an empty line ends a frame and nothing else does.
 
 use bytes::{BufMut, BytesMut};
-use memchr::{memchr, memmem};
+use memchr::memmem;
 
 pub(super) const ID: &str = "id: ";
 pub(super) const KIND: &str = "event: ";
 pub(super) const DATA: &str = "data: ";
 pub(super) const END: &str = "\n\n";
-
-/// The parts of one frame.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Parts<'a> {
-    pub(super) kind: &'a str,
-    pub(super) data: &'a [u8],
-}
-
-/// Splits one frame. `None` if the bytes are not a frame.
-pub(super) fn split(frame: &[u8]) -> Option<Parts<'_>> {
-    let kind_start = memchr(b'\n', frame)? + 1;
-    let rest = frame[kind_start..].strip_prefix(KIND.as_bytes())?;
-    let kind_end = memchr(b'\n', rest)?;
-    let data = rest[kind_end + 1..].strip_prefix(DATA.as_bytes())?.strip_suffix(END.as_bytes())?;
-    Some(Parts { kind: std::str::from_utf8(&rest[..kind_end]).ok()?, data })
-}
 
 /// The ends of consecutive frames, as offsets.
 pub fn ends(frames: &[u8]) -> impl Iterator<Item = usize> {

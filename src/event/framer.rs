@@ -22,15 +22,11 @@ pub struct Event<'a> {
 /// The members are split into pieces, so that an agent's payload is copied once, from the read buffer to the
 /// frame.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Members<'a>([&'a [u8]; 5]);
+pub struct Members<'a>(pub(super) [&'a [u8]; 5]);
 
 impl<'a> Members<'a> {
     pub const fn whole(bytes: &'a [u8]) -> Self {
         Self([bytes, b"", b"", b"", b""])
-    }
-
-    pub const fn pieces(pieces: [&'a [u8]; 5]) -> Self {
-        Self(pieces)
     }
 
     /// The total length in bytes.
@@ -54,11 +50,11 @@ pub struct Framer {
 }
 
 /// The parts of a frame that depend only on type, turn and time. Most events of a burst share them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct HeaderCache {
     kind: String,
     prompt: Option<PromptId>,
-    time: Timestamp,
+    time: Option<Timestamp>,
     /// `\nevent: <kind>\ndata: {"id":"<epoch>-`
     prefix: String,
     /// `,"type":"<kind>","sessionId":"<session>","time":"<time>"`, and `,"promptId":"<prompt>"` if there is
@@ -68,16 +64,8 @@ struct HeaderCache {
 
 impl Framer {
     pub fn new(epoch: &Epoch, session: SessionId) -> Self {
-        let (before, after) = (String::new(), String::new());
-        let around = HeaderCache {
-            kind: String::new(),
-            prompt: None,
-            time: Timestamp::from_millis(0),
-            prefix: before,
-            suffix: after,
-        };
         let session = format!("\",\"sessionId\":\"{session}\",\"time\":\"");
-        Self { epoch: format!("{epoch}-"), session, header: around }
+        Self { epoch: format!("{epoch}-"), session, header: HeaderCache::default() }
     }
 
     /// An upper bound of the length of the event's frame in bytes.
@@ -88,8 +76,8 @@ impl Framer {
     }
 
     pub fn frame(&mut self, out: &mut Vec<u8>, seq: u64, event: &Event<'_>, now: Timestamp) {
-        let around = &self.header;
-        if around.time != now || around.prompt != event.prompt || around.kind != event.kind {
+        let header = &self.header;
+        if header.time != Some(now) || header.prompt != event.prompt || header.kind != event.kind {
             self.refresh_header(event, now);
         }
         let mut digits = [0; 20];
@@ -119,25 +107,25 @@ impl Framer {
     }
 
     fn refresh_header(&mut self, event: &Event<'_>, now: Timestamp) {
-        let (kind, around) = (event.kind, &mut self.header);
+        let (kind, header) = (event.kind, &mut self.header);
         debug_assert!(
             kind.bytes().all(|b| b.is_ascii_lowercase() || matches!(b, b'.' | b'_')),
             "event types are lower-case words joined by dots"
         );
-        (around.prompt, around.time) = (event.prompt, now);
-        for text in [&mut around.kind, &mut around.prefix, &mut around.suffix] {
+        (header.prompt, header.time) = (event.prompt, Some(now));
+        for text in [&mut header.kind, &mut header.prefix, &mut header.suffix] {
             text.clear();
         }
-        around.kind.push_str(kind);
+        header.kind.push_str(kind);
         for piece in ["\n", KIND, kind, "\n", DATA, "{\"id\":\"", &self.epoch] {
-            around.prefix.push_str(piece);
+            header.prefix.push_str(piece);
         }
         for piece in [",\"type\":\"", kind, &self.session] {
-            around.suffix.push_str(piece);
+            header.suffix.push_str(piece);
         }
         let prompt = event.prompt.map(|prompt| format!(",\"promptId\":\"{prompt}\"")).unwrap_or_default();
         // Writing to a string cannot fail.
-        write!(around.suffix, "{now}\"{prompt}").ok();
+        write!(header.suffix, "{now}\"{prompt}").ok();
     }
 }
 
@@ -164,41 +152,4 @@ fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn framed(seq: u64, event: &Event<'_>) -> String {
-        let session = "01938c5e-7a3b-7c4d-8e5f-0123456789ab".parse().unwrap();
-        let mut framer = Framer::new(&"k3".parse().unwrap(), session);
-        let mut out = Vec::new();
-        framer.frame(&mut out, seq, event, Timestamp::from_millis(1_795_299_303_123));
-        assert!(out.len() <= framer.size(event));
-        String::from_utf8(out).unwrap()
-    }
-
-    #[test]
-    fn frame_matches_contract_exactly() {
-        let members = Members::whole(br#""update":{"sessionUpdate":"plan"}"#);
-        let event = Event { kind: "session.update", prompt: Some(PromptId::new(2)), members };
-        let id = r#""sessionId":"01938c5e-7a3b-7c4d-8e5f-0123456789ab","time":"2026-11-21T22:15:03.123Z""#;
-        let update = r#""update":{"sessionUpdate":"plan"}"#;
-        assert_eq!(
-            framed(42, &event),
-            format!(
-                "id: k3-42\nevent: session.update\ndata: {{\"id\":\"k3-42\",\"seq\":42,\"type\":\"session.update\",{id},\"promptId\":\"p2\",{update}}}\n\n"
-            )
-        );
-        let event = Event { kind: "session.detached", prompt: None, members: Members::default() };
-        assert!(framed(u64::MAX, &event).ends_with("22:15:03.123Z\"}\n\n"));
-        assert!(framed(u64::MAX, &event).starts_with("id: k3-18446744073709551615\n"));
-    }
-
-    #[test]
-    fn line_breaks_from_agent_are_blanked() {
-        let members = Members::pieces([b"\"params\":", b"{\r\n", b"\n\"a\"", b":\r", b"1}"]);
-        let event = Event { kind: "ext", prompt: None, members };
-        let frame = framed(1, &event);
-        assert!(frame.ends_with("\"params\":{   \"a\": 1}}\n\n"));
-        assert_eq!(frame.matches(['\n', '\r']).count(), 4);
-    }
-}
+mod tests;

@@ -40,7 +40,7 @@ impl EncodedEvent {
 
     /// The members of `session.changed`.
     pub fn changed_members(&self) -> ChangedMembers<'_> {
-        ChangedMembers::parse(&self.object).expect("the object was encoded as JSON")
+        serde_json::from_slice(&self.object).expect("the object was encoded as JSON")
     }
 
     /// The event to append. `prompt` is its turn.

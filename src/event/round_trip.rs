@@ -10,6 +10,7 @@ use utoipa::openapi::schema::Schema;
 
 use super::schema::EventHead;
 use super::table::schemas;
+use super::tests::assert_head;
 use super::*;
 use crate::api::{Problem, ProblemCode, Resolution, Session};
 use crate::types::{PromptId, RequestId, SessionId, TerminalId, Timestamp};
@@ -129,9 +130,7 @@ fn assert_read(frame: &[u8], written: &EncodedEvent, v: &Values) -> Result<(), T
     let (event, head) = (events[0], events[0].head().unwrap());
     prop_assert_eq!(event.raw_frame(), frame);
     prop_assert_eq!((event.seq(), event.kind()), (v.seq, written.kind()));
-    prop_assert_eq!((head.seq(), head.kind()), (v.seq, written.kind()));
-    prop_assert_eq!(head.id(), format!("k3-{}", v.seq));
-    prop_assert_eq!(head.session_id(), Some(SESSION.parse::<SessionId>().unwrap()));
+    assert_head(&event, "k3", SESSION);
     prop_assert_eq!((head.time(), head.prompt_id()), (Some(v.time), v.prompt));
     let json = std::str::from_utf8(event.raw_json()).unwrap();
     let members = blank(std::str::from_utf8(written.members()).unwrap());

@@ -18,3 +18,11 @@ pub(crate) fn frame(seq: u64, kind: &str, prompt: Option<u32>, time: &str, membe
 pub(crate) fn event(frame: &[u8]) -> EventRef<'_> {
     EventRef::parse(1, frame).expect("a frame")
 }
+
+/// Checks the members of an event's head that only clients read.
+pub(super) fn assert_head(event: &EventRef<'_>, epoch: &str, session: &str) {
+    let (seq, kind) = (event.seq(), event.kind());
+    let head =
+        format!(r#"{{"id":"{epoch}-{seq}","seq":{seq},"type":"{kind}","sessionId":"{session}","time":""#);
+    assert!(event.raw_json().starts_with(head.as_bytes()), "{}", String::from_utf8_lossy(event.raw_json()));
+}

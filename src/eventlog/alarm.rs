@@ -14,13 +14,6 @@ use crate::types::Limits;
 /// The interval between two checks of the disk.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A condition of the log that clients must know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Alarm {
-    /// The disk is full, or its free space is below the limit. Reads still succeed.
-    StorageFull,
-}
-
 /// Whether commits find space on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DiskSpace {
@@ -31,6 +24,13 @@ pub enum DiskSpace {
     ReserveReleased,
     /// The last commit found no space and is retried.
     Exhausted,
+}
+
+impl DiskSpace {
+    /// The state if commits find space. The reserve may be missing.
+    const fn with_reserve(reserved: bool) -> Self {
+        if reserved { Self::Available } else { Self::ReserveReleased }
+    }
 }
 
 #[derive(Debug)]
@@ -63,12 +63,8 @@ impl Alarms {
         if *self.disk_space.borrow() != DiskSpace::Exhausted {
             return false;
         }
-        let room = if *lock_or_abort(self.reserved.lock()) {
-            DiskSpace::Available
-        } else {
-            DiskSpace::ReserveReleased
-        };
-        self.set_disk_space(|_| room) == DiskSpace::Exhausted
+        let space = DiskSpace::with_reserve(*lock_or_abort(self.reserved.lock()));
+        self.set_disk_space(|_| space) == DiskSpace::Exhausted
     }
 
     /// Changes the state and returns the previous state.
@@ -97,10 +93,9 @@ impl Alarms {
         released
     }
 
-    /// Checks the store's disk. Returns false if the store has no disk.
-    pub(super) fn check_disk(&self) -> bool {
-        let Some(disk) = self.store.disk() else { return false };
-        match disk {
+    /// Checks the store's disk.
+    pub(super) fn check_disk(&self) {
+        match self.store.disk() {
             Ok(disk) => {
                 let low = is_low(disk, &self.limits);
                 if self.low.swap(low, Ordering::Relaxed) != low {
@@ -115,7 +110,6 @@ impl Alarms {
             }
             Err(error) => tracing::warn!(%error, "could not read the free disk space"),
         }
-        true
     }
 
     /// Allocates the reserve if it is missing and the disk has space for it.
@@ -129,14 +123,13 @@ impl Alarms {
         if std::mem::replace(&mut *reserved, kept) != kept {
             tracing::warn!(kept, bytes, "the disk reserve was allocated or released");
         }
-        let room = if kept { DiskSpace::Available } else { DiskSpace::ReserveReleased };
+        let space = DiskSpace::with_reserve(kept);
         // A commit that is being retried clears this state itself.
-        self.set_disk_space(|before| if before == DiskSpace::Exhausted { before } else { room });
+        self.set_disk_space(|before| if before == DiskSpace::Exhausted { before } else { space });
     }
 
-    pub(super) fn get(&self) -> Option<Alarm> {
-        let raised = *self.disk_space.borrow() != DiskSpace::Available || self.low.load(Ordering::Relaxed);
-        raised.then_some(Alarm::StorageFull)
+    pub(super) fn storage_full(&self) -> bool {
+        *self.disk_space.borrow() != DiskSpace::Available || self.low.load(Ordering::Relaxed)
     }
 }
 
@@ -150,7 +143,7 @@ pub(super) async fn watch(alarms: Arc<Alarms>, shutdown: Shutdown, closed: Cance
         }
         let checked = Arc::clone(&alarms);
         // A system call on a slow disk blocks.
-        if !shutdown.spawn_blocking(move || checked.check_disk()).await.unwrap_or(false) {
+        if shutdown.spawn_blocking(move || checked.check_disk()).await.is_err() {
             return;
         }
     }
@@ -165,7 +158,7 @@ fn is_low(disk: Disk, limits: &Limits) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::MemoryStore;
+    use crate::store::memory::MemoryStore;
     use crate::types::Ids;
 
     #[test]
@@ -180,12 +173,12 @@ mod tests {
     #[test]
     fn either_cause_raises_alarm() {
         let alarms = Alarms::new(Arc::new(MemoryStore::new(Ids::system())), Arc::default());
-        assert_eq!(alarms.get(), None);
+        assert!(!alarms.storage_full());
         assert!(!alarms.set_full(true));
         alarms.low.store(true, Ordering::Relaxed);
         assert!(alarms.set_full(false));
-        assert_eq!(alarms.get(), Some(Alarm::StorageFull));
+        assert!(alarms.storage_full());
         alarms.low.store(false, Ordering::Relaxed);
-        assert_eq!(alarms.get(), None);
+        assert!(!alarms.storage_full());
     }
 }

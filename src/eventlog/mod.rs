@@ -7,7 +7,7 @@
 //! Reading order:
 //!
 //! 1. `records`, `pending` (appended events), `queue` (jobs of the writer).
-//! 2. `tails`, `read_cache`, `notify`, `published` (committed events in memory), `store_reader`.
+//! 2. `tails`, `read_cache`, `notify` (committed events in memory), `store_reader`.
 //! 3. `state` (all of these together, and one session).
 //! 4. `writer` (append to commit), `session` (the handle), `scope`, `reader_registry` and `reader`.
 //! 5. `growth`, `retention`, `alarm`.
@@ -16,7 +16,6 @@ mod alarm;
 mod growth;
 mod notify;
 mod pending;
-mod published;
 mod queue;
 mod read_cache;
 mod reader;
@@ -44,20 +43,19 @@ use crate::types::{Epoch, Expiry, Ids, Limits, Position, SessionId, Tenant, Time
 
 use alarm::Alarms;
 use growth::Growth;
-use published::Published;
 use queue::CommitQueue;
-use state::{LoadedSessions, Shared};
-use store_reader::StoreReader;
+use state::{LoadedSessions, Published, Shared};
+use store_reader::{Store, StoreReader};
 
 /// Types that readers return, so that a caller that only reads does not import the store.
 pub use crate::store::{ReadError, Run};
-pub use alarm::{Alarm, DiskSpace};
+pub use alarm::DiskSpace;
 pub use notify::{Delivery, DirectSink, Notifier};
-pub use queue::WriteError;
+pub use queue::Closed;
 pub use reader::{Item, NotReady, Reader, Start, TailCursor};
 pub use records::Records;
 pub use scope::GlobalScope;
-pub use session::{Closed, SessionLog};
+pub use session::SessionLog;
 pub use writer::Fatal;
 
 #[derive(Debug, thiserror::Error)]
@@ -93,25 +91,24 @@ impl EventLog {
         shutdown: Shutdown,
         fatal: Fatal,
     ) -> Result<Self, StartError> {
-        let maintenance: Arc<dyn Maintenance> = store.clone();
+        let store: Arc<dyn Store> = store;
         let shared = Arc::new(Shared {
             epoch: store.epoch(),
-            expiry: Expiry::starting_from(ids.clone(), &limits, last_time(&*maintenance)),
+            expiry: Expiry::starting_from(ids.clone(), &limits, last_time(&*store)),
             ids,
-            alarms: Arc::new(Alarms::new(Arc::clone(&maintenance), Arc::clone(&limits))),
-            maintenance,
+            alarms: Arc::new(Alarms::new(store.clone(), Arc::clone(&limits))),
             queue: CommitQueue::new(limits.max_queued_writes),
             published: Published::new(store.tail().last_pos),
-            store: StoreReader::new(store, shutdown.clone(), limits.max_store_readers),
+            reads: StoreReader::new(Arc::clone(&store), shutdown.clone(), limits.max_store_readers),
+            store,
             growth: Growth::default(),
             readers: reader_registry::ReaderRegistry::default(),
             sessions: LoadedSessions::default(),
             limits,
         });
-        if shared.alarms.check_disk() {
-            let closed = shared.queue.closed().clone();
-            shutdown.spawn(alarm::watch(Arc::clone(&shared.alarms), shutdown.clone(), closed));
-        }
+        shared.alarms.check_disk();
+        let closed = shared.queue.closed().clone();
+        shutdown.spawn(alarm::watch(Arc::clone(&shared.alarms), shutdown.clone(), closed));
         shutdown.clone().spawn(retention::run(Arc::clone(&shared), shutdown));
         let writer = Arc::clone(&shared);
         Shutdown::spawn_thread("log-writer", move || writer::run(writer, fatal)).map_err(StartError)?;
@@ -140,19 +137,17 @@ impl EventLog {
     }
 
     /// Commits records that belong to no event. Returns when they are durable.
-    pub async fn write(&self, records: Records) -> Result<(), WriteError> {
+    pub async fn write(&self, records: Records) -> Result<(), Closed> {
         self.shared.queue.write(records).await
     }
 
     pub async fn get(&self, table: Table, key: Vec<u8>) -> Result<Option<Bytes>, ReadError> {
-        let store = Arc::clone(self.shared.store.port());
-        self.shared.store.blocking(move || store.get(table, &key)).await
+        self.shared.reads.blocking(move |store| store.get(table, &key)).await
     }
 
     /// Returns the records of `keys` in the same order.
     pub async fn get_all(&self, table: Table, keys: Vec<Vec<u8>>) -> Result<Vec<Option<Bytes>>, ReadError> {
-        let store = Arc::clone(self.shared.store.port());
-        self.shared.store.blocking(move || keys.iter().map(|key| store.get(table, key)).collect()).await
+        self.shared.reads.blocking(move |store| keys.iter().map(|key| store.get(table, key)).collect()).await
     }
 
     /// Returns up to `limit` records whose key starts with `prefix` and is greater than `after`, ordered by
@@ -164,13 +159,13 @@ impl EventLog {
         after: Option<Vec<u8>>,
         limit: usize,
     ) -> Result<Vec<Record>, ReadError> {
-        let store = Arc::clone(self.shared.store.port());
-        self.shared.store.blocking(move || store.scan(table, &prefix, after.as_deref(), limit)).await
+        self.shared.reads.blocking(move |store| store.scan(table, &prefix, after.as_deref(), limit)).await
     }
 
-    /// The reason why prompts are rejected at the moment, if there is one.
-    pub fn alarm(&self) -> Option<Alarm> {
-        self.shared.alarms.get()
+    /// Whether prompts are rejected at the moment: the disk is full, or its free space is below the limit. Reads
+    /// still succeed.
+    pub fn storage_full(&self) -> bool {
+        self.shared.alarms.storage_full()
     }
 
     /// Whether commits find space on the disk; the receiver is notified of changes.
@@ -182,15 +177,14 @@ impl EventLog {
     /// their runs except the last. The owner of the session erases the session.
     pub fn expired(&self, limit: usize) -> Vec<(Tenant, SessionId)> {
         let old = self.shared.expired_before(self.shared.limits.max_log_age);
-        let expired = self.shared.maintenance.usages(limit, &|log| log.last_time < old);
+        let expired = self.shared.store.usages(limit, &|log| log.last_time < old);
         expired.into_iter().map(|log| (log.tenant, log.session)).collect()
     }
 
     /// Erases a log that belongs to no session: a leftover, or a damaged log.
     pub async fn erase_orphan(&self, session: SessionId) {
         let batch = Batch { erase: vec![session], ..Batch::default() };
-        let store = Arc::clone(self.shared.store.port());
-        self.shared.queue.run_maintenance(move || store.commit(&batch)).await;
+        self.shared.queue.run_maintenance(move |store| store.commit(&batch)).await;
     }
 
     /// The clock for expiry, which tolerates jumps of the wall clock.
@@ -206,7 +200,7 @@ impl EventLog {
 }
 
 /// The commit time of the last run. [`Expiry`] uses it to detect a wall clock that jumped.
-fn last_time(store: &dyn Maintenance) -> Option<Timestamp> {
+fn last_time(store: &dyn Store) -> Option<Timestamp> {
     let last = Cell::new(0);
     store.usages(1, &|log| {
         last.set(log.last_pos.max(last.get()));

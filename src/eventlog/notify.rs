@@ -67,35 +67,30 @@ impl Watermark {
             *last = position.max(*last);
             grows
         });
-        if grows {
-            let mut registrations = self.registrations();
-            let notify_inline = inline
-                && registrations
-                    .iter()
-                    .map(|registration| registration.wait_list.registered())
-                    .sum::<usize>()
-                    <= FEW;
-            registrations.retain(|Registration { wait_list, notifier }| {
-                // Only this list holds the wait list: all its subscribers were dropped.
-                let subscribed = Arc::strong_count(wait_list) > 1;
-                if subscribed {
-                    notifier.enqueue(wait_list, notify_inline);
-                }
-                subscribed
-            });
+        if !grows {
+            return;
         }
+        let mut registrations = self.registrations();
+        let readers = |of: &Registration| of.wait_list.registered.load(Ordering::Relaxed);
+        let inline = inline && registrations.iter().map(readers).sum::<usize>() <= FEW;
+        registrations.retain(|Registration { wait_list, notifier }| {
+            // Only this list holds the wait list: all its subscribers were dropped.
+            let subscribed = Arc::strong_count(wait_list) > 1;
+            if subscribed {
+                notifier.enqueue(wait_list, inline);
+            }
+            subscribed
+        });
     }
 
     fn wait_list(&self, notifier: &Arc<Notifier>) -> Arc<WaitList> {
         let mut registrations = self.registrations();
-        if let Some(registration) =
-            registrations.iter().find(|registration| Arc::ptr_eq(&registration.notifier, notifier))
-        {
-            return Arc::clone(&registration.wait_list);
+        if let Some(known) = registrations.iter().find(|of| Arc::ptr_eq(&of.notifier, notifier)) {
+            return Arc::clone(&known.wait_list);
         }
-        let wait_list = Arc::<WaitList>::default();
-        registrations
-            .push(Registration { wait_list: Arc::clone(&wait_list), notifier: Arc::clone(notifier) });
+        let new = Registration { wait_list: Arc::default(), notifier: Arc::clone(notifier) };
+        let wait_list = Arc::clone(&new.wait_list);
+        registrations.push(new);
         wait_list
     }
 }
@@ -187,10 +182,6 @@ impl WaitList {
         drop(waiters);
         self.registered.fetch_sub(1, Ordering::Relaxed);
         drop(waiter);
-    }
-
-    fn registered(&self) -> usize {
-        self.registered.load(Ordering::Relaxed)
     }
 
     fn wait(&self, slot: usize, waker: &Waker) {
@@ -323,11 +314,8 @@ impl Notifier {
         let mut rounds = VecDeque::new();
         let mut left = AT_ONCE;
         loop {
-            rounds.extend(
-                std::mem::take(&mut *lock_or_abort(self.queued.lock()))
-                    .into_iter()
-                    .map(|wait_list| (wait_list, 0)),
-            );
+            let queued = std::mem::take(&mut *lock_or_abort(self.queued.lock()));
+            rounds.extend(queued.into_iter().map(|wait_list| (wait_list, 0)));
             let Some((wait_list, from)) = rounds.pop_front() else {
                 self.wake.notified().await;
                 continue;

@@ -59,11 +59,7 @@ impl Pending {
             return self.appended;
         }
         self.push(event, now, run_bytes, 0);
-        if let Some(chunk) = self.chunks.back_mut() {
-            let bytes = chunk.changes.add(records);
-            chunk.bytes += bytes;
-            self.bytes += bytes;
-        }
+        self.add_records(records);
         self.appended
     }
 
@@ -109,7 +105,11 @@ impl Pending {
         if self.chunks.is_empty() {
             self.start_chunk(0);
         }
-        let chunk = self.chunks.back_mut().expect("a chunk was started above");
+        self.add_records(records);
+    }
+
+    fn add_records(&mut self, records: Records) {
+        let chunk = self.chunks.back_mut().expect("the caller has started a chunk");
         let bytes = chunk.changes.add(records);
         chunk.bytes += bytes;
         self.bytes += bytes;

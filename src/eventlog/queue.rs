@@ -12,59 +12,29 @@ use crate::shutdown::lock_or_abort;
 use crate::store::CommitError;
 
 use super::records::Records;
+use super::store_reader::Store;
 
 /// The delay between two attempts while the disk is full.
 const RETRY: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum WriteError {
-    /// A record differs from its expected value. Nothing was written.
-    #[error("record {index} of the write does not have its expected value; nothing was written")]
-    Conflict { index: usize },
-    #[error("the log is closed: nothing more is committed")]
-    Closed,
-}
+/// The log stopped before the requested commit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the log is closed: nothing more is committed")]
+pub struct Closed;
 
 /// One entry of the queue. `S` is the state of a session's log.
-#[derive(Debug)]
 pub(super) enum Job<S> {
     Session(Arc<S>),
-    Write(Write),
+    /// Records that belong to no event. The sender is notified when they are durable.
+    Write(Records, oneshot::Sender<()>),
     Maintenance(MaintenanceJob),
-}
-
-#[derive(Debug)]
-pub(super) struct Write {
-    pub(super) records: Records,
-    pub(super) done: oneshot::Sender<Result<(), WriteError>>,
 }
 
 /// Work on the store that the writer runs between two commits, so that failures are handled in one place. A
 /// commit waits for at most one job.
-pub(super) struct MaintenanceJob(pub(super) MaintenanceFn);
-
-type MaintenanceFn = Box<dyn FnOnce() -> Result<(), CommitError> + Send>;
-
-impl fmt::Debug for MaintenanceJob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("MaintenanceJob")
-    }
-}
-
-impl<S> Job<S> {
-    /// Whether the job needs a transaction of its own: a maintenance job, or a write with expected values,
-    /// because a conflict must fail only that write.
-    fn is_exclusive(&self) -> bool {
-        match self {
-            Self::Write(write) => !write.records.expect.is_empty(),
-            Self::Maintenance(_) => true,
-            Self::Session(_) => false,
-        }
-    }
-}
+pub(super) type MaintenanceJob = Box<dyn FnOnce(&dyn Store) -> Result<(), CommitError> + Send>;
 
 /// First in, first out. A session is queued at most once.
-#[derive(Debug)]
 pub(super) struct CommitQueue<S> {
     state: Mutex<QueueState<S>>,
     wake: Condvar,
@@ -74,11 +44,16 @@ pub(super) struct CommitQueue<S> {
     closed: CancellationToken,
 }
 
-#[derive(Debug)]
 struct QueueState<S> {
     jobs: VecDeque<Job<S>>,
     closing: bool,
     closed: bool,
+}
+
+impl<S> fmt::Debug for CommitQueue<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommitQueue").finish_non_exhaustive()
+    }
 }
 
 impl<S> CommitQueue<S> {
@@ -109,24 +84,24 @@ impl<S> CommitQueue<S> {
     }
 
     /// Queues records that belong to no event. Returns when they are durable.
-    pub(super) async fn write(&self, records: Records) -> Result<(), WriteError> {
-        let _place = self.writes.acquire().await.map_err(|_| WriteError::Closed)?;
+    pub(super) async fn write(&self, records: Records) -> Result<(), Closed> {
+        let _place = self.writes.acquire().await.map_err(|_| Closed)?;
         let (done, written) = oneshot::channel();
-        self.push(Job::Write(Write { records, done }));
-        written.await.unwrap_or(Err(WriteError::Closed))
+        self.push(Job::Write(records, done));
+        written.await.map_err(|_| Closed)
     }
 
     /// Queues a maintenance job. Returns `None` if the job failed or the log is closed.
     pub(super) async fn run_maintenance<T: Send + 'static>(
         &self,
-        job: impl FnOnce() -> Result<T, CommitError> + Send + 'static,
+        job: impl FnOnce(&dyn Store) -> Result<T, CommitError> + Send + 'static,
     ) -> Option<T> {
         let (done, result) = oneshot::channel();
-        self.push(Job::Maintenance(MaintenanceJob(Box::new(move || {
+        self.push(Job::Maintenance(Box::new(move |store| {
             // The caller may have stopped waiting.
-            done.send(job()?).ok();
+            done.send(job(store)?).ok();
             Ok(())
-        }))));
+        })));
         result.await.ok()
     }
 
@@ -180,10 +155,5 @@ impl<S> CommitQueue<S> {
     /// Requeues a job from [`pop`](Self::pop) for the next transaction.
     pub(super) fn push_front(&self, job: Job<S>) {
         self.state().jobs.push_front(job);
-    }
-
-    /// Whether the next job needs a transaction of its own.
-    pub(super) fn next_is_exclusive(&self) -> bool {
-        self.state().jobs.front().is_some_and(Job::is_exclusive)
     }
 }

@@ -4,23 +4,16 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::store::{Batch, Delete, Expect, Put, Table};
+use crate::store::{Batch, Delete, Put, Table};
 
 /// Records for one commit. A later change of a key wins over an earlier one.
 #[derive(Debug, Clone, Default)]
 pub struct Records {
     pub puts: Vec<Put>,
     pub deletes: Vec<Delete>,
-    /// Expected values, compared at the commit. Only [`EventLog::write`](super::EventLog::write) supports
-    /// them: a session has one owner and needs no comparison.
-    pub expect: Vec<Expect>,
 }
 
 impl Records {
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     #[must_use]
     pub fn put(mut self, table: Table, key: impl Into<Vec<u8>>, value: impl Into<Bytes>) -> Self {
         self.puts.push(Put { table, key: key.into(), value: value.into() });
@@ -33,14 +26,8 @@ impl Records {
         self
     }
 
-    #[must_use]
-    pub fn expect(mut self, table: Table, key: impl Into<Vec<u8>>, value: Option<Bytes>) -> Self {
-        self.expect.push(Expect { table, key: key.into(), value });
-        self
-    }
-
     pub fn is_empty(&self) -> bool {
-        self.puts.is_empty() && self.deletes.is_empty() && self.expect.is_empty()
+        self.puts.is_empty() && self.deletes.is_empty()
     }
 }
 

@@ -10,10 +10,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::shutdown::Shutdown;
-use crate::store::{Batch, Cut, Delete, LogUsage, ReadError, RunHeader, Table};
+use crate::store::{Batch, Cut, Delete, LogUsage, ReadError, Table};
 use crate::types::{SessionId, Timestamp};
 
 use super::state::Shared;
+use super::store_reader::Store;
 
 /// The interval between two passes over all logs.
 const PASS_INTERVAL: Duration = Duration::from_mins(1);
@@ -60,8 +61,7 @@ pub(super) async fn pass(shared: &Shared, tombstones: bool) -> Result<(), ReadEr
         drop_from_large(shared, level).await?;
     }
     loop {
-        let store = Arc::clone(&shared.maintenance);
-        if shared.queue.run_maintenance(move || store.compact()).await != Some(true) {
+        if shared.queue.run_maintenance(|store| store.compact()).await != Some(true) {
             return Ok(());
         }
     }
@@ -72,10 +72,9 @@ async fn delete_tombstones(shared: &Shared) -> Result<(), ReadError> {
     let old = shared.expired_before(shared.limits.deleted_max_age);
     let mut after = None;
     loop {
-        let store = Arc::clone(shared.store.port());
         let from: Option<Vec<u8>> = after.clone();
-        let found =
-            shared.store.blocking(move || store.scan(Table::Tombstone, b"", from.as_deref(), STEP)).await?;
+        let scan = move |store: &dyn Store| store.scan(Table::Tombstone, b"", from.as_deref(), STEP);
+        let found = shared.reads.blocking(scan).await?;
         let Some((last, _)) = found.last() else { return Ok(()) };
         after = Some(last.clone());
         let mut batch = Batch::default();
@@ -89,9 +88,8 @@ async fn delete_tombstones(shared: &Shared) -> Result<(), ReadError> {
                 batch.deletes.push(Delete { table: Table::Tombstone, key });
             }
         }
-        let store = Arc::clone(shared.store.port());
         if !batch.erase.is_empty()
-            && shared.queue.run_maintenance(move || store.commit(&batch)).await.is_none()
+            && shared.queue.run_maintenance(move |store| store.commit(&batch)).await.is_none()
         {
             return Ok(());
         }
@@ -101,7 +99,8 @@ async fn delete_tombstones(shared: &Shared) -> Result<(), ReadError> {
 async fn drop_old(shared: &Shared) {
     let old = shared.expired_before(shared.limits.max_log_age);
     loop {
-        let logs = shared.maintenance.usages(STEP, &|log| log.runs > 1 && log.last_time < old);
+        let logs = shared.store.usages(STEP, &|log| log.runs > 1 && log.last_time < old);
+        let all_but_the_last = |log: &LogUsage| Cut { session: log.session, through: log.last_seq };
         let cuts: Vec<Cut> = logs.iter().map(all_but_the_last).collect();
         if cuts.is_empty() || !prune(shared, cuts).await {
             return;
@@ -111,12 +110,20 @@ async fn drop_old(shared: &Shared) {
 
 async fn drop_from_large(shared: &Shared, limit: u64) -> Result<(), ReadError> {
     loop {
-        let logs = shared.maintenance.usages(STEP, &|log| log.runs > 1 && log.bytes > limit);
+        let logs = shared.store.usages(STEP, &|log| log.runs > 1 && log.bytes > limit);
         let mut cuts = Vec::with_capacity(logs.len());
         for log in &logs {
-            let heads = run_headers(shared, log.session).await?;
-            let through = oldest_with_bytes(&heads, log.bytes - limit).last().map(|head| head.last_seq);
-            cuts.extend(through.map(|through| Cut { session: log.session, through }));
+            let session = log.session;
+            let heads = move |store: &dyn Store| store.run_headers(Some(session), 0, STEP);
+            let heads = shared.reads.blocking(heads).await?;
+            // The oldest runs that together have the excess bytes.
+            let mut excess = log.bytes - limit;
+            let oldest = heads.iter().take_while(|head| {
+                let remains = excess > 0;
+                excess = excess.saturating_sub(head.bytes);
+                remains
+            });
+            cuts.extend(oldest.last().map(|head| Cut { session, through: head.last_seq }));
         }
         if cuts.is_empty() || !prune(shared, cuts).await {
             return Ok(());
@@ -126,13 +133,10 @@ async fn drop_from_large(shared: &Shared, limit: u64) -> Result<(), ReadError> {
 
 /// The size to which the largest logs must shrink, so that all logs together are within their limit.
 fn target_log_bytes(shared: &Shared) -> Option<u64> {
-    let over = shared
-        .maintenance
-        .total_bytes()
-        .checked_sub(shared.limits.max_total_log_bytes)
-        .filter(|over| *over > 0)?;
+    let over = shared.store.total_bytes().checked_sub(shared.limits.max_total_log_bytes);
+    let over = over.filter(|over| *over > 0)?;
     let sizes = RefCell::new(Vec::new());
-    shared.maintenance.usages(1, &|log| {
+    shared.store.usages(1, &|log| {
         sizes.borrow_mut().extend((log.runs > 1).then_some(log.bytes));
         false
     });
@@ -151,31 +155,10 @@ fn target_log_bytes(shared: &Shared) -> Option<u64> {
     (!sizes.is_empty()).then_some(0)
 }
 
-fn all_but_the_last(log: &LogUsage) -> Cut {
-    Cut { session: log.session, through: log.last_seq }
-}
-
-/// The oldest runs that together have at least `bytes`.
-fn oldest_with_bytes(heads: &[RunHeader], bytes: u64) -> &[RunHeader] {
-    let mut sum = 0;
-    let before = heads.iter().map(|head| {
-        sum += head.bytes;
-        sum - head.bytes
-    });
-    let count = before.take_while(|before| *before < bytes).count();
-    &heads[..count]
-}
-
-async fn run_headers(shared: &Shared, session: SessionId) -> Result<Vec<RunHeader>, ReadError> {
-    let store = Arc::clone(&shared.maintenance);
-    shared.store.blocking(move || store.run_headers(Some(session), 0, STEP)).await
-}
-
 /// Prunes logs. Returns false if nothing was deleted: further calls would delete nothing either.
 pub(super) async fn prune(shared: &Shared, cuts: Vec<Cut>) -> bool {
     let sessions: Vec<SessionId> = cuts.iter().map(|cut| cut.session).collect();
-    let store = Arc::clone(&shared.maintenance);
-    let pruned = shared.queue.run_maintenance(move || store.prune(&cuts, STEP)).await;
+    let pruned = shared.queue.run_maintenance(move |store| store.prune(&cuts, STEP)).await;
     let Some(pruned) = pruned.filter(|pruned| pruned.runs > 0) else { return false };
     for session in sessions {
         shared.published.read_cache().invalidate(session);

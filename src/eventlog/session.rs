@@ -10,15 +10,10 @@ use crate::types::{EventId, SessionId, Tenant};
 
 use super::alarm::DiskSpace;
 use super::pending::Pending;
-use super::queue::Job;
+use super::queue::{Closed, Job};
 use super::reader::{Reader, Start};
 use super::records::Records;
 use super::state::State;
-
-/// The log stopped before the requested commit.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the log is closed: the event was not committed")]
-pub struct Closed;
 
 /// A handle on one session's log. Cheap to clone. The session's state stays in memory while a handle exists.
 #[derive(Debug, Clone)]
@@ -38,7 +33,6 @@ impl SessionLog {
     /// Appends an event and returns its seq. Never waits. The event and the records are committed together.
     /// After [`erase`](Self::erase) the event is dropped.
     pub fn append(&self, event: &Event<'_>, records: Records) -> u64 {
-        debug_assert!(records.expect.is_empty(), "only EventLog::write compares");
         let shared = &self.state.shared;
         let now = shared.ids.now();
         let mut pending = self.state.pending();
@@ -59,7 +53,6 @@ impl SessionLog {
     /// Adds records to the session's next commit, without an event. After [`erase`](Self::erase) they are
     /// dropped.
     pub fn put(&self, records: Records) {
-        debug_assert!(records.expect.is_empty(), "only EventLog::write compares");
         if records.is_empty() {
             return;
         }
@@ -153,10 +146,10 @@ impl SessionLog {
         let mut runs = self.read_tail(after, max_bytes);
         let mut cursor = after;
         while runs.is_empty() && cursor < committed {
-            let (store, session) = (Arc::clone(self.state.shared.store.port()), self.state.id);
-            match self.state.shared.store.blocking(move || store.read(session, cursor, max_bytes)).await {
+            let (reads, session) = (&self.state.shared.reads, self.state.id);
+            match reads.blocking(move |store| store.read(session, cursor, max_bytes)).await {
                 Err(ReadError::Corrupt { session, first_seq, last_seq, after }) => {
-                    self.state.shared.store.report_damage(session, first_seq, last_seq);
+                    reads.report_damage(session, first_seq, last_seq);
                     cursor = after;
                 }
                 read => {

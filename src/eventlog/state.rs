@@ -5,21 +5,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::shutdown::lock_or_abort;
-use crate::store::{LogUsage, Maintenance, ReadError, Run, Table};
+use crate::store::{LogUsage, ReadError, Run, Table};
 use crate::types::{Epoch, Expiry, Ids, Limits, SessionId, Tenant, Timestamp};
 
 use super::alarm::Alarms;
 use super::growth::Growth;
 use super::notify::Watermark;
 use super::pending::Pending;
-use super::published::Published;
 use super::queue::CommitQueue;
+use super::read_cache::ReadCache;
 use super::reader_registry::ReaderRegistry;
-use super::store_reader::StoreReader;
-use super::tails::SessionTail;
+use super::store_reader::{Store, StoreReader};
+use super::tails::{SessionTail, Tails};
 
 /// The state that all parts of the log share.
 #[derive(Debug)]
@@ -28,14 +28,37 @@ pub(super) struct Shared {
     pub(super) ids: Ids,
     pub(super) expiry: Expiry,
     pub(super) limits: Arc<Limits>,
-    pub(super) store: StoreReader,
-    pub(super) maintenance: Arc<dyn Maintenance>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) reads: StoreReader,
     pub(super) queue: CommitQueue<State>,
     pub(super) alarms: Arc<Alarms>,
     pub(super) published: Published,
     pub(super) growth: Growth,
     pub(super) readers: ReaderRegistry,
     pub(super) sessions: LoadedSessions,
+}
+
+/// Committed events in memory, of all sessions.
+#[derive(Debug)]
+pub(super) struct Published {
+    /// The position of the last event that is durable and published to readers.
+    pub(super) last_pos: Watermark,
+    tails: Mutex<Tails>,
+    read_cache: Mutex<ReadCache>,
+}
+
+impl Published {
+    pub(super) fn new(last_pos: u64) -> Self {
+        Self { last_pos: Watermark::new(last_pos), tails: Mutex::default(), read_cache: Mutex::default() }
+    }
+
+    pub(super) fn tails(&self) -> MutexGuard<'_, Tails> {
+        lock_or_abort(self.tails.lock())
+    }
+
+    pub(super) fn read_cache(&self) -> MutexGuard<'_, ReadCache> {
+        lock_or_abort(self.read_cache.lock())
+    }
 }
 
 /// The states that exist. A session never has two.
@@ -53,14 +76,6 @@ impl LoadedSessions {
 
     fn states(&self) -> MutexGuard<'_, HashMap<SessionId, Weak<State>>> {
         lock_or_abort(self.states.lock())
-    }
-
-    /// Removes the entry of a freed state. A new state of the same session may already have replaced it.
-    fn remove_freed(&self, id: SessionId) {
-        let mut states = self.states();
-        if states.get(&id).is_some_and(|state| state.strong_count() == 0) {
-            states.remove(&id);
-        }
     }
 
     #[cfg(test)]
@@ -84,11 +99,10 @@ impl Shared {
             return Ok(state);
         }
         // A freed state has no pending events: the writer's queue holds a reference while it does.
-        let store = Arc::clone(self.store.port());
-        let last_seq = self.store.blocking(move || store.bounds(id)).await?.map_or(0, |log| log.last_seq);
-        let store = Arc::clone(self.store.port());
-        let tombstone = move || store.get(Table::Tombstone, id.as_bytes());
-        let erased = last_seq > 0 && self.store.blocking(tombstone).await?.is_some();
+        let log = self.reads.blocking(move |store| store.bounds(id)).await?;
+        let last_seq = log.map_or(0, |log| log.last_seq);
+        let tombstone = move |store: &dyn Store| store.get(Table::Tombstone, id.as_bytes());
+        let erased = last_seq > 0 && self.reads.blocking(tombstone).await?.is_some();
         let state = Arc::new(State::new(Arc::clone(self), tenant.clone(), id, last_seq, erased));
         self.sessions.states().insert(id, Arc::downgrade(&state));
         Ok(state)
@@ -101,8 +115,7 @@ impl Shared {
         if self.sessions.get(session).is_some() {
             return Ok(self.store.usage(session));
         }
-        let store = Arc::clone(self.store.port());
-        self.store.blocking(move || store.bounds(session)).await
+        self.reads.blocking(move |store| store.bounds(session)).await
     }
 
     /// Events from before this time are older than `age`.
@@ -122,7 +135,7 @@ pub(super) struct State {
     pending: Mutex<Pending>,
     tail: Mutex<SessionTail>,
     /// Only one reader of the session reads the store at a time. The others then find the page in the cache.
-    reads: Arc<Semaphore>,
+    pub(super) reads: Arc<Semaphore>,
     /// The seq of the last event of an erased session after its commit, otherwise 0.
     erased_at: AtomicU64,
 }
@@ -177,15 +190,6 @@ impl State {
         }
     }
 
-    pub(super) async fn read_permit(&self) -> OwnedSemaphorePermit {
-        Arc::clone(&self.reads).acquire_owned().await.expect("the semaphore is never closed")
-    }
-
-    /// Events after `seq` that another reader has read from the store.
-    pub(super) fn cached_after(&self, seq: u64) -> Option<Run> {
-        self.shared.published.read_cache().after(self.id, seq)
-    }
-
     /// Caches runs for other readers of this log.
     pub(super) fn cache_runs(&self, runs: &[Run]) {
         let mut pages = self.shared.published.read_cache();
@@ -205,6 +209,10 @@ impl Drop for State {
             tails.remove(pos);
         }
         drop(tails);
-        self.shared.sessions.remove_freed(self.id);
+        let mut states = self.shared.sessions.states();
+        // A new state of the same session may already have replaced the entry.
+        if states.get(&self.id).is_some_and(|state| state.strong_count() == 0) {
+            states.remove(&self.id);
+        }
     }
 }

@@ -7,12 +7,17 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::store::{EventStore, LogUsage, ReadError};
+use crate::store::{EventStore, Maintenance, ReadError};
 use crate::types::SessionId;
+
+/// The ports that the log uses.
+pub(super) trait Store: EventStore + Maintenance {}
+
+impl<S: EventStore + Maintenance> Store for S {}
 
 #[derive(Debug)]
 pub(super) struct StoreReader {
-    store: Arc<dyn EventStore>,
+    store: Arc<dyn Store>,
     shutdown: Shutdown,
     permits: Arc<Semaphore>,
     /// Last seqs of the damaged ranges that were logged, so that each range is logged once.
@@ -20,42 +25,31 @@ pub(super) struct StoreReader {
 }
 
 impl StoreReader {
-    pub(super) fn new(store: Arc<dyn EventStore>, shutdown: Shutdown, max_reads: usize) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, shutdown: Shutdown, max_reads: usize) -> Self {
         let permits = Arc::new(Semaphore::new(max_reads.max(1)));
         Self { store, shutdown, permits, reported_damage: Mutex::default() }
     }
 
-    /// The store, for commits, for answers from memory and for the closures of reads.
-    pub(super) fn port(&self) -> &Arc<dyn EventStore> {
-        &self.store
-    }
-
-    /// Bounds and size of a session's log, from memory.
-    pub(super) fn usage(&self, session: SessionId) -> Option<LogUsage> {
-        self.store.usage(session)
-    }
-
     /// Waits for a permit and starts a blocking read.
-    pub(super) async fn start<T, F>(&self, read: F) -> JoinHandle<Result<T, ReadError>>
-    where
-        T: Send + 'static,
-        F: FnOnce() -> Result<T, ReadError> + Send + 'static,
-    {
+    pub(super) async fn start<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&dyn Store) -> Result<T, ReadError> + Send + 'static,
+    ) -> JoinHandle<Result<T, ReadError>> {
         let permits = Arc::clone(&self.permits);
         let permit = permits.acquire_owned().await.expect("the semaphore is never closed");
+        let store = Arc::clone(&self.store);
         self.shutdown.spawn_blocking(move || {
-            let result = read();
+            let result = read(&*store);
             drop(permit);
             result
         })
     }
 
     /// Runs a blocking read to its end.
-    pub(super) async fn blocking<T, F>(&self, read: F) -> Result<T, ReadError>
-    where
-        T: Send + 'static,
-        F: FnOnce() -> Result<T, ReadError> + Send + 'static,
-    {
+    pub(super) async fn blocking<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&dyn Store) -> Result<T, ReadError> + Send + 'static,
+    ) -> Result<T, ReadError> {
         self.start(read).await.await.map_err(|lost| ReadError::Failed(lost.into()))?
     }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use crate::store::{Batch, BoxError, CommitError, Committed, Run};
+use crate::store::{Batch, CommitError, Run, RunHeader};
 
-use super::queue::{Job, MaintenanceJob, Write, WriteError};
+use super::queue::{Job, MaintenanceJob};
 use super::records::Changes;
 use super::state::{Shared, State};
 
@@ -26,7 +26,7 @@ struct Transaction {
     changes: Changes,
     bytes: usize,
     parts: Vec<SessionPart>,
-    writes: Vec<oneshot::Sender<Result<(), WriteError>>>,
+    writes: Vec<oneshot::Sender<()>>,
 }
 
 /// The part of a session in a commit.
@@ -38,13 +38,6 @@ struct SessionPart {
     bytes: usize,
 }
 
-/// Why the writer stops early.
-enum StopReason {
-    /// The log closes while the disk is full.
-    DiskFull,
-    Failed(BoxError),
-}
-
 /// Runs until the log closes or the store fails.
 pub(super) fn run(log: Arc<Shared>, fatal: Fatal) {
     let mut end = ExitGuard { shared: Some(Arc::clone(&log)), fatal: Some(fatal) };
@@ -53,19 +46,20 @@ pub(super) fn run(log: Arc<Shared>, fatal: Fatal) {
     while shared.queue.wait() {
         let done = match gather(&shared) {
             Next::Commit(transaction) => commit(&shared, transaction),
-            Next::Maintenance(MaintenanceJob(work)) => match work() {
-                Err(CommitError::Failed(cause)) => Err(StopReason::Failed(cause)),
+            Next::Maintenance(job) => match job(&*shared.store) {
                 // Deletes fail on a full disk too. Retention tries again later.
-                _ => Ok(()),
+                Err(CommitError::Full) => Ok(()),
+                done => done,
             },
         };
         match done {
             Ok(()) => {}
-            Err(StopReason::DiskFull) => {
+            Err(CommitError::Conflict { .. }) => unreachable!("no batch of the log expects records"),
+            Err(CommitError::Full) => {
                 tracing::error!("the log closes while the disk is full: uncommitted events are lost");
                 return;
             }
-            Err(StopReason::Failed(cause)) => {
+            Err(CommitError::Failed(cause)) => {
                 tracing::error!(%cause, "could not write the log: the process exits");
                 if let Some(fatal) = end.fatal.take() {
                     fatal(&format!("could not write the log: {cause}"));
@@ -109,21 +103,24 @@ enum Next {
 fn gather(shared: &Shared) -> Next {
     let mut transaction = Transaction::default();
     loop {
-        let alone = shared.queue.next_is_exclusive();
-        if alone && !transaction.is_empty() {
-            break;
-        }
         match shared.queue.pop() {
             Some(Job::Session(state)) if transaction.must_commit_before(&state) => {
                 shared.queue.push_front(Job::Session(state));
                 break;
             }
             Some(Job::Session(state)) => transaction.add_session(state),
-            Some(Job::Write(write)) => transaction.add_write(write),
-            Some(Job::Maintenance(job)) => return Next::Maintenance(job),
+            Some(Job::Write(records, done)) => {
+                transaction.bytes += transaction.changes.add(records);
+                transaction.writes.push(done);
+            }
+            Some(Job::Maintenance(job)) if transaction.is_empty() => return Next::Maintenance(job),
+            Some(job @ Job::Maintenance(_)) => {
+                shared.queue.push_front(job);
+                break;
+            }
             None => break,
         }
-        if alone || transaction.bytes >= shared.limits.max_transaction_bytes {
+        if transaction.bytes >= shared.limits.max_transaction_bytes {
             break;
         }
     }
@@ -170,35 +167,22 @@ impl Transaction {
         self.bytes += chunk.bytes;
         self.parts.push(SessionPart { state, run, erase: chunk.erase, bytes: chunk.bytes });
     }
-
-    fn add_write(&mut self, mut write: Write) {
-        self.batch.expect = std::mem::take(&mut write.records.expect);
-        self.bytes += self.changes.add(write.records);
-        self.writes.push(write.done);
-    }
 }
 
-fn commit(shared: &Shared, mut transaction: Transaction) -> Result<(), StopReason> {
+/// Commits a transaction and publishes its events. Fails if the writer must stop: the store failed, or the log
+/// closes while the disk is full.
+fn commit(shared: &Shared, mut transaction: Transaction) -> Result<(), CommitError> {
     // While the wall clock may be slow, the latest possible time keeps new events from expiring early.
     transaction.batch.time = Some(shared.expiry.latest_now());
-    match commit_with_retry(shared, &transaction.batch) {
-        Ok(committed) => publish(shared, transaction, &committed),
-        Err(CommitError::Conflict { index }) => {
-            for done in transaction.writes {
-                // The caller may have stopped waiting.
-                done.send(Err(WriteError::Conflict { index })).ok();
-            }
-        }
-        Err(CommitError::Full) => return Err(StopReason::DiskFull),
-        Err(CommitError::Failed(cause)) => return Err(StopReason::Failed(cause)),
-    }
+    let stored = commit_with_retry(shared, &transaction.batch)?;
+    publish(shared, transaction, &stored);
     Ok(())
 }
 
 /// Commits. While the disk is full, it first releases the reserve, then retries.
-fn commit_with_retry(shared: &Shared, batch: &Batch) -> Result<Committed, CommitError> {
+fn commit_with_retry(shared: &Shared, batch: &Batch) -> Result<Vec<RunHeader>, CommitError> {
     loop {
-        match shared.store.port().commit(batch) {
+        match shared.store.commit(batch) {
             Err(CommitError::Full) if shared.alarms.release_reserve() => {
                 tracing::error!("the disk is full: released the disk reserve");
             }
@@ -207,7 +191,7 @@ fn commit_with_retry(shared: &Shared, batch: &Batch) -> Result<Committed, Commit
                     tracing::error!("the disk is full: events wait until space is free");
                 }
                 if !shared.queue.wait_before_retry() {
-                    return shared.store.port().commit(batch);
+                    return shared.store.commit(batch);
                 }
             }
             other => {
@@ -221,19 +205,18 @@ fn commit_with_retry(shared: &Shared, batch: &Batch) -> Result<Committed, Commit
 }
 
 /// Publishes committed events to the readers.
-fn publish(shared: &Shared, transaction: Transaction, committed: &Committed) {
-    shared.growth.add(committed.bytes, &shared.limits);
+fn publish(shared: &Shared, transaction: Transaction, stored: &[RunHeader]) {
+    shared.growth.add(stored.iter().map(|run| run.bytes).sum(), &shared.limits);
     let bytes = transaction.bytes;
-    let mut runs = transaction.batch.runs.into_iter().zip(&committed.positions);
+    let mut runs = transaction.batch.runs.into_iter().zip(stored);
     let mut watermark = Vec::with_capacity(transaction.parts.len());
     for part in transaction.parts {
         part.state.pending().committed(part.bytes);
         if part.run
-            && let Some((run, last_pos)) = runs.next()
+            && let Some((run, RunHeader { last_seq, last_pos, .. })) = runs.next()
         {
-            let last_seq = run.last_seq;
             part.state.publish(Run { last_pos: *last_pos, ..run }, part.erase);
-            watermark.push((part.state, last_seq));
+            watermark.push((part.state, *last_seq));
         }
     }
     let alone = watermark.len() == 1 && transaction.writes.is_empty() && shared.queue.is_empty();
@@ -241,11 +224,11 @@ fn publish(shared: &Shared, transaction: Transaction, committed: &Committed) {
     for (state, last_seq) in watermark.into_iter().rev() {
         state.committed.advance(last_seq, alone && bytes <= INLINE_NOTIFY_BYTES);
     }
-    if let Some(last) = committed.positions.last() {
-        shared.published.last_pos.advance(*last, false);
+    if let Some(last) = stored.last() {
+        shared.published.last_pos.advance(last.last_pos, false);
     }
     for done in transaction.writes {
         // The caller may have stopped waiting.
-        done.send(Ok(())).ok();
+        done.send(()).ok();
     }
 }

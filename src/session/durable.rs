@@ -17,7 +17,7 @@ pub(super) async fn wait(context: &Context, log: &SessionLog, seq: u64) -> Resul
     loop {
         match tokio::time::timeout(CHECK_INTERVAL, log.wait(seq)).await {
             Ok(outcome) => return outcome.map_err(SessionError::from),
-            Err(_) if context.log.alarm().is_some() => return Err(SessionError::StorageFull),
+            Err(_) if context.log.storage_full() => return Err(SessionError::StorageFull),
             Err(_) if waited > COMMIT_TIMEOUT => return Err(SessionError::Internal),
             Err(_) => waited += CHECK_INTERVAL,
         }

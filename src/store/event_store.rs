@@ -24,7 +24,7 @@ pub trait EventStore: RecordStore {
 
     /// Returns events after position `after_pos` of all sessions that `wanted` accepts, ordered by position.
     ///
-    /// The read may stop before `max_bytes`, or before the first match. Continue from `through_pos`. It stops
+    /// The read may stop before `max_bytes`, or before the first match. Continue from `through`. It stops
     /// before a damaged run of an accepted session. If the first run is damaged, the result is
     /// [`ReadError::Corrupt`].
     fn read_all(
@@ -40,19 +40,17 @@ pub trait EventStore: RecordStore {
     /// Like [`usage`](Self::usage), but verified against the stored runs, and blocking. Must be called before
     /// a log that no state owns is continued. A wrong bound in memory is corrected, so that no seq is used
     /// twice.
-    fn bounds(&self, session: SessionId) -> Result<Option<LogUsage>, ReadError> {
-        Ok(self.usage(session))
-    }
+    fn bounds(&self, session: SessionId) -> Result<Option<LogUsage>, ReadError>;
 
     /// The first and last position of the whole store.
     fn tail(&self) -> Tail;
 }
 
-/// Runs of many sessions, and the last position that the read covered.
+/// The runs of one read, and the last position or seq that the read covered.
 #[derive(Debug, Clone)]
 pub struct Page {
     pub runs: Vec<Run>,
-    pub through_pos: u64,
+    pub through: u64,
 }
 
 /// The bounds of the store. A cursor at `first_pos - 1` or later misses only events that their owner erased.

@@ -8,9 +8,10 @@ use bytes::Bytes;
 
 use crate::types::{Epoch, Ids, SessionId};
 
+use super::memory::MemoryStore;
 use super::{
-    Batch, CommitError, Committed, Cut, Disk, EventStore, LogUsage, Maintenance, MemoryStore, Page, Pruned,
-    ReadError, Record, RecordStore, Run, RunHeader, Table, Tail,
+    Batch, CommitError, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError, Record,
+    RecordStore, Run, RunHeader, Table, Tail,
 };
 
 /// The outcome of a commit or a prune.
@@ -127,7 +128,7 @@ impl FaultyStore {
 }
 
 impl RecordStore for FaultyStore {
-    fn commit(&self, batch: &Batch) -> Result<Committed, CommitError> {
+    fn commit(&self, batch: &Batch) -> Result<Vec<RunHeader>, CommitError> {
         self.apply_outcome()?;
         let committed = self.inner.commit(batch)?;
         self.script().batches.push(batch.clone());
@@ -172,6 +173,10 @@ impl EventStore for FaultyStore {
         self.inner.usage(session)
     }
 
+    fn bounds(&self, session: SessionId) -> Result<Option<LogUsage>, ReadError> {
+        self.readable()?.bounds(session)
+    }
+
     fn tail(&self) -> Tail {
         self.inner.tail()
     }
@@ -200,7 +205,19 @@ impl Maintenance for FaultyStore {
         self.inner.prune(cuts, max_runs)
     }
 
-    fn disk(&self) -> Option<std::io::Result<Disk>> {
-        Some(Ok(Disk { free: self.script().free, total: 100 << 30 }))
+    fn disk(&self) -> std::io::Result<Disk> {
+        Ok(Disk { free: self.script().free, total: 100 << 30 })
+    }
+
+    fn compact(&self) -> Result<bool, CommitError> {
+        self.inner.compact()
+    }
+
+    fn keep_reserve(&self, bytes: u64, free: u64) -> std::io::Result<bool> {
+        self.inner.keep_reserve(bytes, free)
+    }
+
+    fn release_reserve(&self) -> bool {
+        self.inner.release_reserve()
     }
 }

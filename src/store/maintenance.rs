@@ -1,6 +1,7 @@
 //! The port for the size of logs, for removal, and for the disk.
 
 use std::fmt::Debug;
+use std::io;
 
 use crate::types::SessionId;
 
@@ -33,24 +34,16 @@ pub trait Maintenance: Send + Sync + Debug {
     fn prune(&self, cuts: &[Cut], max_runs: usize) -> Result<Pruned, CommitError>;
 
     /// Returns some free pages to the disk. Returns true if more pages are free.
-    fn compact(&self) -> Result<bool, CommitError> {
-        Ok(false)
-    }
+    fn compact(&self) -> Result<bool, CommitError>;
 
-    /// The disk that the store writes to. `None` if it has none.
-    fn disk(&self) -> Option<std::io::Result<Disk>> {
-        None
-    }
+    /// The disk that the store writes to.
+    fn disk(&self) -> io::Result<Disk>;
 
     /// Reserves room on the disk, of which `free` bytes are free. Returns false if there is too little.
-    fn keep_reserve(&self, _bytes: u64, _free: u64) -> std::io::Result<bool> {
-        Ok(true)
-    }
+    fn keep_reserve(&self, bytes: u64, free: u64) -> io::Result<bool>;
 
     /// Releases the reserve, so that commits can use it. Returns false if there was no reserve.
-    fn release_reserve(&self) -> bool {
-        false
-    }
+    fn release_reserve(&self) -> bool;
 }
 
 /// Deletes runs of `session` that end at or before the seq `through`.

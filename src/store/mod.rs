@@ -10,14 +10,12 @@
 //! This module owns durable data and the epoch. It knows runs, positions and records. It must not know ACP or
 //! readers.
 //!
-//! Reading order: `run`, `record` and `batch` (the data), `record_store`, `event_store` and `maintenance` (the
-//! ports), `memory` (the reference adapter), `sqlite` (the durable adapter), `usage` (log sizes in memory).
+//! Reading order: `run` and `record` (the data), `record_store`, `event_store` and `maintenance` (the
+//! ports), `sqlite` (the adapter), `usage` (log sizes in memory).
 
-mod batch;
 mod error;
 mod event_store;
 mod maintenance;
-mod memory;
 mod record;
 mod record_store;
 mod run;
@@ -28,14 +26,15 @@ mod usage;
 pub(crate) mod contract;
 #[cfg(test)]
 pub(crate) mod faulty;
+#[cfg(test)]
+#[path = "../../tests/it/store/memory.rs"]
+pub(crate) mod memory;
 
-pub use batch::{Batch, Committed};
 pub use error::{BoxError, CommitError, ReadError};
 pub use event_store::{EventStore, LogUsage, Page, Tail};
 pub use maintenance::{Cut, Disk, Maintenance, Pruned};
-pub use memory::MemoryStore;
 pub use record::{Delete, Expect, Put, Record, Table};
-pub use record_store::RecordStore;
+pub use record_store::{Batch, RecordStore};
 pub use run::{Run, RunHeader};
 pub use sqlite::compress;
 pub use sqlite::{CheckError, CheckReport, OpenError, RestoreReport, SqliteStore, copy, restore};

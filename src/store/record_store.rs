@@ -4,19 +4,21 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 
-use super::batch::{Batch, Committed};
+use crate::types::{SessionId, Timestamp};
+
 use super::error::{CommitError, ReadError};
-use super::record::{Record, Table};
+use super::record::{Delete, Expect, Put, Record, Table};
+use super::run::{Run, RunHeader};
 
 /// A store of small records.
 ///
 /// The methods block and may be called from any thread.
 pub trait RecordStore: Send + Sync + Debug {
     /// Commits a batch atomically: records, and runs of events if the batch has any. The batch is durable when
-    /// this returns. The order is: compare expected records, erase logs, append runs, write records.
+    /// this returns the headers of its runs, in their order. The order is: compare expected records, erase logs, append runs, write records.
     ///
     /// Commits are serialized. After [`CommitError::Failed`] the process must exit.
-    fn commit(&self, batch: &Batch) -> Result<Committed, CommitError>;
+    fn commit(&self, batch: &Batch) -> Result<Vec<RunHeader>, CommitError>;
 
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ReadError>;
 
@@ -29,4 +31,17 @@ pub trait RecordStore: Send + Sync + Debug {
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<Vec<Record>, ReadError>;
+}
+
+/// The changes of one commit. The key of a record is in `puts` or in `deletes`, never in both.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    pub expect: Vec<Expect>,
+    /// Sessions whose runs are all deleted before `runs` are appended.
+    pub erase: Vec<SessionId>,
+    pub runs: Vec<Run>,
+    pub puts: Vec<Put>,
+    pub deletes: Vec<Delete>,
+    /// The commit time of the runs. `None`: the store reads its own clock.
+    pub time: Option<Timestamp>,
 }

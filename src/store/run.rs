@@ -87,7 +87,7 @@ impl Run {
         let cut = self.end_of(seq);
         Some(Self {
             last_seq: seq,
-            last_pos: if self.last_pos == 0 { 0 } else { self.pos(seq) },
+            last_pos: self.pos(seq),
             frames: self.frames.slice(..cut),
             ..self.clone()
         })

@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use crate::types::{SessionId, Tenant, Timestamp};
 
 use super::event_store::LogUsage;
-use super::maintenance::Pruned;
 use super::run::RunHeader;
 
 /// The usage of all logs of a store. Updated after each commit.
@@ -51,7 +50,7 @@ impl Usages {
         shown.filter(|log| wanted(log)).take(limit).collect()
     }
 
-    /// Sets a log to values that were loaded or corrected.
+    /// Sets a log to values that were loaded, corrected or changed by a prune.
     pub(super) fn restore(&mut self, usage: &LogUsage) {
         self.erase(usage.session);
         let tenant = self.tenant(usage.tenant.as_str());
@@ -95,17 +94,6 @@ impl Usages {
     pub(super) fn erase(&mut self, session: SessionId) {
         if let Some(log) = self.logs.remove(&session) {
             self.bytes = self.bytes.saturating_sub(log.bytes);
-        }
-    }
-
-    /// Records a prune: the log now begins at `first_seq` and `first_pos`.
-    pub(super) fn cut(&mut self, session: SessionId, first_seq: u64, first_pos: u64, removed: Pruned) {
-        if let Some(log) = self.logs.get_mut(&session) {
-            log.first_seq = first_seq;
-            log.first_pos = first_pos;
-            log.bytes = log.bytes.saturating_sub(removed.bytes);
-            log.runs = log.runs.saturating_sub(u32::try_from(removed.runs).unwrap_or(u32::MAX));
-            self.bytes = self.bytes.saturating_sub(removed.bytes);
         }
     }
 

@@ -13,6 +13,7 @@ mod damage;
 mod disk;
 mod failing;
 mod full;
+pub(crate) mod memory;
 mod script;
 mod slow;
 mod states;

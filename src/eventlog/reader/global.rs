@@ -3,14 +3,16 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::store::{ReadError, Run};
+use crate::store::{Page, ReadError, Run};
 use crate::types::SessionId;
 
+use super::super::reader_registry::{ReaderRegistration, ReaderScope};
 use super::super::scope::{GlobalScope, LowerBound, Scope};
 use super::super::state::Shared;
+use super::super::store_reader::Store;
 use super::super::tails::Found;
 use super::item::{Item, Start};
-use super::page::{Accepted, Page, PendingPage};
+use super::page::{Accepted, PendingPage};
 use crate::event::ResetReason;
 
 /// A position of this source is a position of the log of all sessions.
@@ -24,6 +26,8 @@ pub(super) struct GlobalSource {
     page: VecDeque<Run>,
     /// The last position that the read of `page` covered.
     page_end: u64,
+    /// One for each named session, or one for the tenant.
+    _registrations: Vec<ReaderRegistration>,
 }
 
 impl GlobalSource {
@@ -55,7 +59,18 @@ impl GlobalSource {
             }
         }
         let scope = Arc::new(Scope { tenant: scope.tenant, sessions: floors });
-        let source = Self { shared, scope, reported_pruned_pos: 0, page: VecDeque::new(), page_end: 0 };
+        let scopes = match &scope.sessions {
+            Some(sessions) => sessions.keys().copied().map(ReaderScope::Session).collect(),
+            None => vec![ReaderScope::Tenant(scope.tenant.clone())],
+        };
+        let source = Self {
+            _registrations: scopes.into_iter().map(|scope| shared.readers.register(scope)).collect(),
+            shared,
+            scope,
+            reported_pruned_pos: 0,
+            page: VecDeque::new(),
+            page_end: 0,
+        };
         if reset.is_none() && source.was_pruned(cursor) {
             reset = Some(ResetReason::Pruned);
         }
@@ -65,7 +80,7 @@ impl GlobalSource {
     /// Returns to the beginning of the log. Returns the cursor.
     pub(super) fn restart(&mut self) -> u64 {
         self.page.clear();
-        self.reported_pruned_pos = self.shared.store.port().tail().first_pos - 1;
+        self.reported_pruned_pos = self.shared.store.tail().first_pos - 1;
         self.scope = Arc::new(self.scope.without_bounds());
         0
     }
@@ -96,14 +111,12 @@ impl GlobalSource {
 
     pub(super) async fn start_read(&self, cursor: &mut u64) -> PendingPage {
         self.skip_to_scope(cursor);
-        let (store, scope) = (Arc::clone(self.shared.store.port()), Arc::clone(&self.scope));
-        let (after, max_bytes) = (*cursor, self.shared.limits.store_page_bytes);
-        let read = move || {
-            let page =
-                store.read_all(after, max_bytes, &|tenant, session| scope.contains(tenant, session))?;
-            Ok(Page { runs: page.runs, through: page.through_pos })
+        let (scope, after, max_bytes) =
+            (Arc::clone(&self.scope), *cursor, self.shared.limits.store_page_bytes);
+        let read = move |store: &dyn Store| {
+            store.read_all(after, max_bytes, &|tenant, session| scope.contains(tenant, session))
         };
-        self.shared.store.start(read).await
+        self.shared.reads.start(read).await
     }
 
     pub(super) fn accept(
@@ -124,7 +137,7 @@ impl GlobalSource {
                 Ok(Accepted::Continue)
             }
             Err(ReadError::Corrupt { session, first_seq, last_seq, after }) => {
-                self.shared.store.report_damage(session, first_seq, last_seq);
+                self.shared.reads.report_damage(session, first_seq, last_seq);
                 *cursor = after;
                 let reset =
                     Item::Reset { reason: ResetReason::Damaged, before: after, session: Some(session) };
@@ -155,7 +168,7 @@ impl GlobalSource {
         let of_a_log = |session: &SessionId| {
             store.usage(*session).is_some_and(|log| log.first_seq > 1 && log.first_pos > cursor)
         };
-        store.port().tail().first_pos - 1 > cursor.max(self.reported_pruned_pos)
+        store.tail().first_pos - 1 > cursor.max(self.reported_pruned_pos)
             && self.scope.sessions.as_ref().is_none_or(|of| of.keys().any(of_a_log))
     }
 }
@@ -172,8 +185,7 @@ async fn position_before(
     if seq > log.last_seq {
         return Ok(Err(ResetReason::UnknownCursor));
     }
-    let store = Arc::clone(shared.store.port());
-    let page = match shared.store.blocking(move || store.read(session, seq, 1)).await {
+    let page = match shared.reads.blocking(move |store| store.read(session, seq, 1)).await {
         // The exact position is unknown. The reader reports the damage when it reaches it.
         Err(ReadError::Corrupt { .. }) => return Ok(Ok(Some(log.first_pos.saturating_sub(1)))),
         page => page?,

@@ -15,15 +15,14 @@ mod session;
 use std::sync::Arc;
 
 use crate::event::ResetReason;
-use crate::store::{ReadError, Run};
+use crate::store::ReadError;
 
-use super::notify::{DirectSink, Notifier, Subscription, Watermark};
-use super::reader_registry::{ReaderRegistration, ReaderScope};
+use super::notify::{DirectSink, Notifier, Subscription};
 use super::scope::GlobalScope;
 use super::state::{Shared, State};
 use super::tails::Found;
 use global::GlobalSource;
-use page::{Accepted, Page, PendingPage};
+use page::{Accepted, PendingPage};
 use session::SessionSource;
 
 pub use item::{Item, NotReady, Start};
@@ -41,15 +40,6 @@ pub struct Reader {
     reset: Option<ResetReason>,
     /// A read in progress. It survives a dropped `next` future.
     page: Option<PendingPage>,
-    _registrations: Registrations,
-}
-
-/// The registrations of a reader, one for each session or one for a tenant.
-#[derive(Debug)]
-#[expect(dead_code, reason = "they are dropped, not read")]
-enum Registrations {
-    One(ReaderRegistration),
-    Many(Box<[ReaderRegistration]>),
 }
 
 #[derive(Debug)]
@@ -67,77 +57,14 @@ enum Step {
     Wait,
 }
 
-impl Source {
-    /// The watermark of the log.
-    fn watermark(&self) -> &Watermark {
-        match self {
-            Self::Session(one) => &one.state.committed,
-            Self::Global(many) => &many.shared.published.last_pos,
-        }
-    }
-
-    /// Returns to the earliest event. Returns the cursor before it.
-    fn restart(&mut self) -> u64 {
-        match self {
-            Self::Session(one) => one.before_first(),
-            Self::Global(many) => many.restart(),
-        }
-    }
-
-    /// The next run of a page that was read.
-    fn pop(&mut self, cursor: &mut u64) -> Option<Run> {
-        match self {
-            // The rest of the page is in the read cache.
-            Self::Session(_) => None,
-            Self::Global(many) => many.pop(cursor),
-        }
-    }
-
-    fn find(&mut self, cursor: &mut u64, committed: u64) -> Found {
-        match self {
-            Self::Session(one) => one.find(cursor, committed),
-            Self::Global(many) => many.find(cursor),
-        }
-    }
-
-    fn ends_at(&self, cursor: u64) -> bool {
-        match self {
-            Self::Session(one) => one.ends_at(cursor),
-            Self::Global(_) => false,
-        }
-    }
-
-    async fn start_read(&mut self, cursor: &mut u64) -> Option<PendingPage> {
-        match self {
-            Self::Session(one) => one.start_read(*cursor).await,
-            Self::Global(many) => Some(many.start_read(cursor).await),
-        }
-    }
-
-    fn accept(&mut self, cursor: &mut u64, page: Result<Page, ReadError>) -> Result<Accepted, ReadError> {
-        match self {
-            Self::Session(one) => one.accept(cursor, page),
-            Self::Global(many) => many.accept(cursor, page),
-        }
-    }
-}
-
 impl Reader {
     /// A reader of one session.
     pub(super) fn of_session(state: Arc<State>, start: Start) -> Self {
         let mut subscription = state.committed.subscribe();
         let committed = subscription.observe();
         let (cursor, reset) = start.resolve(committed);
-        let readers = &state.shared.readers;
-        Self {
-            _registrations: Registrations::One(readers.register(ReaderScope::Session(state.id))),
-            source: Source::Session(SessionSource::new(state)),
-            subscription,
-            cursor,
-            target: Some(committed),
-            reset,
-            page: None,
-        }
+        let source = Source::Session(SessionSource::new(state));
+        Self { source, subscription, cursor, target: Some(committed), reset, page: None }
     }
 
     /// A reader of many sessions.
@@ -149,23 +76,8 @@ impl Reader {
         let mut subscription = shared.published.last_pos.subscribe();
         let published = subscription.observe();
         let (source, cursor, reset) = GlobalSource::open(shared, scope, start, published).await?;
-        let readers = &source.shared.readers;
-        let registrations = match &source.scope.sessions {
-            Some(sessions) => {
-                let sessions = sessions.keys().map(|id| readers.register(ReaderScope::Session(*id)));
-                Registrations::Many(sessions.collect())
-            }
-            None => Registrations::One(readers.register(ReaderScope::Tenant(source.scope.tenant.clone()))),
-        };
-        Ok(Self {
-            _registrations: registrations,
-            source: Source::Global(Box::new(source)),
-            subscription,
-            cursor,
-            target: Some(published),
-            reset,
-            page: None,
-        })
+        let source = Source::Global(Box::new(source));
+        Ok(Self { source, subscription, cursor, target: Some(published), reset, page: None })
     }
 
     /// The last position that was returned or filtered: a seq of the session, or a position of the log of all
@@ -209,8 +121,11 @@ impl Reader {
     /// Registers the reader with the notifier of its thread. `sink` receives events while the reader waits.
     /// A reader of many sessions ignores the sink: it must filter their runs.
     pub fn subscribe_via(&mut self, notifier: &Arc<Notifier>, sink: Option<Arc<dyn DirectSink>>) {
-        let sink = sink.filter(|_| matches!(self.source, Source::Session(_)));
-        self.subscription.subscribe_via(self.source.watermark(), notifier, sink);
+        let (watermark, sink) = match &self.source {
+            Source::Session(one) => (&one.state.committed, sink),
+            Source::Global(many) => (&many.shared.published.last_pos, None),
+        };
+        self.subscription.subscribe_via(watermark, notifier, sink);
     }
 
     /// The reader's position, for a sink. [`resume_from`](Self::resume_from) adopts the position that the
@@ -229,10 +144,16 @@ impl Reader {
     fn step(&mut self) -> Step {
         if let Some(reason) = self.reset.take() {
             self.page = None;
-            self.cursor = self.source.restart();
+            self.cursor = match &mut self.source {
+                Source::Session(one) => one.before_first(),
+                Source::Global(many) => many.restart(),
+            };
             return Step::Item(Item::Reset { reason, before: self.cursor, session: None });
         }
-        if let Some(run) = self.source.pop(&mut self.cursor) {
+        // The rest of a page of one session is in the read cache.
+        if let Source::Global(many) = &mut self.source
+            && let Some(run) = many.pop(&mut self.cursor)
+        {
             return Step::Item(Item::Run(run));
         }
         if self.target.is_some_and(|target| self.cursor >= target) {
@@ -241,7 +162,11 @@ impl Reader {
         }
         let committed = self.subscription.observe();
         if self.cursor < committed {
-            return match self.source.find(&mut self.cursor, committed) {
+            let found = match &mut self.source {
+                Source::Session(one) => one.find(&mut self.cursor, committed),
+                Source::Global(many) => many.find(&mut self.cursor),
+            };
+            return match found {
                 Found::Run(run) => {
                     // The page was requested for an older cursor.
                     self.page = None;
@@ -251,18 +176,28 @@ impl Reader {
                 Found::Gap => Step::ReadStore,
             };
         }
-        if self.source.ends_at(self.cursor) { Step::Item(Item::End) } else { Step::Wait }
+        match &self.source {
+            Source::Session(one) if one.ends_at(self.cursor) => Step::Item(Item::End),
+            _ => Step::Wait,
+        }
     }
 
     /// Reads a page from the store. `None`: the source may have the next run in memory.
     async fn read_store(&mut self) -> Result<Option<Item>, ReadError> {
         if self.page.is_none() {
-            self.page = self.source.start_read(&mut self.cursor).await;
+            self.page = match &mut self.source {
+                Source::Session(one) => one.start_read(self.cursor).await,
+                Source::Global(many) => Some(many.start_read(&mut self.cursor).await),
+            };
         }
         let Some(page) = &mut self.page else { return Ok(None) };
         let page = page.await.unwrap_or_else(|lost| Err(ReadError::Failed(lost.into())));
         self.page = None;
-        match self.source.accept(&mut self.cursor, page)? {
+        let accepted = match &mut self.source {
+            Source::Session(one) => one.accept(&mut self.cursor, page),
+            Source::Global(many) => many.accept(&mut self.cursor, page),
+        };
+        match accepted? {
             Accepted::Item(item) => return Ok(Some(item)),
             Accepted::Continue => {}
             Accepted::Reset(reason) => self.reset = Some(reason),

@@ -2,17 +2,10 @@
 
 use tokio::task::JoinHandle;
 
-use crate::store::{ReadError, Run};
+use crate::store::{Page, ReadError, Run};
 
 use super::item::Item;
 use crate::event::ResetReason;
-
-/// Runs of one read, and the last position that the read covered.
-#[derive(Debug)]
-pub(super) struct Page {
-    pub(super) runs: Vec<Run>,
-    pub(super) through: u64,
-}
 
 /// A read of the store in progress.
 pub(super) type PendingPage = JoinHandle<Result<Page, ReadError>>;
@@ -35,18 +28,13 @@ pub(super) fn coalesce(runs: Vec<Run>, max_bytes: usize) -> Vec<Run> {
         if page.last().or(joined.last()).is_some_and(|last| last.last_seq + 1 != run.first_seq) {
             break;
         }
-        let whole = run.last_seq;
         let run = run.truncate_to(max_bytes);
-        let is_cut = run.last_seq < whole;
         if bytes + run.frames.len() > max_bytes {
             joined.extend(concat(std::mem::take(&mut page)));
             bytes = 0;
         }
         bytes += run.frames.len();
         page.push(run);
-        if is_cut {
-            break;
-        }
     }
     joined.extend(concat(page));
     joined

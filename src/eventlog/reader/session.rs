@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::store::{ReadError, Run};
+use crate::store::{Page, ReadError, Run};
 
+use super::super::reader_registry::{ReaderRegistration, ReaderScope};
 use super::super::state::State;
+use super::super::store_reader::Store;
 use super::super::tails::Found;
 use super::item::{Item, NotReady};
-use super::page::{Accepted, Page, PendingPage, coalesce};
+use super::page::{Accepted, PendingPage, coalesce};
 use crate::event::ResetReason;
 
 /// A position of this source is a seq of the session.
@@ -19,6 +21,7 @@ pub(super) struct SessionSource {
     /// The last seq that was read ahead. Below it, a missing page was evicted from the cache, and read-ahead
     /// is off.
     read_ahead_seq: u64,
+    _registration: ReaderRegistration,
 }
 
 /// The position of a reader that waits at the tail. A sink uses it to read new events from memory without the
@@ -51,7 +54,8 @@ impl TailCursor {
 
 impl SessionSource {
     pub(super) fn new(state: Arc<State>) -> Self {
-        Self { state, sequential: false, read_ahead_seq: 0 }
+        let registration = state.shared.readers.register(ReaderScope::Session(state.id));
+        Self { state, sequential: false, read_ahead_seq: 0, _registration: registration }
     }
 
     pub(super) fn tail_cursor(&self, cursor: u64) -> TailCursor {
@@ -83,39 +87,39 @@ impl SessionSource {
 
     /// The next run, if another reader has read it from the store.
     fn cached_page(&mut self, cursor: u64) -> Option<Run> {
-        let page = self.state.cached_after(cursor)?;
+        let page = self.state.shared.published.read_cache().after(self.state.id, cursor)?;
         self.sequential = true;
         Some(page)
     }
 
     /// Starts a read of the store. `None`: another reader has read the page meanwhile.
     pub(super) async fn start_read(&mut self, cursor: u64) -> Option<PendingPage> {
-        let turn = self.state.read_permit().await;
+        let turn =
+            Arc::clone(&self.state.reads).acquire_owned().await.expect("the semaphore is never closed");
         let committed = self.state.committed.last();
         if self.cached_page(cursor).is_some() {
             return None;
         }
         let reads_ahead = std::mem::replace(&mut self.sequential, true) && cursor >= self.read_ahead_seq;
         let state = Arc::clone(&self.state);
-        let read = move || {
+        let read = move |store: &dyn Store| {
             let limits = &state.shared.limits;
             let ahead =
                 if reads_ahead { limits.read_ahead_bytes.min(limits.max_read_cache_bytes / 4) } else { 0 };
             let bytes = ahead.max(limits.store_page_bytes);
-            let runs =
-                state.shared.store.port().read(state.id, cursor, bytes).map_err(|error| match error {
-                    ReadError::Corrupt { session, first_seq, last_seq, after } => {
-                        ReadError::Corrupt { session, first_seq, last_seq, after: after.min(committed) }
-                    }
-                    error @ ReadError::Failed(_) => error,
-                })?;
+            let runs = store.read(state.id, cursor, bytes).map_err(|error| match error {
+                ReadError::Corrupt { session, first_seq, last_seq, after } => {
+                    ReadError::Corrupt { session, first_seq, last_seq, after: after.min(committed) }
+                }
+                error @ ReadError::Failed(_) => error,
+            })?;
             let runs = coalesce(runs, limits.store_page_bytes);
             state.cache_runs(&runs);
             drop(turn);
             // Events that were committed after the request may be missing from the page.
             Ok(Page { runs, through: committed })
         };
-        Some(self.state.shared.store.start(read).await)
+        Some(self.state.shared.reads.start(read).await)
     }
 
     /// Checks a page and returns the part that may be delivered: no events beyond the committed seq, and no
@@ -127,7 +131,7 @@ impl SessionSource {
     ) -> Result<Accepted, ReadError> {
         let Page { runs, through } = match page {
             Err(ReadError::Corrupt { session, first_seq, last_seq, after }) => {
-                self.state.shared.store.report_damage(session, first_seq, last_seq);
+                self.state.shared.reads.report_damage(session, first_seq, last_seq);
                 return Ok(skip_damage(cursor, after));
             }
             page => page?,
@@ -143,7 +147,7 @@ impl SessionSource {
                 *cursor = last;
                 return Ok(Accepted::Continue);
             }
-            self.state.shared.store.report_damage(self.state.id, *cursor + 1, through);
+            self.state.shared.reads.report_damage(self.state.id, *cursor + 1, through);
             return Ok(skip_damage(cursor, through));
         };
         let before = run.first_seq - 1;
@@ -158,7 +162,7 @@ impl SessionSource {
             if self.before_first() >= before {
                 return Ok(Accepted::Reset(ResetReason::Pruned));
             }
-            self.state.shared.store.report_damage(self.state.id, *cursor + 1, before);
+            self.state.shared.reads.report_damage(self.state.id, *cursor + 1, before);
             return Ok(skip_damage(cursor, before));
         }
         *cursor = run.last_seq;

@@ -1,6 +1,6 @@
 //! Readers of damaged events: a reset past the damage, then all later events.
 
-use super::super::queue::{Job, MaintenanceJob};
+use super::super::queue::Job;
 use super::*;
 use crate::store::SqliteStore;
 
@@ -22,10 +22,10 @@ async fn spoilt(which: &str) -> Spoilt {
             let session = super::open(&log, number).await;
             // The job blocks the writer until both events are appended, so that they form one run.
             let (go, held) = std::sync::mpsc::sync_channel::<()>(1);
-            log.shared.queue.push(Job::Maintenance(MaintenanceJob(Box::new(move || {
+            log.shared.queue.push(Job::Maintenance(Box::new(move |_| {
                 held.recv().expect("the test dropped the sender");
                 Ok(())
-            }))));
+            })));
             say(&session, "");
             let last = say(&session, "");
             go.send(()).expect("the job ended early");

@@ -64,14 +64,14 @@ async fn intermittently_full_disk_keeps_batches_atomic() {
     assert_eq!(next(&mut reader).await, Item::Ready { cursor: 0 });
     for n in 1..=3 {
         store.set(Outcome::Full);
-        session.append(&event(""), Records::new().put(Table::Fold, "f", n.to_string()));
-        until("the alarm is raised", || log.alarm() == Some(Alarm::StorageFull)).await;
+        session.append(&event(""), Records::default().put(Table::Fold, "f", n.to_string()));
+        until("the alarm is raised", || log.storage_full()).await;
         assert_eq!(session.committed(), n - 1);
         store.set(Outcome::Commit);
-        let write = log.write(Records::new().put(Table::Meta, "w", n.to_string()));
+        let write = log.write(Records::default().put(Table::Meta, "w", n.to_string()));
         in_time(write).await.expect("the write waits for space");
         assert_eq!(next_seqs(&mut reader).await, [n]);
-        assert_eq!(log.alarm(), None);
+        assert!(!log.storage_full());
     }
     assert_eq!(store.get(Table::Fold, b"f").unwrap().unwrap(), "3");
     assert_eq!(store.get(Table::Meta, b"w").unwrap().unwrap(), "3");
@@ -88,8 +88,7 @@ async fn maintenance_waits_for_space_and_failure_is_fatal() {
     }
     let prune = || {
         let cut = Cut { session: id(1), through: 4 };
-        let maintenance = Arc::clone(&log.shared.maintenance);
-        in_time(log.shared.queue.run_maintenance(move || maintenance.prune(&[cut], 100)))
+        in_time(log.shared.queue.run_maintenance(move |store| store.prune(&[cut], 100)))
     };
     store.next([Outcome::Full]);
     assert!(prune().await.is_none(), "a full disk rejects deletes");

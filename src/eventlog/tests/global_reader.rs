@@ -36,7 +36,7 @@ async fn say_and_wait(session: &SessionLog) {
     // The global position is published right after the session's commit.
     let shared = &session.state.shared;
     until("the global position is published", || {
-        shared.published.last_pos.last() == shared.store.port().tail().last_pos
+        shared.published.last_pos.last() == shared.store.tail().last_pos
     })
     .await;
 }
@@ -172,7 +172,7 @@ async fn erased_session_keeps_last_event() {
     for session in [&a, &b, &a] {
         say_and_wait(session).await;
     }
-    let last = a.erase(&event(""), Records::new());
+    let last = a.erase(&event(""), Records::default());
     in_time(a.wait(last)).await.unwrap();
     drop(a);
     until("the session state is freed", || log.shared.sessions.get(id(1)).is_none()).await;

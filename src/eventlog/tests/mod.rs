@@ -15,7 +15,8 @@ use super::*;
 use crate::event::{Event, Members, ResetReason};
 use crate::store::contract::session as id;
 use crate::store::faulty::{FaultyStore, Outcome};
-use crate::store::{MemoryStore, RecordStore as _, Run};
+use crate::store::memory::MemoryStore;
+use crate::store::{RecordStore as _, Run};
 
 /// A timeout for waits in tests.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -42,7 +43,7 @@ const fn event(members: &str) -> Event<'_> {
 }
 
 pub(crate) fn say(session: &SessionLog, members: &str) -> u64 {
-    session.append(&event(members), Records::new())
+    session.append(&event(members), Records::default())
 }
 
 pub(crate) async fn in_time<T>(what: impl Future<Output = T>) -> T {
@@ -105,7 +106,7 @@ async fn appended_event_is_readable_after_commit() {
     log.close().await;
     say(&session, "");
     assert_eq!(session.wait(101).await, Err(Closed));
-    assert_eq!(log.write(Records::new().put(Table::Meta, "k", "v")).await, Err(WriteError::Closed));
+    assert_eq!(log.write(Records::default().put(Table::Meta, "k", "v")).await, Err(Closed));
 }
 
 #[tokio::test]
@@ -134,7 +135,7 @@ async fn pending_events_are_committed_on_close() {
     for _ in 0..1000 {
         say(&session, "");
     }
-    session.put(Records::new().put(Table::Fold, "f", "1"));
+    session.put(Records::default().put(Table::Fold, "f", "1"));
     drop(session);
     log.close().await;
     assert_eq!(store.usage(id(1)).unwrap().last_seq, 1000);

@@ -97,7 +97,7 @@ async fn erase_invalidates_cache() {
     let mut lagging = session.reader(Start::Beginning);
     assert_eq!(next_seqs(&mut lagging).await[0], 1);
     replays(&session).await;
-    let last = session.erase(&event(""), Records::new());
+    let last = session.erase(&event(""), Records::default());
     in_time(session.wait(last)).await.unwrap();
     assert_eq!(log.shared.published.read_cache().bytes(), 0);
     assert_eq!(follow(&mut lagging, last).await.0, [last]);

@@ -191,14 +191,14 @@ async fn erase_ends_readers_after_last_event() {
     let mut lagging = session.reader(Start::After(3));
     assert_eq!(next(&mut live).await, Item::Ready { cursor: 20 });
     say(&session, "\"before\":true");
-    let last = session.erase(&event("\"by\":\"alice\""), Records::new().put(Table::Meta, "m", "1"));
+    let last = session.erase(&event("\"by\":\"alice\""), Records::default().put(Table::Meta, "m", "1"));
     assert_eq!(last, 22);
     assert_eq!(
-        (say(&session, ""), session.erase(&event(""), Records::new())),
+        (say(&session, ""), session.erase(&event(""), Records::default())),
         (22, 22),
         "an erased log ignores appends"
     );
-    session.put(Records::new().put(Table::Meta, "late", "1"));
+    session.put(Records::default().put(Table::Meta, "late", "1"));
     in_time(session.wait(22)).await.unwrap();
 
     for reader in [&mut live, &mut lagging] {

@@ -107,7 +107,7 @@ async fn total_limit_prunes_largest_logs() {
     aging.fill(3, 30).await;
     aging.fill(2, 40).await;
     pass(&aging.log.shared, true).await.unwrap();
-    let total = aging.log.shared.maintenance.total_bytes();
+    let total = aging.log.shared.store.total_bytes();
     assert!(total <= 20_000 && total > 19_000, "{total}");
     assert_eq!(
         (aging.first_seq(1), aging.first_seq(3)),
@@ -127,7 +127,7 @@ async fn large_logs_shrink_to_same_size() {
     let bytes = |number| aging.log.shared.store.usage(id(number)).unwrap().bytes;
     assert_eq!(aging.first_seq(3), 1);
     assert!(bytes(1).abs_diff(bytes(2)) < 700, "{} {}", bytes(1), bytes(2));
-    let total = aging.log.shared.maintenance.total_bytes();
+    let total = aging.log.shared.store.total_bytes();
     assert!(total <= 30_000 && total > 28_000, "{total}");
 }
 
@@ -153,7 +153,7 @@ async fn expired_log_keeps_last_run_and_is_listed() {
 async fn tombstone_is_deleted_after_its_age() {
     let aging = Aging::new(Limits::default());
     let erased = aging.fill(1, 3).await;
-    let last = erased.erase(&event(""), Records::new());
+    let last = erased.erase(&event(""), Records::default());
     in_time(erased.wait(last)).await.unwrap();
     drop(erased);
     let left = || aging.log.shared.store.usage(id(1)).map(|log| (log.first_seq, log.last_seq));
@@ -171,7 +171,7 @@ async fn clock_jump_forward_deletes_nothing() {
     let aging = Aging::settling(Limits::default());
     aging.fill(1, 100).await;
     let erased = aging.fill(2, 3).await;
-    let last = erased.erase(&event(""), Records::new());
+    let last = erased.erase(&event(""), Records::default());
     in_time(erased.wait(last)).await.unwrap();
     let tombstones = || aging.log.scan(Table::Tombstone, Vec::new(), None, 10);
     for days in [3650, -3650, 3650, 0] {
@@ -188,7 +188,7 @@ async fn events_written_with_slow_clock_do_not_expire_early() {
     aging.fill(1, 2).await;
     aging.set(20);
     let erased = aging.fill(2, 3).await;
-    let last = erased.erase(&event(""), Records::new());
+    let last = erased.erase(&event(""), Records::default());
     in_time(erased.wait(last)).await.unwrap();
     aging.fill(3, 3).await;
     aging.set(100);

@@ -74,7 +74,7 @@ async fn transaction_is_bounded_and_large_event_is_alone() {
 async fn records_commit_with_event_and_last_change_wins() {
     let (store, log) = held(Limits { max_run_bytes: 400, ..Limits::default() }).await;
     let session = open(&log, 1).await;
-    let records = || Records::new();
+    let records = || Records::default();
     session.append(&event(""), records().put(Table::Request, "r1", "open").put(Table::Fold, "f", "1"));
     session.append(&event(""), records().delete(Table::Request, "r1").put(Table::Fold, "f", "2"));
     session.append(&event(""), records().put(Table::Request, "r1", "again").put(Table::Prompt, "p3", "3"));
@@ -93,33 +93,6 @@ async fn records_commit_with_event_and_last_change_wins() {
 }
 
 #[tokio::test]
-async fn conflict_fails_only_its_own_write() {
-    let (store, log) = held(Limits::default()).await;
-    let session = open(&log, 1).await;
-    say(&session, "");
-    let write = |expected: Option<&'static str>, value: &'static str| {
-        let log = log.clone();
-        let records = Records::new().put(Table::Meta, "k", value);
-        let records = records.expect(Table::Meta, "k", expected.map(Bytes::from));
-        Shutdown::new().spawn(async move { log.write(records).await })
-    };
-    let writes = [write(None, "1"), write(None, "2"), write(Some("1"), "3")];
-    let plain = log.write(Records::new().put(Table::Meta, "other", "1"));
-    store.set(Outcome::Commit);
-    in_time(plain).await.unwrap();
-    let mut results = Vec::new();
-    for write in writes {
-        results.push(in_time(write).await.unwrap());
-    }
-    let won = results.iter().filter(|result| result.is_ok()).count();
-    assert!((1..=2).contains(&won), "only the first write and an informed one may succeed: {results:?}");
-    assert!(results.iter().all(|result| matches!(result, Ok(()) | Err(WriteError::Conflict { index: 0 }))));
-    in_time(session.wait(1)).await.unwrap();
-    assert_eq!(log.get(Table::Meta, b"other".to_vec()).await.unwrap().unwrap(), "1");
-    assert_eq!(log.scan(Table::Meta, Vec::new(), None, 10).await.unwrap().len(), 2);
-}
-
-#[tokio::test]
 async fn full_disk_raises_alarm_and_loses_nothing() {
     let store = Arc::new(FaultyStore::new(Outcome::Full));
     let log = start(store.clone(), Limits::default());
@@ -129,14 +102,14 @@ async fn full_disk_raises_alarm_and_loses_nothing() {
     for _ in 0..10 {
         say(&session, "");
     }
-    until("the alarm is raised", || log.alarm() == Some(Alarm::StorageFull)).await;
+    until("the alarm is raised", || log.storage_full()).await;
     until("the commit is retried", || store.attempts() >= 2).await;
     assert_eq!((session.committed(), store.batches().len()), (0, 0));
     assert!(session.pending_bytes() > 0, "pending bytes are counted");
     say(&session, "");
     store.set(Outcome::Commit);
     assert_eq!(follow(&mut reader, 11).await.0, (1..=11).collect::<Vec<_>>());
-    assert_eq!((log.alarm(), session.pending_bytes()), (None, 0));
+    assert_eq!((log.storage_full(), session.pending_bytes()), (false, 0));
 }
 
 #[tokio::test]
@@ -144,11 +117,11 @@ async fn low_disk_raises_and_clears_alarm() {
     let store = Arc::new(FaultyStore::new(Outcome::Commit));
     let log = start(store.clone(), Limits::default());
     let session = open(&log, 1).await;
-    assert_eq!(log.alarm(), None);
+    assert!(!log.storage_full());
     // The first check comes after an interval. The writer thread does not use the paused clock.
     tokio::time::pause();
     store.set_free(4 << 30);
-    until("the alarm is raised", || log.alarm() == Some(Alarm::StorageFull)).await;
+    until("the alarm is raised", || log.storage_full()).await;
     tokio::time::resume();
     // While the disk has space, appends and reads still succeed.
     for _ in 0..1000 {
@@ -158,7 +131,7 @@ async fn low_disk_raises_and_clears_alarm() {
     assert_eq!(follow(&mut reader, 1000).await.0.len(), 1000);
     tokio::time::pause();
     store.set_free(6 << 30);
-    until("the alarm is cleared", || log.alarm().is_none()).await;
+    until("the alarm is cleared", || !log.storage_full()).await;
 }
 
 #[tokio::test]
@@ -166,7 +139,7 @@ async fn close_returns_with_full_disk() {
     let log = start(Arc::new(FaultyStore::new(Outcome::Full)), Limits::default());
     let session = open(&log, 1).await;
     say(&session, "");
-    until("the alarm is raised", || log.alarm().is_some()).await;
+    until("the alarm is raised", || log.storage_full()).await;
     in_time(log.close()).await;
     assert_eq!(session.wait(1).await, Err(Closed));
 }
@@ -187,7 +160,7 @@ async fn failed_store_is_fatal_and_publishes_nothing() {
     assert_eq!(in_time(session.wait(seq)).await, Err(Closed));
     assert_eq!(why.recv_timeout(DEADLINE).unwrap(), "could not write the log: the disk is on fire");
     assert_eq!(session.committed(), 0);
-    assert_eq!(in_time(log.write(Records::new())).await, Err(WriteError::Closed));
+    assert_eq!(in_time(log.write(Records::default())).await, Err(Closed));
     let nothing = tokio::time::timeout(Duration::from_millis(20), reader.next()).await;
     assert!(nothing.is_err(), "{nothing:?}");
 }
@@ -202,7 +175,7 @@ async fn writer_panic_is_fatal_and_unblocks_waiters() {
     let session = open(&log, 1).await;
     let seq = say(&session, "");
     assert!(in_time(session.wait(seq)).await.is_err(), "an uncommitted event must not be reported");
-    assert_eq!(in_time(log.write(Records::new())).await, Err(WriteError::Closed));
+    assert_eq!(in_time(log.write(Records::default())).await, Err(Closed));
     assert_eq!(watermark.recv_timeout(DEADLINE), Ok("the log writer panicked".to_owned()));
     in_time(log.close()).await;
 }

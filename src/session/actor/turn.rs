@@ -85,7 +85,7 @@ impl Actor {
         if self.lifecycle.drain_at.is_some() {
             return Err(Refusal::Draining);
         }
-        if self.context.log.alarm().is_some() {
+        if self.context.log.storage_full() {
             return Err(SessionError::StorageFull.into());
         }
         self.check_quota()?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::acp::client_input_policy::ClientInputError;
 use crate::api::{FieldError, Problem, ProblemCode};
-use crate::eventlog::{Closed, WriteError};
+use crate::eventlog::Closed;
 use crate::store::ReadError;
 use crate::types::LimitExceeded;
 
@@ -67,7 +67,7 @@ macro_rules! internal_errors {
         }
     )*};
 }
-internal_errors!(ReadError, WriteError, Closed, serde_json::Error, std::io::Error, tokio::task::JoinError);
+internal_errors!(ReadError, Closed, serde_json::Error, std::io::Error, tokio::task::JoinError);
 
 /// The error of a request with unacceptable content.
 #[derive(Debug, Clone, thiserror::Error)]

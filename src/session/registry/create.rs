@@ -87,7 +87,7 @@ impl SessionRegistry {
         claim: Option<Claim>,
     ) -> Result<Session, CreateError> {
         let context = self.context();
-        if context.log.alarm().is_some() {
+        if context.log.storage_full() {
             return Err(SessionError::StorageFull.into());
         }
         let spec = context.catalogue.agent(&request.agent);

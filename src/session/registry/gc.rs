@@ -70,7 +70,7 @@ async fn delete_expired_keys(context: &Context) -> Result<(), SessionError> {
         let Some((last, _)) = page.last() else { return Ok(()) };
         after = Some(last.clone());
         let now = context.log.expiry().earliest_now();
-        let mut records = Records::new();
+        let mut records = Records::default();
         for (key, value) in page {
             let kept =
                 record::decode::<IdempotencyRecord>(&value).is_ok_and(|record| record.expires_at > now);

@@ -15,7 +15,7 @@ use crate::session::record::{SessionRecord, StoredState};
 use crate::session::refusal::Refusal;
 use crate::session::{MayPrompt, PromptError, PromptRequest};
 use crate::shutdown::Shutdown;
-use crate::store::MemoryStore;
+use crate::store::memory::MemoryStore;
 use crate::types::{Ids, Limits, PrincipalLimits, PromptId, Scope, Tenant};
 use crate::workspace::Workspaces;
 

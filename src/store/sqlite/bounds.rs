@@ -8,29 +8,20 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::types::{SessionId, Tenant};
+use crate::types::{SessionId, Tenant, Timestamp};
 
 use super::super::{LogUsage, ReadError};
-use super::row::{MAX_PLAUSIBLE, checksum, plausible, session_of, to_sql, unless_malformed};
+use super::row::{MAX_PLAUSIBLE, checksum, first_row, plausible, session_of, to_sql};
 
-/// The bounds of a log.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Bounds {
-    pub(super) tenant: Tenant,
-    pub(super) first_seq: u64,
-    pub(super) first_pos: u64,
-    pub(super) last_seq: u64,
-    pub(super) last_pos: u64,
-}
-
-/// Returns the corrected bounds, or `None` if `known` is right. `last_place` is the last position of the
-/// whole store. Every event has a position, so no seq is greater than it.
+/// Returns the corrected log, or `None` if `known` is right. `last_place` is the last position of the whole
+/// store. Every event has a position, so no seq is greater than it. A log that is not known is as old as `now`.
 pub(super) fn find_mismatch(
     connection: &Connection,
     session: SessionId,
     known: Option<&LogUsage>,
     last_place: u64,
-) -> Result<Option<Bounds>, ReadError> {
+    now: Timestamp,
+) -> Result<Option<LogUsage>, ReadError> {
     let from = known.map_or(0, |log| log.first_seq);
     let first = index_entry(connection, session, "first_seq >= ?2 ORDER BY first_seq", from)?;
     let last = index_entry(connection, session, "first_seq >= ?2 ORDER BY first_seq DESC", 0)?;
@@ -67,7 +58,17 @@ pub(super) fn find_mismatch(
         Some(log) => log.tenant.clone(),
         None => tenant(connection, session)?.unwrap_or_default(),
     };
-    Ok(Some(Bounds { tenant, first_seq: first_seq.min(last_seq), first_pos, last_seq, last_pos }))
+    Ok(Some(LogUsage {
+        session,
+        tenant,
+        first_seq: first_seq.min(last_seq),
+        last_seq,
+        first_pos,
+        last_pos,
+        bytes: known.map_or(0, |log| log.bytes),
+        runs: known.map_or(1, |log| log.runs),
+        last_time: known.map_or(now, |log| log.last_time),
+    }))
 }
 
 /// Reads an entry of the SQL index alone: the first seq and the position of a run.
@@ -80,9 +81,8 @@ fn index_entry(
     let select = format!(
         "SELECT first_seq, pos FROM run INDEXED BY run_session WHERE session = ?1 AND {which} LIMIT 1"
     );
-    let found = connection
-        .query_row(&select, params![session.as_bytes(), to_sql(from)], |row| Ok((row.get(0)?, row.get(1)?)));
-    Ok(unless_malformed(found.optional())?.flatten())
+    let run = params![session.as_bytes(), to_sql(from)];
+    Ok(first_row(connection, &select, run, |row| Ok((row.get(0)?, row.get(1)?)))?)
 }
 
 /// The first seq in the SQL index, and the smallest possible position of its event.
@@ -102,20 +102,15 @@ fn last_seq_at(
     indexed_first: Option<i64>,
     last_place: u64,
 ) -> Result<u64, ReadError> {
-    let found = connection
-        .query_row("SELECT session, first_seq, last_seq, crc, frames FROM run WHERE pos = ?1", [pos], |row| {
-            verified(row, session, indexed_first)
-        })
-        .optional();
-    if let Some(Some(Some(last_seq))) = unless_malformed(found)? {
+    let select = "SELECT session, first_seq, last_seq, crc, frames FROM run WHERE pos = ?1";
+    let found = first_row(connection, select, [pos], |row| verified(row, session, indexed_first))?;
+    if let Some(last_seq) = found.flatten() {
         return Ok(last_seq);
     }
     // Read these columns without the frames, whose pages may be damaged.
     let select = "SELECT session, first_seq FROM run WHERE pos = ?1";
-    let row = connection.query_row(select, [pos], |row| Ok((session_of(row, 0).ok(), row.get(1).ok())));
-    let row: Option<(Option<SessionId>, Option<i64>)> = unless_malformed(row.optional())?.flatten();
-    let Some((of, first)) = row else { return Ok(last_place) };
-    let Some(pos) = plausible(pos) else { return Ok(last_place) };
+    let row = first_row(connection, select, [pos], |row| Ok((session_of(row, 0).ok(), row.get(1).ok())))?;
+    let (Some((of, first)), Some(pos)) = (row, plausible(pos)) else { return Ok(last_place) };
     if of != Some(session) && (first.is_none() || first != indexed_first) {
         return Ok(last_place);
     }
@@ -144,15 +139,16 @@ fn verified(
 /// The position of the last run before `pos`, or 0.
 fn pos_before(connection: &Connection, pos: u64) -> Result<u64, ReadError> {
     let select = "SELECT max(pos) FROM run WHERE pos < ?1";
-    let found = connection.query_row(select, [to_sql(pos)], |row| row.get::<_, Option<i64>>(0));
-    Ok(unless_malformed(found)?.flatten().and_then(plausible).unwrap_or(0))
+    let found = first_row(connection, select, [to_sql(pos)], |row| row.get::<_, Option<i64>>(0))?;
+    Ok(found.flatten().and_then(plausible).unwrap_or(0))
 }
 
 fn tenant(connection: &Connection, session: SessionId) -> Result<Option<Tenant>, ReadError> {
     let select = "SELECT tenant FROM run WHERE session = ?1 LIMIT 1";
-    let found = connection
-        .query_row(select, [session.as_bytes()], |row| Ok(row.get_ref(0)?.as_str().map(Tenant::new).ok()));
-    Ok(unless_malformed(found.optional())?.flatten().flatten())
+    let tenant = first_row(connection, select, [session.as_bytes()], |row| {
+        Ok(row.get_ref(0)?.as_str().map(Tenant::new).ok())
+    })?;
+    Ok(tenant.flatten())
 }
 
 /// The last position in the table or in the SQL index. If rows are damaged, this scans the index.

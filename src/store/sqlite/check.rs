@@ -28,7 +28,7 @@ pub(super) struct Check {
 }
 
 /// The result of a check of a file with an intact structure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CheckReport {
     pub runs: u64,
     /// Damaged runs. Readers skip them.
@@ -87,20 +87,18 @@ impl Check {
     /// size does not bound that number.
     pub(super) fn run(&self, max_bytes: u64, on_limit: impl FnOnce()) -> Result<CheckReport, CheckError> {
         let began = Instant::now();
-        let chains = self.structure()?;
-        let mut checked =
-            CheckReport { runs: 0, damaged: 0, overflow_damaged: chains, duration: Duration::ZERO };
+        let mut checked = CheckReport { overflow_damaged: self.structure()?, ..CheckReport::default() };
         let (mut after, mut bytes, mut beyond) = (0, 0, Some(on_limit));
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(CheckError::Stopped);
             }
             match read::all(&self.connection, &self.epoch, after, PAGE, &|_, _| true) {
-                Ok(page) => {
+                Ok((page, ended)) => {
                     checked.runs += page.runs.len() as u64;
                     bytes += page.runs.iter().map(|run| run.frames.len() as u64).sum::<u64>();
-                    after = page.through_pos;
-                    if page.ended {
+                    after = page.through;
+                    if ended {
                         return Ok(CheckReport { duration: began.elapsed(), ..checked });
                     }
                 }

@@ -81,9 +81,7 @@ impl Checkpointer {
             None => Ok(()),
         }
     }
-}
 
-impl Checkpointer {
     /// Stops the checkpoint thread and rejects all further writes to the file.
     pub(super) fn abort(&self, why: String) {
         self.work.state().failed = Some(why);

@@ -1,5 +1,7 @@
 //! Connections to the file, and the constants of its pages.
 
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,10 +23,14 @@ pub(super) const RESTART_PAGES: u64 = 16_000;
 /// Only the gateway, its commands for keys and an operator's `sqlite3` prompt write to the file.
 const BUSY: Duration = Duration::from_secs(10);
 
+pub(super) const READ_WRITE: OpenFlags =
+    OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+pub(super) const READ_ONLY: OpenFlags =
+    OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+
 /// Opens the connection that commits. It never checkpoints.
 pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
-    let connection = Connection::open_with_flags(path, read_write())?;
-    connection.busy_timeout(BUSY)?;
+    let connection = open(path, READ_WRITE, BUSY)?;
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode != "wal" {
         return Err(OpenError::NoWal);
@@ -35,27 +41,22 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
     // Deleted data is overwritten on pages that are written anyway. Compaction returns free pages to the
     // disk.
     connection.pragma_update_and_check(None, "secure_delete", "FAST", |_| Ok(()))?;
-    common(&connection)?;
     Ok(connection)
 }
 
 /// Opens the connection that checkpoints.
-pub(super) fn open_checkpointer(path: &Path) -> Result<Connection, OpenError> {
-    let connection = Connection::open_with_flags(path, read_write())?;
-    connection.busy_timeout(Duration::from_secs(2))?;
+pub(super) fn open_checkpointer(path: &Path) -> Result<Connection, rusqlite::Error> {
+    let connection = open(path, READ_WRITE, Duration::from_secs(2))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-    common(&connection)?;
     Ok(connection)
 }
 
 /// Opens a connection that reads.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
-    let connection = Connection::open_with_flags(path, read_only())?;
-    connection.busy_timeout(BUSY)?;
+    let connection = open(path, READ_ONLY, BUSY)?;
     // Without this, SQLite prepares a cached statement again for each new cursor.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    common(&connection)?;
     Ok(connection)
 }
 
@@ -63,33 +64,24 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
 /// remove the write-ahead log on close, which would look like a crash. So without a write-ahead log it opens
 /// the file for writing.
 pub(super) fn open_source(path: &Path) -> Result<Connection, rusqlite::Error> {
-    let flags = if with_suffix(path, "-wal").exists() { read_only() } else { read_write() };
-    let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(BUSY)?;
-    common(&connection)?;
-    Ok(connection)
+    let flags = if with_suffix(path, "-wal").exists() { READ_ONLY } else { READ_WRITE };
+    open(path, flags, BUSY)
 }
 
 /// Opens a connection to a file that no other process knows. The caller must sync it.
 pub(super) fn open_copy(path: &Path) -> Result<Connection, rusqlite::Error> {
-    let connection = Connection::open_with_flags(path, read_write())?;
+    let connection = open(path, READ_WRITE, BUSY)?;
     connection.pragma_update(None, "synchronous", "OFF")?;
-    common(&connection)?;
     Ok(connection)
 }
 
-fn common(connection: &Connection) -> Result<(), rusqlite::Error> {
+fn open(path: &Path, flags: OpenFlags, busy: Duration) -> Result<Connection, rusqlite::Error> {
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(busy)?;
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.pragma_update(None, "trusted_schema", false)?;
-    connection.pragma_update(None, "mmap_size", 0)
-}
-
-pub(super) fn read_write() -> OpenFlags {
-    OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX
-}
-
-pub(super) fn read_only() -> OpenFlags {
-    OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX
+    connection.pragma_update(None, "mmap_size", 0)?;
+    Ok(connection)
 }
 
 pub(super) fn folder_of(path: &Path) -> &Path {
@@ -101,4 +93,21 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+/// A database file and the files that SQLite may create beside it.
+pub(super) fn files_of(path: &Path) -> [PathBuf; 4] {
+    ["", "-journal", "-wal", "-shm"].map(|suffix| with_suffix(path, suffix))
+}
+
+pub(super) fn remove_if_exists(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Syncs a file, or the entries of a folder.
+pub(super) fn sync(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }

@@ -1,6 +1,6 @@
 //! Backup and restore of the log as one file. A backup can run while a gateway writes.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use rusqlite::backup::{Backup, StepResult};
 use crate::types::{Epoch, Ids};
 
 use super::check::{Check, CheckReport};
-use super::connection::{folder_of, open_copy, open_source, with_suffix};
+use super::connection::{files_of, folder_of, open_copy, open_source, remove_if_exists, sync, with_suffix};
 use super::error::OpenError;
 use super::{meta, schema};
 
@@ -31,12 +31,7 @@ pub struct RestoreReport {
 /// Copies the log at `log` into a new file. The copy is a consistent snapshot, checked, and durable when this
 /// returns. Writers are not blocked, but the write-ahead log cannot restart meanwhile.
 pub fn copy(log: &Path, file: &Path) -> Result<CheckReport, OpenError> {
-    schema::read_version(log)?;
-    snapshot(log, file)
-}
-
-/// Like [`copy`], for a file that was already identified as a log.
-pub(super) fn snapshot(log: &Path, file: &Path) -> Result<CheckReport, OpenError> {
+    schema::identify(log)?;
     // Fail if the file exists: it must not be overwritten.
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
     let made = copy_to(log, file).and_then(|()| Ok(Check::of(file, &epoch_of(file)?)?.run(u64::MAX, || {})?));
@@ -68,7 +63,7 @@ fn copy_to(log: &Path, file: &Path) -> Result<(), OpenError> {
     let target = open_copy(file)?;
     target.pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(()))?;
     target.close().map_err(|(_, error)| error)?;
-    Ok(File::open(file)?.sync_all()?)
+    Ok(sync(file)?)
 }
 
 /// Replaces the log with a copy of `file` under a new epoch. No other process may use the log. The previous
@@ -83,9 +78,9 @@ pub fn restore(file: &Path, log: &Path, ids: &Ids) -> Result<RestoreReport, Open
     let checked = copy(file, &new)?;
     renew_epoch(&new, log, ids)?;
     let kept = move_aside(log, ids)?;
-    File::open(folder_of(log))?.sync_all()?;
+    sync(folder_of(log))?;
     fs::rename(&new, log)?;
-    File::open(folder_of(log))?.sync_all()?;
+    sync(folder_of(log))?;
     Ok(RestoreReport { checked, previous: kept })
 }
 
@@ -103,7 +98,7 @@ fn renew_epoch(new: &Path, log: &Path, ids: &Ids) -> Result<(), OpenError> {
     file.pragma_update(None, "synchronous", "FULL")?;
     file.execute("UPDATE meta SET value = ?1 WHERE key = 'epoch'", [epoch.as_str()])?;
     file.close().map_err(|(_, error)| error)?;
-    Ok(File::open(new)?.sync_all()?)
+    Ok(sync(new)?)
 }
 
 fn epoch_of(file: &Path) -> Result<Epoch, OpenError> {
@@ -123,31 +118,24 @@ fn move_aside(log: &Path, ids: &Ids) -> Result<Option<PathBuf>, OpenError> {
         let (wal, kept_wal) = (with_suffix(log, "-wal"), with_suffix(&kept, "-wal"));
         if wal.exists() {
             fs::hard_link(&wal, &kept_wal).or_else(|_| fs::copy(&wal, &kept_wal).map(drop))?;
-            File::open(&kept_wal)?.sync_all()?;
-            File::open(folder_of(log))?.sync_all()?;
+            sync(&kept_wal)?;
+            sync(folder_of(log))?;
         }
         fs::rename(log, &kept)?;
         found = Some(kept);
     }
     // The write-ahead log has its new name already. SQLite recreates the shared-memory file.
     for suffix in ["-wal", "-shm"] {
-        match fs::remove_file(with_suffix(log, suffix)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
+        remove_if_exists(&with_suffix(log, suffix))?;
     }
     Ok(found)
 }
 
 /// Deletes a temporary file and the files that SQLite created beside it.
-pub(super) fn remove_files(file: &Path) {
-    for suffix in ["", "-journal", "-wal", "-shm"] {
-        let file = with_suffix(file, suffix);
-        match fs::remove_file(&file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%error, file = %file.display(), "could not delete a temporary file");
-            }
-            _ => {}
+fn remove_files(file: &Path) {
+    for file in files_of(file) {
+        if let Err(error) = remove_if_exists(&file) {
+            tracing::warn!(%error, file = %file.display(), "could not delete a temporary file");
         }
     }
 }

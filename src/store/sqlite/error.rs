@@ -10,10 +10,8 @@ use super::super::error::BoxError;
 pub enum OpenError {
     #[error("the file is not an event log of acp-gateway")]
     NotALog,
-    #[error(
-        "the file was written by a newer version (format {found}; this one knows {known}); it was not touched"
-    )]
-    NewerVersion { found: i32, known: i32 },
+    #[error("the file has format {found}, and this version reads format {known} only; it was not touched")]
+    OtherVersion { found: i32, known: i32 },
     #[error("a restore was interrupted before it replaced the log: repeat the restore")]
     RestoreInterrupted,
     #[error("the file system does not support a write-ahead log: use a local disk")]

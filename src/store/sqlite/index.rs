@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::super::usage::Usages;
-use super::super::{Batch, LogUsage, RunHeader};
+use super::super::{Batch, RunHeader};
 use super::error::OpenError;
 use super::log_stats::{self, DirtyStats, LogStats};
 use super::remove::PrunedLog;
@@ -31,7 +31,7 @@ impl Index {
             index.last_pos = last_pos.max(pos);
             pos
         } else {
-            index.dirty_stats.require_full_rewrite();
+            index.dirty_stats.full_rewrite = true;
             0
         };
         let mut select = connection.prepare(
@@ -75,17 +75,8 @@ impl Index {
     /// The statistics after a prune.
     pub(super) fn stats_after_prune(&self, pruned: &[PrunedLog]) -> LogStats {
         let mut sums = self.dirty_stats.snapshot(&self.usages, self.last_pos);
-        sums.logs.retain(|log| pruned.iter().all(|pruned| pruned.removal.session != log.session));
-        sums.logs.extend(pruned.iter().filter_map(|pruned| {
-            let log = self.usages.get(pruned.removal.session)?;
-            Some(LogUsage {
-                first_seq: pruned.first_seq,
-                first_pos: pruned.first_pos,
-                bytes: log.bytes.saturating_sub(pruned.removed.bytes),
-                runs: log.runs.saturating_sub(pruned.removed.runs),
-                ..log
-            })
-        }));
+        sums.logs.retain(|log| pruned.iter().all(|pruned| pruned.log.session != log.session));
+        sums.logs.extend(pruned.iter().map(|pruned| pruned.log.clone()));
         sums
     }
 

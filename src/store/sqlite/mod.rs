@@ -16,7 +16,7 @@
 //!
 //! 1. `connection`, `error`, `schema` and `meta` (the file), `compress` and `row` (a run in it).
 //! 2. `read`, `log_stats`, `remove` and `write` (statements), `wal_prealloc`.
-//! 3. `bounds` and `index` (the index in memory), `check` (damage), `copy` (backup), `migrate`.
+//! 3. `bounds` and `index` (the index in memory), `check` (damage), `copy` (backup).
 //! 4. `reader_pool`, `checkpoint`, `reserve`, and this file, which composes them.
 
 mod bounds;
@@ -29,7 +29,6 @@ mod error;
 mod index;
 mod log_stats;
 mod meta;
-mod migrate;
 mod read;
 #[cfg(test)]
 mod read_accounting;
@@ -56,8 +55,8 @@ use crate::shutdown::lock_or_abort;
 use crate::types::{Epoch, Ids, Limits, SessionId};
 
 use super::{
-    Batch, CommitError, Committed, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError,
-    Record, RecordStore, Run, RunHeader, Table, Tail,
+    Batch, CommitError, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError, Record,
+    RecordStore, Run, RunHeader, Table, Tail,
 };
 use check::Check;
 use checkpoint::Checkpointer;
@@ -94,11 +93,6 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Whether [`open`](Self::open) would migrate this file to the current version.
-    pub fn needs_migration(path: &Path) -> Result<bool, OpenError> {
-        schema::is_earlier(path)
-    }
-
     /// Opens the log at `path`, or creates it with a new epoch. The directory must exist.
     ///
     /// The index of runs is in memory, so only one process may commit runs, erase or prune: the gateway,
@@ -107,7 +101,7 @@ impl SqliteStore {
     /// transaction. The two writers wait for each other.
     pub fn open(path: &Path, ids: Ids, limits: &Limits) -> Result<Self, OpenError> {
         let left_open = connection::with_suffix(path, "-wal").exists();
-        migrate::prepare(path, || ids.epoch())?;
+        schema::prepare(path, || ids.epoch())?;
         let mut writer = connection::open_writer(path)?;
         let epoch = meta::epoch(&writer)?;
         let index = Index::load(&writer)?;
@@ -117,7 +111,7 @@ impl SqliteStore {
             readers: ReaderPool::open(path, limits.max_store_readers)?,
             writer: Mutex::new(writer),
             wal_prealloc: room,
-            reserve: Reserve::new(connection::folder_of(path).join("disk-reserve")),
+            reserve: Reserve(connection::folder_of(path).join("disk-reserve")),
             index: Mutex::new(index),
             epoch,
             ids,
@@ -204,7 +198,7 @@ impl Drop for SqliteStore {
 }
 
 impl RecordStore for SqliteStore {
-    fn commit(&self, batch: &Batch) -> Result<Committed, CommitError> {
+    fn commit(&self, batch: &Batch) -> Result<Vec<RunHeader>, CommitError> {
         let time = batch.time.unwrap_or_else(|| self.ids.now());
         let writer = self.writer();
         self.checkpointer.check()?;
@@ -212,15 +206,9 @@ impl RecordStore for SqliteStore {
             let index = self.index();
             (index.last_pos, index.stats_due(batch))
         };
-        let write::WriteOutcome { runs, erased, written } = self.note_failure(write::commit(
-            &writer,
-            &self.wal_prealloc,
-            batch,
-            &self.epoch,
-            first,
-            time,
-            sums.as_ref(),
-        ))?;
+        let outcome =
+            write::commit(&writer, &self.wal_prealloc, batch, &self.epoch, first, time, sums.as_ref());
+        let write::WriteOutcome { runs, erased, written } = self.note_failure(outcome)?;
         let mut index = self.index();
         if sums.is_some() {
             index.dirty_stats.clear();
@@ -230,7 +218,7 @@ impl RecordStore for SqliteStore {
         drop(writer);
         self.report_damaged(&erased);
         self.checkpointer.record_write(written, !erased.is_empty());
-        Ok(Committed::of(&runs))
+        Ok(runs)
     }
 
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ReadError> {
@@ -265,13 +253,13 @@ impl EventStore for SqliteStore {
     ) -> Result<Page, ReadError> {
         // The connection's snapshot contains everything up to this position.
         let last_pos = self.index().last_pos;
-        let mut page = self
+        let (mut page, ended) = self
             .readers
             .with(|connection| read::all(connection, &self.epoch, after_pos, max_bytes, wanted))?;
-        if page.ended {
-            page.through_pos = page.through_pos.max(last_pos);
+        if ended {
+            page.through = page.through.max(last_pos);
         }
-        Ok(Page { runs: page.runs, through_pos: page.through_pos })
+        Ok(page)
     }
 
     fn usage(&self, session: SessionId) -> Option<LogUsage> {
@@ -279,37 +267,24 @@ impl EventStore for SqliteStore {
     }
 
     fn bounds(&self, session: SessionId) -> Result<Option<LogUsage>, ReadError> {
-        let known = || {
-            let index = self.index();
-            (index.usages.get(session), index.last_pos)
+        // Returns the log in memory, and its correction if it is wrong.
+        let compare = |connection: &Connection| {
+            let (known, last_pos) = {
+                let index = self.index();
+                (index.usages.get(session), index.last_pos)
+            };
+            bounds::find_mismatch(connection, session, known.as_ref(), last_pos, self.ids.now())
+                .map(|corrected| (known, corrected))
         };
-        let (log, last) = known();
-        if self
-            .readers
-            .with(|connection| bounds::find_mismatch(connection, session, log.as_ref(), last))?
-            .is_none()
-        {
-            return Ok(log);
+        if let (known, None) = self.readers.with(compare)? {
+            return Ok(known);
         }
         // A commit may have intervened: compare again under the lock of the writer.
         let writer = self.writer();
-        let (log, last) = known();
-        let Some(found) = bounds::find_mismatch(&writer, session, log.as_ref(), last)? else {
-            return Ok(log);
-        };
-        let believed = log.as_ref().map(|log| (log.first_seq, log.last_seq));
-        tracing::error!(%session, ?believed, ?found, "the bounds of a log are damaged on disk: corrected them");
-        let corrected = LogUsage {
-            session,
-            tenant: found.tenant,
-            first_seq: found.first_seq,
-            last_seq: found.last_seq,
-            first_pos: found.first_pos,
-            last_pos: found.last_pos,
-            bytes: log.as_ref().map_or(0, |log| log.bytes),
-            runs: log.as_ref().map_or(1, |log| log.runs),
-            last_time: log.map_or_else(|| self.ids.now(), |log| log.last_time),
-        };
+        let (known, corrected) = compare(&writer)?;
+        let Some(corrected) = corrected else { return Ok(known) };
+        let believed = known.map(|log| (log.first_seq, log.last_seq));
+        tracing::error!(%session, ?believed, found = ?corrected, "the bounds of a log are damaged on disk: corrected them");
         let mut index = self.index();
         index.usages.restore(&corrected);
         index.dirty_stats.mark_dirty(session);
@@ -360,7 +335,7 @@ impl Maintenance for SqliteStore {
         let mut sum = Pruned::default();
         self.report_damaged(pruned.iter().map(|cut| &cut.removal));
         for cut in pruned {
-            index.usages.cut(cut.removal.session, cut.first_seq, cut.first_pos, cut.removed);
+            index.usages.restore(&cut.log);
             index.pruned_pos = index.pruned_pos.max(cut.pruned_pos);
             sum.add(cut.removed);
         }
@@ -391,12 +366,12 @@ impl Maintenance for SqliteStore {
         self.note_failure(compacted)
     }
 
-    fn disk(&self) -> Option<io::Result<Disk>> {
-        let disk = rustix::fs::statvfs(connection::folder_of(&self.path)).map_err(io::Error::from);
-        Some(disk.map(|disk| Disk {
+    fn disk(&self) -> io::Result<Disk> {
+        let disk = rustix::fs::statvfs(connection::folder_of(&self.path))?;
+        Ok(Disk {
             free: disk.f_bavail.saturating_mul(disk.f_frsize),
             total: disk.f_blocks.saturating_mul(disk.f_frsize),
-        }))
+        })
     }
 
     fn keep_reserve(&self, bytes: u64, free: u64) -> io::Result<bool> {

@@ -5,9 +5,9 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
 use crate::types::{Epoch, SessionId};
 
-use super::super::{ReadError, Record, Run, RunHeader, Table};
+use super::super::{Page, ReadError, Record, Run, RunHeader, Table};
 use super::row::{
-    COLUMNS, MAX_PLAUSIBLE, StoredRow, any_session, decode_row, from_sql, is_malformed, run_header,
+    COLUMNS, MAX_PLAUSIBLE, StoredRow, decode_row, from_sql, is_malformed, run_header, select_run,
     session_of, to_sql,
 };
 
@@ -32,7 +32,7 @@ pub(super) fn session(
     let mut rows = select.query(params![session.as_bytes(), to_sql(after)])?;
     let (mut runs, mut bytes) = (Vec::new(), 0);
     while bytes < max_bytes || runs.is_empty() {
-        match decode_row(rows.next(), epoch, &any_session)? {
+        match decode_row(rows.next(), epoch, &|_, _| true)? {
             StoredRow::Run(run) => {
                 let Some(run) = run.after(after) else { continue };
                 bytes += run.frames.len();
@@ -60,7 +60,7 @@ fn seq_before_next_valid(
     let mut select = connection.prepare(
         "SELECT pos FROM run INDEXED BY run_session WHERE session = ?1 AND first_seq > ?2 ORDER BY first_seq",
     )?;
-    let mut one = connection.prepare(&format!("SELECT {COLUMNS} FROM run WHERE pos = ?1"))?;
+    let mut one = select_run(connection)?;
     let mut places = select.query(params![session.as_bytes(), to_sql(after)])?;
     loop {
         let place: i64 = match places.next() {
@@ -69,7 +69,7 @@ fn seq_before_next_valid(
             Err(error) if is_malformed(&error) => return Ok(u64::MAX),
             Err(error) => return Err(error.into()),
         };
-        match decode_row(one.query([place])?.next(), epoch, &any_session)? {
+        match decode_row(one.query([place])?.next(), epoch, &|_, _| true)? {
             StoredRow::Run(run) if run.session == session && run.first_seq > after => {
                 return Ok(run.first_seq - 1);
             }
@@ -78,21 +78,14 @@ fn seq_before_next_valid(
     }
 }
 
-/// The result of [`all`].
-pub(super) struct AllPage {
-    pub(super) runs: Vec<Run>,
-    pub(super) through_pos: u64,
-    /// The read reached the end of the connection's snapshot.
-    pub(super) ended: bool,
-}
-
+/// Returns a page of runs, and whether the read reached the end of the connection's snapshot.
 pub(super) fn all(
     connection: &Connection,
     epoch: &Epoch,
     after_pos: u64,
     max_bytes: usize,
     wanted: &dyn Fn(&str, SessionId) -> bool,
-) -> Result<AllPage, ReadError> {
+) -> Result<(Page, bool), ReadError> {
     /// The maximum rows of one read: a long read prevents a restart of the write-ahead log.
     const MAX_ROWS: usize = 10_000;
     /// The maximum bytes of those rows. A reader of few sessions gets its events before all other sessions
@@ -101,32 +94,28 @@ pub(super) fn all(
     let mut select = connection
         .prepare(&format!("SELECT {COLUMNS} FROM run WHERE pos > ?1 AND pos <= ?2 ORDER BY pos"))?;
     let mut rows = select.query([to_sql(after_pos), to_sql(MAX_PLAUSIBLE)])?;
-    let mut page = AllPage { runs: Vec::new(), through_pos: after_pos, ended: false };
+    let mut page = Page { runs: Vec::new(), through: after_pos };
     let (mut bytes, mut looked) = (0, 0);
     for _ in 0..MAX_ROWS {
         if looked >= MAX_SCAN_BYTES || bytes >= max_bytes && !page.runs.is_empty() {
             break;
         }
         match decode_row(rows.next(), epoch, wanted)? {
-            StoredRow::End => {
-                page.ended = true;
-                break;
-            }
+            StoredRow::End => return Ok((page, true)),
             StoredRow::Run(run) => {
-                page.through_pos = run.last_pos;
+                page.through = run.last_pos;
                 looked += run.frames.len();
                 let run = run.after_pos(after_pos);
                 bytes += run.as_ref().map_or(0, |run| run.frames.len());
                 page.runs.extend(run);
             }
             StoredRow::Filtered { pos, bytes } => {
-                page.through_pos = pos;
+                page.through = pos;
                 looked += bytes;
             }
             StoredRow::Damaged => {
-                let Some(damaged) = damaged_after(connection, page.through_pos)? else {
-                    page.ended = true;
-                    break;
+                let Some(damaged) = damaged_after(connection, page.through)? else {
+                    return Ok((page, true));
                 };
                 if wanted(&damaged.tenant, damaged.session) {
                     if page.runs.is_empty() {
@@ -135,13 +124,13 @@ pub(super) fn all(
                     }
                 } else {
                     // The statement may have ended with the error. The next page continues after the run.
-                    page.through_pos = damaged.pos;
+                    page.through = damaged.pos;
                 }
                 break;
             }
         }
     }
-    Ok(page)
+    Ok((page, false))
 }
 
 /// A damaged run.

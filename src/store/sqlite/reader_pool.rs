@@ -1,59 +1,37 @@
 //! The connections that read.
 
 use std::path::Path;
-use std::sync::{Condvar, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rusqlite::Connection;
 
-use crate::shutdown::lock_or_abort;
-
 use super::super::error::ReadError;
 use super::connection;
-use super::error::OpenError;
 
-/// A pool of connections. A caller waits until one is free.
+/// A pool of connections. If none is free, callers wait for the connections in turn.
 #[derive(Debug)]
 pub(super) struct ReaderPool {
-    free: Mutex<Vec<Connection>>,
-    returned: Condvar,
+    connections: Vec<Mutex<Connection>>,
+    next: AtomicUsize,
 }
 
 impl ReaderPool {
-    pub(super) fn open(path: &Path, count: usize) -> Result<Self, OpenError> {
-        let free: Result<Vec<_>, _> = (0..count.max(1)).map(|_| connection::open_reader(path)).collect();
-        Ok(Self { free: Mutex::new(free?), returned: Condvar::new() })
+    pub(super) fn open(path: &Path, count: usize) -> Result<Self, rusqlite::Error> {
+        let connections = (0..count.max(1)).map(|_| connection::open_reader(path).map(Mutex::new));
+        Ok(Self { connections: connections.collect::<Result<_, _>>()?, next: AtomicUsize::new(0) })
     }
 
     pub(super) fn with<T>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
-        let mut taken = PooledConnection { readers: self, connection: Some(self.acquire()) };
-        read(taken.connection.as_mut().expect("the connection is returned only on drop"))
-    }
-
-    fn acquire(&self) -> Connection {
-        let mut free = lock_or_abort(self.free.lock());
-        loop {
-            match free.pop() {
-                Some(connection) => return connection,
-                None => free = lock_or_abort(self.returned.wait(free)),
-            }
-        }
-    }
-}
-
-/// A connection that returns to the pool on drop.
-struct PooledConnection<'a> {
-    readers: &'a ReaderPool,
-    connection: Option<Connection>,
-}
-
-impl Drop for PooledConnection<'_> {
-    fn drop(&mut self) {
-        let mut free = lock_or_abort(self.readers.free.lock());
-        free.extend(self.connection.take());
-        drop(free);
-        self.readers.returned.notify_one();
+        let free = self.connections.iter().find_map(|connection| connection.try_lock().ok());
+        let connection = free.unwrap_or_else(|| {
+            let next = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len();
+            // A panic of a reader does not affect its connection.
+            self.connections[next].lock().unwrap_or_else(PoisonError::into_inner)
+        });
+        read(&connection)
     }
 }

@@ -2,7 +2,7 @@
 //! turn or delete data still succeed.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
@@ -11,19 +11,13 @@ use rustix::io::Errno;
 
 /// A file beside the log whose only purpose is to occupy space.
 #[derive(Debug)]
-pub(super) struct Reserve {
-    path: PathBuf,
-}
+pub(super) struct Reserve(pub(super) PathBuf);
 
 impl Reserve {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self { path }
-    }
-
     /// Allocates `bytes` if the disk has twice as much space. Returns false if it has not. Zero bytes need no
     /// space.
     pub(super) fn keep(&self, bytes: u64, free: u64) -> io::Result<bool> {
-        let len = match std::fs::metadata(&self.path) {
+        let len = match std::fs::metadata(&self.0) {
             Ok(file) => file.len(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
             Err(error) => return Err(error),
@@ -34,7 +28,7 @@ impl Reserve {
         if len < bytes && free.saturating_add(len) / 2 < bytes {
             return Ok(false);
         }
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&self.path)?;
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&self.0)?;
         match fill(&file, bytes) {
             Ok(()) => Ok(true),
             Err(error) => {
@@ -51,7 +45,7 @@ impl Reserve {
 
     /// Frees the space. Returns false if nothing was allocated.
     pub(super) fn release(&self) -> bool {
-        let released = OpenOptions::new().write(true).open(&self.path).and_then(|file| {
+        let released = OpenOptions::new().write(true).open(&self.0).and_then(|file| {
             let held = file.metadata()?.len() > 0;
             file.set_len(0).map(|()| held)
         });
@@ -64,24 +58,14 @@ impl Reserve {
     }
 }
 
-fn fill(file: &File, bytes: u64) -> io::Result<()> {
-    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+fn fill(mut file: &File, bytes: u64) -> io::Result<()> {
     if bytes == 0 {
         return Ok(());
     }
     match fallocate(file, FallocateFlags::empty(), 0, bytes) {
-        Ok(()) => return Ok(()),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-        Err(error) => return Err(error.into()),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => io::copy(&mut io::repeat(0).take(bytes), &mut file).map(drop),
+        allocated => Ok(allocated?),
     }
-    let mut left = bytes;
-    let mut file = file;
-    while left > 0 {
-        let piece = usize::try_from(left).unwrap_or(ZEROS.len()).min(ZEROS.len());
-        file.write_all(&ZEROS[..piece])?;
-        left -= piece as u64;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -92,7 +76,7 @@ mod tests {
     fn reserve_needs_twice_its_size_and_is_released_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("reserve");
-        let reserve = Reserve::new(path.clone());
+        let reserve = Reserve(path.clone());
         let len = || std::fs::metadata(&path).map_or(0, |file| file.len());
         assert!(!reserve.release(), "there is no reserve");
         assert!(!reserve.keep(1 << 20, (2 << 20) - 1).unwrap());

@@ -1,6 +1,6 @@
 //! Rows of runs: the encoding of their columns, and the detection of damage.
 
-use rusqlite::{ErrorCode, Row};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, Row, Statement};
 
 use crate::types::{Epoch, SessionId, Tenant, Timestamp};
 
@@ -49,10 +49,6 @@ pub(super) enum StoredRow {
     End,
 }
 
-pub(super) fn any_session(_: &str, _: SessionId) -> bool {
-    true
-}
-
 pub(super) fn decode_row(
     row: Result<Option<&Row<'_>>, rusqlite::Error>,
     epoch: &Epoch,
@@ -78,6 +74,21 @@ pub(super) fn unless_malformed<T>(result: Result<T, rusqlite::Error>) -> Result<
         Err(error) if is_malformed(&error) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The first row of a query. `None` if there is none, or if SQLite found an invalid page.
+pub(super) fn first_row<T>(
+    connection: &Connection,
+    select: &str,
+    params: impl Params,
+    read: impl FnOnce(&Row<'_>) -> Result<T, rusqlite::Error>,
+) -> Result<Option<T>, rusqlite::Error> {
+    Ok(unless_malformed(connection.query_row(select, params, read).optional())?.flatten())
+}
+
+/// Prepares a statement that selects [`COLUMNS`] of the run at a position.
+pub(super) fn select_run(connection: &Connection) -> Result<Statement<'_>, rusqlite::Error> {
+    connection.prepare(&format!("SELECT {COLUMNS} FROM run WHERE pos = ?1"))
 }
 
 /// The session, the first and the last seq, and the stored frames.

@@ -1,30 +1,24 @@
-//! The format of the database file: its versions, creation and identification.
+//! The format of the database file: its version, creation and identification.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
 use crate::types::Epoch;
 
-use super::connection::{PAGE_BYTES, folder_of, read_only, read_write, with_suffix};
+use super::connection::{
+    PAGE_BYTES, READ_ONLY, READ_WRITE, files_of, folder_of, remove_if_exists, sync, with_suffix,
+};
 use super::error::OpenError;
 use super::row::to_sql;
 
-/// The SQL that migrates a file to the next version.
-pub(super) type Migration = &'static str;
-
 /// `acpg`, the application id at byte 68 of the file.
 const APPLICATION_ID: i32 = 0x6163_7067;
-/// The migrations between released versions, oldest first.
-pub(super) const MIGRATIONS: [Migration; 2] = [LOG_STATS, COMPRESSION];
 /// The version that this build reads and writes, at byte 60 of the file.
-#[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "there are few migrations")]
-const VERSION: i32 = 1 + MIGRATIONS.len() as i32;
-/// The schema of the first version. A new file runs the same migrations as an old one.
-///
+const VERSION: i32 = 3;
 /// The position of a run is its rowid, so that an append changes the end of the table and one entry of one
 /// index.
 const SCHEMA: &str = "
@@ -50,10 +44,6 @@ CREATE TABLE meta (
     key TEXT PRIMARY KEY,
     value ANY NOT NULL
 ) STRICT, WITHOUT ROWID;
-";
-
-/// Adds the table of statistics, without content. The first commit that is due writes them.
-const LOG_STATS: Migration = "
 CREATE TABLE log (
     session BLOB PRIMARY KEY,
     tenant TEXT NOT NULL,
@@ -66,26 +56,34 @@ CREATE TABLE log (
     last_time INTEGER NOT NULL,
     crc INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-INSERT INTO meta VALUES ('summed_pos', 0), ('summed_crc', 0);
+INSERT INTO meta VALUES ('last_pos', 0), ('pruned_pos', 0), ('summed_pos', 0), ('summed_crc', 0);
 ";
 
-/// From the version without compression. No row changes. The version number prevents an older program from
-/// sending compressed frames to readers.
-const COMPRESSION: Migration = "";
-
-/// Whether opening this file would migrate it.
-pub(super) fn is_earlier(path: &Path) -> Result<bool, OpenError> {
-    Ok(read_version(path)? < VERSION)
+/// Identifies the file, or creates it. A foreign file or a file of another version is not changed.
+pub(super) fn prepare(path: &Path, epoch: impl FnOnce() -> Epoch) -> Result<(), OpenError> {
+    match identify(path) {
+        Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+            if restored_path(path).exists() {
+                return Err(OpenError::RestoreInterrupted);
+            }
+            return create(path, &epoch());
+        }
+        identified => identified?,
+    }
+    if fs::metadata(path)?.permissions().mode() & 0o077 != 0 {
+        fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    }
+    Ok(())
 }
 
-/// Reads the version of a log file that this build supports.
-pub(super) fn read_version(path: &Path) -> Result<i32, OpenError> {
+/// Fails unless the file is a log of this version.
+pub(super) fn identify(path: &Path) -> Result<(), OpenError> {
     let mut header = Vec::new();
     File::open(path)?.take(100).read_to_end(&mut header)?;
     if fs::metadata(with_suffix(path, "-wal")).is_ok_and(|wal| wal.len() > 0) {
         // The last changes may be only in the write-ahead log. After a crash the first page of the file may
         // be incomplete, but the log contains it.
-        let connection = Connection::open_with_flags(path, read_only())?;
+        let connection = Connection::open_with_flags(path, READ_ONLY)?;
         let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get(0));
         return check(number("application_id")?, number("user_version")?);
     }
@@ -104,26 +102,22 @@ fn number_at(header: &[u8], at: usize) -> i32 {
     i32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
 }
 
-fn check(application: i32, version: i32) -> Result<i32, OpenError> {
+fn check(application: i32, version: i32) -> Result<(), OpenError> {
     match version {
         _ if application != APPLICATION_ID => Err(OpenError::NotALog),
-        1..=VERSION => Ok(version),
-        found if found > VERSION => Err(OpenError::NewerVersion { found, known: VERSION }),
-        _ => Err(OpenError::NotALog),
+        VERSION => Ok(()),
+        found => Err(OpenError::OtherVersion { found, known: VERSION }),
     }
 }
 
 /// Creates the file under a temporary name, so that an incomplete file never has the final name.
-pub(super) fn create(path: &Path, epoch: &Epoch) -> Result<(), OpenError> {
+fn create(path: &Path, epoch: &Epoch) -> Result<(), OpenError> {
     let new = with_suffix(path, ".new");
-    for left in [".new", ".new-journal", ".new-wal", ".new-shm"].map(|suffix| with_suffix(path, suffix)) {
-        match fs::remove_file(&left) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
+    for file in files_of(&new) {
+        remove_if_exists(&file)?;
     }
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    let mut connection = Connection::open_with_flags(&new, read_write())?;
+    let mut connection = Connection::open_with_flags(&new, READ_WRITE)?;
     // One sync before the rename makes the whole file durable. A sync for each step would delay the start.
     connection.pragma_update(None, "synchronous", "OFF")?;
     connection.pragma_update(None, "page_size", to_sql(PAGE_BYTES))?;
@@ -132,17 +126,11 @@ pub(super) fn create(path: &Path, epoch: &Epoch) -> Result<(), OpenError> {
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.execute_batch(SCHEMA)?;
-    transaction.execute(
-        "INSERT INTO meta (key, value) VALUES ('epoch', ?1), ('last_pos', 0), ('pruned_pos', 0)",
-        [epoch.as_str()],
-    )?;
-    for step in MIGRATIONS {
-        transaction.execute_batch(step)?;
-    }
+    transaction.execute("INSERT INTO meta VALUES ('epoch', ?1)", [epoch.as_str()])?;
     transaction.commit()?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.close().map_err(|(_, error)| error)?;
     file.sync_all()?;
     fs::rename(&new, path)?;
-    Ok(File::open(folder_of(path))?.sync_all()?)
+    Ok(sync(folder_of(path))?)
 }

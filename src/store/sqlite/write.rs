@@ -1,8 +1,6 @@
 //! Operations of the writer connection, one transaction each.
 
-use std::ops::Deref;
-
-use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, ffi, params};
 
 use crate::types::{Epoch, Timestamp};
 
@@ -26,38 +24,9 @@ impl From<rusqlite::Error> for CommitError {
     }
 }
 
-/// A write transaction with cached statements: preparing them would dominate the cost of a small commit.
-/// Rolls back on drop unless committed.
-struct Transaction<'a>(&'a Connection);
-
-impl<'a> Transaction<'a> {
-    fn begin(connection: &'a Connection) -> Result<Self, rusqlite::Error> {
-        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        Ok(Self(connection))
-    }
-
-    fn commit(self) -> Result<(), rusqlite::Error> {
-        self.0.prepare_cached("COMMIT")?.execute([]).map(drop)
-    }
-}
-
-impl Deref for Transaction<'_> {
-    type Target = Connection;
-
-    fn deref(&self) -> &Connection {
-        self.0
-    }
-}
-
-impl Drop for Transaction<'_> {
-    fn drop(&mut self) {
-        // After some errors SQLite has already rolled back.
-        if !self.0.is_autocommit()
-            && let Err(error) = self.0.execute_batch("ROLLBACK")
-        {
-            tracing::error!(%error, "could not roll back a transaction");
-        }
-    }
+/// Begins a write transaction. It rolls back on drop unless it is committed.
+fn begin(connection: &Connection) -> Result<Transaction<'_>, rusqlite::Error> {
+    Transaction::new_unchecked(connection, TransactionBehavior::Immediate)
 }
 
 /// The result of a commit.
@@ -83,13 +52,12 @@ pub(super) fn commit(
     let erased = batch.erase.iter().map(|session| Removal::of(connection, *session));
     let mut erased = erased.collect::<Result<Vec<_>, _>>()?;
     loop {
-        let transaction = Transaction::begin(connection)?;
+        let transaction = begin(connection)?;
         check(&transaction, &batch.expect)?;
         if let Some(sums) = sums {
             log_stats::write(&transaction, sums)?;
         }
-        if let Some(damaged) = remove(&transaction, &mut erased)? {
-            damaged.skip_all();
+        if !remove(&transaction, &mut erased)? {
             continue;
         }
         for session in &batch.erase {
@@ -108,18 +76,17 @@ pub(super) fn commit(
     }
 }
 
-/// Deletes the runs of all removals. Returns the first removal that found damage: the transaction must then
-/// be repeated.
+/// Deletes the runs of all removals. Returns false if SQLite found damage: the transaction must be repeated.
 fn remove<'a>(
     transaction: &Connection,
     removals: impl IntoIterator<Item = &'a mut Removal>,
-) -> Result<Option<&'a mut Removal>, CommitError> {
+) -> Result<bool, CommitError> {
     for removal in removals {
         if !removal.remove(transaction)? {
-            return Ok(Some(removal));
+            return Ok(false);
         }
     }
-    Ok(None)
+    Ok(true)
 }
 
 fn write_records(transaction: &Connection, batch: &Batch) -> Result<(), CommitError> {
@@ -211,9 +178,8 @@ pub(super) fn prune(
         pruned.extend(PrunedLog::of(connection, *cut, log, max_runs)?);
     }
     loop {
-        let transaction = Transaction::begin(connection)?;
-        if let Some(damaged) = remove(&transaction, pruned.iter_mut().map(|log| &mut log.removal))? {
-            damaged.skip_all();
+        let transaction = begin(connection)?;
+        if !remove(&transaction, pruned.iter_mut().map(|log| &mut log.removal))? {
             continue;
         }
         if let Some(pos) = pruned.iter().map(|log| log.pruned_pos).max().filter(|pos| *pos > pruned_pos) {

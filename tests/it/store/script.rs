@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use acp_gateway::store::{
-    Batch, CommitError, Cut, Delete, EventStore, Expect, Maintenance, MemoryStore, Put, Run, SqliteStore,
-    Table,
+    Batch, CommitError, Cut, Delete, EventStore, Expect, Maintenance, Put, Run, SqliteStore, Table,
 };
 use acp_gateway::types::{Ids, Limits, SessionId, Tenant};
 use bytes::Bytes;
 
+use super::memory::MemoryStore;
 use crate::support::Random;
 
 /// The tables that the script writes to.
@@ -174,7 +174,7 @@ pub(crate) fn content(store: &(impl EventStore + Maintenance)) -> u64 {
         for run in &page.runs {
             (run.session.as_bytes(), run.first_seq, run.last_seq, run.last_pos, &run.frames).hash(&mut hash);
         }
-        cursor = page.through_pos;
+        cursor = page.through;
     }
     for number in 1..=u8::try_from(SESSIONS).expect("small") {
         let log = store.usage(session(number));

@@ -14,7 +14,7 @@ use crate::eventlog::{
     SessionLog, Start, TailCursor, Delivery,
 };
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::store::MemoryStore;
+use crate::memory_store::MemoryStore;
 use crate::types::{Ids, Limits, SessionId, Tenant};
 
 /// A log in memory with small limits, so that readers often read the next event from the store.
@@ -41,7 +41,7 @@ pub(crate) async fn open(log: &EventLog, number: u128) -> SessionLog {
 }
 
 fn append_event(session: &SessionLog) -> u64 {
-    session.append(&Event { kind: "test", prompt: None, members: Members::whole(b"\"text\":\"some words\"") }, Records::new())
+    session.append(&Event { kind: "test", prompt: None, members: Members::whole(b"\"text\":\"some words\"") }, Records::default())
 }
 
 fn random_below(below: u64) -> u64 {
@@ -112,7 +112,7 @@ pub fn every_event_once() {
                 session.wait(EVENTS).await.expect("the log is closed");
                 if erase {
                     let last = Event { kind: "test", prompt: None, members: Members::default() };
-                    assert_eq!(session.erase(&last, Records::new()), EVENTS + 1);
+                    assert_eq!(session.erase(&last, Records::default()), EVENTS + 1);
                 }
             }));
         }

@@ -2,7 +2,7 @@
 //!
 //! This crate compiles `src/eventlog/` and the race for a request (`src/session/agent_requests/open.rs` and
 //! `src/session/actor/answers.rs`) unchanged, and replaces their environment. Locks of the standard library and tasks of tokio come from shuttle. The session's actor
-//! contains only the code that the race needs. Code without concurrency (the store in memory, the types, ACP)
+//! contains only the code that the race needs. Code without concurrency (the types, ACP)
 //! comes from the gateway's library.
 
 extern crate model_std as std;
@@ -10,6 +10,8 @@ extern crate model_std as std;
 #[path = "../../../src/eventlog/mod.rs"]
 pub mod eventlog;
 pub mod follow;
+#[path = "../../it/store/memory.rs"]
+mod memory_store;
 pub mod session;
 
 mod acp {

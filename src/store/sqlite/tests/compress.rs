@@ -41,7 +41,8 @@ fn large_run_is_compressed_and_counted_by_stored_size() {
     };
     let batch = Batch { runs: runs.to_vec(), ..Batch::default() };
     let committed = store.commit(&batch).unwrap();
-    assert_eq!(committed.bytes, store.total_bytes(), "a commit returns the stored size");
+    let bytes_stored: u64 = committed.iter().map(|run| run.bytes).sum();
+    assert_eq!(bytes_stored, store.total_bytes(), "a commit returns the stored size");
     assert_eq!((beginning_with(&place, 0), beginning_with(&place, b'i')), (2, 2));
     assert!(bytes(store.usage(session(2))) < said(2).len() as u64 / 3);
     let is_right = |store: &SqliteStore| {
@@ -81,13 +82,13 @@ fn large_run_is_compressed_and_counted_by_stored_size() {
 }
 
 #[test]
-fn file_from_before_compression_is_readable_and_writable() {
+fn uncompressed_and_compressed_runs_are_readable_together() {
     let place = Place::new();
     let store = place.store();
     let old = [run(1, 1..=3), run(1, 4..=600), run(2, 1..=400), run(1, 601..=603)];
     append(&store, old.to_vec());
     drop(store);
-    // Store the runs as version 2 did, without compression.
+    // Store the runs without compression.
     let file = Connection::open(place.path()).unwrap();
     let mut pos = 0;
     for run in &old {
@@ -96,10 +97,8 @@ fn file_from_before_compression_is_readable_and_writable() {
         let row = rusqlite::params![&run.frames[..], crc, to_sql(pos)];
         assert_eq!(file.execute("UPDATE run SET frames = ?1, crc = ?2 WHERE pos = ?3", row).unwrap(), 1);
     }
-    file.pragma_update(None, "user_version", 2).unwrap();
     drop(file);
     assert_eq!(beginning_with(&place, 0), 0);
-    assert!(SqliteStore::needs_migration(&place.path()).unwrap());
 
     let new = [run(1, 604..=1200), run(2, 401..=401), run(2, 402..=900)];
     for _ in 0..2 {
@@ -120,11 +119,6 @@ fn file_from_before_compression_is_readable_and_writable() {
         assert_eq!(check(&store).unwrap().damaged, 0);
     }
     assert_eq!((beginning_with(&place, 0), beginning_with(&place, b'i')), (2, 5));
-    assert!(!SqliteStore::needs_migration(&place.path()).unwrap());
-    let kept = place.folder.path().join("events.sqlite.version-2");
-    let version: i32 =
-        Connection::open(kept).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-    assert_eq!(version, 2, "a copy in the earlier format is kept");
 }
 
 #[test]

@@ -164,7 +164,7 @@ fn accepts_append(store: &SqliteStore, what: &str) -> bool {
     let batch = Batch { runs: vec![run(1, last + 1..=last + 1), run(3, 1..=1)], ..Batch::default() };
     match store.commit(&batch) {
         Ok(committed) => {
-            assert!(committed.positions[0] > 15, "{what}: {committed:?}");
+            assert!(committed[0].last_pos > 15, "{what}: {committed:?}");
             true
         }
         Err(CommitError::Failed(cause)) if cause.to_string().contains("malformed") => false,

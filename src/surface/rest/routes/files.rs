@@ -251,7 +251,7 @@ pub(super) async fn write_file(
     let max = gateway.limits.max_file_bytes;
     check_upload_headers(&headers, max)?;
     let workspace = gateway.sessions.open(&by, session).await?.workspace().await?;
-    if gateway.log.alarm().is_some() {
+    if gateway.log.storage_full() {
         return Err(ApiError::new(
             ProblemCode::StorageFull,
             "the disk is nearly full: the gateway accepts only reads",

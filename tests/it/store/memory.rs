@@ -1,23 +1,21 @@
-//! A store in memory. Its content is lost when the process exits.
+//! A store in memory: the reference that the durable store is compared with, and the fastest store for tests.
+//! Unit tests, the benchmarks and the models include this file too.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard};
 
-use bytes::Bytes;
-
-use crate::shutdown::lock_or_abort;
-use crate::types::{Epoch, Ids, SessionId, Timestamp};
-
-use super::usage::Usages;
-use super::{
-    Batch, CommitError, Committed, Cut, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError, Record,
+use acp_gateway::store::{
+    Batch, CommitError, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError, Record,
     RecordStore, Run, RunHeader, Table, Tail,
 };
+use acp_gateway::types::{Epoch, Ids, SessionId, Timestamp};
+use bytes::Bytes;
 
-/// Keeps everything in maps. For tests, and for gateways without durable data.
+/// Keeps everything in maps.
 #[derive(Debug)]
-pub struct MemoryStore {
+pub(crate) struct MemoryStore {
     epoch: Epoch,
     ids: Ids,
     maps: Mutex<Maps>,
@@ -27,21 +25,26 @@ pub struct MemoryStore {
 struct Maps {
     /// By the position of the last event.
     runs: BTreeMap<u64, (Run, Timestamp)>,
-    /// For each session, the position of each run by its last seq.
-    sessions: HashMap<SessionId, BTreeMap<u64, u64>>,
+    logs: HashMap<SessionId, Log>,
     records: BTreeMap<(Table, Vec<u8>), Bytes>,
-    usages: Usages,
     last_pos: u64,
     pruned_pos: u64,
 }
 
+#[derive(Debug)]
+struct Log {
+    /// The position of each run by its last seq.
+    places: BTreeMap<u64, u64>,
+    usage: LogUsage,
+}
+
 impl MemoryStore {
-    pub fn new(ids: Ids) -> Self {
+    pub(crate) fn new(ids: Ids) -> Self {
         Self { epoch: ids.epoch(), ids, maps: Mutex::default() }
     }
 
     fn maps(&self) -> MutexGuard<'_, Maps> {
-        lock_or_abort(self.maps.lock())
+        self.maps.lock().expect("no call panics with the lock")
     }
 }
 
@@ -57,25 +60,43 @@ impl Maps {
     }
 
     fn erase(&mut self, session: SessionId) {
-        for pos in self.sessions.remove(&session).unwrap_or_default().into_values() {
+        let erased = self.logs.remove(&session).map(|log| log.places);
+        for pos in erased.unwrap_or_default().into_values() {
             self.runs.remove(&pos);
         }
-        self.usages.erase(session);
     }
 
     fn append(&mut self, run: &Run, time: Timestamp) -> RunHeader {
         self.last_pos += run.count();
-        let pos = self.last_pos;
-        let head = run_header(run, pos, time);
-        self.usages.append(run.tenant.as_str(), &head);
-        self.sessions.entry(run.session).or_default().insert(run.last_seq, pos);
-        self.runs.insert(pos, (Run { last_pos: pos, ..run.clone() }, time));
+        let run = Run { last_pos: self.last_pos, ..run.clone() };
+        let head = run_header(&run, time);
+        let log = self.logs.entry(run.session).or_insert_with(|| Log {
+            places: BTreeMap::new(),
+            usage: LogUsage {
+                session: run.session,
+                tenant: run.tenant.clone(),
+                first_seq: run.first_seq,
+                last_seq: 0,
+                first_pos: run.first_pos(),
+                last_pos: 0,
+                bytes: 0,
+                runs: 0,
+                last_time: time,
+            },
+        });
+        log.places.insert(run.last_seq, run.last_pos);
+        log.usage.last_seq = run.last_seq;
+        log.usage.last_pos = run.last_pos;
+        log.usage.last_time = log.usage.last_time.max(time);
+        log.usage.bytes += head.bytes;
+        log.usage.runs += 1;
+        self.runs.insert(run.last_pos, (run, time));
         head
     }
 
     fn prune(&mut self, cut: Cut, max_runs: usize) -> Pruned {
         let mut pruned = Pruned::default();
-        let Some(places) = self.sessions.get_mut(&cut.session) else { return pruned };
+        let Some(Log { places, usage }) = self.logs.get_mut(&cut.session) else { return pruned };
         while places.len() > 1 && pruned.runs < max_runs as u64 {
             let Some(oldest) = places.first_entry().filter(|oldest| *oldest.key() <= cut.through) else {
                 break;
@@ -88,33 +109,42 @@ impl Maps {
             self.pruned_pos = self.pruned_pos.max(pos);
         }
         if let Some((run, _)) = places.first_key_value().and_then(|(_, pos)| self.runs.get(pos)) {
-            self.usages.cut(cut.session, run.first_seq, run.first_pos(), pruned);
+            (usage.first_seq, usage.first_pos) = (run.first_seq, run.first_pos());
         }
+        usage.bytes -= pruned.bytes;
+        usage.runs -= pruned.runs;
         pruned
     }
 }
 
-/// The header of a run. Frames are stored without compression.
-fn run_header(run: &Run, last_pos: u64, time: Timestamp) -> RunHeader {
-    RunHeader::of(run, last_pos, run.frames.len() as u64, time)
+/// The header of a committed run. Frames are stored without compression.
+fn run_header(run: &Run, time: Timestamp) -> RunHeader {
+    RunHeader {
+        session: run.session,
+        first_seq: run.first_seq,
+        last_seq: run.last_seq,
+        last_pos: run.last_pos,
+        bytes: run.frames.len() as u64,
+        time,
+    }
 }
 
 impl RecordStore for MemoryStore {
-    fn commit(&self, batch: &Batch) -> Result<Committed, CommitError> {
+    fn commit(&self, batch: &Batch) -> Result<Vec<RunHeader>, CommitError> {
         let time = batch.time.unwrap_or_else(|| self.ids.now());
         let mut maps = self.maps();
         maps.check(batch)?;
         for session in &batch.erase {
             maps.erase(*session);
         }
-        let heads: Vec<RunHeader> = batch.runs.iter().map(|run| maps.append(run, time)).collect();
+        let heads = batch.runs.iter().map(|run| maps.append(run, time)).collect();
         for put in &batch.puts {
             maps.records.insert((put.table, put.key.clone()), put.value.clone());
         }
         for delete in &batch.deletes {
             maps.records.remove(&(delete.table, delete.key.clone()));
         }
-        Ok(Committed::of(&heads))
+        Ok(heads)
     }
 
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ReadError> {
@@ -146,10 +176,10 @@ impl EventStore for MemoryStore {
 
     fn read(&self, session: SessionId, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError> {
         let maps = self.maps();
-        let Some(places) = maps.sessions.get(&session) else { return Ok(Vec::new()) };
+        let Some(log) = maps.logs.get(&session) else { return Ok(Vec::new()) };
         let mut bytes = 0;
         let mut found = Vec::new();
-        for pos in places.range((Bound::Excluded(after), Bound::Unbounded)).map(|(_, pos)| pos) {
+        for pos in log.places.range((Bound::Excluded(after), Bound::Unbounded)).map(|(_, pos)| pos) {
             if bytes >= max_bytes && !found.is_empty() {
                 break;
             }
@@ -168,13 +198,13 @@ impl EventStore for MemoryStore {
         wanted: &dyn Fn(&str, SessionId) -> bool,
     ) -> Result<Page, ReadError> {
         let maps = self.maps();
-        let mut page = Page { runs: Vec::new(), through_pos: after_pos.max(maps.last_pos) };
+        let mut page = Page { runs: Vec::new(), through: after_pos.max(maps.last_pos) };
         let mut bytes = 0;
         for (run, _) in
             maps.runs.range((Bound::Excluded(after_pos), Bound::Unbounded)).map(|(_, entry)| entry)
         {
             if bytes >= max_bytes && !page.runs.is_empty() {
-                page.through_pos = page.runs.last().map_or(after_pos, |last| last.last_pos);
+                page.through = page.runs.last().map_or(after_pos, |last| last.last_pos);
                 break;
             }
             if wanted(run.tenant.as_str(), run.session) {
@@ -186,7 +216,11 @@ impl EventStore for MemoryStore {
     }
 
     fn usage(&self, session: SessionId) -> Option<LogUsage> {
-        self.maps().usages.get(session)
+        self.maps().logs.get(&session).map(|log| log.usage.clone())
+    }
+
+    fn bounds(&self, session: SessionId) -> Result<Option<LogUsage>, ReadError> {
+        Ok(self.usage(session))
     }
 
     fn tail(&self) -> Tail {
@@ -197,11 +231,13 @@ impl EventStore for MemoryStore {
 
 impl Maintenance for MemoryStore {
     fn usages(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
-        self.maps().usages.select(limit, wanted)
+        let maps = self.maps();
+        let usages = maps.logs.values().map(|log| &log.usage).filter(|log| wanted(log));
+        usages.take(limit).cloned().collect()
     }
 
     fn total_bytes(&self) -> u64 {
-        self.maps().usages.bytes()
+        self.maps().logs.values().map(|log| log.usage.bytes).sum()
     }
 
     fn run_headers(
@@ -213,15 +249,33 @@ impl Maintenance for MemoryStore {
         let maps = self.maps();
         let found = maps.runs.range((Bound::Excluded(after_pos), Bound::Unbounded)).map(|(_, entry)| entry);
         let found = found.filter(|(run, _)| session.is_none_or(|session| run.session == session));
-        Ok(found.take(limit).map(|(run, time)| run_header(run, run.last_pos, *time)).collect())
+        Ok(found.take(limit).map(|(run, time)| run_header(run, *time)).collect())
     }
 
     fn prune(&self, cuts: &[Cut], max_runs: usize) -> Result<Pruned, CommitError> {
         let mut maps = self.maps();
         let mut sum = Pruned::default();
         for cut in cuts {
-            sum.add(maps.prune(*cut, max_runs));
+            let pruned = maps.prune(*cut, max_runs);
+            sum.runs += pruned.runs;
+            sum.bytes += pruned.bytes;
         }
         Ok(sum)
+    }
+
+    fn compact(&self) -> Result<bool, CommitError> {
+        Ok(false)
+    }
+
+    fn disk(&self) -> io::Result<Disk> {
+        Ok(Disk { free: 1 << 40, total: 1 << 40 })
+    }
+
+    fn keep_reserve(&self, _bytes: u64, _free: u64) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    fn release_reserve(&self) -> bool {
+        false
     }
 }
