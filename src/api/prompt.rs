@@ -2,14 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type};
-use utoipa::openapi::{Ref, RefOr};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
 
 use crate::types::{EventId, PromptId, SessionId, Timestamp};
 
-use super::acp_schema::ContentBlock;
 use super::problem::Problem;
+use super::schema::PromptContent;
 
 /// The state of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -112,27 +110,6 @@ pub enum AttachAs {
     Image,
     /// An audio recording. Requires the capability `audio`.
     Audio,
-}
-
-/// The schema of `prompt`.
-#[derive(Debug)]
-pub struct PromptContent;
-
-impl PartialSchema for PromptContent {
-    fn schema() -> RefOr<Schema> {
-        OneOfBuilder::new()
-            .description(Some("A text, or an array of ACP content blocks."))
-            .item(ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)))
-            .item(ArrayBuilder::new().items(Ref::from_schema_name("ContentBlock")).min_items(Some(1)))
-            .into()
-    }
-}
-
-impl ToSchema for PromptContent {
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        ContentBlock::schemas(schemas);
-        schemas.push(("ContentBlock".to_owned(), ContentBlock::schema()));
-    }
 }
 
 /// The turns that the request cancelled.

@@ -2,14 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, OneOfBuilder, Schema, SchemaType, Type};
-use utoipa::openapi::{Ref, RefOr};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
 
 use crate::types::{PromptId, RequestId, Timestamp};
 
-use super::acp_schema::RequestParams;
-use super::rpc::RpcError;
+use super::schema::{RequestParams, schemas_from_json};
 
 /// A request that waits for an answer.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -89,58 +86,7 @@ pub struct PermissionAnswer {
     pub cancelled: Option<bool>,
 }
 
-/// The schema of an object with exactly one member.
-fn single_member_object(name: &str, value: impl Into<RefOr<Schema>>) -> Schema {
-    ObjectBuilder::new()
-        .schema_type(Type::Object)
-        .property(name, value)
-        .required(name)
-        .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)))
-        .build()
-        .into()
-}
-
-impl PartialSchema for RequestAnswer {
-    fn schema() -> RefOr<Schema> {
-        OneOfBuilder::new()
-            .description(Some("A result, which is passed to the agent unchanged, or a JSON-RPC error."))
-            .item(Ref::from_schema_name("ResultAnswer"))
-            .item(Ref::from_schema_name("ErrorAnswer"))
-            .into()
-    }
-}
-
-impl ToSchema for RequestAnswer {
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        let result = single_member_object("result", ObjectBuilder::new().schema_type(SchemaType::AnyValue));
-        schemas.push(("ResultAnswer".to_owned(), result.into()));
-        schemas.push((
-            "ErrorAnswer".to_owned(),
-            single_member_object("error", Ref::from_schema_name("RpcError")).into(),
-        ));
-        schemas.push(("RpcError".to_owned(), RpcError::schema()));
-    }
-}
-
-impl PartialSchema for PermissionAnswer {
-    fn schema() -> RefOr<Schema> {
-        OneOfBuilder::new()
-            .description(Some("The selected option, or a cancellation."))
-            .item(Ref::from_schema_name("PermissionChoice"))
-            .item(Ref::from_schema_name("PermissionCancellation"))
-            .into()
-    }
-}
-
-impl ToSchema for PermissionAnswer {
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        let choice = single_member_object("optionId", ObjectBuilder::new().schema_type(Type::String));
-        let cancelled = ObjectBuilder::new().schema_type(Type::Boolean).enum_values(Some([true]));
-        schemas.push(("PermissionChoice".to_owned(), choice.into()));
-        schemas
-            .push(("PermissionCancellation".to_owned(), single_member_object("cancelled", cancelled).into()));
-    }
-}
+schemas_from_json!(RequestAnswer, PermissionAnswer);
 
 /// The action in an answer to an elicitation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -4,12 +4,11 @@ use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
 
 use crate::types::AgentName;
 
+use super::schema::schemas_from_json;
 use super::session::SessionPolicy;
 
 /// A new session.
@@ -74,17 +73,7 @@ impl<'de> Deserialize<'de> for McpServer {
     }
 }
 
-impl PartialSchema for McpServer {
-    fn schema() -> RefOr<Schema> {
-        OneOfBuilder::new()
-            .description(Some("The name of a configured server. An object would define a server of the client and fails with 403."))
-            .item(ObjectBuilder::new().schema_type(Type::String))
-            .item(ObjectBuilder::new().schema_type(Type::Object))
-            .into()
-    }
-}
-
-impl ToSchema for McpServer {}
+schemas_from_json!(McpServer);
 
 /// A merge patch (RFC 7396). An absent member is unchanged, null clears it, and a value replaces it.
 /// `metadata` is merged member by member.

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
+
+use super::schema::OptionValue;
 
 /// A change of the mode of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -23,21 +23,6 @@ pub struct SetConfigOption {
     #[schema(value_type = OptionValue)]
     pub value: Box<RawValue>,
 }
-
-/// The schema of `value`.
-#[derive(Debug)]
-pub struct OptionValue;
-
-impl PartialSchema for OptionValue {
-    fn schema() -> RefOr<Schema> {
-        OneOfBuilder::new()
-            .item(ObjectBuilder::new().schema_type(Type::String))
-            .item(ObjectBuilder::new().schema_type(Type::Boolean))
-            .into()
-    }
-}
-
-impl ToSchema for OptionValue {}
 
 /// The modes of a session.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

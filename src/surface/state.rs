@@ -10,7 +10,7 @@ use crate::pool::Pool;
 use crate::server::{RateLimits, RequestContext};
 use crate::session::SessionRegistry;
 use crate::shutdown::Shutdown;
-use crate::stream::{KeepAliveTicker, Streams};
+use crate::stream::{EventTypes, Feed, KeepAliveTicker, Source, Streams};
 use crate::types::{Epoch, Ids, Limits, PrincipalLimits};
 
 /// The components that the composition root passes to the gateway.
@@ -56,6 +56,19 @@ impl Gateway {
 
     pub(super) fn epoch(&self) -> Epoch {
         self.log.epoch()
+    }
+
+    /// All events of a source, from its position.
+    pub(super) fn feed(&self, source: Source) -> Feed {
+        Feed {
+            client_cursor: source.cursor(),
+            source,
+            types: EventTypes::All,
+            turn: None,
+            from_tail: false,
+            epoch: self.epoch(),
+            ids: self.ids.clone(),
+        }
     }
 
     pub(super) fn requests(&self) -> &Arc<RequestContext> {

@@ -32,7 +32,7 @@ use super::state::Gateway;
 
 pub(super) use error::ApiError;
 pub(super) use layers::with_layers;
-pub use openapi::{document, document_json};
+pub use openapi::document_json;
 
 /// The routes of the API and of its documents.
 pub(super) fn routes() -> Router<Gateway> {
