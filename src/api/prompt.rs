@@ -70,7 +70,7 @@ pub struct PromptList {
 }
 
 /// A prompt: a text, or an array of ACP content blocks.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreatePrompt {
     #[schema(value_type = PromptContent)]
@@ -85,7 +85,7 @@ pub struct CreatePrompt {
 }
 
 /// A file of the session to attach to a prompt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Attachment {
     /// The path in the form that the file routes accept: relative to `cwd`, or absolute.
@@ -93,7 +93,7 @@ pub struct Attachment {
     pub path: String,
     /// The type of the content block. By default, an image, an audio file or a short text is embedded if the
     /// agent supports it. Any other file becomes a link.
-    #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "as")]
     #[schema(nullable = false)]
     pub kind: Option<AttachAs>,
 }

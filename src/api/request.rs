@@ -58,14 +58,13 @@ pub enum Resolution {
 }
 
 /// The answer to a request of any method: either `result` or `error`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RequestAnswer {
     /// The result, raw ACP. It is passed to the agent unchanged. `null` is a valid result.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present")]
     pub result: Option<Box<RawValue>>,
     /// A JSON-RPC error.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Box<RawValue>>,
 }
 
@@ -75,14 +74,12 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<B
 }
 
 /// The answer to a permission request: either `optionId` or `cancelled`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PermissionAnswer {
     /// The `optionId` of an option that the agent offered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub option_id: Option<String>,
     /// Must be true if present.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled: Option<bool>,
 }
 

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use super::schema::OptionValue;
 
 /// A change of the mode of a session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SetMode {
     /// The id of one of the agent's modes.
@@ -16,7 +16,7 @@ pub struct SetMode {
 }
 
 /// A change of a configuration option of a session.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SetConfigOption {
     /// The id of a value, or a boolean for a switch.

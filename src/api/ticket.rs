@@ -7,7 +7,7 @@ use super::schema::StreamPath;
 use crate::types::Timestamp;
 
 /// A request for a ticket.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateTicket {
     /// The paths of the streams and sockets that the ticket opens, without a query, such as `/v1/events`. At

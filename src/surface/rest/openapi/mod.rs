@@ -3,7 +3,6 @@
 
 use std::sync::LazyLock;
 
-use bytes::Bytes;
 use http::HeaderValue;
 use sha2::{Digest, Sha256};
 use utoipa::OpenApi as _;
@@ -24,14 +23,14 @@ mod schemas;
 /// The document as served.
 #[derive(Debug)]
 pub(super) struct Document {
-    pub(super) json: Bytes,
+    pub(super) json: String,
     pub(super) etag: HeaderValue,
 }
 
 /// The document is built on the first request, because it would dominate the start time and needs megabytes.
 pub(super) fn served_document() -> &'static Document {
     static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
-        let json = Bytes::from(document_json());
+        let json = document_json();
         let etag = etag(&Sha256::digest(&json).into());
         Document { json, etag }
     });
