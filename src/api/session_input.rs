@@ -1,7 +1,7 @@
 //! Inputs for sessions: creation, and the merge patch of title and metadata.
 
-use serde::de::{Deserializer, Error};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;

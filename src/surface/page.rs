@@ -39,16 +39,16 @@ async fn index(headers: HeaderMap) -> Result<Response, ApiError> {
 
 /// The assets of the page. Their names contain a hash of their content, so they never change.
 async fn asset(Path(name): Path<String>) -> Result<Response, ApiError> {
-    let path = format!("assets/{name}");
-    let mut response = file(&path, Files::get(&path).ok_or_else(ApiError::not_found)?);
-    let forever = HeaderValue::from_static("public, max-age=31536000, immutable");
-    response.headers_mut().insert(header::CACHE_CONTROL, forever);
-    Ok(response)
+    cached(&format!("assets/{name}"), "public, max-age=31536000, immutable")
 }
 
 async fn favicon() -> Result<Response, ApiError> {
-    let mut response = file("favicon.svg", Files::get("favicon.svg").ok_or_else(ApiError::not_found)?);
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=86400"));
+    cached("favicon.svg", "max-age=86400")
+}
+
+fn cached(path: &str, cache_control: &'static str) -> Result<Response, ApiError> {
+    let mut response = file(path, Files::get(path).ok_or_else(ApiError::not_found)?);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(cache_control));
     Ok(response)
 }
 

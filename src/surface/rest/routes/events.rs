@@ -13,7 +13,6 @@ use crate::surface::Gateway;
 use crate::surface::authorized::CanRead;
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::event_page::page_response;
-use crate::surface::rest::event_stream::respond;
 use crate::surface::rest::events_query::{Cursor, EventsQuery};
 use crate::surface::rest::extract::{ApiRequest, LastEventId, Params, PreferWait};
 use crate::surface::rest::negotiate::{Representation, negotiate};
@@ -44,7 +43,7 @@ async fn stream_or_page<I>(
     let feed = Feed { types, turn, from_tail, ..gateway.feed(source) };
     if let Some(encoder) = encoder {
         let guard = gateway.streams().acquire(&by)?;
-        return Ok(respond(&gateway, by.admission(), guard, feed, encoder, query.follow));
+        return Ok(gateway.stream_response(by.admission(), guard, feed, encoder, query.follow));
     }
     let wait = wait.duration(MAX_WAIT_SECONDS);
     // A held page counts as a stream.

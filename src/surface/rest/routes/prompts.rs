@@ -15,7 +15,6 @@ use crate::session::{AdmittedPrompt, PromptRequest, SessionHandle};
 use crate::stream::Sse;
 use crate::surface::authorized::{Authorized, CanPrompt, CanRead};
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::event_stream;
 use crate::surface::rest::extract::{
     ApiRequest, IdempotencyHeader, JsonBody, LargeJsonBody, Params, PreferWait, set_preference_applied,
 };
@@ -86,7 +85,7 @@ async fn begin_prompt(
     let mut response = match (form, guard) {
         (Representation::EventStream, Some(guard)) => {
             let feed = turn_feed(&gateway, session, &admitted);
-            event_stream::respond(&gateway, by.admission(), guard, feed, Box::new(Sse { named: true }), true)
+            gateway.stream_response(by.admission(), guard, feed, Box::new(Sse { named: true }), true)
         }
         (_, _guard) => wait_and_respond(&by, &session, admitted, wait).await?,
     };
