@@ -85,7 +85,7 @@ impl Documentation {
     /// Sets the members of the document that are not operations or schemas.
     pub(super) fn complete_document(self, document: &mut OpenApi) {
         document.info = self.info;
-        document.info.version = env!("CARGO_PKG_VERSION").to_owned();
+        document.info.version = String::from(env!("CARGO_PKG_VERSION"));
         document.servers = Some(self.servers);
         document.components.get_or_insert_default().security_schemes = self.security_schemes;
         let tag = |tag: TagDocs| TagBuilder::new().name(tag.name).description(Some(tag.description)).build();
