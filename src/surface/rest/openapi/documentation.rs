@@ -108,7 +108,9 @@ impl Documentation {
         let requirement = |(name, _)| SecurityRequirement::new(name, Vec::<String>::new());
         operation.security = Some(credentials.map(requirement).collect());
         for (status, headers) in &docs.headers {
-            let Some(RefOr::T(response)) = operation.responses.responses.get_mut(status) else { continue };
+            let Some(RefOr::T(response)) = operation.responses.responses.get_mut(status) else {
+                panic!("`document.json` has headers of the unknown response {status} of {id}");
+            };
             let text = |(name, description): (&String, &String)| (name.clone(), text_header(description));
             response.headers.extend(headers.iter().map(text));
         }

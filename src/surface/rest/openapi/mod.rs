@@ -82,3 +82,41 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut O
         .into_iter()
         .filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    fn parse(json: &str) -> Value {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn keys(object: &Value) -> BTreeSet<String> {
+        object.as_object().unwrap().keys().cloned().collect()
+    }
+
+    #[test]
+    fn documentation_has_no_unused_entries() {
+        let documentation = parse(include_str!("document.json"));
+        let document = parse(&document_json());
+        let paths = document["paths"].as_object().unwrap();
+        let ids = |item: &Value| -> Vec<String> {
+            let operations = item.as_object().unwrap().values();
+            operations.map(|operation| operation["operationId"].as_str().unwrap().to_owned()).collect()
+        };
+        let operations: BTreeSet<String> = paths.values().flat_map(ids).collect();
+        let documented: Vec<&Value> = documentation["tags"].as_array().unwrap().iter().collect();
+        let documented = documented.iter().flat_map(|tag| tag["operations"].as_object().unwrap());
+        assert_eq!(documented.clone().map(|(id, _)| id.clone()).collect::<BTreeSet<_>>(), operations);
+        assert!(keys(&parse(include_str!("examples.json"))).is_subset(&operations));
+        let in_path = paths.keys().flat_map(|path| path.split('/'));
+        let in_path = in_path.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        let others = documented.filter_map(|(_, docs)| docs["parameters"].as_array()).flatten();
+        let used = in_path.chain(others.map(|key| key.as_str().unwrap())).map(str::to_owned);
+        assert_eq!(used.collect::<BTreeSet<_>>(), keys(&documentation["parameters"]));
+    }
+}
