@@ -2,10 +2,9 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
-use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, SchemaType, Type};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
 
+use super::schema::schemas_from_json;
 use crate::types::SessionId;
 
 /// A session in the list of the agent. It has the agent's own members, raw, but `agentSessionId` instead of
@@ -36,32 +35,7 @@ impl Serialize for AgentSession {
     }
 }
 
-impl PartialSchema for AgentSession {
-    fn schema() -> RefOr<Schema> {
-        let text = || ObjectBuilder::new().schema_type(Type::String);
-        let nullable = || ObjectBuilder::new().schema_type(SchemaType::from_iter([Type::String, Type::Null]));
-        ObjectBuilder::new()
-            .schema_type(Type::Object)
-            .description(Some("A session in the list of the agent, with all members that the agent reports."))
-            .property("agentSessionId", text().description(Some("The agent's id of the session.")))
-            .required("agentSessionId")
-            .property(
-                "sessionId",
-                nullable().description(Some(
-                    "The session id in the gateway, if the session was created or adopted there.",
-                )),
-            )
-            .required("sessionId")
-            .property("cwd", text().description(Some("The working directory, below a workspace root.")))
-            .required("cwd")
-            .property("title", nullable())
-            .property("updatedAt", nullable())
-            .additional_properties(Some(AdditionalProperties::FreeForm(true)))
-            .into()
-    }
-}
-
-impl ToSchema for AgentSession {}
+schemas_from_json!(AgentSession);
 
 /// A page of the sessions that an agent lists.
 #[derive(Debug, Clone, serde::Serialize, ToSchema)]

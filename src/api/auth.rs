@@ -29,7 +29,7 @@ pub struct AgentAuth {
 }
 
 /// A sign-in to an agent.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SignIn {
     /// The id of one of `authMethods`.
@@ -37,11 +37,10 @@ pub struct SignIn {
     pub method_id: String,
     /// An API key, for a method that accepts one. The gateway passes it to the agent in the agent's format.
     /// It keeps the key in memory for new processes of the agent and never stores it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, nullable = false, min_length = 1, max_length = 4096)]
     pub api_key: Option<ApiKey>,
     /// Additional `_meta` for the agent. Only the keys in the agent's entry are allowed.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "_meta")]
     #[schema(value_type = Option<Object>)]
     pub meta: Option<Box<RawValue>>,
 }

@@ -3,10 +3,9 @@
 //! The module owns the REST contract and its OpenAPI schemas. It must not know routes or how the gateway
 //! performs an operation. The only HTTP status that it knows is the status of a problem code.
 //!
-//! Read `session`, `prompt` and `request` first, then `problem`. The `*_schema` modules contain only OpenAPI
-//! schemas.
+//! Read `session`, `prompt` and `request` first, then `problem`. `schema` and `transcript_schema` contain only
+//! OpenAPI schemas.
 
-pub mod acp_schema;
 pub mod agent;
 pub mod agent_session;
 pub mod auth;

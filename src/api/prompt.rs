@@ -2,14 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type};
-use utoipa::openapi::{Ref, RefOr};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
 
 use crate::types::{EventId, PromptId, SessionId, Timestamp};
 
-use super::acp_schema::ContentBlock;
 use super::problem::Problem;
+use super::schema::PromptContent;
 
 /// The state of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -72,7 +70,7 @@ pub struct PromptList {
 }
 
 /// A prompt: a text, or an array of ACP content blocks.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreatePrompt {
     #[schema(value_type = PromptContent)]
@@ -87,7 +85,7 @@ pub struct CreatePrompt {
 }
 
 /// A file of the session to attach to a prompt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Attachment {
     /// The path in the form that the file routes accept: relative to `cwd`, or absolute.
@@ -95,7 +93,7 @@ pub struct Attachment {
     pub path: String,
     /// The type of the content block. By default, an image, an audio file or a short text is embedded if the
     /// agent supports it. Any other file becomes a link.
-    #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "as")]
     #[schema(nullable = false)]
     pub kind: Option<AttachAs>,
 }
@@ -112,27 +110,6 @@ pub enum AttachAs {
     Image,
     /// An audio recording. Requires the capability `audio`.
     Audio,
-}
-
-/// The schema of `prompt`.
-#[derive(Debug)]
-pub struct PromptContent;
-
-impl PartialSchema for PromptContent {
-    fn schema() -> RefOr<Schema> {
-        OneOfBuilder::new()
-            .description(Some("A text, or an array of ACP content blocks."))
-            .item(ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)))
-            .item(ArrayBuilder::new().items(Ref::from_schema_name("ContentBlock")).min_items(Some(1)))
-            .into()
-    }
-}
-
-impl ToSchema for PromptContent {
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        ContentBlock::schemas(schemas);
-        schemas.push(("ContentBlock".to_owned(), ContentBlock::schema()));
-    }
 }
 
 /// The turns that the request cancelled.

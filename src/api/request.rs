@@ -2,14 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, OneOfBuilder, Schema, SchemaType, Type};
-use utoipa::openapi::{Ref, RefOr};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
 
 use crate::types::{PromptId, RequestId, Timestamp};
 
-use super::acp_schema::RequestParams;
-use super::rpc::RpcError;
+use super::schema::{RequestParams, schemas_from_json};
 
 /// A request that waits for an answer.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -61,14 +58,13 @@ pub enum Resolution {
 }
 
 /// The answer to a request of any method: either `result` or `error`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RequestAnswer {
     /// The result, raw ACP. It is passed to the agent unchanged. `null` is a valid result.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present")]
     pub result: Option<Box<RawValue>>,
     /// A JSON-RPC error.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Box<RawValue>>,
 }
 
@@ -78,69 +74,16 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<B
 }
 
 /// The answer to a permission request: either `optionId` or `cancelled`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PermissionAnswer {
     /// The `optionId` of an option that the agent offered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub option_id: Option<String>,
     /// Must be true if present.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled: Option<bool>,
 }
 
-/// The schema of an object with exactly one member.
-fn single_member_object(name: &str, value: impl Into<RefOr<Schema>>) -> Schema {
-    ObjectBuilder::new()
-        .schema_type(Type::Object)
-        .property(name, value)
-        .required(name)
-        .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)))
-        .build()
-        .into()
-}
-
-impl PartialSchema for RequestAnswer {
-    fn schema() -> RefOr<Schema> {
-        OneOfBuilder::new()
-            .description(Some("A result, which is passed to the agent unchanged, or a JSON-RPC error."))
-            .item(Ref::from_schema_name("ResultAnswer"))
-            .item(Ref::from_schema_name("ErrorAnswer"))
-            .into()
-    }
-}
-
-impl ToSchema for RequestAnswer {
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        let result = single_member_object("result", ObjectBuilder::new().schema_type(SchemaType::AnyValue));
-        schemas.push(("ResultAnswer".to_owned(), result.into()));
-        schemas.push((
-            "ErrorAnswer".to_owned(),
-            single_member_object("error", Ref::from_schema_name("RpcError")).into(),
-        ));
-        schemas.push(("RpcError".to_owned(), RpcError::schema()));
-    }
-}
-
-impl PartialSchema for PermissionAnswer {
-    fn schema() -> RefOr<Schema> {
-        OneOfBuilder::new()
-            .description(Some("The selected option, or a cancellation."))
-            .item(Ref::from_schema_name("PermissionChoice"))
-            .item(Ref::from_schema_name("PermissionCancellation"))
-            .into()
-    }
-}
-
-impl ToSchema for PermissionAnswer {
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        let choice = single_member_object("optionId", ObjectBuilder::new().schema_type(Type::String));
-        let cancelled = ObjectBuilder::new().schema_type(Type::Boolean).enum_values(Some([true]));
-        schemas.push(("PermissionChoice".to_owned(), choice.into()));
-        schemas
-            .push(("PermissionCancellation".to_owned(), single_member_object("cancelled", cancelled).into()));
-    }
-}
+schemas_from_json!(RequestAnswer, PermissionAnswer);
 
 /// The action in an answer to an elicitation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

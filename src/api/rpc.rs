@@ -5,13 +5,12 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 /// A call of a method that the agent's entry allows (`rpc`).
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RpcCall {
     /// The name of the method.
     pub method: String,
     /// The params, an object that is sent unchanged. The default is `{}`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub params: Option<Box<RawValue>>,
     /// If true, the gateway sends a notification, and the agent does not answer.

@@ -1,22 +1,59 @@
-//! OpenAPI schemas of the shared types in `types`, so that API types can use ids, cursors and timestamps
-//! directly.
+//! OpenAPI schemas that no `derive` can write: ids, and the parts of ACP that clients send or read.
+//! `schemas.json` contains them.
+//!
+//! The gateway passes values of ACP through unchanged. Their schemas name the members that a client acts on
+//! and allow any other member.
 
-use utoipa::openapi::schema::{
-    Discriminator, KnownFormat, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat, Type,
-};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use utoipa::openapi::schema::{Discriminator, OneOfBuilder, Schema};
 use utoipa::openapi::{Ref, RefOr};
-use utoipa::{PartialSchema, ToSchema};
 
 use crate::types::{AgentName, EventId, Position, PromptId, RequestId, SessionId, TerminalId, Timestamp};
 
-fn text(description: &str, pattern: &str, format: Option<SchemaFormat>) -> RefOr<Schema> {
-    ObjectBuilder::new()
-        .schema_type(Type::String)
-        .description(Some(description))
-        .pattern((!pattern.is_empty()).then_some(pattern))
-        .format(format)
-        .into()
+/// The schemas of `schemas.json` by name. A `type` of null stands for any value.
+pub static JSON_SCHEMAS: LazyLock<BTreeMap<String, RefOr<Schema>>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("schemas.json")).expect("`schemas.json` contains OpenAPI schemas")
+});
+
+/// Implements the schema traits of types whose schema is in `schemas.json`.
+macro_rules! schemas_from_json {
+    ($($name:ident),* $(,)?) => {$(
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+                $crate::api::schema::JSON_SCHEMAS[stringify!($name)].clone()
+            }
+        }
+
+        impl utoipa::ToSchema for $name {}
+    )*};
 }
+
+pub(super) use schemas_from_json;
+
+schemas_from_json!(AgentName, EventId, Position, PromptId, RequestId, SessionId, TerminalId, Timestamp);
+
+/// Declares the types of raw members, for `value_type`.
+macro_rules! raw_members {
+    ($($name:ident),*) => {
+        $(
+            #[derive(Debug)]
+            pub struct $name;
+        )*
+        schemas_from_json!($($name),*);
+    };
+}
+
+raw_members!(
+    AcpUpdate,
+    ContentBlock,
+    OptionValue,
+    PermissionOption,
+    PromptContent,
+    RequestParams,
+    StreamPath
+);
 
 /// Returns a union of named schemas with the discriminator `type`, from pairs of `type` and schema name.
 pub fn union<'a>(
@@ -31,27 +68,4 @@ pub fn union<'a>(
         .discriminator(Some(Discriminator::with_mapping("type", mapping)))
         .description(Some(description))
         .into()
-}
-
-macro_rules! text_schemas {
-    ($($name:ident: $description:literal, $pattern:literal, $format:expr;)*) => {$(
-        impl PartialSchema for $name {
-            fn schema() -> RefOr<Schema> {
-                text($description, $pattern, $format)
-            }
-        }
-
-        impl ToSchema for $name {}
-    )*};
-}
-
-text_schemas! {
-    SessionId: "The id of a session: a UUID v7 in lower case.", "", Some(SchemaFormat::KnownFormat(KnownFormat::Uuid));
-    PromptId: "The id of a turn in its session.", "^p[1-9][0-9]{0,8}$", None;
-    RequestId: "The id of an agent's request in its session.", "^r[1-9][0-9]{0,8}$", None;
-    TerminalId: "The id of a terminal in its session.", "^t[1-9][0-9]{0,8}$", None;
-    AgentName: "The name of an agent in the catalogue.", "^[a-z0-9][a-z0-9_-]{0,63}$", None;
-    EventId: "The id of an event in its session: the epoch of the store and a number without gaps.", "^[a-z0-9]{1,16}-(0|[1-9][0-9]*)$", None;
-    Position: "A position in the whole log, for streams over many sessions.", "^[a-z0-9]{1,16}-g(0|[1-9][0-9]*)$", None;
-    Timestamp: "A time in RFC 3339 format, in UTC with milliseconds.", "", Some(SchemaFormat::KnownFormat(KnownFormat::DateTime));
 }

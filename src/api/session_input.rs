@@ -1,61 +1,54 @@
 //! Inputs for sessions: creation, and the merge patch of title and metadata.
 
+use serde::Deserialize;
 use serde::de::{Deserializer, Error};
-use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
 
 use crate::types::AgentName;
 
+use super::schema::schemas_from_json;
 use super::session::SessionPolicy;
 
 /// A new session.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateSession {
     pub agent: AgentName,
     /// The working directory below the workspace root. A relative path is resolved against the workspace
     /// root. Default: a new directory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 4096)]
     pub cwd: Option<String>,
     /// Names of MCP servers in the configuration (`[mcp.<name>]`). At most 64.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     #[schema(max_items = 64)]
     pub mcp_servers: Vec<McpServer>,
     /// Further directories for the agent, below a workspace root. At most 64.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     #[schema(max_items = 64)]
     pub additional_directories: Vec<String>,
     /// The title of the session.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 512)]
     pub title: Option<String>,
     /// Arbitrary data of the client.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Map<String, Value>>,
     /// Restrictions of the session.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<SessionPolicy>,
     /// The id of an existing session of the agent. The gateway adopts it instead of creating a session.
     /// Requires the scope `admin`, and `cwd` if the agent cannot list its sessions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 1024)]
     pub agent_session_id: Option<String>,
     /// Additional `_meta` for the agent, sent at each set-up of the session. Only the keys in the agent's
     /// entry are allowed.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "_meta")]
     #[schema(value_type = Option<Object>)]
     pub meta: Option<Box<RawValue>>,
 }
 
 /// An MCP server that a client selects. Only names are allowed.
-#[derive(Debug, Clone, Serialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone)]
 pub enum McpServer {
     /// The name of a server in the configuration.
     Name(String),
@@ -74,27 +67,17 @@ impl<'de> Deserialize<'de> for McpServer {
     }
 }
 
-impl PartialSchema for McpServer {
-    fn schema() -> RefOr<Schema> {
-        OneOfBuilder::new()
-            .description(Some("The name of a configured server. An object would define a server of the client and fails with 403."))
-            .item(ObjectBuilder::new().schema_type(Type::String))
-            .item(ObjectBuilder::new().schema_type(Type::Object))
-            .into()
-    }
-}
-
-impl ToSchema for McpServer {}
+schemas_from_json!(McpServer);
 
 /// A merge patch (RFC 7396). An absent member is unchanged, null clears it, and a value replaces it.
 /// `metadata` is merged member by member.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SessionPatch {
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>, max_length = 512)]
     pub title: Option<Option<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Option<Map<String, Value>>>,
 }

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
+
+use super::schema::OptionValue;
 
 /// A change of the mode of a session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SetMode {
     /// The id of one of the agent's modes.
@@ -16,28 +16,13 @@ pub struct SetMode {
 }
 
 /// A change of a configuration option of a session.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SetConfigOption {
     /// The id of a value, or a boolean for a switch.
     #[schema(value_type = OptionValue)]
     pub value: Box<RawValue>,
 }
-
-/// The schema of `value`.
-#[derive(Debug)]
-pub struct OptionValue;
-
-impl PartialSchema for OptionValue {
-    fn schema() -> RefOr<Schema> {
-        OneOfBuilder::new()
-            .item(ObjectBuilder::new().schema_type(Type::String))
-            .item(ObjectBuilder::new().schema_type(Type::Boolean))
-            .into()
-    }
-}
-
-impl ToSchema for OptionValue {}
 
 /// The modes of a session.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

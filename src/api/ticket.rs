@@ -1,14 +1,13 @@
 //! Tickets: short-lived keys in a URL, for clients that cannot set headers.
 
 use serde::{Deserialize, Serialize};
-use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
 
+use super::schema::StreamPath;
 use crate::types::Timestamp;
 
 /// A request for a ticket.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateTicket {
     /// The paths of the streams and sockets that the ticket opens, without a query, such as `/v1/events`. At
@@ -16,22 +15,6 @@ pub struct CreateTicket {
     #[schema(value_type = Vec<StreamPath>, min_items = 1, max_items = 64)]
     pub paths: Vec<String>,
 }
-
-/// The schema of an element of `paths`.
-#[derive(Debug)]
-pub struct StreamPath;
-
-impl PartialSchema for StreamPath {
-    fn schema() -> RefOr<Schema> {
-        ObjectBuilder::new()
-            .schema_type(Type::String)
-            .pattern(Some("^/v1/[A-Za-z0-9/_-]*$"))
-            .max_length(Some(256))
-            .into()
-    }
-}
-
-impl ToSchema for StreamPath {}
 
 /// A ticket: a short-lived key for a URL.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]

@@ -6,10 +6,10 @@ use utoipa::ToSchema;
 
 use crate::types::{EventId, PromptId, RequestId, Timestamp};
 
-use super::acp_schema::{ContentBlock, PermissionOption, RequestParams};
 use super::problem::Problem;
 use super::prompt::PromptStatus;
 use super::request::Resolution;
+use super::schema::{ContentBlock, PermissionOption, RequestParams};
 use super::session::Session;
 use super::terminal::TerminalExit;
 

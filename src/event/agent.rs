@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::framer::{Event, Members};
 use super::members::EventMembers;
-use crate::api::acp_schema::AcpUpdate;
+use crate::api::schema::AcpUpdate;
 use crate::types::PromptId;
 
 /// An update of the agent.

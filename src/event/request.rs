@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::api::Resolution;
-use crate::api::acp_schema::RequestParams;
+use crate::api::schema::RequestParams;
 use crate::types::{RequestId, Timestamp};
 
 /// The agent sent a request that clients can answer.

@@ -23,11 +23,11 @@ use tower::Service;
 
 use super::activity::Activity;
 use super::backlog::{ConnectionBacklog, GlobalBacklog, SharedBody, UnsentBytes};
+use super::connection_io::{ConnectionIo, SendBacklog};
 use super::connection_limit::ConnectionPermit;
 use super::hijack::Hijack;
 use super::middleware::Peer;
 use super::response_body::{ResponseBody, run_until_stalled};
-use super::stall_guard::{SendBacklog, StallGuard};
 use crate::shutdown::Shutdown;
 use crate::stream::{SocketOwner, SocketStream, StreamWorkers, register_with};
 use crate::types::Limits;
@@ -148,9 +148,8 @@ pub(super) async fn serve_connection(
     let ConnectionContext { limits, shutdown, .. } = &*context;
     set_socket_options(&socket.stream, limits);
     let OpenSocket { stream, read_buf, activity } = socket;
-    let (io, hijack) = Hijack::wrap(stream, read_buf);
-    let io = StallGuard::new(io, limits.write_stall_timeout, activity.clone());
-    let send_backlog = io.send_backlog();
+    let io = ConnectionIo::new(stream, read_buf, limits.write_stall_timeout, activity.clone());
+    let (send_backlog, hijack) = (io.send_backlog(), io.hijack());
     let handler = RequestHandler {
         router: context.router.clone(),
         backlog: context.backlog.connection(),

@@ -7,16 +7,12 @@
 //! is lost. Therefore this module counts the request heads in the bytes that hyper reads. If the lost buffer
 //! may have held bytes of a later request, the socket closes at the end of the stream.
 
-use std::io::{self, IoSlice};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll};
 
 use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Method, Version, header};
 use hyper::body::{Body, Incoming};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::middleware::REQUEST_ID;
@@ -25,23 +21,13 @@ use crate::shutdown::lock_or_abort;
 use crate::stream::{SocketOwner, SocketStream, Stream};
 use crate::types::Timestamp;
 
-/// The socket of a connection. When hyper drops it, the socket moves to its [`Handoff`].
-#[derive(Debug)]
-pub(super) struct HijackableIo {
-    /// `None` only during the drop.
-    socket: Option<TcpStream>,
-    /// Bytes that the client sent before this connection existed. Reads return them first.
-    read_buf: Bytes,
-    hijack: Hijack,
-}
-
 /// Shared between the request handler, which has the stream, and the I/O object, which has the socket.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Hijack(Arc<Mutex<Handoff>>);
+#[derive(Debug)]
+pub(super) struct Hijack<S = TcpStream>(Arc<Mutex<Handoff<S>>>);
 
-#[derive(Debug, Default)]
-struct Handoff {
-    socket: Option<TcpStream>,
+#[derive(Debug)]
+struct Handoff<S> {
+    socket: Option<S>,
     /// Bytes that hyper has not read.
     read_buf: Bytes,
     pending: Option<PendingStream>,
@@ -134,12 +120,47 @@ fn requests_close(headers: &HeaderMap) -> bool {
     options.flat_map(|value| value.split(',')).any(|option| option.trim().eq_ignore_ascii_case("close"))
 }
 
-impl Hijack {
-    pub(super) fn wrap(stream: TcpStream, read_buf: Bytes) -> (HijackableIo, Self) {
-        let hijack = Self::default();
-        (HijackableIo { socket: Some(stream), read_buf, hijack: hijack.clone() }, hijack)
+impl<S> Clone for Hijack<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S> Hijack<S> {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Handoff {
+            socket: None,
+            read_buf: Bytes::new(),
+            pending: None,
+            scanner: HeadScanner::default(),
+            sent_more: false,
+        })))
     }
 
+    fn lock(&self) -> MutexGuard<'_, Handoff<S>> {
+        lock_or_abort(self.0.lock())
+    }
+
+    /// Records bytes that hyper read.
+    pub(super) fn bytes_read(&self, bytes: &[u8]) {
+        let mut handoff = self.lock();
+        handoff.scanner.read(bytes);
+        handoff.sent_more = true;
+    }
+
+    /// Records that hyper has written a response.
+    pub(super) fn response_flushed(&self) {
+        self.lock().scanner.response_flushed();
+    }
+
+    /// Receives the socket of the dropped connection, and the bytes that hyper has not read.
+    pub(super) fn release_socket(&self, socket: Option<S>, read_buf: Bytes) {
+        let mut handoff = self.lock();
+        (handoff.socket, handoff.read_buf) = (socket, read_buf);
+    }
+}
+
+impl Hijack {
     /// Returns a permit if the response may hijack its connection: the request is a `GET` over HTTP/1.1
     /// without a body. Call this when hyper has just parsed the request.
     pub(super) fn permit_for(&self, request: &hyper::Request<Incoming>) -> Option<HijackPermit> {
@@ -151,10 +172,6 @@ impl Hijack {
         hijackable.then(|| HijackPermit {
             reusable: handoff.scanner.is_single_head() && !requests_close(request.headers()),
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Handoff> {
-        lock_or_abort(self.0.lock())
     }
 
     /// Hijacks the connection if the response streams. On `true`, the caller must drop the connection.
@@ -204,76 +221,6 @@ fn encode_head(response: &mut Response, now: Timestamp) -> Bytes {
     }
     head.put_slice(b"\r\n");
     head.freeze()
-}
-
-impl Drop for HijackableIo {
-    fn drop(&mut self) {
-        let mut handoff = self.hijack.lock();
-        (handoff.socket, handoff.read_buf) = (self.socket.take(), std::mem::take(&mut self.read_buf));
-    }
-}
-
-impl HijackableIo {
-    fn socket_mut(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
-        Pin::new(self.get_mut().socket.as_mut().expect("the socket is present until the drop"))
-    }
-
-    fn poll_read_inner(
-        &mut self,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.read_buf.is_empty() {
-            return Pin::new(self).socket_mut().poll_read(context, buffer);
-        }
-        buffer.put_slice(&self.read_buf.split_to(self.read_buf.len().min(buffer.remaining())));
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncRead for HijackableIo {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let poll = self.poll_read_inner(context, buffer);
-        let more = &buffer.filled()[before..];
-        if !more.is_empty() {
-            let mut handoff = self.hijack.lock();
-            handoff.scanner.read(more);
-            handoff.sent_more = true;
-        }
-        poll
-    }
-}
-
-impl AsyncWrite for HijackableIo {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.socket_mut().poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.socket_mut().poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.hijack.lock().scanner.response_flushed();
-        self.socket_mut().poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket_mut().poll_shutdown(context)
-    }
 }
 
 #[cfg(test)]

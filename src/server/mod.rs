@@ -7,20 +7,20 @@
 //! Read in this order:
 //! 1. `accept`, `connection_limit`, `connection`, `activity`: a connection and its limits.
 //! 2. `middleware`, `rate_limits`, `cors`: the admission of a request, and the headers of its response.
-//! 3. `stall_guard`, `backlog`, `response_body`: bounds on unread responses.
+//! 3. `connection_io`, `backlog`, `response_body`: bounds on unread responses.
 //! 4. `streaming`, `hijack`: a response that streams events.
 
 mod accept;
 mod activity;
 mod backlog;
 mod connection;
+mod connection_io;
 mod connection_limit;
 mod cors;
 mod hijack;
 mod middleware;
 mod rate_limits;
 mod response_body;
-mod stall_guard;
 mod streaming;
 
 pub use accept::{Acceptor, serve};

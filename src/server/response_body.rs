@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::activity::RequestGuard;
 use super::backlog::UnsentBytes;
-use super::stall_guard::SendBacklog;
+use super::connection_io::SendBacklog;
 use crate::shutdown::lock_or_abort;
 
 /// The largest part of a response that counts as progress: one HTTP/2 frame.

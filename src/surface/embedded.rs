@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use http::{HeaderValue, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use crate::server::SharedBody;
 
@@ -22,6 +22,20 @@ pub(super) fn embedded(bytes: Cow<'static, [u8]>, media_type: HeaderValue) -> Re
     if shared {
         response.extensions_mut().insert(SharedBody);
     }
+    response
+}
+
+/// Returns 304 if the client has the version with this entity tag, else the response. Browsers revalidate it
+/// on each load.
+pub(super) fn revalidated(
+    headers: &HeaderMap,
+    etag: &HeaderValue,
+    response: impl FnOnce() -> Response,
+) -> Response {
+    let known = headers.get(header::IF_NONE_MATCH) == Some(etag);
+    let mut response = if known { StatusCode::NOT_MODIFIED.into_response() } else { response() };
+    response.headers_mut().insert(header::ETAG, etag.clone());
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response
 }
 

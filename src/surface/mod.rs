@@ -4,14 +4,17 @@
 //! format, and stores nothing. It must not know sockets, processes, the store or the configuration.
 //!
 //! Read in this order:
-//! 1. `state`: the components that all surfaces share.
+//! 1. `state`: the components that all surfaces share. `authorized`, `turn`: the scope of a request, and the
+//!    start of a turn.
 //! 2. `rest`: the API below `/v1`, and its documents.
 //! 3. `page`, `embedded`: the chat page.
 
+mod authorized;
 mod embedded;
 mod page;
 pub mod rest;
 mod state;
+mod turn;
 
 use std::sync::Arc;
 

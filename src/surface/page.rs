@@ -2,12 +2,12 @@
 
 use axum::Router;
 use axum::extract::Path;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::get;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, header};
 use rust_embed::{EmbeddedFile, RustEmbed};
 
-use super::embedded::{embedded, etag};
+use super::embedded::{embedded, etag, revalidated};
 use super::rest::ApiError;
 use super::state::Gateway;
 
@@ -28,32 +28,27 @@ pub(super) fn routes() -> Router<Gateway> {
         .route("/favicon.svg", get(favicon))
 }
 
-/// The page itself. Browsers revalidate it on each load.
+/// The page itself.
 async fn index(headers: HeaderMap) -> Result<Response, ApiError> {
     let page = Files::get("index.html").ok_or_else(ApiError::not_found)?;
     let etag = etag(&page.metadata.sha256_hash());
-    let known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == etag);
-    let mut response =
-        if known { StatusCode::NOT_MODIFIED.into_response() } else { file("index.html", page) };
-    let headers = response.headers_mut();
-    headers.insert(header::ETAG, etag);
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_CSP));
+    let mut response = revalidated(&headers, &etag, || file("index.html", page));
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_CSP));
     Ok(response)
 }
 
 /// The assets of the page. Their names contain a hash of their content, so they never change.
 async fn asset(Path(name): Path<String>) -> Result<Response, ApiError> {
-    let path = format!("assets/{name}");
-    let mut response = file(&path, Files::get(&path).ok_or_else(ApiError::not_found)?);
-    let forever = HeaderValue::from_static("public, max-age=31536000, immutable");
-    response.headers_mut().insert(header::CACHE_CONTROL, forever);
-    Ok(response)
+    cached(&format!("assets/{name}"), "public, max-age=31536000, immutable")
 }
 
 async fn favicon() -> Result<Response, ApiError> {
-    let mut response = file("favicon.svg", Files::get("favicon.svg").ok_or_else(ApiError::not_found)?);
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=86400"));
+    cached("favicon.svg", "max-age=86400")
+}
+
+fn cached(path: &str, cache_control: &'static str) -> Result<Response, ApiError> {
+    let mut response = file(path, Files::get(path).ok_or_else(ApiError::not_found)?);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(cache_control));
     Ok(response)
 }
 

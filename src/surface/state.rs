@@ -3,14 +3,16 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use axum::response::Response;
+
 use crate::agent::CurrentCatalogue;
-use crate::auth::{Policy, Tickets};
+use crate::auth::{Admission, Policy, Tickets};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
-use crate::server::{RateLimits, RequestContext};
+use crate::server::{RateLimits, RequestContext, stream_response};
 use crate::session::SessionRegistry;
 use crate::shutdown::Shutdown;
-use crate::stream::{KeepAliveTicker, Streams};
+use crate::stream::{Encoder, EventTypes, Feed, KeepAliveTicker, Source, Stream, StreamGuard, Streams};
 use crate::types::{Epoch, Ids, Limits, PrincipalLimits};
 
 /// The components that the composition root passes to the gateway.
@@ -58,6 +60,19 @@ impl Gateway {
         self.log.epoch()
     }
 
+    /// All events of a source, from its position.
+    pub(super) fn feed(&self, source: Source) -> Feed {
+        Feed {
+            client_cursor: source.cursor(),
+            source,
+            types: EventTypes::All,
+            turn: None,
+            from_tail: false,
+            epoch: self.epoch(),
+            ids: self.ids.clone(),
+        }
+    }
+
     pub(super) fn requests(&self) -> &Arc<RequestContext> {
         &self.0.requests
     }
@@ -70,8 +85,18 @@ impl Gateway {
         &self.0.streams
     }
 
-    pub(super) fn keep_alive_ticker(&self) -> &KeepAliveTicker {
-        &self.0.keep_alive_ticker
+    /// The response that streams the feed. During a drain, it is also a stream, with a `shutdown` frame only. A
+    /// status would stop an `EventSource` from reconnecting.
+    pub(super) fn stream_response(
+        &self,
+        admission: &Arc<Admission>,
+        guard: StreamGuard,
+        feed: Feed,
+        encoder: Box<dyn Encoder>,
+        follow: bool,
+    ) -> Response {
+        let keep_alive = self.0.keep_alive_ticker.register();
+        stream_response(Stream::new(feed, encoder, follow, Arc::clone(admission), keep_alive, guard))
     }
 }
 

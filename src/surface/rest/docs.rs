@@ -1,18 +1,18 @@
 //! The OpenAPI document, Swagger UI, and the page that documents the problem codes. All of it works offline.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::{Arc, LazyLock};
 
 use axum::extract::Path;
-use axum::response::{Html, IntoResponse, Redirect, Response};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{Html, Redirect, Response};
+use http::{HeaderMap, HeaderValue, header};
 use utoipa_swagger_ui::Config;
 
 use super::error::ApiError;
 use super::openapi;
 use crate::api::ProblemCode;
-use crate::server::SharedBody;
-use crate::surface::embedded::embedded;
+use crate::surface::embedded::{embedded, revalidated};
 
 /// Allows the page its own scripts and styles, and the OpenAPI document.
 const PAGE_CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
@@ -20,18 +20,10 @@ const PAGE_CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self' 
 
 pub(super) async fn openapi(headers: HeaderMap) -> Response {
     let document = openapi::served_document();
-    let known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == document.etag);
-    let mut response = if known {
-        StatusCode::NOT_MODIFIED.into_response()
-    } else {
-        let kind = HeaderValue::from_static("application/json");
-        let mut response = ([(header::CONTENT_TYPE, kind)], document.json.clone()).into_response();
-        response.extensions_mut().insert(SharedBody);
-        response
-    };
-    response.headers_mut().insert(header::ETAG, document.etag.clone());
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    response
+    revalidated(&headers, &document.etag, || {
+        let json = Cow::Borrowed(document.json.as_bytes());
+        embedded(json, HeaderValue::from_static("application/json"))
+    })
 }
 
 /// The relative links of the page need the trailing slash.

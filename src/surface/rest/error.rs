@@ -15,6 +15,7 @@ use crate::auth::AdmissionError;
 use crate::eventlog::ReadError;
 use crate::server::AdmitError;
 use crate::session::{Refusal, ToProblem};
+use crate::surface::authorized::AccessError;
 use crate::telemetry::ErrorChain;
 use crate::types::LimitExceeded;
 
@@ -128,6 +129,15 @@ impl From<AdmitError> for ApiError {
         match error {
             AdmitError::Rejected(error) => error.into(),
             AdmitError::RateLimited(exceeded) => exceeded.into(),
+        }
+    }
+}
+
+impl From<AccessError> for ApiError {
+    fn from(error: AccessError) -> Self {
+        match error {
+            AccessError::NoCredential => Self::internal(error),
+            AccessError::MissingScope(_) => Self::new(ProblemCode::Forbidden, error.to_string()),
         }
     }
 }

@@ -4,10 +4,11 @@ use std::pin::pin;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderName, HeaderValue, header};
+use http::{HeaderValue, header};
 use tokio::time::Instant;
 
 use super::error::ApiError;
+use super::extract::set_preference_applied;
 use crate::api::Problem;
 use crate::auth::Admission;
 use crate::stream::{Feed, Page, PageState};
@@ -53,10 +54,6 @@ pub(crate) async fn page_response(
     };
     let mut response = page.finish(&feed, more).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if let Some(wait) = wait {
-        let applied = HeaderValue::try_from(format!("wait={}", wait.as_secs()))
-            .expect("digits are a valid header value");
-        response.headers_mut().insert(HeaderName::from_static("preference-applied"), applied);
-    }
+    set_preference_applied(&mut response, wait);
     Ok(response)
 }

@@ -1,6 +1,5 @@
 //! The start position and the filters of a stream, from headers and query parameters.
 
-use std::fmt;
 use std::str::FromStr;
 
 use super::error::ApiError;
@@ -11,28 +10,20 @@ use crate::stream::{Encoder, EventTypes, Ndjson, Sse};
 use crate::types::{Epoch, EventId, Position};
 
 /// A cursor of a client: in one session, or in the whole log.
-pub trait CursorId: FromStr + fmt::Display {
-    fn epoch(&self) -> &Epoch;
-    fn position(&self) -> u64;
+pub trait CursorId: FromStr {
+    /// The epoch and the number in it.
+    fn parts(&self) -> (&Epoch, u64);
 }
 
 impl CursorId for EventId {
-    fn epoch(&self) -> &Epoch {
-        &self.epoch
-    }
-
-    fn position(&self) -> u64 {
-        self.seq
+    fn parts(&self) -> (&Epoch, u64) {
+        (&self.epoch, self.seq)
     }
 }
 
 impl CursorId for Position {
-    fn epoch(&self) -> &Epoch {
-        &self.epoch
-    }
-
-    fn position(&self) -> u64 {
-        self.pos
+    fn parts(&self) -> (&Epoch, u64) {
+        (&self.epoch, self.pos)
     }
 }
 
@@ -47,12 +38,9 @@ pub enum Cursor {
 }
 
 impl Cursor {
-    pub fn from_id(place: &impl CursorId, epoch: &Epoch) -> Self {
-        if place.epoch() == epoch {
-            Self::After(place.position())
-        } else {
-            Self::Reset(ResetReason::NewEpoch)
-        }
+    pub fn from_id(id: &impl CursorId, epoch: &Epoch) -> Self {
+        let (of_id, number) = id.parts();
+        if of_id == epoch { Self::After(number) } else { Self::Reset(ResetReason::NewEpoch) }
     }
 
     /// Parses the start position. `Last-Event-ID` takes precedence, because an EventSource repeats its URL

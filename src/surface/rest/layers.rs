@@ -7,15 +7,18 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use bytes::BytesMut;
 use http::{HeaderValue, Method, StatusCode, header};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::error::{ApiError, FailedResponse};
-use super::event_stream;
 use super::negotiate::{Representation, negotiate};
 use crate::api::{Problem, ProblemCode};
-use crate::server::RequestId;
+use crate::event::{ControlFrame, ProblemFrame};
+use crate::server::{RequestId, event_response};
+use crate::stream::{Encoder, Sse, retry_delay};
 use crate::surface::Gateway;
+use crate::types::Ids;
 
 /// Adds the responses for unknown paths and methods, and the middleware, to all routes of the router.
 pub(crate) fn with_layers(router: Router<Gateway>, gateway: &Gateway) -> Router<Gateway> {
@@ -44,11 +47,20 @@ async fn describe_failure(State(gateway): State<Gateway>, request: Request, next
         error.log();
         let problem = Problem { instance: id.map(|id| id.as_str().to_owned()), ..error.problem().clone() };
         if streams && is_transient(response.status()) {
-            return event_stream::problem_response(&problem, &gateway.ids);
+            return problem_stream(&problem, &gateway.ids);
         }
         write_problem(&mut response, &problem);
     }
     response
+}
+
+/// Reports a temporary problem as a stream with a `problem` frame. A status would stop an `EventSource` from
+/// reconnecting.
+fn problem_stream(problem: &Problem, ids: &Ids) -> Response {
+    let (mut encoder, mut body) = (Sse { named: true }, BytesMut::new());
+    encoder.retry(&mut body, retry_delay(ids, problem.retry_after_seconds.unwrap_or(1) * 1000, 1000));
+    encoder.control(&mut body, &ControlFrame::new(&ProblemFrame { problem }, ids.now()));
+    event_response(encoder.media_type(), Body::from(body.freeze()))
 }
 
 /// Whether the request is for a stream: by its path, or by its `Accept` header.

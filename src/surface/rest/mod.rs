@@ -7,14 +7,13 @@
 //! 1. `error`, `layers`: the error of a request, and its problem document.
 //! 2. `extract`, `negotiate`, `range`: the parts of a request.
 //! 3. `routes`: the handlers and the table of routes.
-//! 4. `events_query`, `event_page`, `event_stream`: the responses of the `/events` routes.
+//! 4. `events_query`, `event_page`: the responses of the `/events` routes.
 //! 5. `openapi`, `docs`: the OpenAPI document and the pages about the API. `sign_in_socket`: the terminal of
 //!    a sign-in. `wire`: the parsers, for fuzz targets.
 
 mod docs;
 mod error;
 mod event_page;
-mod event_stream;
 mod events_query;
 mod extract;
 mod layers;
@@ -32,7 +31,7 @@ use super::state::Gateway;
 
 pub(super) use error::ApiError;
 pub(super) use layers::with_layers;
-pub use openapi::{document, document_json};
+pub use openapi::document_json;
 
 /// The routes of the API and of its documents.
 pub(super) fn routes() -> Router<Gateway> {

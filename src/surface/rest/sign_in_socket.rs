@@ -3,6 +3,7 @@
 //!
 //! Input and output may contain secrets. The gateway counts these bytes, but it neither stores nor logs them.
 
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +57,7 @@ impl SignInSocket {
     /// future ends the program.
     pub(crate) async fn run(mut self, mut socket: WebSocket) {
         let agent = self.sign_in.agent().clone();
-        let end = self.relay(&mut socket).await;
+        let Err(end) = self.relay(&mut socket).await;
         let frame = match end {
             End::Disconnected => None,
             End::Draining => Some(text(&TerminalFrame::Shutdown)),
@@ -83,7 +84,7 @@ impl SignInSocket {
         drop((stream_guard, connection_permit));
     }
 
-    async fn relay(&mut self, socket: &mut WebSocket) -> End {
+    async fn relay(&mut self, socket: &mut WebSocket) -> Result<Infallible, End> {
         let (limits, shutdown) = (Arc::clone(&self.gateway.limits), self.gateway.shutdown.clone());
         // The future is created once, because each new one looks up all keys.
         let mut key_ended = pin!(self.admission.wait_key_ended());
@@ -102,71 +103,41 @@ impl SignInSocket {
             let typing = !state.pending_input.is_empty();
             // The selection is fair. Otherwise a program with endless output could keep the user from ending
             // the sign-in.
-            let wake = tokio::select! {
-                () = shutdown.drain_started() => Event::End(End::Draining),
-                () = key_ended.as_mut() => Event::End(problem(Problem::key_ended())),
-                () = timed_out.as_mut() => Event::End(timeout(TOO_LONG)),
+            let outgoing = tokio::select! {
+                () = shutdown.drain_started() => return Err(End::Draining),
+                () = key_ended.as_mut() => return Err(problem(Problem::key_ended())),
+                () = timed_out.as_mut() => return Err(timeout(TOO_LONG)),
                 () = sleep_until(state.last_progress + limits.stdin_stall_timeout), if typing => {
-                    Event::End(timeout("the sign-in command does not read its input"))
+                    return Err(timeout("the sign-in command does not read its input"));
                 }
                 exit = command.exited(), if !state.output_open => {
-                    Event::End(End::Exited { code: exit.code, signal: exit.signal })
+                    return Err(End::Exited { code: exit.code, signal: exit.signal });
                 }
-                read = output.read_buf(&mut buffer), if state.output_open => Event::Output(read.unwrap_or(0)),
-                written = input.write(&state.pending_input), if typing => Event::InputWritten(written.ok()),
-                message = socket.recv(), if !typing => Event::Message(message.and_then(Result::ok)),
-                _ = ping_timer.tick() => Event::PingDue,
-            };
-            let outgoing = match wake {
-                Event::End(end) => return end,
-                Event::Output(0) => {
-                    state.output_open = false;
+                read = output.read_buf(&mut buffer), if state.output_open => {
+                    state.output_read(read.unwrap_or(0), limits.max_sign_in_output_bytes)?;
+                    state.output_open.then(|| Message::Binary(buffer.split().freeze()))
+                }
+                written = input.write(&state.pending_input), if typing => {
+                    state.input_written(written.ok());
                     None
                 }
-                Event::Output(bytes) => {
-                    state.output_bytes += bytes;
-                    if state.output_bytes > limits.max_sign_in_output_bytes {
-                        let detail = "the sign-in command exceeded its output limit";
-                        return problem(Problem::new(ProblemCode::TooLarge, detail));
-                    }
-                    Some(Message::Binary(buffer.split().freeze()))
-                }
-                Event::InputWritten(bytes) => {
-                    state.input_written(bytes);
+                message = socket.recv(), if !typing => {
+                    state.handle_message(message.and_then(Result::ok), command)?;
                     None
                 }
-                Event::Message(message) => match state.handle_message(message, command) {
-                    Ok(()) => None,
-                    Err(end) => return end,
-                },
-                Event::PingDue => Some(Message::Ping(Bytes::new())),
+                _ = ping_timer.tick() => Some(Message::Ping(Bytes::new())),
             };
             if let Some(message) = outgoing {
                 // A client that does not read must not delay the end of the sign-in.
-                let sent = tokio::select! {
-                    () = shutdown.drain_started() => return End::Draining,
-                    () = key_ended.as_mut() => return problem(Problem::key_ended()),
-                    () = timed_out.as_mut() => return timeout(TOO_LONG),
-                    sent = socket.send(message) => sent,
-                };
-                if sent.is_err() {
-                    return End::Disconnected;
+                tokio::select! {
+                    () = shutdown.drain_started() => return Err(End::Draining),
+                    () = key_ended.as_mut() => return Err(problem(Problem::key_ended())),
+                    () = timed_out.as_mut() => return Err(timeout(TOO_LONG)),
+                    sent = socket.send(message) => sent.map_err(|_| End::Disconnected)?,
                 }
             }
         }
     }
-}
-
-/// The event that woke the loop.
-enum Event {
-    End(End),
-    /// The number of bytes that the terminal printed. Zero means that it is closed.
-    Output(usize),
-    /// The number of bytes that the command accepted. `None` means that it accepts no more.
-    InputWritten(Option<usize>),
-    /// A message of the client. `None` means that the client disconnected.
-    Message(Option<Message>),
-    PingDue,
 }
 
 /// The progress of both directions.
@@ -180,6 +151,18 @@ struct RelayState {
 }
 
 impl RelayState {
+    /// Counts the output. Without bytes, the terminal is closed.
+    fn output_read(&mut self, bytes: usize, max_bytes: usize) -> Result<(), End> {
+        self.output_open = bytes > 0;
+        self.output_bytes += bytes;
+        if self.output_bytes > max_bytes {
+            let detail = "the sign-in command exceeded its output limit";
+            return Err(problem(Problem::new(ProblemCode::TooLarge, detail)));
+        }
+        Ok(())
+    }
+
+    /// Without a number of bytes, the command accepts no more input.
     fn input_written(&mut self, bytes: Option<usize>) {
         match bytes {
             Some(bytes) => self.pending_input.advance(bytes),

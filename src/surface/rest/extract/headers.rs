@@ -45,6 +45,15 @@ impl<G: Send + Sync> FromRequestParts<G> for PreferWait {
     }
 }
 
+/// Reports the wait that applies to a request.
+pub(crate) fn set_preference_applied(response: &mut Response, wait: Option<Duration>) {
+    if let Some(wait) = wait {
+        let applied =
+            HeaderValue::try_from(format!("wait={}", wait.as_secs())).expect("digits are plain ASCII");
+        response.headers_mut().insert(HeaderName::from_static("preference-applied"), applied);
+    }
+}
+
 /// The optional `Idempotency-Key` header: 1 to 255 printable ASCII characters.
 #[derive(Debug)]
 pub struct IdempotencyHeader {
@@ -67,9 +76,9 @@ impl<G: Send + Sync> FromRequestParts<G> for IdempotencyHeader {
 
     async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
         let key = match single_header(&parts.headers, &IDEMPOTENCY_KEY) {
-            SingleHeader::Absent => None,
-            SingleHeader::Text(key) if is_valid_key(key) => Some(key.to_owned()),
-            SingleHeader::Text(_) | SingleHeader::Invalid => {
+            Ok(None) => None,
+            Ok(Some(key)) if is_valid_key(key) => Some(key.to_owned()),
+            _ => {
                 let detail = "expected one header of 1 to 255 printable ASCII characters";
                 return Err(ApiError::invalid("Idempotency-Key", detail));
             }
@@ -93,16 +102,11 @@ impl<G: Send + Sync> FromRequestParts<G> for IfMatch {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
-        let mut tags = None;
-        for value in parts.headers.get_all(IF_MATCH) {
-            let value = value.to_str().ok().map(str::trim);
-            match value.and_then(parse_entity_tags) {
-                Some(more) => tags.get_or_insert_with(Vec::new).extend(strong_tags(more)),
-                None if value == Some("*") => return Ok(Self(None)),
-                None => return Err(ApiError::invalid("If-Match", "expected ETags, or *")),
-            }
-        }
-        Ok(Self(tags))
+        let tags = entity_tags(&parts.headers, &IF_MATCH, "If-Match", parse_strong_tags)?;
+        Ok(Self(tags.and_then(|tags| match tags {
+            EntityTags::Any => None,
+            EntityTags::Listed(tags) => Some(tags),
+        })))
     }
 }
 
@@ -114,7 +118,7 @@ impl<G: Send + Sync> FromRequestParts<G> for Conditions {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
-        let if_match = parse_tag_list(&parts.headers, &IF_MATCH, "If-Match", strong_tags)?;
+        let if_match = entity_tags(&parts.headers, &IF_MATCH, "If-Match", parse_strong_tags)?;
         let IfNoneMatch(if_none_match) = IfNoneMatch::read(&parts.headers)?;
         Ok(Self(Precondition { if_match, if_none_match }))
     }
@@ -127,8 +131,7 @@ pub(crate) struct IfNoneMatch(Option<EntityTags>);
 
 impl IfNoneMatch {
     fn read(headers: &HeaderMap) -> Result<Self, ApiError> {
-        let all = |tags: Vec<EntityTag>| tags.into_iter().map(|tag| tag.text).collect();
-        parse_tag_list(headers, &IF_NONE_MATCH, "If-None-Match", all).map(Self)
+        entity_tags(headers, &IF_NONE_MATCH, "If-None-Match", |list| parse_tags(list, true)).map(Self)
     }
 
     /// Returns 304 if the client has cached the representation with this tag. Otherwise returns the response,
@@ -151,17 +154,18 @@ impl<G: Send + Sync> FromRequestParts<G> for IfNoneMatch {
     }
 }
 
-fn parse_tag_list(
+/// The tags of all headers with this name. The error contains the name as `shown`.
+fn entity_tags(
     headers: &HeaderMap,
     name: &HeaderName,
     shown: &str,
-    keep: impl Fn(Vec<EntityTag>) -> Vec<String>,
+    parse: impl Fn(&str) -> Option<Vec<String>>,
 ) -> Result<Option<EntityTags>, ApiError> {
     let mut listed = None;
     for value in headers.get_all(name) {
         let value = value.to_str().ok().map(str::trim);
-        match value.and_then(parse_entity_tags) {
-            Some(more) => listed.get_or_insert_with(Vec::new).extend(keep(more)),
+        match value.and_then(&parse) {
+            Some(more) => listed.get_or_insert_with(Vec::new).extend(more),
             None if value == Some("*") => return Ok(Some(EntityTags::Any)),
             None => return Err(ApiError::invalid(shown, "expected ETags, or *")),
         }
@@ -169,24 +173,21 @@ fn parse_tag_list(
     Ok(listed.map(EntityTags::Listed))
 }
 
-/// An entity tag as the client wrote it, without the `W/` prefix.
-struct EntityTag {
-    weak: bool,
-    text: String,
+fn parse_strong_tags(list: &str) -> Option<Vec<String>> {
+    parse_tags(list, false)
 }
 
-fn strong_tags(tags: Vec<EntityTag>) -> Vec<String> {
-    tags.into_iter().filter(|tag| !tag.weak).map(|tag| tag.text).collect()
-}
-
-/// Parses a list such as `"a", W/"b"`. Returns `None` if the list is malformed. A tag may contain commas.
-fn parse_entity_tags(mut list: &str) -> Option<Vec<EntityTag>> {
+/// Parses a list such as `"a", W/"b"`, with or without its weak tags. Returns `None` if the list is
+/// malformed. A tag may contain commas, and is returned without the `W/` prefix.
+fn parse_tags(mut list: &str, keep_weak: bool) -> Option<Vec<String>> {
     let mut tags = Vec::new();
     loop {
-        let (weak, tag) = list.strip_prefix("W/").map_or((false, list), |tag| (true, tag));
-        let end = tag.strip_prefix('"')?.find('"')? + 2;
-        tags.push(EntityTag { weak, text: tag[..end].to_owned() });
-        let rest = tag[end..].trim_start();
+        let strong = list.strip_prefix("W/").unwrap_or(list);
+        let end = strong.strip_prefix('"')?.find('"')? + 2;
+        if keep_weak || strong.len() == list.len() {
+            tags.push(strong[..end].to_owned());
+        }
+        let rest = strong[end..].trim_start();
         if rest.is_empty() {
             return Some(tags);
         }
@@ -210,39 +211,30 @@ impl<G: Send + Sync> FromRequestParts<G> for LastEventId {
         const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
         Ok(match single_header(&parts.headers, &LAST_EVENT_ID) {
             // An EventSource sends an empty id if it has not received one.
-            SingleHeader::Absent | SingleHeader::Text("") => Self::Absent,
-            SingleHeader::Text(id) => Self::Text(id.to_owned()),
-            SingleHeader::Invalid => Self::Invalid,
+            Ok(None | Some("")) => Self::Absent,
+            Ok(Some(id)) => Self::Text(id.to_owned()),
+            Err(MalformedHeader) => Self::Invalid,
         })
     }
 }
 
 /// The trace context of `traceparent` and `tracestate`. The W3C specification requires that servers
 /// ignore a malformed one.
+pub(super) fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    TraceContext::parse(text("traceparent")?, text("tracestate"))
+}
+
+/// A header that must not be repeated.
 #[derive(Debug)]
-pub(crate) struct Trace(pub(crate) Option<TraceContext>);
+struct MalformedHeader;
 
-impl<G: Send + Sync> FromRequestParts<G> for Trace {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, Infallible> {
-        let text = |name| parts.headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
-        Ok(Self(text("traceparent").and_then(|parent| TraceContext::parse(parent, text("tracestate")))))
-    }
-}
-
-enum SingleHeader<'a> {
-    Absent,
-    Text(&'a str),
-    Invalid,
-}
-
-fn single_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> SingleHeader<'a> {
+fn single_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, MalformedHeader> {
     let mut values = headers.get_all(name).iter();
-    match (values.next().map(http::HeaderValue::to_str), values.next()) {
-        (None, _) => SingleHeader::Absent,
-        (Some(Ok(text)), None) => SingleHeader::Text(text),
-        _ => SingleHeader::Invalid,
+    match (values.next().map(HeaderValue::to_str), values.next()) {
+        (None, _) => Ok(None),
+        (Some(Ok(text)), None) => Ok(Some(text)),
+        _ => Err(MalformedHeader),
     }
 }
 

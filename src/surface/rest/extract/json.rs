@@ -11,51 +11,16 @@ use http::{HeaderMap, Method};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
-use serde_json::value::RawValue;
 use serde_path_to_error::{Path, Segment};
 
 use crate::acp;
-use crate::api::{
-    CreatePrompt, CreateSession, CreateTicket, ElicitationAnswer, PermissionAnswer, ProblemCode,
-    RequestAnswer, RpcCall, SessionPatch, SetConfigOption, SetMode, SignIn,
-};
+use crate::api::ProblemCode;
 use crate::jsonrpc;
 use crate::surface::Gateway;
 use crate::surface::rest::error::ApiError;
 use crate::types::Limits;
 
-/// A request body type.
-pub(crate) trait JsonInput: DeserializeOwned {
-    /// The size limit of the body, in bytes.
-    fn max_bytes(limits: &Limits) -> usize {
-        limits.max_body_bytes
-    }
-}
-
-impl JsonInput for CreateSession {}
-impl JsonInput for SessionPatch {}
-impl JsonInput for SignIn {}
-impl JsonInput for CreateTicket {}
-impl JsonInput for ElicitationAnswer {}
-impl JsonInput for PermissionAnswer {}
-impl JsonInput for RpcCall {}
-impl JsonInput for SetConfigOption {}
-impl JsonInput for SetMode {}
-
-impl JsonInput for RequestAnswer {
-    /// A client that serves files sends a complete file in its answer.
-    fn max_bytes(limits: &Limits) -> usize {
-        limits.max_prompt_bytes
-    }
-}
-
-impl JsonInput for CreatePrompt {
-    fn max_bytes(limits: &Limits) -> usize {
-        limits.max_prompt_bytes
-    }
-}
-
-/// A parsed body.
+/// A parsed body of at most `max_body_bytes`.
 #[derive(Debug)]
 pub(crate) struct JsonBody<T> {
     pub(crate) value: T,
@@ -63,21 +28,36 @@ pub(crate) struct JsonBody<T> {
     pub(crate) bytes: Bytes,
 }
 
-impl<T: JsonInput> FromRequest<Gateway> for JsonBody<T> {
+impl<T: DeserializeOwned> JsonBody<T> {
+    async fn read(request: Request, limits: &Limits, max_bytes: usize) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        if !is_json(&parts.headers, &parts.method) {
+            let detail = "the body must be application/json";
+            return Err(ApiError::new(ProblemCode::UnsupportedMediaType, detail));
+        }
+        let bytes = collect(&parts.headers, body, max_bytes, limits.body_timeout).await?;
+        let value = parse(&bytes, limits.max_json_depth)?;
+        Ok(Self { value, bytes })
+    }
+}
+
+impl<T: DeserializeOwned> FromRequest<Gateway> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, gateway: &Gateway) -> Result<Self, ApiError> {
-        let (parts, body) = request.into_parts();
-        if !is_json(&parts.headers, &parts.method) {
-            return Err(ApiError::new(
-                ProblemCode::UnsupportedMediaType,
-                "the body must be application/json",
-            ));
-        }
-        let bytes =
-            collect(&parts.headers, body, T::max_bytes(&gateway.limits), gateway.limits.body_timeout).await?;
-        let value = parse(&bytes, gateway.limits.max_json_depth)?;
-        Ok(Self { value, bytes })
+        Self::read(request, &gateway.limits, gateway.limits.max_body_bytes).await
+    }
+}
+
+/// A parsed body that may contain files: a prompt or an answer, of at most `max_prompt_bytes`.
+#[derive(Debug)]
+pub(crate) struct LargeJsonBody<T>(pub(crate) JsonBody<T>);
+
+impl<T: DeserializeOwned> FromRequest<Gateway> for LargeJsonBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, gateway: &Gateway) -> Result<Self, ApiError> {
+        JsonBody::read(request, &gateway.limits, gateway.limits.max_prompt_bytes).await.map(Self)
     }
 }
 
@@ -93,7 +73,7 @@ fn is_json(headers: &HeaderMap, method: &Method) -> bool {
 async fn collect(headers: &HeaderMap, body: Body, max: usize, deadline: Duration) -> Result<Bytes, ApiError> {
     let too_large = || ApiError::new(ProblemCode::TooLarge, format!("the body is larger than {max} bytes"));
     let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if declared.is_some_and(|told| told > max as u64) {
+    if declared.is_some_and(|declared| declared > max as u64) {
         return Err(too_large());
     }
     match tokio::time::timeout(deadline, Limited::new(body, max).collect()).await {
@@ -138,14 +118,10 @@ fn pointer(path: &Path) -> String {
     })
 }
 
-/// The raw JSON of a client on a single line, as agents and events require.
-pub(crate) fn to_one_line(raw: Box<RawValue>) -> Box<RawValue> {
-    acp::to_one_line(raw)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::{CreateSession, SetConfigOption};
 
     fn problem<T: DeserializeOwned>(json: &str) -> (ProblemCode, Vec<String>) {
         let Err(error) = parse::<T>(json.as_bytes(), 16) else { panic!("{json} was accepted") };

@@ -66,11 +66,8 @@ impl Params {
     }
 
     /// Fails if an unread parameter remains.
-    pub fn finish(self) -> Result<(), ApiError> {
-        match self.0.into_iter().next() {
-            None => Ok(()),
-            Some((name, _)) => Err(ApiError::invalid(name, "unknown parameter")),
-        }
+    pub fn finish(&self) -> Result<(), ApiError> {
+        self.0.first().map_or(Ok(()), |(name, _)| Err(ApiError::invalid(name, "unknown parameter")))
     }
 }
 

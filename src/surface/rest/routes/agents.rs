@@ -1,29 +1,25 @@
 //! `/v1/agents`: the catalogue of agents.
 
 use axum::Json;
-use axum::extract::State;
 use serde::Deserialize;
 
 use crate::agent::AgentSpec;
 use crate::api::{Agent, AgentList, AgentSessionList, PoolFigures};
 use crate::pool::PoolStats;
 use crate::surface::Gateway;
+use crate::surface::authorized::{CanAdmin, CanRead};
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{AgentPath, Authorized, CanAdmin, CanRead, NoQuery, Params, Trace};
-use crate::types::{PoolSettings, Principal};
+use crate::surface::rest::extract::{ApiRequest, Params};
+use crate::types::{AgentName, PoolSettings, Principal};
 
 /// Lists the agents that can run sessions.
 #[utoipa::path(
     get,
     path = "/v1/agents",
-    tag = "agents",
     responses((status = 200, body = AgentList, description = "All agents. There is only one page."))
 )]
-pub(super) async fn list_agents(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanRead>,
-    NoQuery: NoQuery,
-) -> Json<AgentList> {
+pub(super) async fn list_agents(request: ApiRequest<CanRead>) -> Json<AgentList> {
+    let ApiRequest { gateway, by, .. } = request;
     let agents = gateway.catalogue.load().agents().map(|spec| agent_info(&gateway, &by, spec)).collect();
     Json(AgentList { agents, next_cursor: None })
 }
@@ -32,17 +28,11 @@ pub(super) async fn list_agents(
 #[utoipa::path(
     get,
     path = "/v1/agents/{agent}",
-    tag = "agents",
     responses((status = 200, body = Agent, description = "The agent, with the capabilities from the latest start of its process."))
 )]
-pub(super) async fn get_agent(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanRead>,
-    AgentPath(name): AgentPath,
-    NoQuery: NoQuery,
-) -> Result<Json<Agent>, ApiError> {
-    let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
-    Ok(Json(agent_info(&gateway, &by, &spec)))
+pub(super) async fn get_agent(request: ApiRequest<CanRead, AgentName>) -> Result<Json<Agent>, ApiError> {
+    let spec = request.agent()?;
+    Ok(Json(agent_info(&request.gateway, &request.by, &spec)))
 }
 
 /// Lists the sessions that the agent itself has.
@@ -52,25 +42,16 @@ pub(super) async fn get_agent(
 #[utoipa::path(
     get,
     path = "/v1/agents/{agent}/sessions",
-    tag = "agents",
-    params(
-        ("cwd" = Option<String>, Query, max_length = 4096, description = "Only sessions in this working folder."),
-        ("cursor" = Option<String>, Query, max_length = 4096, description = "The `nextCursor` of the previous page."),
-    ),
     responses((status = 200, body = AgentSessionList, description = "A page of the agent's sessions."))
 )]
 pub(super) async fn list_agent_sessions(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanAdmin>,
-    AgentPath(name): AgentPath,
-    Trace(trace): Trace,
-    mut params: Params,
+    mut request: ApiRequest<CanAdmin, AgentName, Params>,
 ) -> Result<Json<AgentSessionList>, ApiError> {
-    let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
-    let (cwd, cursor) = (params.short("cwd", 4096)?, params.short("cursor", 4096)?);
-    params.finish()?;
-    let query = (cwd, cursor.as_deref());
-    Ok(Json(gateway.sessions.agent_sessions(&by, &spec, query, trace.as_ref()).await?))
+    let spec = request.agent()?;
+    let (cwd, cursor) = (request.params.short("cwd", 4096)?, request.params.short("cursor", 4096)?);
+    request.params.finish()?;
+    let (query, trace) = ((cwd, cursor.as_deref()), request.trace.as_ref());
+    Ok(Json(request.gateway.sessions.agent_sessions(&request.by, &spec, query, trace).await?))
 }
 
 /// The agent's entry, its pool, and the `initialize` result of the latest start of its process.

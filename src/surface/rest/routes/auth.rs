@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::value::RawValue;
@@ -16,26 +15,21 @@ use crate::api::{AgentAuth, ApiKey, ProblemCode, SignIn, SignInTerminal};
 use crate::pool::Priority;
 use crate::session::{InputError, Refusal};
 use crate::surface::Gateway;
+use crate::surface::authorized::{CanAdmin, CanRead};
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{AgentPath, Authorized, CanAdmin, CanRead, JsonBody, NoQuery, Trace};
-use crate::types::Principal;
+use crate::surface::rest::extract::{ApiRequest, JsonBody};
 use crate::types::known_agents::api_key_format;
+use crate::types::{AgentName, Principal};
 
 /// Gets the sign-in state of an agent and its sign-in methods.
 #[utoipa::path(
     get,
     path = "/v1/agents/{agent}/auth",
-    tag = "agents",
     responses((status = 200, body = AgentAuth, description = "The sign-in methods of the agent, and its state."))
 )]
-pub(super) async fn get_auth(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanRead>,
-    AgentPath(name): AgentPath,
-    Trace(trace): Trace,
-    NoQuery: NoQuery,
-) -> Result<Json<AgentAuth>, ApiError> {
-    let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
+pub(super) async fn get_auth(request: ApiRequest<CanRead, AgentName>) -> Result<Json<AgentAuth>, ApiError> {
+    let spec = request.agent()?;
+    let ApiRequest { gateway, by, ids: name, trace, .. } = request;
     let initialized = gateway.pool.agent_stats(&name, &by.tenant).and_then(|(_, initialized)| initialized);
     let status = if initialized.as_deref().is_some_and(|said| said.capabilities.auth.status) {
         let empty = RawValue::from_string("{}".to_owned()).map_err(ApiError::internal)?;
@@ -79,25 +73,18 @@ async fn agent_status(
 #[utoipa::path(
     post,
     path = "/v1/agents/{agent}/auth",
-    tag = "agents",
     request_body = SignIn,
     responses(
         (status = 204, description = "The agent accepted the sign-in. Its sessions continue in signed-in processes."),
-        (
-            status = 201, body = SignInTerminal, description = "The URL of the terminal. It is valid for one connection.",
-            headers(("Location" = String, description = "The URL of the terminal."))
-        ),
+        (status = 201, body = SignInTerminal, description = "The URL of the terminal. It is valid for one connection."),
     )
 )]
 pub(super) async fn sign_in(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanAdmin>,
-    AgentPath(name): AgentPath,
-    Trace(trace): Trace,
-    NoQuery: NoQuery,
+    request: ApiRequest<CanAdmin, AgentName>,
     body: JsonBody<SignIn>,
 ) -> Result<Response, ApiError> {
-    let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
+    let spec = request.agent()?;
+    let ApiRequest { gateway, by, ids: name, trace, .. } = request;
     let SignIn { method_id, api_key, meta } = body.value;
     if let Some(meta) = &meta {
         check_meta(&spec.settings.allowed_meta_keys, meta)
@@ -172,17 +159,11 @@ fn find_method(initialized: &InitializeResult, id: &str) -> Result<AuthMethod, A
 #[utoipa::path(
     delete,
     path = "/v1/agents/{agent}/auth",
-    tag = "agents",
     responses((status = 204, description = "The agent has signed out. The gateway does not use its signed-in processes again."))
 )]
-pub(super) async fn sign_out(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanAdmin>,
-    AgentPath(name): AgentPath,
-    Trace(trace): Trace,
-    NoQuery: NoQuery,
-) -> Result<StatusCode, ApiError> {
-    let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
+pub(super) async fn sign_out(request: ApiRequest<CanAdmin, AgentName>) -> Result<StatusCode, ApiError> {
+    let spec = request.agent()?;
+    let ApiRequest { gateway, by, ids: name, trace, .. } = request;
     let visit = gateway.pool.short_lease_for("logout", &spec, &by, InitializeResult::can_log_out).await;
     let mut visit = visit.map_err(Refusal::from)?;
     let logout = visit.dialect().logout_method();

@@ -3,18 +3,19 @@
 use std::num::NonZeroU16;
 
 use axum::Extension;
-use axum::extract::State;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::response::Response;
+use uuid::Uuid;
 
 use crate::api::ProblemCode;
 use crate::server::ConnectionPermit;
 use crate::session::Refusal;
-use crate::surface::Gateway;
+use crate::surface::authorized::CanAdmin;
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{Authorized, CanAdmin, Params, SignInPath};
+use crate::surface::rest::extract::{ApiRequest, Params};
 use crate::surface::rest::sign_in_socket::SignInSocket;
+use crate::types::AgentName;
 
 /// Opens the terminal of a sign-in as a WebSocket.
 ///
@@ -25,21 +26,14 @@ use crate::surface::rest::sign_in_socket::SignInSocket;
 #[utoipa::path(
     get,
     path = "/v1/agents/{agent}/auth/terminals/{signIn}",
-    tag = "agents",
-    params(
-        ("cols" = Option<u16>, Query, minimum = 1, description = "The width of the terminal in characters. The default is 80."),
-        ("rows" = Option<u16>, Query, minimum = 1, description = "The height of the terminal in lines. The default is 24."),
-    ),
     responses((status = 101, description = "The command runs; the connection is its terminal."))
 )]
 pub(super) async fn open_terminal(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanAdmin>,
-    SignInPath(name, id): SignInPath,
+    request: ApiRequest<CanAdmin, (AgentName, Uuid), Params>,
     held: Option<Extension<ConnectionPermit>>,
-    mut params: Params,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
+    let ApiRequest { gateway, by, ids: (name, id), mut params, .. } = request;
     let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
     let mut characters = |name, default| {
         let given: Option<NonZeroU16> = params.parsed(name, "a number from 1 to 65535")?;

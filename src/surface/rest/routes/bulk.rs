@@ -1,27 +1,17 @@
 //! Closes or deletes the sessions that match a filter.
 
 use axum::Json;
-use axum::extract::State;
 
-use super::sessions::{metadata_filter, parse_state};
+use super::sessions::list_query;
 use crate::api::BulkResults;
 use crate::session::{BulkAction, ListQuery};
-use crate::surface::Gateway;
+use crate::surface::authorized::CanPrompt;
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{Authorized, CanPrompt, Params, Trace};
-use crate::surface::rest::openapi::shared::{Batch, SessionFilter};
+use crate::surface::rest::extract::{ApiRequest, Params};
 
 /// The query for one batch. A filter is required, because a query without a filter would match all sessions.
 fn parse_batch(mut params: Params) -> Result<ListQuery, ApiError> {
-    let query = ListQuery {
-        agent: params.parsed("agent", "an agent's name")?,
-        state: params.text("state")?.as_deref().map(parse_state).transpose()?,
-        q: None,
-        cwd: params.short("cwd", 4096)?,
-        metadata: metadata_filter(&mut params)?,
-        cursor: params.short("cursor", 1024)?,
-        limit: params.limit(50, 100)?,
-    };
+    let query = list_query(&mut params, 100)?;
     params.finish()?;
     let filters =
         [query.agent.is_some(), query.state.is_some(), query.cwd.is_some(), !query.metadata.is_empty()];
@@ -38,18 +28,13 @@ fn parse_batch(mut params: Params) -> Result<ListQuery, ApiError> {
 #[utoipa::path(
     post,
     path = "/v1/sessions/close",
-    tag = "sessions",
-    params(SessionFilter, Batch),
     responses((status = 200, body = BulkResults, description = "The result for each session of the batch."))
 )]
 pub(super) async fn close_sessions(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanPrompt>,
-    Trace(trace): Trace,
-    params: Params,
+    request: ApiRequest<CanPrompt, (), Params>,
 ) -> Result<Json<BulkResults>, ApiError> {
-    let query = parse_batch(params)?;
-    Ok(Json(gateway.sessions.bulk(&by, BulkAction::Close, &query, trace).await?))
+    let query = parse_batch(request.params)?;
+    Ok(Json(request.gateway.sessions.bulk(&request.by, BulkAction::Close, &query, request.trace).await?))
 }
 
 /// Deletes the sessions that match the filter, one batch for each request.
@@ -59,16 +44,11 @@ pub(super) async fn close_sessions(
 #[utoipa::path(
     delete,
     path = "/v1/sessions",
-    tag = "sessions",
-    params(SessionFilter, Batch),
     responses((status = 200, body = BulkResults, description = "The result for each session of the batch."))
 )]
 pub(super) async fn delete_sessions(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanPrompt>,
-    Trace(trace): Trace,
-    params: Params,
+    request: ApiRequest<CanPrompt, (), Params>,
 ) -> Result<Json<BulkResults>, ApiError> {
-    let query = parse_batch(params)?;
-    Ok(Json(gateway.sessions.bulk(&by, BulkAction::Delete, &query, trace).await?))
+    let query = parse_batch(request.params)?;
+    Ok(Json(request.gateway.sessions.bulk(&request.by, BulkAction::Delete, &query, request.trace).await?))
 }

@@ -1,12 +1,12 @@
 //! Cancels one tool call or one agent terminal, without the rest of the turn.
 
-use axum::extract::State;
 use http::StatusCode;
 
 use crate::acp::CancelTarget;
-use crate::surface::Gateway;
+use crate::surface::authorized::CanPrompt;
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{AgentTerminalPath, Authorized, CanPrompt, NoQuery, ToolCallPath, Trace};
+use crate::surface::rest::extract::ApiRequest;
+use crate::types::SessionId;
 
 /// Cancels one tool call that the agent has marked as cancellable.
 ///
@@ -14,18 +14,13 @@ use crate::surface::rest::extract::{AgentTerminalPath, Authorized, CanPrompt, No
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/tool-calls/{toolCall}/cancel",
-    tag = "prompts",
     responses((status = 202, description = "The gateway has sent the cancellation to the agent."))
 )]
 pub(super) async fn cancel_tool_call(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanPrompt>,
-    ToolCallPath(session, id): ToolCallPath,
-    Trace(trace): Trace,
-    NoQuery: NoQuery,
+    request: ApiRequest<CanPrompt, (SessionId, String)>,
 ) -> Result<StatusCode, ApiError> {
-    let session = gateway.sessions.open(&by, session).await?;
-    session.cancel_part(&by, CancelTarget::ToolCall(id), trace).await?;
+    let session = request.open_session().await?;
+    session.cancel_part(&request.by, CancelTarget::ToolCall(request.ids.1), request.trace).await?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -35,17 +30,12 @@ pub(super) async fn cancel_tool_call(
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/agent-terminals/{agentTerminal}/cancel",
-    tag = "prompts",
     responses((status = 202, description = "The gateway has sent the cancellation to the agent."))
 )]
 pub(super) async fn cancel_agent_terminal(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanPrompt>,
-    AgentTerminalPath(session, id): AgentTerminalPath,
-    Trace(trace): Trace,
-    NoQuery: NoQuery,
+    request: ApiRequest<CanPrompt, (SessionId, String)>,
 ) -> Result<StatusCode, ApiError> {
-    let session = gateway.sessions.open(&by, session).await?;
-    session.cancel_part(&by, CancelTarget::Terminal(id), trace).await?;
+    let session = request.open_session().await?;
+    session.cancel_part(&request.by, CancelTarget::Terminal(request.ids.1), request.trace).await?;
     Ok(StatusCode::ACCEPTED)
 }

@@ -1,66 +1,54 @@
 //! `/events`: the events of one session, of one turn, and of many sessions, as pages or as streams.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 
-use crate::auth::Admission;
 use crate::event::{EventPage, ResetReason, SessionEvent};
 use crate::eventlog::{GlobalScope, Start};
-use crate::session::{AdmittedPrompt, SessionHandle};
-use crate::stream::{EventTypes, Feed, Source, Sse, StreamGuard, TurnFilter};
+use crate::session::SessionHandle;
+use crate::stream::{EventTypes, Feed, Source, TurnFilter};
 use crate::surface::Gateway;
+use crate::surface::authorized::CanRead;
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::event_page::page_response;
-use crate::surface::rest::event_stream::respond;
 use crate::surface::rest::events_query::{Cursor, EventsQuery};
-use crate::surface::rest::extract::{
-    Authorized, CanRead, LastEventId, Params, PreferWait, PromptPath, SessionPath,
-};
+use crate::surface::rest::extract::{ApiRequest, LastEventId, Params, PreferWait};
 use crate::surface::rest::negotiate::{Representation, negotiate};
-use crate::surface::rest::openapi::shared::{
-    EventCursor, EventPageSize, GlobalCursor, Resume, StreamForm, WaitForEvent,
-};
 use crate::types::{Epoch, EventId, Position, Principal, PromptId, SessionId};
 
+type EventsRequest<I> = ApiRequest<CanRead, I, Params>;
 /// The cursor of the client, and how long it waits for a page.
 type ResumeOptions = (LastEventId, PreferWait);
 
 /// The longest wait of `Prefer: wait=N`, in seconds.
 const MAX_WAIT_SECONDS: u64 = 60;
+/// The formats of the events of a session or a turn.
+const FORMATS: [Representation; 3] =
+    [Representation::Json, Representation::EventStream, Representation::Ndjson];
 
 /// Responds with a stream or a page, by the negotiated format.
-async fn stream_or_page(
-    gateway: &Gateway,
-    by: &Authorized<CanRead>,
-    feed: Feed,
-    query: &EventsQuery,
+async fn stream_or_page<I>(
+    request: EventsRequest<I>,
+    source: Source,
+    turn: Option<TurnFilter>,
+    query: EventsQuery,
     form: Representation,
     wait: PreferWait,
 ) -> Result<Response, ApiError> {
-    if let Some(encoder) = query.encoder(form) {
-        let guard = gateway.streams().acquire(by)?;
-        return Ok(respond(gateway, by.admission(), guard, feed, encoder, query.follow));
+    let ApiRequest { gateway, by, .. } = request;
+    let encoder = query.encoder(form);
+    let (types, from_tail) = (query.types.unwrap_or(EventTypes::All), query.cursor == Cursor::Tail);
+    let feed = Feed { types, turn, from_tail, ..gateway.feed(source) };
+    if let Some(encoder) = encoder {
+        let guard = gateway.streams().acquire(&by)?;
+        return Ok(gateway.stream_response(by.admission(), guard, feed, encoder, query.follow));
     }
     let wait = wait.duration(MAX_WAIT_SECONDS);
     // A held page counts as a stream.
-    let _guard = wait.map(|_| gateway.streams().acquire(by)).transpose()?;
-    page_response(gateway, by.admission(), feed, query.limit, wait).await
-}
-
-fn build_feed(gateway: &Gateway, source: Source, query: &EventsQuery) -> Feed {
-    Feed {
-        client_cursor: source.cursor(),
-        source,
-        types: query.types.clone().unwrap_or(EventTypes::All),
-        turn: None,
-        from_tail: query.cursor == Cursor::Tail,
-        epoch: gateway.epoch(),
-        ids: gateway.ids.clone(),
-    }
+    let _guard = wait.map(|_| gateway.streams().acquire(&by)).transpose()?;
+    page_response(&gateway, by.admission(), feed, query.limit, wait).await
 }
 
 /// Reads the events of a session, page by page.
@@ -71,24 +59,14 @@ fn build_feed(gateway: &Gateway, source: Source, query: &EventsQuery) -> Feed {
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/events",
-    tag = "events",
-    params(Resume, WaitForEvent, EventCursor, EventPageSize),
-    responses((
-        status = 200, body = EventPage, description = "A page of events.",
-        headers(("Preference-Applied" = String, description = "`wait=N`, with the wait that applies."))
-    ))
+    responses((status = 200, body = EventPage, description = "A page of events."))
 )]
 pub(super) async fn session_events(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanRead>,
-    SessionPath(session): SessionPath,
+    request: EventsRequest<SessionId>,
     headers: HeaderMap,
     resume: ResumeOptions,
-    params: Params,
 ) -> Result<Response, ApiError> {
-    let form =
-        negotiate(&headers, &[Representation::Json, Representation::EventStream, Representation::Ndjson])?;
-    respond_session(&gateway, &by, session, form, resume, params).await
+    respond_session(request, negotiate(&headers, &FORMATS)?, resume).await
 }
 
 /// Streams the events of a session as Server-Sent Events, for any `Accept`.
@@ -99,42 +77,26 @@ pub(super) async fn session_events(
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/events/stream",
-    tag = "events",
-    params(Resume, EventCursor, StreamForm),
     responses(
-        (status = 200, description = "The stream of events.", content((SessionEvent = "text/event-stream"))),
+        (status = 200, content((SessionEvent = "text/event-stream")), description = "The stream of events."),
         (status = 204, description = "With `follow=false`: there are no events after the cursor. An `EventSource` does not reconnect."),
     )
 )]
 pub(super) async fn session_events_stream(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanRead>,
-    SessionPath(session): SessionPath,
+    request: EventsRequest<SessionId>,
     last: LastEventId,
-    params: Params,
 ) -> Result<Response, ApiError> {
-    respond_session(
-        &gateway,
-        &by,
-        session,
-        Representation::EventStream,
-        (last, PreferWait::default()),
-        params,
-    )
-    .await
+    respond_session(request, Representation::EventStream, (last, PreferWait::default())).await
 }
 
 async fn respond_session(
-    gateway: &Gateway,
-    by: &Authorized<CanRead>,
-    session: SessionId,
+    mut request: EventsRequest<SessionId>,
     form: Representation,
     (last, wait): ResumeOptions,
-    mut params: Params,
 ) -> Result<Response, ApiError> {
-    let query = EventsQuery::parse::<EventId>(&mut params, &last, &gateway.epoch())?;
-    params.finish()?;
-    let session = gateway.sessions.open(by, session).await?;
+    let query = EventsQuery::parse::<EventId>(&mut request.params, &last, &request.gateway.epoch())?;
+    request.params.finish()?;
+    let session = request.open_session().await?;
     if form != Representation::Json
         && !query.follow
         && query.cursor == Cursor::After(session.log().committed())
@@ -142,8 +104,7 @@ async fn respond_session(
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let reader = session.log().reader(reader_start(query.cursor));
-    let feed = build_feed(gateway, Source::session(reader, session), &query);
-    stream_or_page(gateway, by, feed, &query, form, wait).await
+    stream_or_page(request, Source::session(reader, session), None, query, form, wait).await
 }
 
 const fn reader_start(cursor: Cursor) -> Start {
@@ -163,59 +124,40 @@ const fn reader_start(cursor: Cursor) -> Start {
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/prompts/{prompt}/events",
-    tag = "events",
-    params(Resume, WaitForEvent, EventPageSize),
-    responses((
-        status = 200, body = EventPage, description = "A page of events.",
-        headers(("Preference-Applied" = String, description = "`wait=N`, with the wait that applies."))
-    ))
+    responses((status = 200, body = EventPage, description = "A page of events."))
 )]
 pub(super) async fn prompt_events(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanRead>,
-    PromptPath(session, prompt): PromptPath,
+    request: EventsRequest<(SessionId, PromptId)>,
     headers: HeaderMap,
     resume: ResumeOptions,
-    params: Params,
 ) -> Result<Response, ApiError> {
-    let form =
-        negotiate(&headers, &[Representation::Json, Representation::EventStream, Representation::Ndjson])?;
-    respond_turn(&gateway, &by, (session, prompt), form, resume, params).await
+    respond_turn(request, negotiate(&headers, &FORMATS)?, resume).await
 }
 
 /// Streams the events of a turn as Server-Sent Events, for any `Accept`. The stream ends with the turn.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/prompts/{prompt}/events/stream",
-    tag = "events",
-    params(Resume, StreamForm),
     responses(
-        (status = 200, description = "The stream of events.", content((SessionEvent = "text/event-stream"))),
+        (status = 200, content((SessionEvent = "text/event-stream")), description = "The stream of events."),
         (status = 204, description = "The cursor is at the end of the turn, or with `follow=false` at the end of the log. An `EventSource` does not reconnect."),
     )
 )]
 pub(super) async fn prompt_events_stream(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanRead>,
-    PromptPath(session, prompt): PromptPath,
+    request: EventsRequest<(SessionId, PromptId)>,
     last: LastEventId,
-    params: Params,
 ) -> Result<Response, ApiError> {
-    let resume = (last, PreferWait::default());
-    respond_turn(&gateway, &by, (session, prompt), Representation::EventStream, resume, params).await
+    respond_turn(request, Representation::EventStream, (last, PreferWait::default())).await
 }
 
 async fn respond_turn(
-    gateway: &Gateway,
-    by: &Authorized<CanRead>,
-    (session, prompt): (SessionId, PromptId),
+    mut request: EventsRequest<(SessionId, PromptId)>,
     form: Representation,
     (last, wait): ResumeOptions,
-    mut params: Params,
 ) -> Result<Response, ApiError> {
-    let mut query = EventsQuery::parse::<EventId>(&mut params, &last, &gateway.epoch())?;
-    params.finish()?;
-    let session = gateway.sessions.open(by, session).await?;
+    let mut query = EventsQuery::parse::<EventId>(&mut request.params, &last, &request.gateway.epoch())?;
+    request.params.finish()?;
+    let (session, prompt) = (request.open_session().await?, request.ids.1);
     let turn = session.query().prompt_range(prompt).await?.ok_or_else(ApiError::not_found)?;
     let committed = session.log().committed();
     let ended = match query.cursor {
@@ -234,30 +176,8 @@ async fn respond_turn(
     };
     let reader = session.log().reader(reader_start(query.cursor));
     let source = Source::session(reader, session);
-    let turn = Some(TurnFilter { prompt, last_seq: turn.last_seq });
-    let feed = Feed { turn, ..build_feed(gateway, source, &query) };
-    stream_or_page(gateway, by, feed, &query, form, wait).await
-}
-
-/// The stream of a turn that the same request has just started.
-pub(super) fn stream_new_turn(
-    gateway: &Gateway,
-    admission: &Arc<Admission>,
-    guard: StreamGuard,
-    session: SessionHandle,
-    admitted: &AdmittedPrompt,
-) -> Response {
-    let reader = session.log().reader(Start::After(admitted.first_seq - 1));
-    let feed = Feed {
-        client_cursor: reader.cursor(),
-        source: Source::session(reader, session),
-        types: EventTypes::All,
-        turn: Some(TurnFilter { prompt: admitted.prompt.prompt_id, last_seq: admitted.last_seq }),
-        from_tail: false,
-        epoch: gateway.epoch(),
-        ids: gateway.ids.clone(),
-    };
-    respond(gateway, admission, guard, feed, Box::new(Sse { named: true }), true)
+    let turn = TurnFilter { prompt, last_seq: turn.last_seq };
+    stream_or_page(request, source, Some(turn), query, form, wait).await
 }
 
 /// Reads the events of many sessions in commit order, page by page.
@@ -269,22 +189,14 @@ pub(super) fn stream_new_turn(
 #[utoipa::path(
     get,
     path = "/v1/events",
-    tag = "events",
-    params(Resume, WaitForEvent, GlobalCursor, EventPageSize),
-    responses((
-        status = 200, body = EventPage, description = "A page of events.",
-        headers(("Preference-Applied" = String, description = "`wait=N`, with the wait that applies."))
-    ))
+    responses((status = 200, body = EventPage, description = "A page of events."))
 )]
 pub(super) async fn all_events(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanRead>,
+    request: EventsRequest<()>,
     headers: HeaderMap,
     resume: ResumeOptions,
-    params: Params,
 ) -> Result<Response, ApiError> {
-    let form = negotiate(&headers, &[Representation::Json, Representation::EventStream])?;
-    respond_all(&gateway, &by, form, resume, params).await
+    respond_all(request, negotiate(&headers, &FORMATS[..2])?, resume).await
 }
 
 /// Streams the events of many sessions in commit order as Server-Sent Events, for any `Accept`.
@@ -295,59 +207,50 @@ pub(super) async fn all_events(
 #[utoipa::path(
     get,
     path = "/v1/events/stream",
-    tag = "events",
-    params(Resume, GlobalCursor, StreamForm),
     responses(
-        (status = 200, description = "The stream of events.", content((SessionEvent = "text/event-stream"))),
+        (status = 200, content((SessionEvent = "text/event-stream")), description = "The stream of events."),
         (status = 204, description = "With `follow=false`: there are no events after the cursor. An `EventSource` does not reconnect."),
     )
 )]
 pub(super) async fn all_events_stream(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanRead>,
+    request: EventsRequest<()>,
     last: LastEventId,
-    params: Params,
 ) -> Result<Response, ApiError> {
-    respond_all(&gateway, &by, Representation::EventStream, (last, PreferWait::default()), params).await
+    respond_all(request, Representation::EventStream, (last, PreferWait::default())).await
 }
 
 async fn respond_all(
-    gateway: &Gateway,
-    by: &Authorized<CanRead>,
+    mut request: EventsRequest<()>,
     form: Representation,
     (last, wait): ResumeOptions,
-    mut params: Params,
 ) -> Result<Response, ApiError> {
-    let mut query = EventsQuery::parse::<Position>(&mut params, &last, &gateway.epoch())?;
-    let chosen = parse_selected(&params.all("session"))?;
-    params.finish()?;
-    let sessions = open_selected(gateway, by, &chosen).await?;
+    let epoch = request.gateway.epoch();
+    let mut query = EventsQuery::parse::<Position>(&mut request.params, &last, &epoch)?;
+    let chosen = parse_selected(&request.params.all("session"))?;
+    request.params.finish()?;
+    let sessions = open_selected(&request.gateway, &request.by, &chosen).await?;
     if chosen.is_empty() {
         query.types.get_or_insert(EventTypes::NoBulk);
         if query.cursor == Cursor::None {
             query.cursor = Cursor::Tail;
         }
     }
-    let log = &gateway.log;
+    let log = &request.gateway.log;
     if form != Representation::Json && !query.follow && query.cursor == Cursor::After(log.position().pos) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let starts = selected_starts(&gateway.epoch(), &chosen);
+    let starts = selected_starts(&epoch, &chosen);
     let start = match query.cursor {
-        // A client with a position in the global log has already received the reset, if there was one.
-        Cursor::After(pos) => Start::After(pos),
         Cursor::None | Cursor::Tail if starts.is_none() => Start::Reset(ResetReason::NewEpoch),
-        Cursor::None => Start::Beginning,
-        Cursor::Tail => Start::Tail,
-        Cursor::Reset(reason) => Start::Reset(reason),
+        // A client with a position in the global log has already received the reset, if there was one.
+        cursor => reader_start(cursor),
     };
     let none = || chosen.iter().map(|(id, _)| (*id, None)).collect();
-    let sessions_from = starts.unwrap_or_else(none);
-    let scope =
-        GlobalScope { tenant: by.tenant.clone(), sessions: (!chosen.is_empty()).then_some(sessions_from) };
+    let starts = starts.unwrap_or_else(none);
+    let tenant = request.by.tenant.clone();
+    let scope = GlobalScope { tenant, sessions: (!chosen.is_empty()).then_some(starts) };
     let reader = log.global_reader(scope, start).await?;
-    let feed = build_feed(gateway, Source::merged(reader, sessions), &query);
-    stream_or_page(gateway, by, feed, &query, form, wait).await
+    stream_or_page(request, Source::merged(reader, sessions), None, query, form, wait).await
 }
 
 /// A session that the client selects, and the event after which it begins.

@@ -4,7 +4,7 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{OriginalUri, State};
+use axum::extract::OriginalUri;
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -14,12 +14,11 @@ use crate::acp;
 use crate::api::{FileContent, FileEntry, FileKind, FileList, Problem, ProblemCode};
 use crate::shutdown::Shutdown;
 use crate::stream::body_from;
-use crate::surface::Gateway;
+use crate::surface::authorized::CanFiles;
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{
-    Authorized, CanFiles, Conditions, FilePath, NoQuery, Params, SessionPath,
-};
+use crate::surface::rest::extract::{ApiRequest, Conditions, Params};
 use crate::surface::rest::range::{RequestedRange, requested_range};
+use crate::types::SessionId;
 use crate::workspace::{
     EntryKind, FileError, ListEntry, OpenFile, PageLimits, Pattern, Precondition, Upload, WriteOutcome,
     media_type,
@@ -64,29 +63,20 @@ async fn run_blocking<T: Send + 'static>(
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/files",
-    tag = "files",
-    params(
-        ("path" = Option<String>, Query, max_length = 4096, description = "The folder: relative to the session's `cwd`, or an absolute path in one of the session's folders. The default is `cwd`."),
-        ("match" = Option<String>, Query, max_length = 256, description = "Search below the folder for paths that contain this text. Case does not matter. With `*` (any characters) or `?` (one character), the text is a pattern for the whole path."),
-        ("cursor" = Option<String>, Query, max_length = 4096, description = "The `nextCursor` of the previous page."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "The maximum number of entries on a page. The default is 50."),
-    ),
     responses((status = 200, body = FileList, description = "A page of entries."))
 )]
 pub(super) async fn list_files(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanFiles>,
-    SessionPath(session): SessionPath,
-    mut params: Params,
+    mut request: ApiRequest<CanFiles, SessionId, Params>,
 ) -> Result<Json<FileList>, ApiError> {
+    let params = &mut request.params;
     let path = params.short("path", 4096)?.unwrap_or_else(|| ".".to_owned());
     let pattern = params.short("match", 256)?.map(|text| Pattern::new(&text));
     let cursor = params.short("cursor", 4096)?;
     let limit = params.limit(50, 200)?;
     params.finish()?;
-    let extent = PageLimits { max_entries: limit, max_names: gateway.limits.max_search_names };
-    let workspace = gateway.sessions.open(&by, session).await?.workspace().await?;
-    let page = run_blocking(&gateway.shutdown, move || match pattern {
+    let extent = PageLimits { max_entries: limit, max_names: request.gateway.limits.max_search_names };
+    let workspace = request.open_session().await?.workspace().await?;
+    let page = run_blocking(&request.gateway.shutdown, move || match pattern {
         None => workspace.list(&path, cursor.as_deref(), limit),
         Some(pattern) => workspace.find(&path, &pattern, cursor.as_deref(), extent),
     });
@@ -114,40 +104,19 @@ fn file_entry(found: ListEntry) -> FileEntry {
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/files/{*path}",
-    tag = "files",
-    params(
-        ("If-Match" = Option<String>, Header, description = "Respond only if the file has one of these ETags; otherwise the response is 412."),
-        ("If-None-Match" = Option<String>, Header, description = "Respond only if the file has none of these ETags; otherwise the response is 304."),
-        ("Range" = Option<String>, Header, description = "One range of bytes. If there are several ranges, the response is the whole file."),
-        ("If-Range" = Option<String>, Header, description = "Respond with the range only if the file has this ETag, otherwise with the whole file."),
-    ),
     responses(
-        (
-            status = 200, description = "The file.", body = FileContent, content_type = "application/octet-stream",
-            headers(("ETag" = String, description = "The version of the file, for `If-Match`, `If-None-Match` and `If-Range`."))
-        ),
-        (
-            status = 206, description = "The requested range.", body = FileContent, content_type = "application/octet-stream",
-            headers(
-                ("ETag" = String, description = "The version of the file, for `If-Match`, `If-None-Match` and `If-Range`."),
-                ("Content-Range" = String, description = "The range in the response and the size of the file: `bytes FIRST-LAST/SIZE`."),
-            )
-        ),
-        (
-            status = 304, description = "The file has an ETag from `If-None-Match`.",
-            headers(("ETag" = String, description = "The version of the file."))
-        ),
+        (status = 200, body = FileContent, content_type = "application/octet-stream", description = "The file."),
+        (status = 206, body = FileContent, content_type = "application/octet-stream", description = "The requested range."),
+        (status = 304, description = "The file has an ETag from `If-None-Match`."),
     )
 )]
 pub(super) async fn read_file(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanFiles>,
-    FilePath(session, path): FilePath,
+    request: ApiRequest<CanFiles, (SessionId, String)>,
     Conditions(expected): Conditions,
     headers: HeaderMap,
-    NoQuery: NoQuery,
 ) -> Result<Response, ApiError> {
-    let workspace = gateway.sessions.open(&by, session).await?.workspace().await?;
+    let workspace = request.open_session().await?.workspace().await?;
+    let ApiRequest { gateway, ids: (_, path), .. } = request;
     let name = path.rsplit('/').find(|name| !name.is_empty()).unwrap_or_default().to_owned();
     let file = run_blocking(&gateway.shutdown, move || workspace.open_file(&path)).await?;
     let etag = HeaderValue::try_from(&file.stat.etag).expect("an ETag of a file is plain ASCII");
@@ -222,35 +191,22 @@ fn file_body(shutdown: Shutdown, file: OpenFile, bytes: std::ops::Range<u64>) ->
 #[utoipa::path(
     put,
     path = "/v1/sessions/{session}/files/{*path}",
-    tag = "files",
     request_body(content = FileContent, content_type = "application/octet-stream", description = "The content of the file."),
-    params(
-        ("If-Match" = Option<String>, Header, description = "Change the file only if it has one of these ETags; otherwise the response is 412."),
-        ("If-None-Match" = Option<String>, Header, description = "`*`: write only if the file does not exist; otherwise the response is 412."),
-    ),
     responses(
-        (
-            status = 201, description = "The file was created.",
-            headers(("Location" = String, description = "The path of the file."), ("ETag" = String, description = "The new version of the file."))
-        ),
-        (
-            status = 204, description = "The file was replaced.",
-            headers(("ETag" = String, description = "The new version of the file."))
-        ),
+        (status = 201, description = "The file was created."),
+        (status = 204, description = "The file was replaced."),
     )
 )]
 pub(super) async fn write_file(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanFiles>,
-    FilePath(session, path): FilePath,
+    request: ApiRequest<CanFiles, (SessionId, String)>,
     Conditions(expected): Conditions,
     (OriginalUri(uri), headers): (OriginalUri, HeaderMap),
-    NoQuery: NoQuery,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let max = gateway.limits.max_file_bytes;
+    let max = request.gateway.limits.max_file_bytes;
     check_upload_headers(&headers, max)?;
-    let workspace = gateway.sessions.open(&by, session).await?.workspace().await?;
+    let workspace = request.open_session().await?.workspace().await?;
+    let ApiRequest { gateway, ids: (_, path), .. } = request;
     if gateway.log.storage_full() {
         return Err(ApiError::new(
             ProblemCode::StorageFull,
@@ -319,18 +275,14 @@ async fn receive_upload(
 #[utoipa::path(
     delete,
     path = "/v1/sessions/{session}/files/{*path}",
-    tag = "files",
-    params(("If-Match" = Option<String>, Header, description = "Change the file only if it has one of these ETags; otherwise the response is 412.")),
     responses((status = 204, description = "The entry is deleted."))
 )]
 pub(super) async fn delete_file(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanFiles>,
-    FilePath(session, path): FilePath,
+    request: ApiRequest<CanFiles, (SessionId, String)>,
     Conditions(expected): Conditions,
-    NoQuery: NoQuery,
 ) -> Result<StatusCode, ApiError> {
-    let workspace = gateway.sessions.open(&by, session).await?.workspace().await?;
-    run_blocking(&gateway.shutdown, move || workspace.delete(&path, &expected)).await?;
+    let workspace = request.open_session().await?.workspace().await?;
+    let (_, path) = request.ids;
+    run_blocking(&request.gateway.shutdown, move || workspace.delete(&path, &expected)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

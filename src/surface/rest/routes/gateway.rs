@@ -1,24 +1,19 @@
 //! `/v1`: the version of the gateway, and the rights and limits of the key.
 
 use axum::Json;
-use axum::extract::State;
 
 use crate::api::{GatewayInfo, GatewayLimits, PrincipalInfo};
-use crate::surface::Gateway;
-use crate::surface::rest::extract::{Authorized, HasKey, NoQuery};
+use crate::surface::authorized::HasKey;
+use crate::surface::rest::extract::ApiRequest;
 
 /// Gets the version of the gateway, and the principal, scopes and limits of the key.
 #[utoipa::path(
     get,
     path = "/v1",
-    tag = "gateway",
     responses((status = 200, body = GatewayInfo, description = "The gateway, and the rights and limits of this key."))
 )]
-pub(super) async fn get_gateway(
-    State(gateway): State<Gateway>,
-    by: Authorized<HasKey>,
-    NoQuery: NoQuery,
-) -> Json<GatewayInfo> {
+pub(super) async fn get_gateway(request: ApiRequest<HasKey>) -> Json<GatewayInfo> {
+    let ApiRequest { gateway, by, .. } = request;
     Json(GatewayInfo {
         name: "acp-gateway".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -10,7 +10,6 @@ use crate::surface::rest::error::ApiError;
 #[utoipa::path(
     get,
     path = "/livez",
-    tag = "operations",
     responses((status = 200, body = String, content_type = "text/plain", description = "`ok`"))
 )]
 pub(super) async fn livez() -> &'static str {
@@ -23,7 +22,6 @@ pub(super) async fn livez() -> &'static str {
 #[utoipa::path(
     get,
     path = "/readyz",
-    tag = "operations",
     responses((status = 200, body = String, content_type = "text/plain", description = "`ok`"))
 )]
 pub(super) async fn readyz(State(gateway): State<Gateway>) -> Result<&'static str, ApiError> {

@@ -1,7 +1,8 @@
 //! The handlers of the API, one file for each resource, and the table of all routes.
 //!
 //! A handler extracts and checks its input, calls the session registry, the pool or the event log, and
-//! encodes the response. The `utoipa` attributes and doc comments of the handlers are the OpenAPI document.
+//! encodes the response. The `utoipa` attributes and doc comments of the handlers and
+//! `../openapi/document.json` are the OpenAPI document.
 //! Routes must not know connections, streams' back-pressure or the store. Begin with `sessions`, then
 //! `prompts` and `events`.
 

@@ -3,28 +3,27 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::value::RawValue;
 
-use super::events;
 use super::sessions::IDEMPOTENCY_REPLAYED;
+use crate::acp::to_one_line;
 use crate::api::{Cancelled, CreatePrompt, Problem, Prompt, PromptList};
 use crate::event::SessionEvent;
 use crate::session::{AdmittedPrompt, PromptRequest, SessionHandle};
-use crate::surface::Gateway;
+use crate::stream::Sse;
+use crate::surface::authorized::{Authorized, CanPrompt, CanRead};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{
-    Authorized, CanPrompt, CanRead, IdempotencyHeader, JsonBody, NoQuery, Params, PreferWait, PromptPath,
-    SessionPath, Trace, to_one_line,
+    ApiRequest, IdempotencyHeader, JsonBody, LargeJsonBody, Params, PreferWait, set_preference_applied,
 };
 use crate::surface::rest::negotiate::{Representation, negotiate};
+use crate::surface::turn::{NewTurn, turn_feed};
 use crate::types::{PromptId, SessionId};
 
 /// The longest wait of `Prefer: wait=N`, in seconds.
 const MAX_WAIT_SECONDS: u64 = 300;
-const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
 /// Starts a turn.
 ///
@@ -34,42 +33,20 @@ const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-appli
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/prompts",
-    tag = "prompts",
     request_body = CreatePrompt,
-    params(
-        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, description = "Makes a retry safe for 24 hours: the same key with the same body returns the first turn. The same key with another body is 422."),
-        ("Prefer" = Option<String>, Header, description = "`wait=N`: wait up to N seconds (at most 300) for the end of the turn."),
-    ),
     responses(
-        (
-            status = 200, body = Prompt, description = "The turn has ended within the wait.",
-            headers(
-                ("Location" = String, description = "The path of the turn."),
-                ("Preference-Applied" = String, description = "`wait=N`, with the wait that applies."),
-                ("Idempotency-Replayed" = String, description = "`true` if the gateway returns the turn of an earlier request with this key."),
-            )
-        ),
-        (
-            status = 202, body = Prompt, description = "The turn runs or is queued. To receive all of its further events, read the events with `?after=` and its `lastEventId`.",
-            headers(
-                ("Location" = String, description = "The path of the turn."),
-                ("Preference-Applied" = String, description = "`wait=N`, with the wait that applies."),
-                ("Idempotency-Replayed" = String, description = "`true` if the gateway returns the turn of an earlier request with this key."),
-            )
-        ),
+        (status = 200, body = Prompt, description = "The turn has ended within the wait."),
+        (status = 202, body = Prompt, description = "The turn runs or is queued. To receive all of its further events, read the events with `?after=` and its `lastEventId`."),
     )
 )]
 pub(super) async fn create_prompt(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanPrompt>,
-    SessionPath(session): SessionPath,
+    request: ApiRequest<CanPrompt, SessionId>,
     headers: HeaderMap,
-    (trace, wait, key): (Trace, PreferWait, IdempotencyHeader),
-    NoQuery: NoQuery,
-    body: JsonBody<CreatePrompt>,
+    (wait, key): (PreferWait, IdempotencyHeader),
+    LargeJsonBody(body): LargeJsonBody<CreatePrompt>,
 ) -> Result<Response, ApiError> {
     let form = negotiate(&headers, &[Representation::Json, Representation::EventStream])?;
-    begin_prompt(&gateway, &by, session, form, (trace, wait, key), body).await
+    begin_prompt(request, form, wait.duration(MAX_WAIT_SECONDS), key, body).await
 }
 
 /// Starts a turn and streams all of its events as Server-Sent Events, for any `Accept`.
@@ -79,62 +56,38 @@ pub(super) async fn create_prompt(
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/prompts/stream",
-    tag = "prompts",
     request_body = CreatePrompt,
-    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, description = "Makes a retry safe for 24 hours: the same key with the same body returns the first turn, also one from `/prompts`. The same key with another body is 422.")),
-    responses((
-        status = 200, description = "The events of the turn.",
-        content((SessionEvent = "text/event-stream")),
-        headers(
-            ("Location" = String, description = "The path of the turn."),
-            ("Idempotency-Replayed" = String, description = "`true` if the gateway returns the turn of an earlier request with this key."),
-        )
-    ))
+    responses((status = 200, content((SessionEvent = "text/event-stream")), description = "The events of the turn."))
 )]
 pub(super) async fn create_prompt_stream(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanPrompt>,
-    SessionPath(session): SessionPath,
-    (trace, key): (Trace, IdempotencyHeader),
-    NoQuery: NoQuery,
-    body: JsonBody<CreatePrompt>,
+    request: ApiRequest<CanPrompt, SessionId>,
+    key: IdempotencyHeader,
+    LargeJsonBody(body): LargeJsonBody<CreatePrompt>,
 ) -> Result<Response, ApiError> {
-    begin_prompt(
-        &gateway,
-        &by,
-        session,
-        Representation::EventStream,
-        (trace, PreferWait::default(), key),
-        body,
-    )
-    .await
+    begin_prompt(request, Representation::EventStream, None, key, body).await
 }
 
 async fn begin_prompt(
-    gateway: &Gateway,
-    by: &Authorized<CanPrompt>,
-    session: SessionId,
+    request: ApiRequest<CanPrompt, SessionId>,
     form: Representation,
-    (Trace(trace), wait, key): (Trace, PreferWait, IdempotencyHeader),
+    wait: Option<Duration>,
+    key: IdempotencyHeader,
     body: JsonBody<CreatePrompt>,
 ) -> Result<Response, ApiError> {
     let key = key.bind(&body.bytes);
-    let session = gateway.sessions.open(by, session).await?;
-    let blocks = content_blocks(body.value.prompt)?;
-    // Acquire the stream before the turn starts: if that failed later, the client would have neither the
-    // stream nor the id of the turn. A held response counts as a stream.
-    let held = form == Representation::EventStream || wait.duration(MAX_WAIT_SECONDS).is_some();
-    let guard = held.then(|| gateway.streams().acquire(by)).transpose()?;
-    gateway.rates().check_prompt(by)?;
-    let CreatePrompt { attachments, queue, .. } = body.value;
-    let request = PromptRequest { blocks, attachments, queue, key, trace };
-    let admitted = session.prompt(by, request).await?;
+    let session = request.open_session().await?;
+    let ApiRequest { gateway, by, trace, .. } = request;
+    let CreatePrompt { prompt, attachments, queue } = body.value;
+    let prompt = PromptRequest { blocks: content_blocks(prompt)?, attachments, queue, key, trace };
+    let held = form == Representation::EventStream || wait.is_some();
+    let NewTurn { admitted, guard } = NewTurn::begin(&gateway, &by, &session, prompt, held).await?;
     let (location, replayed) = (prompt_location(&admitted.prompt), admitted.replayed);
     let mut response = match (form, guard) {
         (Representation::EventStream, Some(guard)) => {
-            events::stream_new_turn(gateway, by.admission(), guard, session, &admitted)
+            let feed = turn_feed(&gateway, session, &admitted);
+            gateway.stream_response(by.admission(), guard, feed, Box::new(Sse { named: true }), true)
         }
-        (_, _guard) => wait_and_respond(by, &session, admitted, wait).await?,
+        (_, _guard) => wait_and_respond(&by, &session, admitted, wait).await?,
     };
     response.headers_mut().insert(header::LOCATION, location);
     if replayed {
@@ -153,19 +106,23 @@ async fn wait_and_respond(
     by: &Authorized<CanPrompt>,
     session: &SessionHandle,
     admitted: AdmittedPrompt,
-    wait: PreferWait,
+    wait: Option<Duration>,
 ) -> Result<Response, ApiError> {
-    let mut prompt = admitted.prompt;
-    let mut ended = admitted.replayed && prompt.status.has_ended();
-    if let Some(limit) = wait.duration(MAX_WAIT_SECONDS)
-        && !ended
-        && let Some(end) = wait_ended(by, session, prompt.prompt_id, limit).await?
-    {
-        prompt = end;
-        ended = true;
-    }
-    let status = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Ok(with_preference_applied(wait, (status, Json(prompt)).into_response()))
+    let AdmittedPrompt { prompt, replayed, .. } = admitted;
+    let ended = match wait {
+        _ if replayed && prompt.status.has_ended() => None,
+        Some(limit) => wait_ended(by, session, prompt.prompt_id, limit).await?,
+        None => None,
+    };
+    let prompt = ended.unwrap_or(prompt);
+    let status = if prompt.status.has_ended() { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok(prompt_response(status, prompt, wait))
+}
+
+fn prompt_response(status: StatusCode, prompt: Prompt, wait: Option<Duration>) -> Response {
+    let mut response = (status, Json(prompt)).into_response();
+    set_preference_applied(&mut response, wait);
+    response
 }
 
 /// Waits up to `limit` for the end of the turn; `None` on time-out. Fails if the key ends first.
@@ -180,14 +137,6 @@ async fn wait_ended<S>(
         () = by.admission().wait_key_ended() => Err(Problem::key_ended().into()),
         ended = session.wait_ended(prompt, limit) => Ok(ended?),
     }
-}
-
-fn with_preference_applied(wait: PreferWait, mut response: Response) -> Response {
-    if let Some(seconds) = wait.seconds(MAX_WAIT_SECONDS) {
-        let applied = HeaderValue::try_from(format!("wait={seconds}")).expect("digits are plain ASCII");
-        response.headers_mut().insert(PREFERENCE_APPLIED, applied);
-    }
-    response
 }
 
 /// The content blocks of a prompt. A text becomes one block. The session checks whether the agent supports
@@ -208,23 +157,15 @@ fn content_blocks(prompt: Box<RawValue>) -> Result<Box<RawValue>, ApiError> {
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/prompts",
-    tag = "prompts",
-    params(
-        ("cursor" = Option<String>, Query, pattern = "^p[1-9][0-9]{0,8}$", description = "The `nextCursor` of the previous page."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "The maximum number of turns on a page. The default is 50."),
-    ),
     responses((status = 200, body = PromptList, description = "A page of turns."))
 )]
 pub(super) async fn list_prompts(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanRead>,
-    SessionPath(session): SessionPath,
-    mut params: Params,
+    mut request: ApiRequest<CanRead, SessionId, Params>,
 ) -> Result<Json<PromptList>, ApiError> {
-    let before: Option<PromptId> = params.parsed("cursor", "a nextCursor of this list")?;
-    let limit = params.limit(50, 200)?;
-    params.finish()?;
-    let session = gateway.sessions.open(&by, session).await?;
+    let before: Option<PromptId> = request.params.parsed("cursor", "a nextCursor of this list")?;
+    let limit = request.params.limit(50, 200)?;
+    request.params.finish()?;
+    let session = request.open_session().await?;
     Ok(Json(session.query().prompts(before, limit).await?))
 }
 
@@ -232,74 +173,55 @@ pub(super) async fn list_prompts(
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/prompts/{prompt}",
-    tag = "prompts",
-    params(("Prefer" = Option<String>, Header, description = "`wait=N`: wait up to N seconds (at most 300) for the end of the turn.")),
-    responses((
-        status = 200, body = Prompt, description = "The turn. Its `status` shows whether it has ended.",
-        headers(("Preference-Applied" = String, description = "`wait=N`, with the wait that applies."))
-    ))
+    responses((status = 200, body = Prompt, description = "The turn. Its `status` shows whether it has ended."))
 )]
 pub(super) async fn get_prompt(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanRead>,
-    PromptPath(session, prompt): PromptPath,
+    request: ApiRequest<CanRead, (SessionId, PromptId)>,
     wait: PreferWait,
-    NoQuery: NoQuery,
 ) -> Result<Response, ApiError> {
-    let session = gateway.sessions.open(&by, session).await?;
-    if let Some(limit) = wait.duration(MAX_WAIT_SECONDS)
+    let (session, prompt) = (request.open_session().await?, request.ids.1);
+    let wait = wait.duration(MAX_WAIT_SECONDS);
+    if let Some(limit) = wait
         && session.query().prompt_range(prompt).await?.is_some_and(|turn| turn.last_seq.is_none())
     {
         // A held response counts as a stream.
-        let _guard = gateway.streams().acquire(&by)?;
-        if let Some(ended) = wait_ended(&by, &session, prompt, limit).await? {
-            return Ok(with_preference_applied(wait, Json(ended).into_response()));
+        let _guard = request.gateway.streams().acquire(&request.by)?;
+        if let Some(ended) = wait_ended(&request.by, &session, prompt, limit).await? {
+            return Ok(prompt_response(StatusCode::OK, ended, wait));
         }
     }
     let turn = session.query().prompt_state(prompt).await?.ok_or_else(ApiError::not_found)?;
-    Ok(with_preference_applied(wait, Json(turn).into_response()))
+    Ok(prompt_response(StatusCode::OK, turn, wait))
 }
 
 /// Cancels the running turn and all queued turns.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/cancel",
-    tag = "prompts",
     responses(
         (status = 202, body = Cancelled, description = "The turns that the gateway cancels. Each ends with an event."),
         (status = 204, description = "No turn ran or was queued."),
     )
 )]
-pub(super) async fn cancel_session(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanPrompt>,
-    SessionPath(session): SessionPath,
-    Trace(trace): Trace,
-    NoQuery: NoQuery,
-) -> Result<Response, ApiError> {
-    let session = gateway.sessions.open(&by, session).await?;
-    Ok(cancelled_response(session.cancel(None, trace).await?))
+pub(super) async fn cancel_session(request: ApiRequest<CanPrompt, SessionId>) -> Result<Response, ApiError> {
+    let session = request.open_session().await?;
+    Ok(cancelled_response(session.cancel(None, request.trace).await?))
 }
 
 /// Cancels one turn.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/prompts/{prompt}/cancel",
-    tag = "prompts",
     responses(
         (status = 202, body = Cancelled, description = "The gateway cancels the turn. The turn ends with an event."),
         (status = 204, description = "The turn had already ended."),
     )
 )]
 pub(super) async fn cancel_prompt(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanPrompt>,
-    PromptPath(session, prompt): PromptPath,
-    Trace(trace): Trace,
-    NoQuery: NoQuery,
+    request: ApiRequest<CanPrompt, (SessionId, PromptId)>,
 ) -> Result<Response, ApiError> {
-    let session = gateway.sessions.open(&by, session).await?;
-    Ok(cancelled_response(session.cancel(Some(prompt), trace).await?))
+    let session = request.open_session().await?;
+    Ok(cancelled_response(session.cancel(Some(request.ids.1), request.trace).await?))
 }
 
 fn cancelled_response(prompt_ids: Vec<PromptId>) -> Response {

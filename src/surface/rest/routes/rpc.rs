@@ -1,20 +1,20 @@
 //! Calls agent methods that have no route of their own, by name.
 
 use axum::Json;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::value::RawValue;
 
 use crate::acp::client_input_policy::{check_method, check_params};
-use crate::acp::with_trace;
+use crate::acp::{to_one_line, with_trace};
 use crate::agent::AgentSpec;
 use crate::api::{RpcCall, RpcResult};
 use crate::pool::Priority;
 use crate::session::{InputError, Refusal};
-use crate::surface::Gateway;
+use crate::surface::authorized::CanAdmin;
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{AgentPath, Authorized, CanAdmin, JsonBody, NoQuery, Trace, to_one_line};
+use crate::surface::rest::extract::{ApiRequest, JsonBody};
+use crate::types::AgentName;
 
 /// Calls a method of the agent by name, outside a session.
 ///
@@ -22,7 +22,6 @@ use crate::surface::rest::extract::{AgentPath, Authorized, CanAdmin, JsonBody, N
 #[utoipa::path(
     post,
     path = "/v1/agents/{agent}/rpc",
-    tag = "agents",
     request_body = RpcCall,
     responses(
         (status = 200, body = RpcResult, description = "The result from the agent."),
@@ -30,27 +29,25 @@ use crate::surface::rest::extract::{AgentPath, Authorized, CanAdmin, JsonBody, N
     )
 )]
 pub(super) async fn call_agent(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanAdmin>,
-    AgentPath(name): AgentPath,
-    Trace(trace): Trace,
-    NoQuery: NoQuery,
+    request: ApiRequest<CanAdmin, AgentName>,
     body: JsonBody<RpcCall>,
 ) -> Result<Response, ApiError> {
-    let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
+    let spec = request.agent()?;
     let RpcCall { method, params, notify } = body.value;
-    let params = with_trace(&check_call(&spec, &method, params)?, trace.as_ref());
-    let mut visit = gateway.pool.short_lease(&spec, &by, Priority::Reclaim).await.map_err(Refusal::from)?;
+    let params = with_trace(&check_call(&spec, &method, params)?, request.trace.as_ref());
+    let lease = request.gateway.pool.short_lease(&spec, &request.by, Priority::Reclaim).await;
+    let mut lease = lease.map_err(Refusal::from)?;
     if notify {
-        visit.notify(&method, &params).map_err(Refusal::from)?;
+        lease.notify(&method, &params).map_err(Refusal::from)?;
         return Ok(StatusCode::ACCEPTED.into_response());
     }
-    let result = visit.call(&method, &params, gateway.limits.call_timeout).await.map_err(Refusal::from)?;
+    let timeout = request.gateway.limits.call_timeout;
+    let result = lease.call(&method, &params, timeout).await.map_err(Refusal::from)?;
     Ok(Json(RpcResult { result: to_one_line(result) }).into_response())
 }
 
 /// Checks the method and its params against the agent's entry, and returns the params.
-pub(super) fn check_call(
+fn check_call(
     spec: &AgentSpec,
     method: &str,
     params: Option<Box<RawValue>>,

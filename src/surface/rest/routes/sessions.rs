@@ -1,21 +1,17 @@
 //! `/v1/sessions`: creates, lists, changes, closes and deletes sessions.
 
 use axum::Json;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use serde::Deserialize as _;
+use serde::de::IntoDeserializer as _;
 
 use crate::api::{CreateSession, Session, SessionList, SessionPatch, SessionState};
 use crate::session::{Created, FILTER_KEY_BYTES, FILTER_VALUE_BYTES, ListQuery, MetadataFilter};
-use crate::surface::Gateway;
+use crate::surface::authorized::{CanPrompt, CanRead};
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{
-    Authorized, CanPrompt, CanRead, IdempotencyHeader, IfMatch, IfNoneMatch, JsonBody, NoQuery, Params,
-    SessionPath, Trace,
-};
-use crate::surface::rest::openapi::shared::{
-    ChangedSession, KnownVersions, NewSession, SessionFilter, UnchangedPage,
-};
+use crate::surface::rest::extract::{ApiRequest, IdempotencyHeader, IfMatch, IfNoneMatch, JsonBody, Params};
+use crate::types::SessionId;
 
 pub(super) const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
@@ -31,20 +27,16 @@ fn session_response(status: StatusCode, session: Session) -> Response {
 #[utoipa::path(
     post,
     path = "/v1/sessions",
-    tag = "sessions",
     request_body = CreateSession,
-    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, description = "Makes a retry safe for 24 hours: the same key with the same body returns the first response. The same key with another body is 422.")),
-    responses(NewSession)
+    responses((status = 201, body = Session, description = "The new session."))
 )]
 pub(super) async fn create_session(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanPrompt>,
-    (Trace(trace), key): (Trace, IdempotencyHeader),
-    NoQuery: NoQuery,
+    request: ApiRequest<CanPrompt>,
+    key: IdempotencyHeader,
     body: JsonBody<CreateSession>,
 ) -> Result<Response, ApiError> {
     let key = key.bind(&body.bytes);
-    Ok(created_response(gateway.sessions.create(&by, body.value, key, trace).await?))
+    Ok(created_response(request.gateway.sessions.create(&request.by, body.value, key, request.trace).await?))
 }
 
 /// Forks a session: the agent copies the conversation into a new, independent session.
@@ -55,19 +47,16 @@ pub(super) async fn create_session(
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/fork",
-    tag = "sessions",
-    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, description = "Makes a retry safe for 24 hours: the same key returns the first response.")),
-    responses(NewSession)
+    responses((status = 201, body = Session, description = "The new session."))
 )]
 pub(super) async fn fork_session(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanPrompt>,
-    SessionPath(session): SessionPath,
-    (Trace(trace), key): (Trace, IdempotencyHeader),
-    NoQuery: NoQuery,
+    request: ApiRequest<CanPrompt, SessionId>,
+    key: IdempotencyHeader,
 ) -> Result<Response, ApiError> {
-    let session = gateway.sessions.open(&by, session).await?;
-    Ok(created_response(gateway.sessions.fork(&by, &session, key.bind(&[]), trace).await?))
+    let session = request.open_session().await?;
+    Ok(created_response(
+        request.gateway.sessions.fork(&request.by, &session, key.bind(&[]), request.trace).await?,
+    ))
 }
 
 /// The response to a request that created a session.
@@ -86,46 +75,39 @@ fn created_response(created: Created) -> Response {
 #[utoipa::path(
     get,
     path = "/v1/sessions",
-    tag = "sessions",
-    params(
-        SessionFilter,
-        ("q" = Option<String>, Query, max_length = 256, description = "Only sessions whose title or id contains this text. Case does not matter."),
-        ("cursor" = Option<String>, Query, description = "The `nextCursor` of the previous page."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "The maximum number of sessions on a page. The default is 50."),
-        ("If-None-Match" = Option<String>, Header, description = "The ETags of the pages that the client has."),
-    ),
     responses(
-        (
-            status = 200, body = SessionList, description = "A page of sessions.",
-            headers(("ETag" = String, description = "The version of the page, for `If-None-Match`."))
-        ),
-        UnchangedPage,
+        (status = 200, body = SessionList, description = "A page of sessions."),
+        (status = 304, description = "The page has an ETag from `If-None-Match`."),
     )
 )]
 pub(super) async fn list_sessions(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanRead>,
+    mut request: ApiRequest<CanRead, (), Params>,
     known: IfNoneMatch,
-    mut params: Params,
 ) -> Result<Response, ApiError> {
-    let query = ListQuery {
-        agent: params.parsed("agent", "an agent's name")?,
-        state: params.text("state")?.as_deref().map(parse_state).transpose()?,
-        q: params.short("q", 256)?,
-        cwd: params.short("cwd", 4096)?,
-        metadata: metadata_filter(&mut params)?,
-        cursor: params.short("cursor", 1024)?,
-        limit: params.limit(50, 200)?,
-    };
-    params.finish()?;
-    let page = gateway.sessions.list(&by, &query).await?;
+    let q = request.params.short("q", 256)?;
+    let query = ListQuery { q, ..list_query(&mut request.params, 200)? };
+    request.params.finish()?;
+    let page = request.gateway.sessions.list(&request.by, &query).await?;
     // `list` reads the position before the sessions, so an equal position means an equal list.
     let etag = format!("\"{}\"", page.last_event_id);
     Ok(known.respond(&etag, || Json(page).into_response()))
 }
 
+/// Reads the filters and the page, without `q`.
+pub(super) fn list_query(params: &mut Params, max_limit: usize) -> Result<ListQuery, ApiError> {
+    Ok(ListQuery {
+        agent: params.parsed("agent", "an agent's name")?,
+        state: params.text("state")?.as_deref().map(parse_state).transpose()?,
+        q: None,
+        cwd: params.short("cwd", 4096)?,
+        metadata: metadata_filter(params)?,
+        cursor: params.short("cursor", 1024)?,
+        limit: params.limit(50, max_limit)?,
+    })
+}
+
 /// Reads the metadata filters. Each key occurs once; keys and values are within the limits of the index.
-pub(super) fn metadata_filter(params: &mut Params) -> Result<MetadataFilter, ApiError> {
+fn metadata_filter(params: &mut Params) -> Result<MetadataFilter, ApiError> {
     const MAX: usize = 8;
     let filter = params.members("metadata");
     if filter.len() > MAX {
@@ -137,10 +119,8 @@ pub(super) fn metadata_filter(params: &mut Params) -> Result<MetadataFilter, Api
             return Err(ApiError::invalid(name, format!("expected a key of 1 to {FILTER_KEY_BYTES} bytes")));
         }
         if !(1..=FILTER_VALUE_BYTES).contains(&value.len()) {
-            return Err(ApiError::invalid(
-                name,
-                format!("expected a value of 1 to {FILTER_VALUE_BYTES} bytes"),
-            ));
+            let detail = format!("expected a value of 1 to {FILTER_VALUE_BYTES} bytes");
+            return Err(ApiError::invalid(name, detail));
         }
         if filter[..at].iter().any(|(former, _)| former == key) {
             return Err(ApiError::invalid(name, "this parameter must not be repeated"));
@@ -149,41 +129,25 @@ pub(super) fn metadata_filter(params: &mut Params) -> Result<MetadataFilter, Api
     Ok(filter)
 }
 
-pub(super) fn parse_state(text: &str) -> Result<SessionState, ApiError> {
-    Ok(match text {
-        "idle" => SessionState::Idle,
-        "running" => SessionState::Running,
-        "waiting" => SessionState::Waiting,
-        "closed" => SessionState::Closed,
-        _ => return Err(ApiError::invalid("state", "expected idle, running, waiting or closed")),
-    })
+fn parse_state(text: &str) -> Result<SessionState, ApiError> {
+    let state: Result<_, serde::de::value::Error> = SessionState::deserialize(text.into_deserializer());
+    state.map_err(|_| ApiError::invalid("state", "expected idle, running, waiting or closed"))
 }
 
 /// Gets a session. The response reflects every event up to its `lastEventId`.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}",
-    tag = "sessions",
-    params(KnownVersions),
     responses(
-        (
-            status = 200, body = Session, description = "The session.",
-            headers(("ETag" = String, description = "The version of the session, for `If-Match` and `If-None-Match`."))
-        ),
-        (
-            status = 304, description = "The session has an ETag from `If-None-Match`.",
-            headers(("ETag" = String, description = "The version of the session."))
-        ),
+        (status = 200, body = Session, description = "The session."),
+        (status = 304, description = "The session has an ETag from `If-None-Match`."),
     )
 )]
 pub(super) async fn get_session(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanRead>,
-    SessionPath(session): SessionPath,
+    request: ApiRequest<CanRead, SessionId>,
     known: IfNoneMatch,
-    NoQuery: NoQuery,
 ) -> Result<Response, ApiError> {
-    let session = gateway.sessions.open(&by, session).await?.snapshot().await?;
+    let session = request.open_session().await?.snapshot().await?;
     Ok(known.respond(&session.etag(), || Json(session).into_response()))
 }
 
@@ -193,66 +157,52 @@ pub(super) async fn get_session(
 #[utoipa::path(
     patch,
     path = "/v1/sessions/{session}",
-    tag = "sessions",
     request_body(content((SessionPatch = "application/merge-patch+json"), (SessionPatch = "application/json"))),
-    params(("If-Match" = Option<String>, Header, description = "Change the session only if it has this ETag; otherwise the response is 412.")),
-    responses(ChangedSession)
+    responses((status = 200, body = Session, description = "The session after the change."))
 )]
 pub(super) async fn patch_session(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanPrompt>,
-    SessionPath(session): SessionPath,
+    request: ApiRequest<CanPrompt, SessionId>,
     IfMatch(if_match): IfMatch,
-    NoQuery: NoQuery,
     body: JsonBody<SessionPatch>,
 ) -> Result<Response, ApiError> {
-    let session = gateway.sessions.open(&by, session).await?;
-    Ok(session_response(StatusCode::OK, session.patch(&by, body.value, if_match).await?))
+    let session = request.open_session().await?;
+    Ok(session_response(StatusCode::OK, session.patch(&request.by, body.value, if_match).await?))
 }
 
 /// Stops a session and deletes all of its data.
 #[utoipa::path(
     delete,
     path = "/v1/sessions/{session}",
-    tag = "sessions",
     responses(
         (status = 204, description = "The session is deleted."),
         (status = 202, description = "The disk is full. Clients no longer see the session; the gateway deletes its data when there is room."),
     )
 )]
 pub(super) async fn delete_session(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanPrompt>,
-    SessionPath(session): SessionPath,
-    Trace(trace): Trace,
-    NoQuery: NoQuery,
+    request: ApiRequest<CanPrompt, SessionId>,
 ) -> Result<StatusCode, ApiError> {
-    let erased = gateway.sessions.open(&by, session).await?.delete(&by, trace).await?;
+    let erased = request.open_session().await?.delete(&request.by, request.trace).await?;
     Ok(if erased { StatusCode::NO_CONTENT } else { StatusCode::ACCEPTED })
 }
 
 /// Starts a process for the session if it has none, and opens the session if it is closed.
-#[utoipa::path(post, path = "/v1/sessions/{session}/attach", tag = "sessions", responses(ChangedSession))]
-pub(super) async fn attach_session(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanPrompt>,
-    SessionPath(session): SessionPath,
-    Trace(trace): Trace,
-    NoQuery: NoQuery,
-) -> Result<Response, ApiError> {
-    let session = gateway.sessions.open(&by, session).await?;
-    Ok(session_response(StatusCode::OK, session.attach(trace).await?))
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session}/attach",
+    responses((status = 200, body = Session, description = "The session after the change."))
+)]
+pub(super) async fn attach_session(request: ApiRequest<CanPrompt, SessionId>) -> Result<Response, ApiError> {
+    let session = request.open_session().await?;
+    Ok(session_response(StatusCode::OK, session.attach(request.trace).await?))
 }
 
 /// Closes a session. Its log stays readable; the gateway rejects prompts until `attach`.
-#[utoipa::path(post, path = "/v1/sessions/{session}/close", tag = "sessions", responses(ChangedSession))]
-pub(super) async fn close_session(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanPrompt>,
-    SessionPath(session): SessionPath,
-    Trace(trace): Trace,
-    NoQuery: NoQuery,
-) -> Result<Response, ApiError> {
-    let session = gateway.sessions.open(&by, session).await?;
-    Ok(session_response(StatusCode::OK, session.close(&by, trace).await?))
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session}/close",
+    responses((status = 200, body = Session, description = "The session after the change."))
+)]
+pub(super) async fn close_session(request: ApiRequest<CanPrompt, SessionId>) -> Result<Response, ApiError> {
+    let session = request.open_session().await?;
+    Ok(session_response(StatusCode::OK, session.close(&request.by, request.trace).await?))
 }

@@ -4,37 +4,30 @@
 //! `approve`.
 
 use axum::Json;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::value::RawValue;
 
-use crate::acp::{self, ConfigValue};
+use crate::acp::{self, ConfigValue, to_one_line};
 use crate::api::{ConfigOptions, Modes, RpcCall, RpcResult, SetConfigOption, SetMode};
-use crate::surface::Gateway;
+use crate::surface::authorized::CanApprove;
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{
-    Authorized, CanApprove, JsonBody, NoQuery, OptionPath, SessionPath, Trace, to_one_line,
-};
+use crate::surface::rest::extract::{ApiRequest, JsonBody};
+use crate::types::SessionId;
 
 /// Sets the mode of the agent for this session.
 #[utoipa::path(
     put,
     path = "/v1/sessions/{session}/mode",
-    tag = "settings",
     request_body = SetMode,
     responses((status = 200, body = Modes, description = "The modes after the change."))
 )]
 pub(super) async fn set_mode(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanApprove>,
-    SessionPath(session): SessionPath,
-    Trace(trace): Trace,
-    NoQuery: NoQuery,
+    request: ApiRequest<CanApprove, SessionId>,
     body: JsonBody<SetMode>,
 ) -> Result<Json<Modes>, ApiError> {
-    let session = gateway.sessions.open(&by, session).await?;
-    let modes = session.set_mode(&by, body.value.mode_id, trace).await?;
+    let session = request.open_session().await?;
+    let modes = session.set_mode(&request.by, body.value.mode_id, request.trace).await?;
     Ok(Json(Modes { modes: Some(modes) }))
 }
 
@@ -42,21 +35,16 @@ pub(super) async fn set_mode(
 #[utoipa::path(
     put,
     path = "/v1/sessions/{session}/config/{option}",
-    tag = "settings",
     request_body = SetConfigOption,
     responses((status = 200, body = ConfigOptions, description = "The options after the change."))
 )]
 pub(super) async fn set_config_option(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanApprove>,
-    OptionPath(session, option): OptionPath,
-    Trace(trace): Trace,
-    NoQuery: NoQuery,
+    request: ApiRequest<CanApprove, (SessionId, String)>,
     body: JsonBody<SetConfigOption>,
 ) -> Result<Json<ConfigOptions>, ApiError> {
-    let session = gateway.sessions.open(&by, session).await?;
+    let session = request.open_session().await?;
     let value = checked_value(body.value.value)?;
-    let options = session.set_config(&by, option, value, trace).await?;
+    let options = session.set_config(&request.by, request.ids.1, value, request.trace).await?;
     Ok(Json(ConfigOptions { config_options: Some(options) }))
 }
 
@@ -68,7 +56,6 @@ pub(super) async fn set_config_option(
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/rpc",
-    tag = "settings",
     request_body = RpcCall,
     responses(
         (status = 200, body = RpcResult, description = "The result from the agent."),
@@ -76,16 +63,12 @@ pub(super) async fn set_config_option(
     )
 )]
 pub(super) async fn call_session(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanApprove>,
-    SessionPath(session): SessionPath,
-    Trace(trace): Trace,
-    NoQuery: NoQuery,
+    request: ApiRequest<CanApprove, SessionId>,
     body: JsonBody<RpcCall>,
 ) -> Result<Response, ApiError> {
-    let session = gateway.sessions.open(&by, session).await?;
+    let session = request.open_session().await?;
     let RpcCall { method, params, notify } = body.value;
-    let result = session.call(&by, method, params.map(to_one_line), notify, trace).await?;
+    let result = session.call(&request.by, method, params.map(to_one_line), notify, request.trace).await?;
     Ok(if notify { StatusCode::ACCEPTED.into_response() } else { Json(RpcResult { result }).into_response() })
 }
 

@@ -1,15 +1,13 @@
 //! `/v1/sessions/{session}/terminals`: the terminals that the gateway runs for the agent.
 
 use axum::Json;
-use axum::extract::State;
 use http::StatusCode;
 
 use crate::api::{ProblemCode, TerminalList, TerminalWindow};
-use crate::surface::Gateway;
+use crate::surface::authorized::{CanApprove, CanRead};
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{
-    Authorized, CanApprove, CanRead, NoQuery, Params, SessionPath, TerminalPath,
-};
+use crate::surface::rest::extract::{ApiRequest, Params};
+use crate::types::{SessionId, TerminalId};
 
 /// Lists the terminals that the gateway ran for the session, the newest first.
 ///
@@ -17,23 +15,15 @@ use crate::surface::rest::extract::{
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/terminals",
-    tag = "terminals",
-    params(
-        ("cursor" = Option<String>, Query, pattern = "^t[1-9][0-9]{0,8}$", description = "The `nextCursor` of the previous page."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "The maximum number of terminals on a page. The default is 50."),
-    ),
     responses((status = 200, body = TerminalList, description = "A page of terminals."))
 )]
 pub(super) async fn list_terminals(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanRead>,
-    SessionPath(session): SessionPath,
-    mut query: Params,
+    mut request: ApiRequest<CanRead, SessionId, Params>,
 ) -> Result<Json<TerminalList>, ApiError> {
-    let before = query.parsed("cursor", "the nextCursor of a previous page")?;
-    let limit = query.limit(50, 200)?;
-    query.finish()?;
-    let session = gateway.sessions.open(&by, session).await?;
+    let before = request.params.parsed("cursor", "the nextCursor of a previous page")?;
+    let limit = request.params.limit(50, 200)?;
+    request.params.finish()?;
+    let session = request.open_session().await?;
     Ok(Json(session.query().terminals(before, limit).await?))
 }
 
@@ -41,17 +31,13 @@ pub(super) async fn list_terminals(
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/terminals/{terminal}",
-    tag = "terminals",
     responses((status = 200, body = TerminalWindow, description = "The terminal and the end of its output."))
 )]
 pub(super) async fn get_terminal(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanRead>,
-    TerminalPath(session, terminal): TerminalPath,
-    NoQuery: NoQuery,
+    request: ApiRequest<CanRead, (SessionId, TerminalId)>,
 ) -> Result<Json<TerminalWindow>, ApiError> {
-    let session = gateway.sessions.open(&by, session).await?;
-    let window = session.query().terminal(terminal).await?;
+    let session = request.open_session().await?;
+    let window = session.query().terminal(request.ids.1).await?;
     let missing = || ApiError::new(ProblemCode::NotFound, "there is no such terminal in this session");
     Ok(Json(window.ok_or_else(missing)?))
 }
@@ -63,15 +49,11 @@ pub(super) async fn get_terminal(
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/terminals/{terminal}/kill",
-    tag = "terminals",
     responses((status = 204, description = "The gateway kills the command, or the command had already ended."))
 )]
 pub(super) async fn kill_terminal(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanApprove>,
-    TerminalPath(session, terminal): TerminalPath,
-    NoQuery: NoQuery,
+    request: ApiRequest<CanApprove, (SessionId, TerminalId)>,
 ) -> Result<StatusCode, ApiError> {
-    gateway.sessions.open(&by, session).await?.kill_terminal(terminal).await?;
+    request.open_session().await?.kill_terminal(request.ids.1).await?;
     Ok(StatusCode::NO_CONTENT)
 }

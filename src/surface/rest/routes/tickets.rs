@@ -1,14 +1,13 @@
 //! `/v1/tickets`: short-lived credentials for a URL, because an `EventSource` cannot send headers.
 
 use axum::Json;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 
 use crate::api::{CreateTicket, ProblemCode, Ticket};
-use crate::surface::Gateway;
+use crate::surface::authorized::CanRead;
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{Authorized, CanRead, JsonBody, NoQuery};
+use crate::surface::rest::extract::{ApiRequest, JsonBody};
 use crate::types::Scope;
 
 /// Creates a ticket, which authenticates GET requests for streams and terminals of the given paths.
@@ -18,18 +17,15 @@ use crate::types::Scope;
 #[utoipa::path(
     post,
     path = "/v1/tickets",
-    tag = "gateway",
     request_body = CreateTicket,
     responses((status = 201, body = Ticket, description = "The ticket. No other response contains it."))
 )]
 pub(super) async fn create_ticket(
-    State(gateway): State<Gateway>,
-    by: Authorized<CanRead>,
-    NoQuery: NoQuery,
+    request: ApiRequest<CanRead>,
     body: JsonBody<CreateTicket>,
 ) -> Result<Response, ApiError> {
     // Otherwise the holder of a ticket could renew it for ever.
-    if by.credential().is_ticket() {
+    if request.by.credential().is_ticket() {
         return Err(ApiError::new(ProblemCode::Forbidden, "creating a ticket requires a key, not a ticket"));
     }
     let paths = body.value.paths;
@@ -47,12 +43,12 @@ pub(super) async fn create_ticket(
                 "expected a path without a query: a stream below /v1 that ends with /events/stream or /events, or the WebSocket of a sign-in",
             ));
         }
-        if socket && !by.scopes.contains(Scope::Admin) {
+        if socket && !request.by.scopes.contains(Scope::Admin) {
             return Err(ApiError::new(ProblemCode::Forbidden, "this key does not have the scope admin"));
         }
     }
-    let (tickets, holder) = (gateway.tickets.clone(), by.credential().verified().clone());
-    let issued = gateway.shutdown.spawn_blocking(move || tickets.issue(&holder, paths)).await;
+    let (tickets, holder) = (request.gateway.tickets.clone(), request.by.credential().verified().clone());
+    let issued = request.gateway.shutdown.spawn_blocking(move || tickets.issue(&holder, paths)).await;
     let issued = issued.map_err(ApiError::internal)?.map_err(ApiError::internal)?;
     let ticket = Ticket { ticket: issued.ticket, expires_at: issued.expires_at };
     Ok((StatusCode::CREATED, Json(ticket)).into_response())

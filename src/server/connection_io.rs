@@ -1,5 +1,5 @@
-//! Protects the gateway from a peer that does not read: the connection times out, and it buffers little until
-//! then.
+//! The I/O object of a connection. It protects the gateway from a peer that does not read: the connection times
+//! out, and it buffers little until then. When hyper drops it, a stream can take over the socket.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,10 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::activity::Activity;
+use super::hijack::Hijack;
 
 /// The number of unwritten bytes at which a body must wait before it yields the next chunk.
 const MAX_UNWRITTEN_BYTES: usize = 8 << 10;
@@ -64,10 +67,15 @@ impl SendBacklog {
     }
 }
 
-/// An I/O stream that fails if a write makes no progress for a time limit.
+/// The socket of a connection. It fails if a write makes no progress for a time limit. When hyper drops it,
+/// the socket moves to its [`Hijack`].
 #[derive(Debug)]
-pub(super) struct StallGuard<S> {
-    stream: S,
+pub(super) struct ConnectionIo<S: Unpin = TcpStream> {
+    /// `None` only during the drop.
+    socket: Option<S>,
+    /// Bytes that the client sent before this connection existed. Reads return them first.
+    read_buf: Bytes,
+    hijack: Hijack<S>,
     write_timeout: Duration,
     /// The timer of a pending write.
     timer: Option<Pin<Box<Sleep>>>,
@@ -75,13 +83,22 @@ pub(super) struct StallGuard<S> {
     activity: Activity,
 }
 
-impl<S> StallGuard<S> {
-    pub(super) fn new(stream: S, stall: Duration, activity: Activity) -> Self {
-        Self { stream, write_timeout: stall, timer: None, send_backlog: SendBacklog::default(), activity }
+impl<S: Unpin> ConnectionIo<S> {
+    pub(super) fn new(socket: S, read_buf: Bytes, write_timeout: Duration, activity: Activity) -> Self {
+        let (hijack, send_backlog) = (Hijack::new(), SendBacklog::default());
+        Self { socket: Some(socket), read_buf, hijack, write_timeout, timer: None, send_backlog, activity }
     }
 
     pub(super) fn send_backlog(&self) -> SendBacklog {
         self.send_backlog.clone()
+    }
+
+    pub(super) fn hijack(&self) -> Hijack<S> {
+        self.hijack.clone()
+    }
+
+    fn socket(&mut self) -> Pin<&mut S> {
+        Pin::new(self.socket.as_mut().expect("the socket is present until the drop"))
     }
 
     /// Arms the timer while a write is pending. Fails when the timer expires.
@@ -103,28 +120,42 @@ impl<S> StallGuard<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for StallGuard<S> {
+impl<S: Unpin> Drop for ConnectionIo<S> {
+    fn drop(&mut self) {
+        self.hijack.release_socket(self.socket.take(), std::mem::take(&mut self.read_buf));
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for ConnectionIo<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let poll = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if buffer.filled().len() > before {
+        let poll = if self.read_buf.is_empty() {
+            self.socket().poll_read(context, buffer)
+        } else {
+            let early = self.read_buf.len().min(buffer.remaining());
+            buffer.put_slice(&self.read_buf.split_to(early));
+            Poll::Ready(Ok(()))
+        };
+        let more = &buffer.filled()[before..];
+        if !more.is_empty() {
+            self.hijack.bytes_read(more);
             self.activity.bytes_received();
         }
         poll
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ConnectionIo<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.stream).poll_write(context, bytes);
+        let poll = self.socket().poll_write(context, bytes);
         self.check_stall(context, poll)
     }
 
@@ -133,23 +164,24 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        let poll = self.socket().poll_write_vectored(context, slices);
         self.check_stall(context, poll)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.socket.as_ref().is_some_and(S::is_write_vectored)
     }
 
     /// hyper flushes when nothing is left to write.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        self.hijack.response_flushed();
+        ready!(self.socket().poll_flush(context))?;
         self.send_backlog.clear(context);
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        self.socket().poll_shutdown(context)
     }
 }
 
@@ -165,7 +197,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stalled_peer_times_out_and_a_slow_peer_does_not() {
         let (ours, mut peer) = duplex(4);
-        let mut guarded = StallGuard::new(ours, STALL, Activity::new());
+        let mut guarded = ConnectionIo::new(ours, Bytes::new(), STALL, Activity::new());
         let start = Instant::now();
         let slow = async {
             for _ in 0..4 {

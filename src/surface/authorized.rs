@@ -4,12 +4,9 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
 use http::request::Parts;
 
-use crate::api::ProblemCode;
 use crate::auth::{Admission, Credential};
-use crate::surface::rest::error::ApiError;
 use crate::types::{Principal, Scope};
 
 /// The scope that a route requires. `None` accepts any key.
@@ -41,7 +38,7 @@ required_scopes! {
 #[derive(Debug)]
 pub(crate) struct Authorized<S> {
     admission: Arc<Admission>,
-    scope: PhantomData<S>,
+    scope: PhantomData<fn() -> S>,
 }
 
 impl<S> Authorized<S> {
@@ -63,17 +60,25 @@ impl<S> Deref for Authorized<S> {
     }
 }
 
-impl<S: RequiredScope, G: Send + Sync> FromRequestParts<G> for Authorized<S> {
-    type Rejection = ApiError;
+/// The reason why a request has no authorized principal. Each surface renders it in its own format.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AccessError {
+    #[error("a protected route received a request without a key")]
+    NoCredential,
+    #[error("this key does not have the scope {}", format!("{:?}", .0).to_lowercase())]
+    MissingScope(Scope),
+}
 
-    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
-        let admission = parts.extensions.get::<Arc<Admission>>().map(Arc::clone);
-        let Some(admission) = admission.filter(|admission| admission.credential.is_some()) else {
-            return Err(ApiError::internal("a protected route received a request without a key"));
-        };
-        let by = Self { admission, scope: PhantomData };
-        let Some(scope) = S::SCOPE.filter(|scope| !by.scopes.contains(*scope)) else { return Ok(by) };
-        let scope = format!("{scope:?}").to_lowercase();
-        Err(ApiError::new(ProblemCode::Forbidden, format!("this key does not have the scope {scope}")))
+impl<S: RequiredScope> Authorized<S> {
+    /// The principal of an admitted request.
+    pub(super) fn from_parts(parts: &Parts) -> Result<Self, AccessError> {
+        let admission = parts.extensions.get::<Arc<Admission>>();
+        let admission = admission.filter(|admission| admission.credential.is_some());
+        let by =
+            Self { admission: Arc::clone(admission.ok_or(AccessError::NoCredential)?), scope: PhantomData };
+        match S::SCOPE.filter(|scope| !by.scopes.contains(*scope)) {
+            None => Ok(by),
+            Some(scope) => Err(AccessError::MissingScope(scope)),
+        }
     }
 }

@@ -1,0 +1,40 @@
+//! The start of a turn, as every surface performs it.
+
+use super::state::Gateway;
+use crate::eventlog::Start;
+use crate::session::{AdmittedPrompt, PromptError, PromptRequest, Refusal, SessionHandle};
+use crate::stream::{Feed, Source, StreamGuard, TurnFilter};
+use crate::types::Principal;
+
+/// A turn that a request has started.
+#[derive(Debug)]
+pub(super) struct NewTurn {
+    pub(super) admitted: AdmittedPrompt,
+    /// Counts the response as a stream.
+    pub(super) guard: Option<StreamGuard>,
+}
+
+impl NewTurn {
+    /// Checks the limits of the principal and starts the turn. The response of a `held` request is a stream or
+    /// waits for the turn.
+    pub(super) async fn begin(
+        gateway: &Gateway,
+        by: &Principal,
+        session: &SessionHandle,
+        request: PromptRequest,
+        held: bool,
+    ) -> Result<Self, PromptError> {
+        // Acquire the stream before the turn starts: if that failed later, the client would have neither the
+        // stream nor the id of the turn.
+        let guard = held.then(|| gateway.streams().acquire(by)).transpose().map_err(Refusal::from)?;
+        gateway.rates().check_prompt(by).map_err(Refusal::from)?;
+        Ok(Self { admitted: session.prompt(by, request).await?, guard })
+    }
+}
+
+/// The events of a turn that the same request has started.
+pub(super) fn turn_feed(gateway: &Gateway, session: SessionHandle, admitted: &AdmittedPrompt) -> Feed {
+    let reader = session.log().reader(Start::After(admitted.first_seq - 1));
+    let turn = TurnFilter { prompt: admitted.prompt.prompt_id, last_seq: admitted.last_seq };
+    Feed { turn: Some(turn), ..gateway.feed(Source::session(reader, session)) }
+}
