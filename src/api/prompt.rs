@@ -57,8 +57,8 @@ pub struct Prompt {
     /// The cursor for `after` on the session's events. The stream then continues after this state.
     pub last_event_id: EventId,
     /// The problem of a failed turn.
-    #[schema(required)]
-    pub error: Option<Problem>,
+    #[schema(required, value_type = Option<Problem>)]
+    pub error: Option<Box<RawValue>>,
 }
 
 /// A page of turns, the newest first.

@@ -109,25 +109,6 @@ pub struct SessionSummary {
     pub last_event_id: EventId,
 }
 
-impl From<Session> for SessionSummary {
-    fn from(session: Session) -> Self {
-        Self {
-            session_id: session.session_id,
-            agent: session.agent,
-            title: session.title,
-            metadata: session.metadata,
-            cwd: session.cwd,
-            state: session.state,
-            attached: session.attached,
-            created_at: session.created_at,
-            updated_at: session.updated_at,
-            prompt_id: session.prompt_id,
-            queued: session.queued,
-            last_event_id: session.last_event_id,
-        }
-    }
-}
-
 /// A page of sessions, ordered by `updatedAt`, the newest first.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

@@ -1,6 +1,6 @@
 //! Turns: from a prompt to exactly one end (ACP, Prompt Turn).
 
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 
 use super::Actor;
@@ -235,7 +235,7 @@ impl Actor {
     pub(super) fn append_failed(&mut self, mut record: PromptRecord, problem: Problem) {
         let event = EncodedEvent::from(&PromptFailed { problem: &problem });
         record.status = StoredStatus::Failed;
-        record.error = Some(problem.into());
+        record.error = Some(to_raw_value(&problem).expect("a problem has string keys and serializes"));
         self.append_turn_end(record, event);
     }
 

@@ -4,24 +4,19 @@ use std::time::Duration;
 
 use super::open::Wait;
 use crate::agent::AgentSpec;
-use crate::session::record::{StoredOnTimeout, StoredPolicy};
+use crate::session::record::StoredPolicy;
 use crate::types::OnTimeout;
 
 /// How long a question waits for an answer.
 pub(in crate::session) fn answer_wait(spec: &AgentSpec, policy: &StoredPolicy) -> Wait {
     let entry = &spec.settings.permissions;
     let narrowed = policy.permissions.as_ref();
-    let on_timeout = match narrowed.and_then(|policy| policy.on_timeout) {
-        Some(StoredOnTimeout::Reject) => OnTimeout::Reject,
-        Some(StoredOnTimeout::Wait) | None => entry.on_timeout,
-    };
-    let timeout = narrowed.and_then(|policy| policy.timeout_seconds).map(Duration::from_secs);
-    match on_timeout {
-        OnTimeout::Wait => Wait::Turn,
-        OnTimeout::Reject => {
-            Wait::AtMost(timeout.map_or(entry.timeout, |timeout| timeout.min(entry.timeout)))
-        }
+    let rejects = narrowed.and_then(|policy| policy.on_timeout) == Some(OnTimeout::Reject);
+    if !rejects && entry.on_timeout == OnTimeout::Wait {
+        return Wait::Turn;
     }
+    let timeout = narrowed.and_then(|policy| policy.timeout_seconds).map(Duration::from_secs);
+    Wait::AtMost(timeout.map_or(entry.timeout, |timeout| timeout.min(entry.timeout)))
 }
 
 /// Whether the policy allows this kind of tool without a question.

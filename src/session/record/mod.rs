@@ -4,14 +4,12 @@
 //! file (`src/store/sqlite/schema.rs`): a change that cannot read the old bytes needs a migration. The types must
 //! not depend on types of the API, which change for other reasons. Only `api` knows both.
 //!
-//! Reading order: `session`, `prompt`, `request`, `terminal`, `idempotency`, then `problem`, `keys`, `codec` and
-//! `api`.
+//! Reading order: `session`, `prompt`, `request`, `terminal`, `idempotency`, then `keys`, `codec` and `api`.
 
 mod api;
 mod codec;
 mod idempotency;
 mod keys;
-mod problem;
 mod prompt;
 mod request;
 mod session;
@@ -24,9 +22,7 @@ pub(super) use keys::{
 };
 pub(super) use prompt::{PromptRecord, StoredStatus};
 pub(super) use request::RequestRecord;
-pub(super) use session::{
-    FoldRecord, SessionRecord, SessionRecordView, StoredOnTimeout, StoredPolicy, StoredState, put_open,
-};
+pub(super) use session::{FoldRecord, SessionRecord, SessionRecordView, StoredPolicy, StoredState, put_open};
 pub(super) use terminal::{StoredExit, StoredTerminal, TerminalRecord};
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use serde_json::value::RawValue;
 
 use super::codec::encode;
 use super::keys::prompt_key;
-use super::problem::StoredProblem;
 use crate::eventlog::Records;
 use crate::store::{Put, Table};
 use crate::types::{PromptId, SessionId, Timestamp};
@@ -23,7 +22,8 @@ pub(in crate::session) struct PromptRecord {
     pub(in crate::session) last_seq: Option<u64>,
     pub(in crate::session) stop_reason: Option<String>,
     pub(in crate::session) usage: Option<Box<RawValue>>,
-    pub(in crate::session) error: Option<StoredProblem>,
+    /// The problem of a failed turn, as the event of its end contains it.
+    pub(in crate::session) error: Option<Box<RawValue>>,
     /// Whether a drain returned the started prompt to the queue before it was sent to the agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(in crate::session) unsent: bool,

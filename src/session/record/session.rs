@@ -13,7 +13,7 @@ use crate::eventlog::Records;
 use crate::store::{Delete, Put, Table};
 use crate::transcript::SessionFold;
 use crate::types::{
-    AgentName, Principal, PromptId, RequestId, ServedBy, SessionId, Tenant, TerminalId, Timestamp,
+    AgentName, OnTimeout, Principal, PromptId, RequestId, ServedBy, SessionId, Tenant, TerminalId, Timestamp,
 };
 
 /// The state of a session.
@@ -32,16 +32,13 @@ pub(in crate::session) struct SessionRecord {
     /// Whether the folder was created for this session and is deleted with it.
     pub(in crate::session) own_folder: bool,
     /// Whether a fork uses the folder too. The last session that is deleted then deletes the folder.
-    #[serde(default)]
     pub(in crate::session) shared_folder: bool,
     /// The session whose id names the folder. `None`: this session.
-    #[serde(default)]
     pub(in crate::session) folder_of: Option<SessionId>,
     pub(in crate::session) additional_directories: Vec<String>,
     /// Names of configured MCP servers. Their secrets are not stored.
     pub(in crate::session) mcp_servers: Vec<String>,
     /// The `_meta` of the client, checked. It is part of every new, resume and load.
-    #[serde(default)]
     pub(in crate::session) meta: Option<Box<RawValue>>,
     pub(in crate::session) policy: StoredPolicy,
     pub(in crate::session) state: StoredState,
@@ -52,21 +49,16 @@ pub(in crate::session) struct SessionRecord {
     pub(in crate::session) last_prompt: u32,
     pub(in crate::session) last_request: u32,
     /// The open requests. They need not be the newest ones.
-    #[serde(default)]
     pub(in crate::session) open_requests: Vec<RequestId>,
-    #[serde(default)]
     pub(in crate::session) last_terminal: u32,
     /// The terminals whose commands run.
-    #[serde(default)]
     pub(in crate::session) open_terminals: Vec<TerminalId>,
     pub(in crate::session) prompt_id: Option<PromptId>,
     pub(in crate::session) queued: Vec<PromptId>,
     pub(in crate::session) prompt_capabilities: Option<Box<RawValue>>,
     /// Whether the agent reports `models` and therefore accepts `session/set_model`.
-    #[serde(default)]
     pub(in crate::session) models: bool,
     /// Whether an import of the agent's history is incomplete. A restart erases such a session.
-    #[serde(default)]
     pub(in crate::session) unfinished: bool,
     /// Whether the agent's session had a history before the first prompt, because it was adopted or forked.
     #[serde(default)]
@@ -75,7 +67,6 @@ pub(in crate::session) struct SessionRecord {
     #[serde(default)]
     pub(in crate::session) called: bool,
     /// The agent must not load its session before this time.
-    #[serde(default)]
     pub(in crate::session) load_not_before: Option<Timestamp>,
     /// The sequence number up to which this record is exact.
     pub(in crate::session) seq: u64,
@@ -125,19 +116,11 @@ pub(in crate::session) struct StoredPolicy {
 #[serde(rename_all = "camelCase")]
 pub(in crate::session) struct StoredPermissions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::session) on_timeout: Option<StoredOnTimeout>,
+    pub(in crate::session) on_timeout: Option<OnTimeout>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::session) timeout_seconds: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::session) allow: Option<Vec<String>>,
-}
-
-/// The action for a permission request that is not answered in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(in crate::session) enum StoredOnTimeout {
-    Reject,
-    Wait,
 }
 
 /// The folded state, and the sequence number up to which it is exact.

@@ -6,8 +6,9 @@ use crate::acp::{self, client_input_policy};
 use crate::agent::AgentSpec;
 use crate::api::{self, CreateSession, McpServer};
 use crate::session::context::Context;
-use crate::session::error::{CreateError, InputError, SessionError};
+use crate::session::error::InputError;
 use crate::session::record::{SessionRecord, StoredState};
+use crate::session::refusal::Refusal;
 use crate::session::requirements;
 use crate::session::validation::{check_metadata, check_title};
 use crate::types::{OnTimeout, Principal, SessionId};
@@ -24,7 +25,7 @@ pub(super) async fn record(
     id: SessionId,
     request: CreateSession,
     spec: &AgentSpec,
-) -> Result<SessionRecord, CreateError> {
+) -> Result<SessionRecord, Refusal> {
     check_request(&request, spec)?;
     let metadata = request.metadata.unwrap_or_default();
     let mcp_servers = mcp_servers(spec, &request.mcp_servers)?;
@@ -47,9 +48,9 @@ pub(super) async fn record(
         };
         let directories: Vec<String> =
             directories.iter().enumerate().map(existing).collect::<Result<_, _>>()?;
-        Ok::<_, CreateError>((workspaces.folder(id, cwd.as_deref())?, directories))
+        Ok::<_, Refusal>((workspaces.folder(id, cwd.as_deref())?, directories))
     });
-    let (folder, additional_directories) = folders.await.map_err(SessionError::from)??;
+    let (folder, additional_directories) = folders.await??;
     let now = context.ids.now();
     Ok(SessionRecord {
         session_id: id,

@@ -4,6 +4,7 @@ use axum::extract::State;
 use http::StatusCode;
 
 use crate::acp::CancelTarget;
+use crate::session::ClientCall;
 use crate::surface::Gateway;
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{AgentTerminalPath, Authorized, CanPrompt, NoQuery, ToolCallPath, Trace};
@@ -25,7 +26,7 @@ pub(super) async fn cancel_tool_call(
     NoQuery: NoQuery,
 ) -> Result<StatusCode, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
-    session.cancel_part(&by, CancelTarget::ToolCall(id), trace).await?;
+    session.call(&by, ClientCall::Cancel(CancelTarget::ToolCall(id)), trace).await?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -46,6 +47,6 @@ pub(super) async fn cancel_agent_terminal(
     NoQuery: NoQuery,
 ) -> Result<StatusCode, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
-    session.cancel_part(&by, CancelTarget::Terminal(id), trace).await?;
+    session.call(&by, ClientCall::Cancel(CancelTarget::Terminal(id)), trace).await?;
     Ok(StatusCode::ACCEPTED)
 }

@@ -9,8 +9,9 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::value::RawValue;
 
-use crate::acp::ConfigValue;
+use crate::acp::{self, ConfigValue};
 use crate::api::{ConfigOptions, Modes, RpcCall, RpcResult, SetConfigOption, SetMode};
+use crate::session::ClientCall;
 use crate::surface::Gateway;
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{
@@ -34,7 +35,7 @@ pub(super) async fn set_mode(
     body: JsonBody<SetMode>,
 ) -> Result<Json<Modes>, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
-    let modes = session.set_mode(&by, body.value.mode_id, trace).await?;
+    let modes = session.call(&by, ClientCall::Mode(body.value.mode_id), trace).await?;
     Ok(Json(Modes { modes: Some(modes) }))
 }
 
@@ -56,7 +57,7 @@ pub(super) async fn set_config_option(
 ) -> Result<Json<ConfigOptions>, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
     let value = checked_value(body.value.value)?;
-    let options = session.set_config(&by, option, value, trace).await?;
+    let options = session.call(&by, ClientCall::Config { option, value }, trace).await?;
     Ok(Json(ConfigOptions { config_options: Some(options) }))
 }
 
@@ -85,7 +86,8 @@ pub(super) async fn call_session(
 ) -> Result<Response, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
     let RpcCall { method, params, notify } = body.value;
-    let result = session.call(&by, method, params.map(to_one_line), notify, trace).await?;
+    let params = params.map_or_else(|| acp::null_to_empty(RawValue::NULL), to_one_line);
+    let result = session.call(&by, ClientCall::Rpc { method, params, notify }, trace).await?;
     Ok(if notify { StatusCode::ACCEPTED.into_response() } else { Json(RpcResult { result }).into_response() })
 }
 
