@@ -6,30 +6,10 @@ use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema,
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::types::{EventId, PromptId, SessionId, Timestamp};
+use crate::types::{EventId, PromptId, PromptStatus, SessionId, Timestamp};
 
 use super::acp_schema::ContentBlock;
 use super::problem::Problem;
-
-/// The state of a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum PromptStatus {
-    /// The prompt waits for the end of the running turn.
-    Queued,
-    /// The turn is running.
-    Running,
-    /// The agent ended the turn. A cancelled turn is also completed, with `stopReason: "cancelled"`.
-    Completed,
-    /// The turn failed; `error` contains the problem.
-    Failed,
-}
-
-impl PromptStatus {
-    pub const fn has_ended(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed)
-    }
-}
 
 /// A turn. The object is the exact state at its `lastEventId`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

@@ -8,9 +8,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::types::AgentName;
-
-use super::session::SessionPolicy;
+use crate::types::{AgentName, SessionPolicy};
 
 /// A new session.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

@@ -44,6 +44,7 @@ pub mod network;
 pub mod principal;
 mod principal_limits;
 mod served_by;
+mod states;
 
 pub use agent_name::AgentName;
 pub use agent_settings::{AgentSettings, OnTimeout, Permissions, PoolSettings};
@@ -61,3 +62,4 @@ pub use principal_limits::{
     EffectiveLimits, KeyLimits, LimitChange, LimitExceeded, PrincipalLimit, PrincipalLimits,
 };
 pub use served_by::ServedBy;
+pub use states::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState};

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::acp::TraceContext;
-use crate::api::{PendingRequest, Session, SessionPatch, Transcript};
+use crate::api::{Session, SessionPatch};
 use crate::eventlog::SessionLog;
 use crate::session::agent_requests::answers;
 use crate::session::command::{Answer, ClientCall, Command, Reply};
@@ -100,25 +100,6 @@ impl SessionHandle {
         if self.wait_durable_or_full(seq).await? { Ok(session) } else { self.query().snapshot().await }
     }
 
-    /// The open requests of the agent. While the disk accepts no commits: those as of the last commit.
-    pub async fn requests(&self) -> Result<Vec<PendingRequest>, SessionError> {
-        let (requests, seq) = self.request(|reply| Command::Requests { reply }).await?;
-        if self.wait_durable_or_full(seq).await? {
-            Ok(requests)
-        } else {
-            Ok(self.query().snapshot().await?.requests)
-        }
-    }
-
-    /// A page of folded turns, newest first, exact at its `lastEventId`.
-    pub async fn transcript(
-        &self,
-        before: Option<PromptId>,
-        limit: usize,
-    ) -> Result<Transcript, SessionError> {
-        self.query().transcript(self.snapshot().await?, before, limit).await
-    }
-
     /// Opens the session's folders. This also works for a closed session.
     pub async fn workspace(&self) -> Result<Workspace, Refusal> {
         self.context().open_workspace(&self.query().record().await?).await
@@ -192,7 +173,7 @@ impl SessionHandle {
             }
             Err(error @ Refusal::NotFound(_)) => match self.query().request(request).await? {
                 Some(RequestRecord { resolution: Some(resolution), by, .. }) => {
-                    Err(Refusal::RequestResolved { id: request, resolution: resolution.into(), by })
+                    Err(Refusal::RequestResolved { id: request, resolution, by })
                 }
                 _ => Err(error),
             },

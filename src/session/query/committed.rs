@@ -41,6 +41,6 @@ impl SessionQuery<'_> {
         self,
         request: RequestId,
     ) -> Result<Option<RequestRecord>, SessionError> {
-        read_record(self.context, Table::Request, record::request_key(self.id(), request)).await
+        read_record(self.context, Table::Request, record::numbered_key(self.id(), request.number())).await
     }
 }

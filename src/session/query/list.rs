@@ -129,7 +129,7 @@ impl ListQuery {
         let contains = |text: &str, part: &str| text.to_lowercase().contains(part);
         !record.unfinished
             && self.agent.as_ref().is_none_or(|agent| *agent == record.agent)
-            && self.state.is_none_or(|state| state == SessionState::from(record.state))
+            && self.state.is_none_or(|state| state == record.state)
             && self.cwd.as_ref().is_none_or(|cwd| record.cwd == cwd.as_str())
             && (self.metadata.is_empty()
                 || serde_json::from_str(record.metadata.get())
@@ -148,7 +148,7 @@ fn summary(context: &Context, record: SessionRecord) -> SessionSummary {
         title: record.title,
         metadata: record.metadata,
         cwd: record.cwd,
-        state: record.state.into(),
+        state: record.state,
         attached: record.attached,
         created_at: record.created_at,
         updated_at: record.updated_at,

@@ -42,7 +42,7 @@ impl SessionQuery<'_> {
         self,
         prompt: PromptId,
     ) -> Result<Option<PromptRecord>, SessionError> {
-        read_record(self.context, Table::Prompt, record::prompt_key(self.id(), prompt)).await
+        read_record(self.context, Table::Prompt, record::numbered_key(self.id(), prompt.number())).await
     }
 
     /// The current state of a turn. `None` if there is no such turn.
@@ -90,7 +90,7 @@ impl SessionQuery<'_> {
     }
 
     /// A page of folded turns, newest first, exact at the `lastEventId` of the snapshot.
-    pub(in crate::session) async fn transcript(
+    pub async fn transcript(
         self,
         session: Session,
         before: Option<PromptId>,

@@ -29,7 +29,7 @@ impl SessionQuery<'_> {
     }
 
     async fn terminal_record(self, terminal: TerminalId) -> Result<Option<TerminalRecord>, SessionError> {
-        read_record(self.context, Table::Terminal, record::terminal_key(self.id(), terminal)).await
+        read_record(self.context, Table::Terminal, record::numbered_key(self.id(), terminal.number())).await
     }
 
     /// A terminal with the tail of its output, as stored in the log. `None` if there is no such terminal.

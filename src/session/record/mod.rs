@@ -17,12 +17,10 @@ mod terminal;
 
 pub(super) use codec::decode;
 pub(super) use idempotency::IdempotencyRecord;
-pub(super) use keys::{
-    agent_session_prefix, index_key, index_prefix, prompt_key, request_key, session_key, terminal_key,
-};
-pub(super) use prompt::{PromptRecord, StoredStatus};
+pub(super) use keys::{agent_session_prefix, index_key, index_prefix, numbered_key, session_key};
+pub(super) use prompt::PromptRecord;
 pub(super) use request::RequestRecord;
-pub(super) use session::{FoldRecord, SessionRecord, SessionRecordView, StoredPolicy, StoredState, put_open};
+pub(super) use session::{FoldRecord, SessionRecord, SessionRecordView, put_open};
 pub(super) use terminal::{StoredExit, StoredTerminal, TerminalRecord};
 
 #[cfg(test)]

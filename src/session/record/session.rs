@@ -13,7 +13,8 @@ use crate::eventlog::Records;
 use crate::store::{Delete, Put, Table};
 use crate::transcript::SessionFold;
 use crate::types::{
-    AgentName, OnTimeout, Principal, PromptId, RequestId, ServedBy, SessionId, Tenant, TerminalId, Timestamp,
+    AgentName, Principal, PromptId, RequestId, SessionId, SessionPolicy, SessionState, Tenant, TerminalId,
+    Timestamp,
 };
 
 /// The state of a session.
@@ -40,8 +41,8 @@ pub(in crate::session) struct SessionRecord {
     pub(in crate::session) mcp_servers: Vec<String>,
     /// The `_meta` of the client, checked. It is part of every new, resume and load.
     pub(in crate::session) meta: Option<Box<RawValue>>,
-    pub(in crate::session) policy: StoredPolicy,
-    pub(in crate::session) state: StoredState,
+    pub(in crate::session) policy: SessionPolicy,
+    pub(in crate::session) state: SessionState,
     pub(in crate::session) attached: bool,
     pub(in crate::session) agent_session_id: Option<String>,
     pub(in crate::session) created_at: Timestamp,
@@ -84,43 +85,9 @@ pub(in crate::session) struct SessionRecordView<'a> {
     pub(in crate::session) cwd: Cow<'a, str>,
     #[serde(borrow)]
     pub(in crate::session) metadata: &'a RawValue,
-    pub(in crate::session) state: StoredState,
+    pub(in crate::session) state: SessionState,
     #[serde(default)]
     pub(in crate::session) unfinished: bool,
-}
-
-/// The activity of a session at its last record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(in crate::session) enum StoredState {
-    Idle,
-    Running,
-    Waiting,
-    Closed,
-}
-
-/// The restrictions that a client set for the session.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(in crate::session) struct StoredPolicy {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::session) permissions: Option<StoredPermissions>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::session) files: Option<ServedBy>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::session) terminals: Option<ServedBy>,
-}
-
-/// The policy for permission requests.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(in crate::session) struct StoredPermissions {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::session) on_timeout: Option<OnTimeout>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::session) timeout_seconds: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::session) allow: Option<Vec<String>>,
 }
 
 /// The folded state, and the sequence number up to which it is exact.
@@ -145,7 +112,7 @@ impl SessionRecord {
         self.session_id = id;
         self.owner = by.id.to_string();
         self.agent_session_id = Some(agent_session_id);
-        self.state = StoredState::Idle;
+        self.state = SessionState::Idle;
         self.attached = false;
         (self.created_at, self.updated_at) = (now, now);
         (self.last_prompt, self.last_request, self.seq) = (0, 0, 0);
@@ -154,7 +121,7 @@ impl SessionRecord {
     }
 
     pub(in crate::session) fn is_closed(&self) -> bool {
-        self.state == StoredState::Closed
+        self.state == SessionState::Closed
     }
 
     /// Makes a prompt the running one, and removes it from the queue.

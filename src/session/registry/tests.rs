@@ -11,7 +11,7 @@ use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::session::actor::Actor;
 use crate::session::origin::Origin;
-use crate::session::record::{SessionRecord, StoredState};
+use crate::session::record::SessionRecord;
 use crate::session::refusal::Refusal;
 use crate::session::{MayPrompt, PromptRequest};
 use crate::shutdown::Shutdown;
@@ -45,7 +45,7 @@ fn record(id: SessionId, by: &Principal, now: crate::types::Timestamp, last_prom
         mcp_servers: Vec::new(),
         meta: None,
         policy: api::SessionPolicy::default().into(),
-        state: StoredState::Idle,
+        state: SessionState::Idle,
         attached: false,
         agent_session_id: Some("theirs".to_owned()),
         created_at: now,

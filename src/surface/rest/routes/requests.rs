@@ -28,7 +28,7 @@ pub(super) async fn list_requests(
     NoQuery: NoQuery,
 ) -> Result<Json<PendingRequests>, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
-    Ok(Json(PendingRequests { requests: session.requests().await?, next_cursor: None }))
+    Ok(Json(PendingRequests { requests: session.snapshot().await?.requests, next_cursor: None }))
 }
 
 async fn submit_answer(
