@@ -24,22 +24,19 @@ pub mod ticket;
 pub mod transcript;
 pub mod transcript_schema;
 
+pub use crate::types::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState};
 pub use agent::{Agent, AgentList, PoolFigures};
 pub use agent_session::{AgentSession, AgentSessionList};
 pub use auth::{AgentAuth, ApiKey, SignIn, SignInTerminal};
 pub use file::{FileContent, FileEntry, FileKind, FileList};
 pub use gateway::{GatewayInfo, GatewayLimits, PerKeyLimits, PerSessionLimits, PrincipalInfo};
 pub use problem::{FieldError, Problem, ProblemCode};
-pub use prompt::{AttachAs, Attachment, Cancelled, CreatePrompt, Prompt, PromptList, PromptStatus};
+pub use prompt::{AttachAs, Attachment, Cancelled, CreatePrompt, Prompt, PromptList};
 pub use request::{
     ElicitationAction, ElicitationAnswer, PendingRequest, PendingRequests, PermissionAnswer, RequestAnswer,
-    Resolution,
 };
 pub use rpc::{RpcCall, RpcError, RpcResult};
-pub use session::{
-    BulkResult, BulkResults, PermissionPolicy, Session, SessionList, SessionPolicy, SessionState,
-    SessionSummary,
-};
+pub use session::{BulkResult, BulkResults, Session, SessionList, SessionSummary};
 pub use session_input::{CreateSession, McpServer, SessionPatch};
 pub use settings::{ConfigOptions, Modes, SetConfigOption, SetMode};
 pub use terminal::{Terminal, TerminalExit, TerminalList, TerminalWindow};

@@ -7,9 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::types::{PromptId, RequestId};
+use crate::types::{PromptId, RequestId, Resolution};
 
-use super::request::Resolution;
 use super::rpc::RpcError;
 
 /// The table of codes, one line each, in alphabetical order.

@@ -4,30 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::types::{EventId, PromptId, SessionId, Timestamp};
+use crate::types::{EventId, PromptId, PromptStatus, SessionId, Timestamp};
 
 use super::problem::Problem;
 use super::schema::PromptContent;
-
-/// The state of a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum PromptStatus {
-    /// The prompt waits for the end of the running turn.
-    Queued,
-    /// The turn is running.
-    Running,
-    /// The agent ended the turn. A cancelled turn is also completed, with `stopReason: "cancelled"`.
-    Completed,
-    /// The turn failed; `error` contains the problem.
-    Failed,
-}
-
-impl PromptStatus {
-    pub const fn has_ended(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed)
-    }
-}
 
 /// A turn. The object is the exact state at its `lastEventId`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -55,8 +35,8 @@ pub struct Prompt {
     /// The cursor for `after` on the session's events. The stream then continues after this state.
     pub last_event_id: EventId,
     /// The problem of a failed turn.
-    #[schema(required)]
-    pub error: Option<Problem>,
+    #[schema(required, value_type = Option<Problem>)]
+    pub error: Option<Box<RawValue>>,
 }
 
 /// A page of turns, the newest first.

@@ -41,22 +41,6 @@ pub struct PendingRequests {
     pub next_cursor: Option<String>,
 }
 
-/// The way in which a request was resolved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Resolution {
-    /// A client answered.
-    Answered,
-    /// The policy answered.
-    Policy,
-    /// The turn of the request was cancelled.
-    Cancelled,
-    /// The agent withdrew the request, or its process ended.
-    Withdrawn,
-    /// The request expired without an answer.
-    Expired,
-}
-
 /// The answer to a request of any method: either `result` or `error`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

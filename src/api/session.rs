@@ -5,24 +5,12 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::types::{AgentName, EventId, OnTimeout, Position, PromptId, ServedBy, SessionId, Timestamp};
+use crate::types::{
+    AgentName, EventId, Position, PromptId, SessionId, SessionPolicy, SessionState, Timestamp,
+};
 
 use super::problem::Problem;
 use super::request::PendingRequest;
-
-/// The current activity of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum SessionState {
-    /// No turn is running.
-    Idle,
-    /// A turn is running.
-    Running,
-    /// A turn is running, and a request of the agent waits for an answer.
-    Waiting,
-    /// The session is closed. Clients can read its log. Prompts are rejected until `attach`.
-    Closed,
-}
 
 /// A session. The object is the exact state at its `lastEventId`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -109,25 +97,6 @@ pub struct SessionSummary {
     pub last_event_id: EventId,
 }
 
-impl From<Session> for SessionSummary {
-    fn from(session: Session) -> Self {
-        Self {
-            session_id: session.session_id,
-            agent: session.agent,
-            title: session.title,
-            metadata: session.metadata,
-            cwd: session.cwd,
-            state: session.state,
-            attached: session.attached,
-            created_at: session.created_at,
-            updated_at: session.updated_at,
-            prompt_id: session.prompt_id,
-            queued: session.queued,
-            last_event_id: session.last_event_id,
-        }
-    }
-}
-
 /// A page of sessions, ordered by `updatedAt`, the newest first.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -164,35 +133,4 @@ pub struct BulkResults {
     /// The `cursor` of the next batch; null if no other session matches.
     #[schema(required)]
     pub next_cursor: Option<String>,
-}
-
-/// The policy for permission requests.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct PermissionPolicy {
-    /// The action after the timeout.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub on_timeout: Option<OnTimeout>,
-    /// The time in seconds that a request waits for an answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 86_400)]
-    pub timeout_seconds: Option<u64>,
-    /// Kinds of tool calls that the gateway allows without a question.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub allow: Option<Vec<String>>,
-}
-
-/// The permissions of a session's agent. A client can only restrict the values of the agent's entry.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SessionPolicy {
-    /// The policy for permission requests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub permissions: Option<PermissionPolicy>,
-    /// The provider of the `fs/*` methods.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub files: Option<ServedBy>,
-    /// The provider of the `terminal/*` methods.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub terminals: Option<ServedBy>,
 }

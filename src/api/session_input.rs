@@ -6,10 +6,9 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::types::AgentName;
+use crate::types::{AgentName, SessionPolicy};
 
 use super::schema::schemas_from_json;
-use super::session::SessionPolicy;
 
 /// A new session.
 #[derive(Debug, Clone, Deserialize, ToSchema)]

@@ -4,11 +4,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::types::{EventId, PromptId, RequestId, Timestamp};
+use crate::types::{EventId, PromptId, PromptStatus, RequestId, Resolution, Timestamp};
 
 use super::problem::Problem;
-use super::prompt::PromptStatus;
-use super::request::Resolution;
 use super::schema::{ContentBlock, PermissionOption, RequestParams};
 use super::session::Session;
 use super::terminal::TerminalExit;

@@ -117,9 +117,13 @@ fn mcp_server(name: &str, server: &config::McpServer) -> McpServer {
             url: url.clone(),
             headers: pairs(headers),
         },
-        config::McpServer::Stdio { command, args, env } => {
-            McpServer::Stdio { transport: None, name, command: command.clone(), args: args.clone(), env: pairs(env) }
-        }
+        config::McpServer::Stdio { command, args, env } => McpServer::Stdio {
+            transport: None,
+            name,
+            command: command.clone(),
+            args: args.clone(),
+            env: pairs(env),
+        },
     }
 }
 

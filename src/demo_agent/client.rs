@@ -1,5 +1,6 @@
 //! The client of the connection: its version and capabilities, and the messages to it.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use agent_client_protocol_schema::v1::Error;
@@ -16,7 +17,25 @@ use crate::shutdown::lock_or_abort;
 use super::v2;
 
 type Outcome = Result<Box<RawValue>, RpcError>;
-type PendingRequests = Mutex<PendingTables<oneshot::Sender<Outcome>>>;
+
+/// The open requests to the client.
+#[derive(Debug, Default)]
+struct PendingRequests {
+    tables: PendingTables,
+    answers: HashMap<CallId, oneshot::Sender<Outcome>>,
+}
+
+impl PendingRequests {
+    fn register(&mut self, answer: oneshot::Sender<Outcome>) -> CallId {
+        let id = self.tables.register_call();
+        self.answers.insert(id, answer);
+        id
+    }
+
+    fn resolve(&mut self, id: &RawValue) -> Option<oneshot::Sender<Outcome>> {
+        self.answers.remove(&self.tables.resolve_call(id)?)
+    }
+}
 
 /// The capabilities that the scenes use: the JSON pointer in the capabilities of v1, and the name for `/about`.
 pub(super) const CAPABILITIES: [(&str, &str); 11] = [
@@ -43,7 +62,7 @@ pub(super) struct Client {
     /// The capabilities in the form of v1. The agent uses only these.
     capabilities: Arc<Value>,
     lines: mpsc::Sender<Bytes>,
-    pending: Arc<PendingRequests>,
+    pending: Arc<Mutex<PendingRequests>>,
 }
 
 impl Client {
@@ -101,7 +120,7 @@ impl Client {
     /// Sends a request to the client. Dropping the future cancels the request, and a late answer is ignored.
     pub(super) async fn request(&self, method: &str, params: Value) -> Result<Value, Error> {
         let (sender, answer) = oneshot::channel();
-        let id = lock_or_abort(self.pending.lock()).register_call(sender);
+        let id = lock_or_abort(self.pending.lock()).register(sender);
         let _guard = RequestGuard { id, client: self };
         self.send(jsonrpc::request(id, method, &raw(&params))).await;
         match answer.await.map_err(|_| Error::internal_error())? {
@@ -113,7 +132,7 @@ impl Client {
 
     /// Handles the client's answer to a request. Ignores late and unknown answers.
     pub(super) fn resolve(&self, id: &RawValue, outcome: Outcome) {
-        if let Some((_, sender)) = lock_or_abort(self.pending.lock()).resolve_call(id) {
+        if let Some(sender) = lock_or_abort(self.pending.lock()).resolve(id) {
             // The turn may have ended meanwhile, so the receiver may be dropped.
             drop(sender.send(outcome));
         }
@@ -138,7 +157,7 @@ struct RequestGuard<'a> {
 impl Drop for RequestGuard<'_> {
     fn drop(&mut self) {
         let id = raw(&self.id.number());
-        let unanswered = lock_or_abort(self.client.pending.lock()).resolve_call(&id).is_some();
+        let unanswered = lock_or_abort(self.client.pending.lock()).resolve(&id).is_some();
         if unanswered {
             let line = jsonrpc::notification("$/cancel_request", &raw(&json!({ "requestId": id })));
             // This is optional: if the queue is full, the client's late answer is ignored.

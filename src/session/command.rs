@@ -44,7 +44,7 @@ pub(super) type Reply<T, E = Refusal> = oneshot::Sender<Result<T, E>>;
 
 /// A client-initiated call to the agent, outside a turn.
 #[derive(Debug)]
-pub(super) enum ClientCall {
+pub enum ClientCall {
     Mode(String),
     Config {
         option: String,
@@ -128,9 +128,6 @@ pub(super) enum Command {
         prompt: Option<PromptId>,
         trace: Option<TraceContext>,
         reply: Reply<(Vec<PromptId>, u64)>,
-    },
-    Requests {
-        reply: Reply<(Vec<PendingRequest>, u64), SessionError>,
     },
     Pending {
         request: RequestId,

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use super::context::Context;
-use super::error::{CreateError, FolderError, InputError, SessionError, WorkspaceError};
+use super::error::{InputError, SessionError};
 use super::record::{self, SessionRecord, SessionRecordView, index_prefix};
+use super::refusal::Refusal;
 use crate::store::Table;
 use crate::types::{SessionId, Tenant};
 use crate::workspace::{FileError, Workspace, Workspaces};
@@ -19,10 +20,9 @@ pub(super) struct Folder {
 
 impl Workspaces {
     /// The folder that a client named, or a new folder of the session. Blocks on the file system.
-    pub(super) fn folder(&self, id: SessionId, wanted: Option<&str>) -> Result<Folder, CreateError> {
+    pub(super) fn folder(&self, id: SessionId, wanted: Option<&str>) -> Result<Folder, Refusal> {
         let Some(wanted) = wanted else {
-            let path = self.create_directory(&id.to_string()).map_err(SessionError::from)?;
-            return Ok(Folder { path, created: true });
+            return Ok(Folder { path: self.create_directory(&id.to_string())?, created: true });
         };
         Ok(Folder { path: self.resolve("/cwd", wanted)?, created: false })
     }
@@ -44,14 +44,17 @@ impl Workspaces {
 
 impl Context {
     /// Opens a session's folders.
-    pub(super) async fn open_workspace(&self, record: &SessionRecord) -> Result<Workspace, WorkspaceError> {
+    pub(super) async fn open_workspace(&self, record: &SessionRecord) -> Result<Workspace, Refusal> {
         let (workspaces, cwd) = (self.workspaces.clone(), PathBuf::from(&record.cwd));
         let additional: Vec<PathBuf> = record.additional_directories.iter().map(PathBuf::from).collect();
         let opened = self.shutdown.spawn_blocking(move || workspaces.open(&cwd, &additional)).await;
-        opened.map_err(SessionError::from)?.map_err(|error| match error {
-            FileError::Missing => FolderError::Missing.into(),
+        opened?.map_err(|error| match error {
+            FileError::Missing => Refusal::NotFound("folder"),
             // The configured roots have changed, or a symbolic link has replaced the folder.
-            FileError::OutsideRoots | FileError::PermissionDenied => FolderError::OutsideRoots.into(),
+            FileError::OutsideRoots | FileError::PermissionDenied => {
+                let detail = "the session's folders no longer lie below the workspace roots";
+                InputError::Forbidden(detail.to_owned()).into()
+            }
             other => SessionError::internal(&other).into(),
         })
     }
@@ -69,18 +72,14 @@ pub(super) async fn has_session_in(
     let prefix = index_prefix(tenant);
     let mut after: Option<Vec<u8>> = None;
     loop {
-        let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.take(), PAGE_SESSIONS).await;
-        let page = page?;
+        let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.take(), PAGE_SESSIONS).await?;
+        let Some((last, _)) = page.last() else { return Ok(false) };
         for (_, value) in &page {
-            let looked: SessionRecordView<'_> = record::decode(value)?;
-            if looked.cwd == cwd {
+            if record::decode::<SessionRecordView<'_>>(value)?.cwd == cwd {
                 return Ok(true);
             }
         }
-        match page.last() {
-            Some((key, _)) => after = Some(key.clone()),
-            None => return Ok(false),
-        }
+        after = Some(last.clone());
     }
 }
 
@@ -110,14 +109,11 @@ mod tests {
         {
             assert_eq!(workspaces.folder(id, Some(wanted)).is_ok(), allowed, "{wanted}");
         }
-        assert!(matches!(workspaces.folder(id, Some("b")), Err(CreateError::Input(InputError::Invalid(_)))));
-        assert!(matches!(
-            workspaces.folder(id, Some("file")),
-            Err(CreateError::Input(InputError::Invalid(_)))
-        ));
+        assert!(matches!(workspaces.folder(id, Some("b")), Err(Refusal::Input(InputError::Invalid(_)))));
+        assert!(matches!(workspaces.folder(id, Some("file")), Err(Refusal::Input(InputError::Invalid(_)))));
         assert!(matches!(
             workspaces.folder(id, Some(secret.to_str().unwrap())),
-            Err(CreateError::Input(InputError::Forbidden(_)))
+            Err(Refusal::Input(InputError::Forbidden(_)))
         ));
         workspaces.remove_directory(&id.to_string()).unwrap();
         assert!(!real.join(id.to_string()).exists());

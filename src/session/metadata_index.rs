@@ -12,9 +12,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::context::Context;
-use super::error::SessionError;
-use super::record::{self, SessionRecord, index_prefix};
+use super::record::{SessionRecord, index_prefix};
 use super::validation::MAX_METADATA_MEMBERS;
 use crate::eventlog::Records;
 use crate::store::{Delete, Put, Table};
@@ -25,10 +23,6 @@ pub const FILTER_KEY_BYTES: usize = 128;
 pub const FILTER_VALUE_BYTES: usize = 512;
 /// The number of bytes of the hash of a key and its value.
 const HASH_BYTES: usize = 16;
-/// The number of sessions that a start reads at a time to build the index.
-const PAGE_SESSIONS: usize = 256;
-/// The record that marks the index as complete.
-const BUILT_KEY: &[u8] = b"session_metadata";
 
 /// The text that a filter compares. Objects, arrays and null have none.
 pub(super) fn text(value: &Value) -> Option<Cow<'_, str>> {
@@ -51,12 +45,12 @@ pub(super) fn prefix(tenant: &Tenant, key: &str, value: &str) -> Vec<u8> {
 fn entries(record: &SessionRecord) -> BTreeSet<Vec<u8>> {
     let tenant = record.tenant();
     let members = record.metadata.iter().take(MAX_METADATA_MEMBERS);
-    let named = members.filter_map(|(key, value)| Some((key, text(value)?))).filter(|(key, value)| {
-        key.len() <= FILTER_KEY_BYTES && (1..=FILTER_VALUE_BYTES).contains(&value.len())
-    });
-    named
-        .map(|(key, value)| [&prefix(&tenant, key, &value)[..], record.session_id.as_bytes()].concat())
-        .collect()
+    let entry = |(key, value): (&String, &Value)| {
+        let value = text(value)?;
+        let fits = key.len() <= FILTER_KEY_BYTES && (1..=FILTER_VALUE_BYTES).contains(&value.len());
+        fits.then(|| [&prefix(&tenant, key, &value)[..], record.session_id.as_bytes()].concat())
+    };
+    members.filter_map(entry).collect()
 }
 
 /// The entries of one session in the store.
@@ -92,7 +86,8 @@ impl MetadataIndex {
             records.deletes.push(Delete { table: Table::SessionMetadata, key: key.clone() });
         }
         for key in next.difference(&self.stored) {
-            records.puts.push(put(key.clone()));
+            let key = key.clone();
+            records.puts.push(Put { table: Table::SessionMetadata, key, value: Bytes::new() });
         }
         self.stored = next;
     }
@@ -100,38 +95,6 @@ impl MetadataIndex {
     /// Removes and returns the keys of all entries, so that they can be deleted with the session.
     pub(super) fn take(&mut self) -> BTreeSet<Vec<u8>> {
         std::mem::take(&mut self.stored)
-    }
-}
-
-fn put(key: Vec<u8>) -> Put {
-    Put { table: Table::SessionMetadata, key, value: Bytes::new() }
-}
-
-/// Builds the index for a log of an earlier version. If the build is interrupted, the next start repeats it.
-pub(super) async fn build(context: &Context) -> Result<(), SessionError> {
-    let log = &context.log;
-    let built = log.get(Table::Meta, BUILT_KEY.to_vec()).await?;
-    if built.is_some() {
-        return Ok(());
-    }
-    let mut after: Option<Vec<u8>> = None;
-    loop {
-        let page = log.scan(Table::Session, Vec::new(), after.take(), PAGE_SESSIONS).await;
-        let page = page?;
-        let mut records = Records::default();
-        for (_, value) in &page {
-            // A record that cannot be decoded has no entries. Its session cannot be opened either.
-            let Ok(session) = record::decode::<SessionRecord>(value) else { continue };
-            records.puts.extend(entries(&session).into_iter().map(put));
-        }
-        after = page.last().map(|(key, _)| key.clone());
-        if after.is_none() {
-            records.puts.push(Put { table: Table::Meta, key: BUILT_KEY.to_vec(), value: Bytes::new() });
-        }
-        log.write(records).await?;
-        if after.is_none() {
-            return Ok(());
-        }
     }
 }
 

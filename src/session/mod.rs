@@ -16,8 +16,8 @@
 //! 7. `process_link` and `event_loop`: the process, and the sources that wake the actor.
 //! 8. `actor`: passes each wakeup to its part and applies the effects.
 //!
-//! `error` has one error for each operation. `refusal` has the errors of commands that need a process or a turn. The
-//! actor does not import `registry`, `entries`, `handle` or `query`.
+//! `error` has the errors of reads and of checks, `refusal` the error of all other operations. The actor does not
+//! import `registry`, `entries`, `handle` or `query`.
 
 mod actor;
 mod agent_requests;
@@ -49,12 +49,9 @@ mod turns;
 mod upstream_delete;
 mod validation;
 
-pub use command::{Answer, PromptRequest};
+pub use command::{Answer, ClientCall, PromptRequest};
 pub use context::{Context, MayPrompt};
-pub use error::{
-    AgentSessionsError, AnswerError, ClaimError, CommandError, CreateError, FolderError, IdempotencyError,
-    InputError, ListError, PatchError, PromptError, SessionError, ToProblem, WorkspaceError,
-};
+pub use error::{InputError, SessionError, ToProblem};
 pub use handle::{AdmittedPrompt, SessionHandle};
 pub use idempotency::IdempotencyKey;
 pub use metadata_index::{FILTER_KEY_BYTES, FILTER_VALUE_BYTES};

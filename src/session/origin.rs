@@ -2,7 +2,6 @@
 
 use super::refusal::Refusal;
 use crate::acp::{self, AgentCapabilities};
-use crate::agent::AgentFailure;
 use crate::types::SessionId;
 
 /// The origin of a new session.
@@ -18,8 +17,7 @@ pub(super) enum Origin {
 /// Checks whether the agent can fork a session and load the fork in another process.
 pub(super) fn can_fork(capabilities: &AgentCapabilities) -> Result<(), Refusal> {
     if !capabilities.session.fork {
-        let method = acp::method::SESSION_FORK.to_owned();
-        return Err(Refusal::Agent(AgentFailure::Unsupported { method }));
+        return Err(Refusal::unsupported(acp::method::SESSION_FORK));
     }
     if !capabilities.load_session && !capabilities.session.resume {
         return Err(cannot_adopt());
@@ -29,6 +27,5 @@ pub(super) fn can_fork(capabilities: &AgentCapabilities) -> Result<(), Refusal> 
 
 /// The error if the agent cannot move one of its sessions to another process.
 pub(super) fn cannot_adopt() -> Refusal {
-    let method = "session/load or session/resume, so its own sessions cannot be adopted".to_owned();
-    Refusal::Agent(AgentFailure::Unsupported { method })
+    Refusal::unsupported("session/load or session/resume, so its own sessions cannot be adopted")
 }

@@ -1,4 +1,4 @@
-//! The errors of the session's actor, and the problems that clients receive.
+//! The error of operations that change a session or need its process, and the problems that clients receive.
 
 use std::time::Duration;
 
@@ -9,15 +9,19 @@ use crate::api::{Problem, ProblemCode, Resolution, RpcError};
 use crate::pool::{AcquireError, Lease, ShortLeaseError};
 use crate::types::{LimitExceeded, PrincipalLimit, PromptId, RequestId};
 
-/// The error of a command to the actor, or of a turn.
+/// The error of an operation on a session, or of a turn. Reads fail only with [`SessionError`].
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Refusal {
     #[error(transparent)]
-    Session(#[from] SessionError),
+    Session(SessionError),
     #[error(transparent)]
     Input(#[from] InputError),
     #[error("there is no such {0} in this session")]
     NotFound(&'static str),
+    #[error("the Idempotency-Key was used with another body")]
+    IdempotencyMismatch,
+    #[error("the first request with this Idempotency-Key is still in flight")]
+    IdempotencyInFlight,
     #[error("the session is closed; attach opens it again")]
     Closed,
     #[error("turn {0} is running; wait, cancel it, or send queue: true")]
@@ -51,11 +55,20 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// The agent lacks the method or the capability.
+    pub(super) fn unsupported(method: impl Into<String>) -> Self {
+        Self::Agent(AgentFailure::Unsupported { method: method.into() })
+    }
+}
+
+impl ToProblem for Refusal {
     fn code(&self) -> ProblemCode {
         match self {
-            Self::Session(error) => error.problem().code,
-            Self::Input(error) => error.problem().code,
+            Self::Session(error) => error.code(),
+            Self::Input(error) => error.code(),
             Self::NotFound(_) | Self::NoSuchResource(_) => ProblemCode::NotFound,
+            Self::IdempotencyMismatch => ProblemCode::IdempotencyMismatch,
+            Self::IdempotencyInFlight => ProblemCode::IdempotencyInFlight,
             Self::Closed => ProblemCode::SessionClosed,
             Self::TurnRunning(_) => ProblemCode::TurnRunning,
             Self::RequestResolved { .. } => ProblemCode::RequestResolved,
@@ -67,18 +80,16 @@ impl Refusal {
             Self::Limit(_) | Self::Quota(_) => ProblemCode::RateLimited,
             Self::CrashLoop(_) => ProblemCode::CrashLoop,
             Self::Draining => ProblemCode::Draining,
-            Self::Agent(failure) => agent_code(failure),
+            Self::Agent(failure) => failure.code(),
             Self::NotRestored(_) => ProblemCode::AgentError,
         }
     }
-}
 
-impl ToProblem for Refusal {
-    fn problem(&self) -> Problem {
-        let mut problem = Problem::new(self.code(), self.to_string());
+    fn add_members(&self, problem: &mut Problem) {
         match self {
-            Self::Session(error) => return error.problem(),
-            Self::Input(error) => return error.problem(),
+            Self::Session(error) => error.add_members(problem),
+            Self::Input(error) => error.add_members(problem),
+            Self::Agent(failure) => failure.add_members(problem),
             Self::TurnRunning(prompt) => problem.prompt_id = Some(*prompt),
             Self::RequestResolved { id, resolution, by } => {
                 problem.request_id = Some(*id);
@@ -90,16 +101,14 @@ impl ToProblem for Refusal {
             }
             Self::Limit(exceeded) => problem.retry_after_seconds = Some(exceeded.retry_after_seconds()),
             Self::QueueFull(_) | Self::Draining => problem.retry_after_seconds = Some(5),
-            Self::Agent(failure) => describe(&mut problem, failure),
             Self::NotRestored(error) => {
                 problem.acp = Some(acp_error(error));
                 problem.retryable = true;
                 problem.retry_after_seconds = Some(5);
             }
             Self::NoSuchResource(error) => problem.acp = Some(acp_error(error)),
-            Self::NotFound(_) | Self::Closed | Self::PreconditionFailed => {}
+            _ => {}
         }
-        problem
     }
 
     fn limit(&self) -> Option<&LimitExceeded> {
@@ -110,47 +119,46 @@ impl ToProblem for Refusal {
     }
 }
 
-fn agent_code(failure: &AgentFailure) -> ProblemCode {
-    match failure {
-        AgentFailure::Rpc(error) => match error.code {
-            error_code::INVALID_PARAMS => ProblemCode::Invalid,
-            error_code::METHOD_NOT_FOUND => ProblemCode::AgentUnsupported,
-            _ => ProblemCode::AgentError,
-        },
-        AgentFailure::AuthRequired { .. } => ProblemCode::AgentAuthRequired,
-        AgentFailure::Unsupported { .. } => ProblemCode::AgentUnsupported,
-        AgentFailure::Start { .. } => ProblemCode::AgentStartFailed,
-        AgentFailure::Exited(_) => ProblemCode::AgentExited,
-        AgentFailure::Draining => ProblemCode::Draining,
-        AgentFailure::Timeout { .. } | AgentFailure::StartTimeout { .. } => ProblemCode::AgentTimeout,
+impl ToProblem for AgentFailure {
+    fn code(&self) -> ProblemCode {
+        match self {
+            Self::Rpc(error) => match error.code {
+                error_code::INVALID_PARAMS => ProblemCode::Invalid,
+                error_code::METHOD_NOT_FOUND => ProblemCode::AgentUnsupported,
+                _ => ProblemCode::AgentError,
+            },
+            Self::AuthRequired { .. } => ProblemCode::AgentAuthRequired,
+            Self::Unsupported { .. } => ProblemCode::AgentUnsupported,
+            Self::Start { .. } => ProblemCode::AgentStartFailed,
+            Self::Exited(_) => ProblemCode::AgentExited,
+            Self::Draining => ProblemCode::Draining,
+            Self::Timeout { .. } | Self::StartTimeout { .. } => ProblemCode::AgentTimeout,
+        }
+    }
+
+    fn add_members(&self, problem: &mut Problem) {
+        match self {
+            Self::Rpc(error) => {
+                problem.retryable |= problem.code == ProblemCode::AgentError && error.is_transient();
+                problem.acp = Some(acp_error(error));
+            }
+            Self::AuthRequired { auth_methods, error, .. } => {
+                problem.auth_methods.clone_from(auth_methods);
+                problem.acp = Some(acp_error(error));
+            }
+            Self::Exited(AgentExit { exit_code, signal, stderr_tail, .. }) => {
+                problem.exit_code = Some(*exit_code);
+                problem.signal = Some(signal.clone());
+                problem.stderr_tail = Some(stderr_tail.clone());
+            }
+            Self::Draining => problem.retry_after_seconds = Some(5),
+            _ => {}
+        }
     }
 }
 
 fn acp_error(error: &crate::jsonrpc::RpcError) -> RpcError {
     RpcError { code: error.code, message: error.message.clone(), data: error.data.clone() }
-}
-
-fn describe(problem: &mut Problem, failure: &AgentFailure) {
-    match failure {
-        AgentFailure::Rpc(error) => {
-            problem.retryable |= problem.code == ProblemCode::AgentError && error.is_transient();
-            problem.acp = Some(acp_error(error));
-        }
-        AgentFailure::AuthRequired { auth_methods, error, .. } => {
-            problem.auth_methods.clone_from(auth_methods);
-            problem.acp = Some(acp_error(error));
-        }
-        AgentFailure::Exited(AgentExit { exit_code, signal, stderr_tail, .. }) => {
-            problem.exit_code = Some(*exit_code);
-            problem.signal = Some(signal.clone());
-            problem.stderr_tail = Some(stderr_tail.clone());
-        }
-        AgentFailure::Draining => problem.retry_after_seconds = Some(5),
-        AgentFailure::Unsupported { .. }
-        | AgentFailure::Start { .. }
-        | AgentFailure::StartTimeout { .. }
-        | AgentFailure::Timeout { .. } => {}
-    }
 }
 
 /// Converts a JSON-RPC error of the agent. Detects that a sign-in is required and reports it to the pool.
@@ -172,6 +180,16 @@ pub(super) fn prompt_failure(error: crate::jsonrpc::RpcError, lease: &Lease) -> 
         lease.record_prompt_auth(false);
     }
     failure
+}
+
+/// Every error of a read, and every internal error.
+impl<E> From<E> for Refusal
+where
+    SessionError: From<E>,
+{
+    fn from(error: E) -> Self {
+        Self::Session(error.into())
+    }
 }
 
 impl From<ShortLeaseError> for Refusal {

@@ -3,7 +3,7 @@
 use super::error::InputError;
 use super::refusal::Refusal;
 use crate::acp::AgentCapabilities;
-use crate::agent::{AgentFailure, AgentSpec};
+use crate::agent::AgentSpec;
 
 /// Rejects the session if the agent does not support one of its MCP servers or its additional directories.
 pub(super) fn check(
@@ -21,8 +21,8 @@ pub(super) fn check(
         }
     }
     if !directories.is_empty() && !capabilities.session.additional_directories {
-        let method = "additionalDirectories (it lacks sessionCapabilities.additionalDirectories)".to_owned();
-        return Err(Refusal::Agent(AgentFailure::Unsupported { method }));
+        let method = "additionalDirectories (it lacks sessionCapabilities.additionalDirectories)";
+        return Err(Refusal::unsupported(method));
     }
     Ok(())
 }

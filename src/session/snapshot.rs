@@ -18,7 +18,7 @@ pub(super) fn build_snapshot(
         title: fold.title().map(str::to_owned),
         metadata: record.metadata.clone(),
         cwd: record.cwd.clone(),
-        state: record.state.into(),
+        state: record.state,
         attached: record.attached,
         created_at: record.created_at,
         updated_at: record.updated_at,
@@ -32,7 +32,7 @@ pub(super) fn build_snapshot(
         plan: fold.plan().map(ToOwned::to_owned),
         usage: fold.usage.clone(),
         subagents: fold.subagents(),
-        policy: record.policy.clone().into(),
+        policy: record.policy.clone(),
         last_event_id,
     }
 }

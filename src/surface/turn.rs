@@ -2,7 +2,7 @@
 
 use super::state::Gateway;
 use crate::eventlog::Start;
-use crate::session::{AdmittedPrompt, PromptError, PromptRequest, Refusal, SessionHandle};
+use crate::session::{AdmittedPrompt, PromptRequest, Refusal, SessionHandle};
 use crate::stream::{Feed, Source, StreamGuard, TurnFilter};
 use crate::types::Principal;
 
@@ -23,11 +23,11 @@ impl NewTurn {
         session: &SessionHandle,
         request: PromptRequest,
         held: bool,
-    ) -> Result<Self, PromptError> {
+    ) -> Result<Self, Refusal> {
         // Acquire the stream before the turn starts: if that failed later, the client would have neither the
         // stream nor the id of the turn.
-        let guard = held.then(|| gateway.streams().acquire(by)).transpose().map_err(Refusal::from)?;
-        gateway.rates().check_prompt(by).map_err(Refusal::from)?;
+        let guard = held.then(|| gateway.streams().acquire(by)).transpose()?;
+        gateway.rates().check_prompt(by)?;
         Ok(Self { admitted: session.prompt(by, request).await?, guard })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::de::{Deserializer, Error, Visitor};
 use serde_json::value::RawValue;
 
 use super::Budget;
@@ -60,7 +60,11 @@ impl Content {
 
     /// The joined texts, without other blocks.
     pub(super) fn text(&self) -> String {
-        self.0.iter().filter_map(Block::text).collect()
+        let text = |block: &Block| match block {
+            Block::Text(text) => decode(&format!("\"{text}\"")),
+            Block::Raw(_) => None,
+        };
+        self.0.iter().filter_map(text).collect()
     }
 
     pub(super) fn finish(self) -> Vec<Box<RawValue>> {
@@ -69,13 +73,6 @@ impl Content {
 }
 
 impl Block {
-    fn text(&self) -> Option<String> {
-        match self {
-            Self::Text(text) => decode(&format!("\"{text}\"")),
-            Self::Raw(_) => None,
-        }
-    }
-
     fn finish(self) -> Box<RawValue> {
         match self {
             Self::Text(text) => RawValue::from_string(format!(r#"{{"type":"text","text":"{text}"}}"#))
@@ -139,30 +136,22 @@ pub(super) fn text_of(block: &RawValue) -> Option<String> {
 
 /// Decodes a JSON string for display. `None` if it is not a JSON string.
 pub(super) fn decode(json: &str) -> Option<String> {
-    struct Lossy(String);
+    struct Lossy;
 
-    impl<'de> Deserialize<'de> for Lossy {
-        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            struct Bytes;
+    impl Visitor<'_> for Lossy {
+        type Value = String;
 
-            impl Visitor<'_> for Bytes {
-                type Value = Lossy;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string")
+        }
 
-                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                    f.write_str("a string")
-                }
-
-                // For bytes, the parser passes a lone surrogate as three bytes that are not UTF-8.
-                fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Lossy, E> {
-                    Ok(Lossy(String::from_utf8_lossy(bytes).into_owned()))
-                }
-            }
-
-            deserializer.deserialize_bytes(Bytes)
+        // For bytes, the parser passes a lone surrogate as three bytes that are not UTF-8.
+        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<String, E> {
+            Ok(String::from_utf8_lossy(bytes).into_owned())
         }
     }
 
-    serde_json::from_str::<Lossy>(json).ok().map(|Lossy(text)| text)
+    serde_json::Deserializer::from_str(json).deserialize_bytes(Lossy).ok()
 }
 
 #[cfg(test)]

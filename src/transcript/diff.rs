@@ -12,20 +12,16 @@ pub(super) fn lines(old: &str, new: &str) -> String {
     let tail = old.iter().rev().zip(new.iter().rev()).take(most).take_while(|(a, b)| a == b).count();
     let before = &old[head.saturating_sub(CONTEXT)..head];
     let after = &old[old.len() - tail..][..tail.min(CONTEXT)];
-    let mut result = String::new();
-    for (sign, part) in [
+    let parts = [
         (' ', before),
         ('-', &old[head..old.len() - tail]),
         ('+', &new[head..new.len() - tail]),
         (' ', after),
-    ] {
-        for line in part {
-            result.push(sign);
-            result.push_str(line);
-            result.push('\n');
-        }
-    }
-    result
+    ];
+    parts
+        .into_iter()
+        .flat_map(|(sign, part)| part.iter().map(move |line| format!("{sign}{line}\n")))
+        .collect()
 }
 
 #[cfg(test)]

@@ -3,32 +3,30 @@
 /// Escapes text into one line without Markdown or HTML syntax.
 pub(super) fn inline(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
-    for (n, word) in text.split_whitespace().enumerate() {
-        if n > 0 {
-            line.push(' ');
+    for character in one_line(text).chars() {
+        if matches!(character, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' | '|' | '&') {
+            line.push('\\');
         }
-        for character in word.chars() {
-            if matches!(character, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' | '|' | '&') {
-                line.push('\\');
-            }
-            line.push(character);
-        }
+        line.push(character);
     }
     line
 }
 
 /// Escapes text into one line inside an HTML element.
 pub(super) fn element(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    line.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    one_line(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// A code span on one line.
 pub(super) fn code(text: &str) -> String {
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = one_line(text);
     let fence = "`".repeat(longest_run(&text, '`') + 1);
     let pad = if text.starts_with('`') || text.ends_with('`') || text.is_empty() { " " } else { "" };
     format!("{fence}{pad}{text}{pad}{fence}")
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A code block whose fence is longer than any fence inside.
@@ -73,13 +71,11 @@ pub(super) fn indent(text: &str) -> String {
 }
 
 fn prefix_lines(text: &str, prefix: &str) -> String {
-    let mut result = String::with_capacity(text.len() + text.len() / 8);
-    for line in text.lines() {
-        result.push_str(if line.is_empty() { prefix.trim_end() } else { prefix });
-        result.push_str(line);
-        result.push('\n');
-    }
-    result
+    let prefixed = |line: &str| {
+        let prefix = if line.is_empty() { prefix.trim_end() } else { prefix };
+        format!("{prefix}{line}\n")
+    };
+    text.lines().map(prefixed).collect()
 }
 
 #[cfg(test)]

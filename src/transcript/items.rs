@@ -11,11 +11,11 @@ use super::Budget;
 use super::content::Content;
 use super::members::{Members, Null};
 use super::parts::Output;
-use super::tool_call::{FinishedCall, ToolCall};
+use super::tool_call::ToolCall;
 use crate::acp::{RawObject, update};
 use crate::api::{
     ContextLost, Role, Settled, TurnCompaction, TurnItem, TurnMessage, TurnNotice, TurnOther, TurnRequest,
-    TurnSessionMessage, TurnSubagent, TurnTerminal, TurnToolCall,
+    TurnSessionMessage, TurnSubagent, TurnTerminal,
 };
 use crate::event::Payload;
 use crate::types::limits::FOLDED_TURN_BYTES;
@@ -50,27 +50,34 @@ impl Bytes {
     }
 }
 
-/// The key of an item. Ids are unique only within a session, so the key contains the child session.
+/// The key of an item: its child session, its kind and its id. Ids are unique only within a session.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Key(Option<Box<str>>, ItemKey);
+struct Key(Option<Box<str>>, Kind, Box<str>);
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-enum ItemKey {
-    Message(Role, Box<str>),
-    ToolCall(Box<str>),
-    Terminal(Box<str>),
-    Compaction(Box<str>),
-    Subagent(Box<str>),
-    SessionMessage(Box<str>),
-    Request(RequestId),
+/// The kind of an item that has an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Message(Role),
+    ToolCall,
+    Terminal,
+    Compaction,
+    Subagent,
+    SessionMessage,
+    Request,
 }
 
 /// The session and the time of an update.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Source<'a> {
     /// The child session. `None`: the session itself.
     pub(super) subagent: Option<&'a str>,
     pub(super) late: bool,
+}
+
+impl Source<'_> {
+    fn child(self) -> Option<Box<str>> {
+        self.subagent.map(Into::into)
+    }
 }
 
 #[derive(Debug)]
@@ -92,9 +99,7 @@ enum Body {
     Compaction(Members, Content),
     Subagent(Members),
     SessionMessage(Members, Content),
-    Notice(Box<RawValue>),
-    Other(String, Box<RawValue>),
-    /// A complete item that no update changes.
+    /// A complete item that no update changes, except the resolution of a request.
     Whole(TurnItem),
 }
 
@@ -123,7 +128,10 @@ impl Items {
             update::SUBAGENT => self.subagent(&object, source),
             update::SESSION_MESSAGE => self.session_message(&object, false, source),
             update::SESSION_MESSAGE_CHUNK => self.session_message(&object, true, source),
-            update::NOTICE => self.raw(raw, Body::Notice, source),
+            update::NOTICE => {
+                let (subagent, late) = (source.subagent.map(Into::into), source.late);
+                self.raw(raw, |notice| TurnItem::Notice(TurnNotice { notice, subagent, late }), source);
+            }
             kind if update::is_v2(kind) => self.update_v2(kind, &object, source),
             _ => self.other(kind, raw, source),
         }
@@ -133,105 +141,100 @@ impl Items {
     /// its session, if that is a message of the same role.
     fn chunk(&mut self, role: Role, object: &RawObject<'_>, source: Source<'_>) {
         let Some(block) = object.get("content") else { return };
-        let message_id: Option<Box<str>> = object.text("messageId").map(boxed);
-        let subagent: Option<Box<str>> = source.subagent.map(Into::into);
-        let (known, what) = match &message_id {
-            Some(id) => {
-                let key = Key(subagent, ItemKey::Message(role, id.clone()));
-                (self.places.get(&key).copied(), Some(key.1))
-            }
-            None => (self.last.get(&subagent).copied(), None),
+        // Reserve the fixed size of the item first, then the size of its content.
+        let message = match object.text("messageId") {
+            Some(id) => self.item(Kind::Message(role), Some(id), source),
+            None => self.continued_message(role, source),
         };
+        if let Some((Body::Message { content, .. }, bytes)) = message {
+            content.push(block, bytes.of(role, source));
+        }
+    }
+
+    fn continued_message(&mut self, role: Role, source: Source<'_>) -> Option<(&mut Body, &mut Bytes)> {
+        let last = self.last.get(&source.child()).copied();
         let same =
             |at: &usize| matches!(&self.list[*at].body, Body::Message { role: same, .. } if *same == role);
-        // Reserve the fixed size of the item first, then the size of its content.
-        let at = known.filter(same).or_else(|| {
-            self.push(Body::Message { role, message_id, content: Content::default() }, what, source)
-        });
-        if let Some(Body::Message { content, .. }) = body(&mut self.list, at) {
-            content.push(block, self.bytes.of(role, source));
-        }
+        let new = Body::Message { role, message_id: None, content: Content::default() };
+        let at = last.filter(same).or_else(|| self.push(new, None, source))?;
+        Some((&mut self.list[at].body, &mut self.bytes))
     }
 
     /// Folds a `tool_call`, a `tool_call_update`, or the `toolCall` of a permission request. Any of them may
     /// be the first update of a call.
     pub(super) fn tool_call(&mut self, object: &RawObject<'_>, source: Source<'_>) {
-        let Some(id) = object.text("toolCallId") else { return };
-        let new = || Body::ToolCall(ToolCall::default());
-        let place = self.place(ItemKey::ToolCall(boxed(id)), new, source);
-        if let Some(Body::ToolCall(call)) = body(&mut self.list, place) {
-            call.update(object, self.null, &mut self.bytes.rest);
+        let null = self.null;
+        let item = self.item(Kind::ToolCall, object.text("toolCallId"), source);
+        if let Some((Body::ToolCall(call), bytes)) = item {
+            call.update(object, null, &mut bytes.rest);
         }
     }
 
     fn compaction(&mut self, object: &RawObject<'_>, source: Source<'_>) {
-        let Some(id) = object.text("compactionId") else { return };
-        let new = || Body::Compaction(Members::default(), Content::default());
-        let place = self.place(ItemKey::Compaction(boxed(id)), new, source);
-        if let Some(Body::Compaction(members, summary)) = body(&mut self.list, place) {
-            members.merge(object, &["summary", "content"], Null::Clears, &mut self.bytes.rest);
+        let item = self.item(Kind::Compaction, object.text("compactionId"), source);
+        if let Some((Body::Compaction(members, summary), bytes)) = item {
+            members.merge(object, &["summary", "content"], Null::Clears, &mut bytes.rest);
             if let Some(blocks) = object.get("summary") {
-                summary.replace(blocks, &mut self.bytes.rest);
+                summary.replace(blocks, &mut bytes.rest);
             }
             if let Some(block) = object.get("content") {
-                summary.push(block, &mut self.bytes.rest);
+                summary.push(block, &mut bytes.rest);
             }
         }
     }
 
     fn subagent(&mut self, object: &RawObject<'_>, source: Source<'_>) {
-        let Some(id) = object.text("sessionId") else { return };
-        let place = self.place(ItemKey::Subagent(boxed(id)), || Body::Subagent(Members::default()), source);
-        if let Some(Body::Subagent(members)) = body(&mut self.list, place) {
-            members.merge(object, &[], Null::Clears, &mut self.bytes.rest);
+        let item = self.item(Kind::Subagent, object.text("sessionId"), source);
+        if let Some((Body::Subagent(members), bytes)) = item {
+            members.merge(object, &[], Null::Clears, &mut bytes.rest);
         }
     }
 
     /// Folds a message between sessions. One kind of update has the participants and complete content, the
     /// other has appended blocks. They arrive in any order.
     fn session_message(&mut self, object: &RawObject<'_>, appends: bool, source: Source<'_>) {
-        let Some(id) = object.text("messageId") else { return };
-        let new = || Body::SessionMessage(Members::default(), Content::default());
-        let place = self.place(ItemKey::SessionMessage(boxed(id)), new, source);
-        if let Some(Body::SessionMessage(members, content)) = body(&mut self.list, place) {
-            let leave_out: &[&str] = if appends { &["content", "_meta"] } else { &["content"] };
-            members.merge(object, leave_out, Null::Clears, &mut self.bytes.rest);
+        let item = self.item(Kind::SessionMessage, object.text("messageId"), source);
+        if let Some((Body::SessionMessage(members, content), bytes)) = item {
+            let omitted: &[&str] = if appends { &["content", "_meta"] } else { &["content"] };
+            members.merge(object, omitted, Null::Clears, &mut bytes.rest);
             match object.get("content") {
-                Some(block) if appends => content.push(block, &mut self.bytes.rest),
-                Some(blocks) => content.replace(blocks, &mut self.bytes.rest),
+                Some(block) if appends => content.push(block, &mut bytes.rest),
+                Some(blocks) => content.replace(blocks, &mut bytes.rest),
                 None => {}
             }
         }
     }
 
     fn other(&mut self, kind: &str, raw: &RawValue, source: Source<'_>) {
-        self.raw(raw, |raw| Body::Other(kind.to_owned(), raw), source);
+        let (subagent, late) = (source.subagent.map(Into::into), source.late);
+        let session_update = kind.to_owned();
+        let item = |update| TurnItem::Other(TurnOther { session_update, update, subagent, late });
+        self.raw(raw, item, source);
     }
 
-    fn raw(&mut self, raw: &RawValue, body: impl FnOnce(Box<RawValue>) -> Body, source: Source<'_>) {
+    fn raw(&mut self, raw: &RawValue, item: impl FnOnce(Box<RawValue>) -> TurnItem, source: Source<'_>) {
         if self.bytes.rest.reserve(raw.get().len()) {
-            self.push(body(raw.to_owned()), None, source);
+            self.push(Body::Whole(item(raw.to_owned())), None, source);
         }
     }
 
     pub(super) fn context_lost(&mut self, at: Timestamp) {
-        let own = Source { subagent: None, late: false };
-        self.push(Body::Whole(TurnItem::ContextLost(ContextLost { at })), None, own);
+        self.push(Body::Whole(TurnItem::ContextLost(ContextLost { at })), None, Source::default());
     }
 
     pub(super) fn request(&mut self, request: TurnRequest) {
         let raws = [&request.options, &request.params].into_iter().flatten();
         if self.bytes.rest.reserve(raws.map(|raw| raw.get().len()).sum()) {
-            let what = ItemKey::Request(request.request_id);
-            let own = Source { subagent: None, late: false };
-            self.push(Body::Whole(TurnItem::Request(request)), Some(what), own);
+            let id = request.request_id.to_string().into();
+            self.push(Body::Whole(TurnItem::Request(request)), Some((Kind::Request, id)), Source::default());
         }
     }
 
     /// Folds the resolution of a request. An unknown request is ignored: its beginning was pruned.
     pub(super) fn resolved(&mut self, id: RequestId, at: Timestamp, event: Payload<'_>) {
-        let known = self.places.get(&Key(None, ItemKey::Request(id))).copied();
-        let Some(Body::Whole(TurnItem::Request(request))) = body(&mut self.list, known) else { return };
+        let place = self.places.get(&Key(None, Kind::Request, id.to_string().into()));
+        let Some(item) = place.map(|place| &mut self.list[*place]) else { return };
+        let Body::Whole(TurnItem::Request(request)) = &mut item.body else { return };
         let mut fitting = |raw: &RawValue| self.bytes.rest.reserve(raw.get().len()).then(|| raw.to_owned());
         request.resolution = event.resolution;
         request.resolved_at = Some(at);
@@ -240,18 +243,24 @@ impl Items {
         request.error = event.error.and_then(&mut fitting);
     }
 
-    /// The index of an item. A new item is added if it fits.
-    fn place(&mut self, what: ItemKey, new: impl FnOnce() -> Body, source: Source<'_>) -> Option<usize> {
-        let key = Key(source.subagent.map(Into::into), what);
-        match self.places.get(&key) {
-            Some(at) => Some(*at),
-            None => self.push(new(), Some(key.1), source),
-        }
+    /// The item with this id, and the budgets. A new item is added if it fits.
+    fn item(
+        &mut self,
+        kind: Kind,
+        id: Option<Cow<'_, str>>,
+        source: Source<'_>,
+    ) -> Option<(&mut Body, &mut Bytes)> {
+        let key = Key(source.child(), kind, id?.into());
+        let at = match self.places.get(&key) {
+            Some(at) => *at,
+            None => self.push(Body::new(kind, &key.2)?, Some((kind, key.2)), source)?,
+        };
+        Some((&mut self.list[at].body, &mut self.bytes))
     }
 
     /// Adds an item. Each item has a fixed price, so that the number of small items is bounded.
-    fn push(&mut self, body: Body, what: Option<ItemKey>, source: Source<'_>) -> Option<usize> {
-        let named = source.subagent.map_or(0, str::len) + what.as_ref().map_or(0, ItemKey::len);
+    fn push(&mut self, body: Body, id: Option<(Kind, Box<str>)>, source: Source<'_>) -> Option<usize> {
+        let named = source.subagent.map_or(0, str::len) + id.as_ref().map_or(0, |(_, id)| id.len());
         let price = 2 * named + size_of::<Item>() + size_of::<(Key, usize)>();
         let bytes = match &body {
             Body::Message { role, .. } => self.bytes.of(*role, source),
@@ -261,12 +270,11 @@ impl Items {
             return None;
         }
         let at = self.list.len();
-        let subagent: Option<Box<str>> = source.subagent.map(Into::into);
-        if let Some(what) = what {
-            self.places.insert(Key(subagent.clone(), what), at);
+        if let Some((kind, id)) = id {
+            self.places.insert(Key(source.child(), kind, id), at);
         }
-        self.last.insert(subagent.clone(), at);
-        self.list.push(Item { subagent, late: source.late, body });
+        self.last.insert(source.child(), at);
+        self.list.push(Item { subagent: source.child(), late: source.late, body });
         Some(at)
     }
 
@@ -289,25 +297,20 @@ impl Items {
     }
 }
 
-fn boxed(text: Cow<'_, str>) -> Box<str> {
-    text.into()
-}
-
-fn body(list: &mut [Item], at: Option<usize>) -> Option<&mut Body> {
-    Some(&mut list.get_mut(at?)?.body)
-}
-
-impl ItemKey {
-    fn len(&self) -> usize {
-        match self {
-            Self::Message(_, id)
-            | Self::ToolCall(id)
-            | Self::Terminal(id)
-            | Self::Compaction(id)
-            | Self::Subagent(id)
-            | Self::SessionMessage(id) => id.len(),
-            Self::Request(_) => 0,
-        }
+impl Body {
+    /// The empty item of an update. `None` for a request, which is no update.
+    fn new(kind: Kind, id: &str) -> Option<Self> {
+        Some(match kind {
+            Kind::Message(role) => {
+                Self::Message { role, message_id: Some(id.into()), content: Content::default() }
+            }
+            Kind::ToolCall => Self::ToolCall(ToolCall::default()),
+            Kind::Terminal => Self::Terminal(Members::default(), Output::default()),
+            Kind::Compaction => Self::Compaction(Members::default(), Content::default()),
+            Kind::Subagent => Self::Subagent(Members::default()),
+            Kind::SessionMessage => Self::SessionMessage(Members::default(), Content::default()),
+            Kind::Request => return None,
+        })
     }
 }
 
@@ -322,11 +325,9 @@ impl Item {
                 let (message_id, content) = (message_id.map(String::from), content.finish());
                 TurnItem::Message(TurnMessage { role, message_id, content, subagent, late })
             }
+            // A call that began after the end of the turn is not settled by it.
             Body::ToolCall(call) => {
-                // A call that began after the end of the turn is not settled by it.
-                let FinishedCall { raw: tool_call, commands, settled } =
-                    call.finish(settled.filter(|_| !late));
-                TurnItem::ToolCall(TurnToolCall { tool_call, settled, commands, subagent, late })
+                TurnItem::ToolCall(call.finish(settled.filter(|_| !late), subagent, late))
             }
             Body::Terminal(mut members, output) => {
                 output.into_members(&mut members);
@@ -342,10 +343,6 @@ impl Item {
             Body::SessionMessage(members, content) => {
                 let (message, content) = (members.finish(), content.finish());
                 TurnItem::SessionMessage(TurnSessionMessage { message, content, subagent, late })
-            }
-            Body::Notice(notice) => TurnItem::Notice(TurnNotice { notice, subagent, late }),
-            Body::Other(session_update, update) => {
-                TurnItem::Other(TurnOther { session_update, update, subagent, late })
             }
             Body::Whole(item) => item,
         })

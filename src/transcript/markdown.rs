@@ -1,19 +1,20 @@
 //! Export of a transcript as Markdown.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
 
-use super::content::{array, decode, text, text_of};
+use super::content::{array, text, text_of};
 use super::diff;
 use super::escape::{blockquote, close_code_fence, code, element, fenced, indent, inline};
 use super::plan_text::plan_text;
 use crate::acp::RawObject;
 use crate::api::{
-    PromptStatus, Resolution, Role, Session, Settled, Turn, TurnItem, TurnMessage, TurnRequest,
-    TurnSessionMessage, TurnToolCall,
+    PromptStatus, Resolution, Role, Session, Settled, Turn, TurnItem, TurnMessage, TurnNotice, TurnRequest,
+    TurnSessionMessage, TurnSubagent, TurnToolCall,
 };
 
 /// Renders the session and its turns, ordered by prompt id.
@@ -52,7 +53,7 @@ impl Page {
     }
 
     fn turn(&mut self, turn: &Turn) {
-        let by = turn.by.as_deref().map(|by| format!(", {}", inline(by))).unwrap_or_default();
+        let by = suffix(", ", turn.by.as_deref().map(inline));
         self.block(&format!("## Turn {}\n\n*{}{by}*", turn.prompt_id, turn.created_at));
         let prompt = turn.prompt.as_deref().map(|raw| blocks(&array(raw))).unwrap_or_default();
         if !prompt.is_empty() {
@@ -70,35 +71,19 @@ impl Page {
 
     fn item(&mut self, item: &TurnItem, prompt: &str, children: &Children) {
         match item {
-            TurnItem::Message(message) => match message.subagent.as_deref() {
-                None => self.message(message, prompt),
-                Some(child) => self.child_message(message, &children.name(child)),
-            },
-            TurnItem::ToolCall(tool) => {
-                self.tool_call(tool, tool.subagent.as_deref().map(|child| children.name(child)));
-            }
-            TurnItem::AgentTerminal(terminal) => {
-                if let Some(terminal) = RawObject::parse(&terminal.terminal) {
-                    self.terminal(&terminal);
-                }
-            }
-            TurnItem::Subagent(told) => {
-                if let Some(child) = RawObject::parse(&told.child) {
-                    self.child(&child);
-                }
-            }
+            TurnItem::Message(message) => self.message(message, prompt, children),
+            TurnItem::ToolCall(tool) => self.tool_call(tool, children),
+            TurnItem::AgentTerminal(terminal) => self.terminal(&terminal.terminal),
+            TurnItem::Subagent(subagent) => self.child(&subagent.child),
             TurnItem::SessionMessage(message) => self.session_message(message, children),
             TurnItem::Request(request) => self.block(&request_line(request)),
-            TurnItem::Notice(notice) => {
-                if let Some(notice) = RawObject::parse(&notice.notice) {
-                    let description = text(&notice, "description").map(|text| format!(": {text}"));
-                    let title = text(&notice, "title").unwrap_or_default();
-                    self.block(&blockquote(&format!("**{title}**{}", description.unwrap_or_default())));
-                }
+            TurnItem::Notice(TurnNotice { notice, .. }) => {
+                let title = member(notice, "title").unwrap_or_default();
+                let description = suffix(": ", member(notice, "description"));
+                self.block(&blockquote(&format!("**{title}**{description}")));
             }
             TurnItem::Compaction(compaction) => {
-                let summary = blocks(&compaction.summary.iter().map(AsRef::as_ref).collect::<Vec<_>>());
-                self.details("The agent compacted its context", &summary);
+                self.details("The agent compacted its context", &blocks(&compaction.summary));
             }
             TurnItem::ContextLost(_) => {
                 self.block("*The agent lost the context of the conversation and starts anew.*");
@@ -108,8 +93,17 @@ impl Page {
         }
     }
 
-    fn message(&mut self, message: &TurnMessage, prompt: &str) {
-        let text = blocks(&message.content.iter().map(AsRef::as_ref).collect::<Vec<_>>());
+    fn message(&mut self, message: &TurnMessage, prompt: &str, children: &Children) {
+        let text = blocks(&message.content);
+        // A message of a child session is separate from the agent's messages to the user.
+        if let Some(child) = &message.subagent {
+            let verb = match message.role {
+                Role::Agent => "says",
+                Role::Thought => "thinks",
+                Role::User => "is asked",
+            };
+            return self.details(&format!("Subagent {} {verb}", element(children.name(child))), &text);
+        }
         match message.role {
             Role::Agent => self.block(&close_code_fence(&text)),
             Role::Thought => self.details("Thought", &text),
@@ -119,39 +113,26 @@ impl Page {
         }
     }
 
-    /// Renders a message of a child session, separate from the agent's messages to the user.
-    fn child_message(&mut self, message: &TurnMessage, name: &str) {
-        let text = blocks(&message.content.iter().map(AsRef::as_ref).collect::<Vec<_>>());
-        let what = match message.role {
-            Role::Agent => "says",
-            Role::Thought => "thinks",
-            Role::User => "is asked",
-        };
-        self.details(&format!("Subagent {} {what}", element(name)), &text);
-    }
-
-    fn child(&mut self, child: &RawObject<'_>) {
-        let title = text(child, "title").or_else(|| text(child, "sessionId")).unwrap_or_default();
-        let description = text(child, "description").map(|words| format!(": {}", inline(&words)));
-        let state = child.object("state").and_then(|state| text(&state, "state"));
-        let state = state.map(|state| format!(" ({})", inline(&state)));
-        let (description, state) = (description.unwrap_or_default(), state.unwrap_or_default());
+    fn child(&mut self, child: &RawValue) {
+        let title = member(child, "title").or_else(|| member(child, "sessionId")).unwrap_or_default();
+        let description = suffix(": ", member(child, "description").map(|text| inline(&text)));
+        let state = RawObject::parse(child).and_then(|child| text(&child.object("state")?, "state"));
+        let state = state.map(|state| format!(" ({})", inline(&state))).unwrap_or_default();
         self.block(&format!("- **subagent** {}{description}{state}", inline(&title)));
     }
 
     fn session_message(&mut self, message: &TurnSessionMessage, children: &Children) {
-        let words = blocks(&message.content.iter().map(AsRef::as_ref).collect::<Vec<_>>());
-        let member = |key| RawObject::parse(&message.message).and_then(|members| text(&members, key));
-        let side = |key| member(key).map(|id| children.known(&id).unwrap_or("the agent").to_owned());
-        let from = side("senderSessionId").map(|name| format!(" from {}", element(&name)));
-        let to = side("recipientSessionId").map(|name| format!(" to {}", element(&name)));
-        let (from, to) = (from.unwrap_or_default(), to.unwrap_or_default());
-        self.details(&format!("Message{from}{to}"), &words);
+        let side = |key| {
+            let id = member(&message.message, key)?;
+            Some(element(children.0.get(&id).map_or("the agent", String::as_str)))
+        };
+        let from = suffix(" from ", side("senderSessionId"));
+        let to = suffix(" to ", side("recipientSessionId"));
+        self.details(&format!("Message{from}{to}"), &blocks(&message.content));
     }
 
-    fn tool_call(&mut self, tool: &TurnToolCall, by: Option<String>) {
-        let Some(call) = RawObject::parse(&tool.tool_call) else { return };
-        let call = &call;
+    fn tool_call(&mut self, tool: &TurnToolCall, children: &Children) {
+        let Some(call) = &RawObject::parse(&tool.tool_call) else { return };
         let kind = text(call, "kind").unwrap_or_else(|| "other".to_owned());
         let title = text(call, "title").or_else(|| text(call, "toolCallId")).unwrap_or_default();
         let status = match tool.settled {
@@ -159,11 +140,11 @@ impl Page {
             Some(Settled::Unfinished) => "unfinished".to_owned(),
             None => text(call, "status").unwrap_or_else(|| "pending".to_owned()),
         };
-        let by = by.map(|name| format!(", by {}", inline(&name))).unwrap_or_default();
+        let by = suffix(", by ", tool.subagent.as_deref().map(|child| inline(children.name(child))));
         self.block(&format!("- **{}** {} ({}){by}", inline(&kind), inline(&title), inline(&status)));
         for part in call.get("content").map(array).unwrap_or_default() {
-            if let Some(part) = RawObject::parse(part) {
-                self.tool_content(&part);
+            if let Some(shown) = RawObject::parse(part).and_then(|part| tool_content(&part)) {
+                self.block(&indent(&shown));
             }
         }
         for command in tool.commands.iter().filter(|command| !command.output.is_empty()) {
@@ -171,30 +152,14 @@ impl Page {
         }
     }
 
-    fn terminal(&mut self, terminal: &RawObject<'_>) {
-        let command = text(terminal, "command").or_else(|| text(terminal, "terminalId")).unwrap_or_default();
-        self.block(&format!("- **terminal** {}", code(&command)));
-        let output = terminal.object("output").and_then(|output| output.get("data").map(terminal_text));
-        if let Some(output) = output.filter(|output| !output.is_empty()) {
+    fn terminal(&mut self, terminal: &RawValue) {
+        let command = member(terminal, "command").or_else(|| member(terminal, "terminalId"));
+        self.block(&format!("- **terminal** {}", code(&command.unwrap_or_default())));
+        let data = RawObject::parse(terminal).and_then(|terminal| text(&terminal.object("output")?, "data"));
+        let bytes = data.and_then(|data| STANDARD.decode(data).ok()).unwrap_or_default();
+        let output = String::from_utf8_lossy(&bytes).replace('\r', "");
+        if !output.is_empty() {
             self.block(&indent(&fenced("", &output)));
-        }
-    }
-
-    fn tool_content(&mut self, part: &RawObject<'_>) {
-        let shown = match part.text("type").as_deref() {
-            Some("content") => part.get("content").map(|raw| fenced("", &block(raw))),
-            Some("diff") if part.get("changes").is_some() => Some(changes(part)),
-            Some("diff") => {
-                let path = text(part, "path").unwrap_or_default();
-                let (old, new) = (text(part, "oldText").unwrap_or_default(), text(part, "newText"));
-                let lines = diff::lines(&old, &new.unwrap_or_default());
-                Some(format!("{}\n\n{}", code(&path), fenced("diff", &lines)))
-            }
-            Some("terminal") => text(part, "terminalId").map(|id| format!("Terminal {}", code(&id))),
-            _ => None,
-        };
-        if let Some(shown) = shown {
-            self.block(&indent(&shown));
         }
     }
 
@@ -207,7 +172,7 @@ impl Page {
     }
 
     fn turn_end(&mut self, turn: &Turn) {
-        let left_out = if turn.truncated { " Parts are omitted." } else { "" };
+        let omitted = if turn.truncated { " Parts are omitted." } else { "" };
         let end = match turn.status {
             PromptStatus::Queued => "Queued.".to_owned(),
             PromptStatus::Running => "Running.".to_owned(),
@@ -215,14 +180,13 @@ impl Page {
                 format!("Stopped: {}.", inline(turn.stop_reason.as_deref().unwrap_or("unknown")))
             }
             PromptStatus::Failed => {
-                let problem = turn.error.as_deref().and_then(RawObject::parse);
-                let member = |key| problem.as_ref().and_then(|problem| text(problem, key));
+                let member = |key| member(turn.error.as_deref()?, key);
                 let code = member("code").unwrap_or_default();
-                let words = member("detail").or_else(|| member("title")).unwrap_or_default();
-                format!("Failed ({}): {}", inline(&code), inline(&words))
+                let detail = member("detail").or_else(|| member("title")).unwrap_or_default();
+                format!("Failed ({}): {}", inline(&code), inline(&detail))
             }
         };
-        self.block(&format!("*{end}{left_out}*"));
+        self.block(&format!("*{end}{omitted}*"));
     }
 }
 
@@ -231,46 +195,58 @@ struct Children(HashMap<String, String>);
 
 impl Children {
     fn of(items: &[TurnItem]) -> Self {
-        let told = items.iter().filter_map(|item| match item {
-            TurnItem::Subagent(told) => RawObject::parse(&told.child),
-            _ => None,
+        let named = items.iter().filter_map(|item| {
+            let TurnItem::Subagent(TurnSubagent { child, .. }) = item else { return None };
+            let id = member(child, "sessionId")?;
+            Some((id.clone(), member(child, "title").unwrap_or(id)))
         });
-        Self(
-            told.filter_map(|child| {
-                let id = text(&child, "sessionId")?;
-                let name = text(&child, "title").unwrap_or_else(|| id.clone());
-                Some((id, name))
-            })
-            .collect(),
-        )
+        Self(named.collect())
     }
 
-    fn known(&self, id: &str) -> Option<&str> {
-        self.0.get(id).map(String::as_str)
+    fn name<'a>(&'a self, id: &'a str) -> &'a str {
+        self.0.get(id).map_or(id, String::as_str)
     }
+}
 
-    fn name(&self, id: &str) -> String {
-        self.known(id).unwrap_or(id).to_owned()
+/// A text after its separator. Empty if there is no text.
+fn suffix(separator: &str, text: Option<String>) -> String {
+    text.map(|text| format!("{separator}{text}")).unwrap_or_default()
+}
+
+/// The string member of an object.
+fn member(object: &RawValue, key: &str) -> Option<String> {
+    text(&RawObject::parse(object)?, key)
+}
+
+fn tool_content(part: &RawObject<'_>) -> Option<String> {
+    match part.text("type")?.as_ref() {
+        "content" => part.get("content").map(|raw| fenced("", &block(raw))),
+        "diff" if part.get("changes").is_some() => Some(changes(part)),
+        "diff" => {
+            let [path, old, new] =
+                ["path", "oldText", "newText"].map(|key| text(part, key).unwrap_or_default());
+            Some(format!("{}\n\n{}", code(&path), fenced("diff", &diff::lines(&old, &new))))
+        }
+        "terminal" => text(part, "terminalId").map(|id| format!("Terminal {}", code(&id))),
+        _ => None,
     }
 }
 
 /// A request and its answer in one line.
 fn request_line(request: &TurnRequest) -> String {
-    let answer = match (&request.resolution, &request.result) {
-        (None, _) => "pending".to_owned(),
-        (Some(resolution), result) => {
-            let name = result.as_deref().and_then(|result| chosen_option(request, result));
-            let by = request.by.as_deref().map(|by| format!(" by {}", inline(by))).unwrap_or_default();
-            let name = name.map(|name| format!("{}, ", inline(&name))).unwrap_or_default();
-            format!("{name}{}{by}", resolution_text(*resolution))
+    let answer = match request.resolution {
+        None => "pending".to_owned(),
+        Some(resolution) => {
+            let chosen = request.result.as_deref().and_then(|result| chosen_option(request, result));
+            let chosen = chosen.map(|name| format!("{}, ", inline(&name))).unwrap_or_default();
+            let by = suffix(" by ", request.by.as_deref().map(inline));
+            format!("{chosen}{}{by}", resolution_text(resolution))
         }
     };
-    let what = if request.options.is_some() {
-        "Permission".to_owned()
-    } else {
-        format!("Request {}", code(&request.method))
-    };
-    format!("- *{what}: {answer}*")
+    match request.options {
+        Some(_) => format!("- *Permission: {answer}*"),
+        None => format!("- *Request {}: {answer}*", code(&request.method)),
+    }
 }
 
 fn resolution_text(resolution: Resolution) -> &'static str {
@@ -286,27 +262,21 @@ fn resolution_text(resolution: Resolution) -> &'static str {
 /// The name of the selected option.
 fn chosen_option(request: &TurnRequest, result: &RawValue) -> Option<String> {
     let id = RawObject::parse(result)?.object("outcome")?.text("optionId")?.into_owned();
-    let options = array(request.options.as_deref()?);
-    let option = options
-        .into_iter()
-        .filter_map(RawObject::parse)
-        .find(|option| option.text("optionId").as_deref() == Some(&id));
+    let mut options = array(request.options.as_deref()?).into_iter().filter_map(RawObject::parse);
+    let option = options.find(|option| option.text("optionId").as_deref() == Some(&id));
     option.and_then(|option| text(&option, "name")).or(Some(id))
 }
 
 /// Content blocks as text. Other blocks become a placeholder with their type.
-fn blocks(blocks: &[&RawValue]) -> String {
-    blocks.iter().map(|raw| block(raw)).collect::<Vec<_>>().join("\n\n")
+fn blocks<B: Borrow<RawValue>>(blocks: &[B]) -> String {
+    blocks.iter().map(|raw| block(raw.borrow())).collect::<Vec<_>>().join("\n\n")
 }
 
 fn block(raw: &RawValue) -> String {
     text_of(raw).unwrap_or_else(|| {
-        let object = RawObject::parse(raw);
-        let member = |key| object.as_ref().and_then(|object| text(object, key));
-        let resource = object.as_ref().and_then(|object| object.object("resource"));
-        let uri = member("uri").or_else(|| resource.as_ref().and_then(|resource| text(resource, "uri")));
-        let kind = inline(&member("type").unwrap_or_else(|| "content".to_owned()));
-        match uri {
+        let resource = || text(&RawObject::parse(raw)?.object("resource")?, "uri");
+        let kind = inline(&member(raw, "type").unwrap_or_else(|| "content".to_owned()));
+        match member(raw, "uri").or_else(resource) {
             Some(uri) => format!("[{kind}: {}]", code(&uri)),
             None => format!("[{kind}]"),
         }
@@ -315,23 +285,15 @@ fn block(raw: &RawValue) -> String {
 
 /// A diff of ACP v2: the changes of files, and the patch if there is one.
 fn changes(diff: &RawObject<'_>) -> String {
-    let mut shown: Vec<String> = Vec::new();
-    for change in diff.get("changes").map(array).unwrap_or_default().into_iter().filter_map(RawObject::parse)
-    {
-        let (operation, path) = (text(&change, "operation").unwrap_or_default(), text(&change, "path"));
-        let from = text(&change, "oldPath").map(|old| format!(" from {}", code(&old))).unwrap_or_default();
-        shown.push(format!("{} {}{from}", inline(&operation), code(&path.unwrap_or_default())));
-    }
-    if let Some(patch) = diff.object("patch").and_then(|patch| text(&patch, "text")) {
-        shown.push(fenced("diff", &patch));
-    }
-    shown.join("\n\n")
-}
-
-/// A terminal's bytes as text, without carriage returns.
-fn terminal_text(data: &RawValue) -> String {
-    let bytes = decode(data.get()).and_then(|data| STANDARD.decode(data).ok()).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).replace('\r', "")
+    let changes = diff.get("changes").map(array).unwrap_or_default().into_iter().filter_map(RawObject::parse);
+    let change = |change: RawObject<'_>| {
+        let [operation, path] = ["operation", "path"].map(|key| text(&change, key).unwrap_or_default());
+        let from = suffix(" from ", text(&change, "oldPath").map(|old| code(&old)));
+        format!("{} {}{from}", inline(&operation), code(&path))
+    };
+    let patch = diff.object("patch").and_then(|patch| text(&patch, "text"));
+    let shown = changes.map(change).chain(patch.map(|patch| fenced("diff", &patch)));
+    shown.collect::<Vec<_>>().join("\n\n")
 }
 
 #[cfg(test)]

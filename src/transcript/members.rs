@@ -1,6 +1,6 @@
 //! An agent's object that its updates change member by member.
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::ser::{Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::Budget;
@@ -24,27 +24,21 @@ impl Members {
     pub(super) fn merge(
         &mut self,
         update: &RawObject<'_>,
-        leave_out: &[&str],
+        omitted: &[&str],
         null: Null,
         budget: &mut Budget,
     ) {
-        for (key, value) in
-            update.iter().filter(|(key, _)| *key != "sessionUpdate" && !leave_out.contains(key))
-        {
+        let included = |key: &str| key != "sessionUpdate" && !omitted.contains(&key);
+        for (key, value) in update.iter().filter(|(key, _)| included(key)) {
             match (value.get(), null) {
                 ("null", Null::Keeps) => {}
                 ("null", Null::Clears) => self.clear(key, budget),
-                (_, Null::Clears) if key == "_meta" => self.patch_meta(value, budget),
+                (_, Null::Clears) if key == "_meta" => {
+                    let patched = self.get(key).and_then(|old| patched(old, value));
+                    self.set(key, patched.as_deref().unwrap_or(value), budget);
+                }
                 _ => self.set(key, value, budget),
             }
-        }
-    }
-
-    /// Patches `_meta` key by key, where null clears a key.
-    fn patch_meta(&mut self, patch: &RawValue, budget: &mut Budget) {
-        match self.get("_meta").and_then(|old| patched(old, patch)) {
-            Some(meta) => self.set("_meta", &meta, budget),
-            None => self.set("_meta", patch, budget),
         }
     }
 
@@ -68,18 +62,14 @@ impl Members {
     }
 
     pub(super) fn set(&mut self, key: &str, value: &RawValue, budget: &mut Budget) {
-        let known = self.0.iter_mut().find(|(name, _)| name == key);
-        let room = known.as_ref().map_or(0, |(_, old)| old.get().len());
-        budget.release(room);
-        let wanted = value.get().len() + if known.is_some() { 0 } else { key.len() };
-        if !budget.reserve(wanted) {
+        let old = self.get(key).map(|old| old.get().len());
+        budget.release(old.unwrap_or_default());
+        let added = value.get().len() + if old.is_some() { 0 } else { key.len() };
+        if budget.reserve(added) {
+            self.set_uncounted(key, value.to_owned());
+        } else {
             // The old value still fits, because its size was released just before.
-            budget.reserve(room);
-            return;
-        }
-        match known {
-            Some((_, old)) => *old = value.to_owned(),
-            None => self.0.push((key.to_owned(), value.to_owned())),
+            budget.reserve(old.unwrap_or_default());
         }
     }
 
@@ -95,7 +85,7 @@ impl Members {
     }
 }
 
-/// Applies a patch to an object: null removes a key. `None` if one of the two is not an object.
+/// Applies a patch to an object key by key: null removes a key. `None` if one of the two is not an object.
 fn patched(old: &RawValue, patch: &RawValue) -> Option<Box<RawValue>> {
     let (old, patch) = (RawObject::parse(old)?, RawObject::parse(patch)?);
     let kept = old.iter().filter(|(key, _)| patch.get(key).is_none());
@@ -106,11 +96,7 @@ fn patched(old: &RawValue, patch: &RawValue) -> Option<Box<RawValue>> {
 
 impl Serialize for Members {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (key, value) in &self.0 {
-            map.serialize_entry(key, value)?;
-        }
-        map.end()
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
     }
 }
 

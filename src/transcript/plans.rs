@@ -40,24 +40,17 @@ impl Plans {
 
     /// Folds an update. Kinds that do not concern plans have no effect.
     pub(super) fn update(&mut self, kind: &str, raw: &RawValue) -> Change {
-        if kind == update::PLAN {
-            return self.set(None, raw);
-        }
-        let Some(object) = RawObject::parse(raw) else { return Change::None };
-        match kind {
-            update::PLAN_UPDATE => match (object.get("plan"), object.object("plan")) {
-                (Some(raw), Some(plan)) => match plan.text("planId") {
-                    Some(id) => self.set(Some(&id), raw),
-                    None => Change::None,
-                },
-                _ => Change::None,
-            },
-            update::PLAN_REMOVED => match object.text("planId") {
-                Some(id) => self.remove(&id),
-                None => Change::None,
-            },
-            _ => Change::None,
-        }
+        let object = || RawObject::parse(raw);
+        let change = match kind {
+            update::PLAN => Some(self.set(None, raw)),
+            update::PLAN_UPDATE => object().and_then(|update| {
+                let id = update.object("plan")?.text("planId")?;
+                Some(self.set(Some(&id), update.get("plan")?))
+            }),
+            update::PLAN_REMOVED => object().and_then(|update| Some(self.remove(&update.text("planId")?))),
+            _ => None,
+        };
+        change.unwrap_or(Change::None)
     }
 
     fn set(&mut self, id: Option<&str>, raw: &RawValue) -> Change {

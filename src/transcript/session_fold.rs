@@ -57,31 +57,21 @@ impl SessionFold {
     /// Folds a `session/update` of the session itself, not of a child session. Returns whether the snapshot
     /// changed, so that the caller writes a record only then. Frequent kinds return at once.
     pub fn update(&mut self, kind: &str, raw: &RawValue) -> bool {
+        let member = |name| RawObject::parse(raw).and_then(|object| object.get(name));
         match kind {
             update::USAGE => replace_if_changed(&mut self.usage, Some(raw)),
             update::PLAN | update::PLAN_UPDATE | update::PLAN_REMOVED => {
                 self.plans.update(kind, raw) != Change::None
             }
-            update::CURRENT_MODE
-            | update::CONFIG_OPTION
-            | update::AVAILABLE_COMMANDS
-            | update::SESSION_INFO
-            | update::SUBAGENT => RawObject::parse(raw).is_some_and(|object| self.state(kind, &object)),
-            _ => false,
-        }
-    }
-
-    fn state(&mut self, kind: &str, object: &RawObject<'_>) -> bool {
-        match kind {
-            update::CURRENT_MODE => self.mode_changed(object.get("currentModeId")),
+            update::CURRENT_MODE => self.mode_changed(member("currentModeId")),
             update::CONFIG_OPTION => {
-                replace_if_changed(&mut self.config_options, array(object.get("configOptions")))
+                replace_if_changed(&mut self.config_options, array(member("configOptions")))
             }
             update::AVAILABLE_COMMANDS => {
-                replace_if_changed(&mut self.available_commands, array(object.get("availableCommands")))
+                replace_if_changed(&mut self.available_commands, array(member("availableCommands")))
             }
-            update::SESSION_INFO => set_title(&mut self.agent_title, object.get("title")),
-            update::SUBAGENT => self.subagents.update(object),
+            update::SESSION_INFO => set_title(&mut self.agent_title, member("title")),
+            update::SUBAGENT => RawObject::parse(raw).is_some_and(|object| self.subagents.update(&object)),
             _ => false,
         }
     }
@@ -150,10 +140,8 @@ impl SessionFold {
             Some(modes) => with_mode(modes, mode),
             None => Some(format!(r#"{{"currentModeId":{},"availableModes":[]}}"#, mode.get())),
         };
-        match text.and_then(|text| RawValue::from_string(text).ok()) {
-            Some(modes) => replace_if_changed(&mut self.modes, Some(&modes)),
-            None => false,
-        }
+        let modes = text.and_then(|text| RawValue::from_string(text).ok());
+        replace_if_changed(&mut self.modes, modes.as_deref())
     }
 }
 

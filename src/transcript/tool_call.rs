@@ -7,7 +7,7 @@ use super::command_output::{Commands, META_KEYS};
 use super::members::{Members, Null};
 use super::parts::Chunks;
 use crate::acp::RawObject;
-use crate::api::{CommandOutput, Settled};
+use crate::api::{Settled, TurnToolCall};
 
 /// A tool call as described by its updates, permission requests and content chunks.
 #[derive(Debug, Default)]
@@ -45,14 +45,20 @@ impl ToolCall {
 
     /// Returns the final call. If the call is still open at the end of its turn, its status becomes `failed`,
     /// with the reason in `settled`.
-    pub(super) fn finish(mut self, settled: Option<Settled>) -> FinishedCall {
+    pub(super) fn finish(
+        mut self,
+        settled: Option<Settled>,
+        subagent: Option<String>,
+        late: bool,
+    ) -> TurnToolCall {
         let settled = settled.filter(|_| self.is_open());
         if settled.is_some() {
             let failed = RawValue::from_string("\"failed\"".to_owned()).expect("a JSON string is valid");
             self.members.set_uncounted("status", failed);
         }
         self.chunks.into_members(&mut self.members);
-        FinishedCall { raw: self.members.finish(), commands: self.commands.finish(), settled }
+        let (tool_call, commands) = (self.members.finish(), self.commands.finish());
+        TurnToolCall { tool_call, settled, commands, subagent, late }
     }
 
     /// Whether the call is still open. By ACP, a call without a status is pending. An unknown status counts
@@ -61,11 +67,4 @@ impl ToolCall {
         let status = self.members.get("status").map_or("null", RawValue::get);
         matches!(status, "null" | "\"pending\"" | "\"in_progress\"")
     }
-}
-
-/// A tool call in a transcript.
-pub(super) struct FinishedCall {
-    pub(super) raw: Box<RawValue>,
-    pub(super) commands: Vec<CommandOutput>,
-    pub(super) settled: Option<Settled>,
 }

@@ -8,52 +8,18 @@ use crate::acp::{RawObject, method, stop_reason, subject_tool_call, update};
 use crate::api::{PromptStatus, Settled, Turn, TurnRequest};
 use crate::event::{EventRef, Payload};
 use crate::types::limits::FOLDED_MEMBER_BYTES;
-use crate::types::{PromptId, RequestId, Timestamp};
+use crate::types::{PromptId, Timestamp};
 
 /// Folds the events of one turn, from `prompt.queued` or `prompt.started` to its end, and late updates after
 /// the end. Events of other turns are ignored.
 #[derive(Debug, Default)]
 pub struct TurnFold {
-    /// The prompt id of the turn and the time of its first event.
-    first: Option<(PromptId, Timestamp)>,
-    state: State,
-    items: Items,
-}
-
-/// The latest state of the turn, without its items.
-#[derive(Debug, Default)]
-struct State {
+    /// The turn without its items and its plan. `None` before the first event.
+    turn: Option<Turn>,
+    /// The status at the last begin or end. `None` if retention deleted the beginning of the turn.
     status: Option<PromptStatus>,
-    stop_reason: Option<String>,
-    by: Option<String>,
-    ended_at: Option<Timestamp>,
-    prompt: Option<Box<RawValue>>,
     plans: Plans,
-    usage: Option<Box<RawValue>>,
-    context_usage: Option<Box<RawValue>>,
-    error: Option<Box<RawValue>>,
-    /// A member was too large and was omitted.
-    truncated: bool,
-}
-
-impl State {
-    /// The raw member, unless it is too large.
-    fn within_limit(&mut self, raw: Option<&RawValue>) -> Option<Box<RawValue>> {
-        let fits = raw.filter(|raw| raw.get().len() <= FOLDED_MEMBER_BYTES);
-        self.truncated |= raw.is_some() && fits.is_none();
-        fits.map(ToOwned::to_owned)
-    }
-
-    /// The status of tool calls that the agent left open. `None`: the turn has not ended.
-    fn settled(&self) -> Option<Settled> {
-        match self.status? {
-            PromptStatus::Queued | PromptStatus::Running => None,
-            PromptStatus::Completed if self.stop_reason.as_deref() == Some(stop_reason::CANCELLED) => {
-                Some(Settled::Cancelled)
-            }
-            PromptStatus::Completed | PromptStatus::Failed => Some(Settled::Unfinished),
-        }
-    }
+    items: Items,
 }
 
 impl TurnFold {
@@ -66,18 +32,31 @@ impl TurnFold {
         let Some((prompt_id, time)) = event.head().and_then(|head| head.prompt_id().zip(head.time())) else {
             return;
         };
-        if self.first.get_or_insert((prompt_id, time)).0 != prompt_id {
+        let turn = self.turn.get_or_insert_with(|| begun_turn(prompt_id, time));
+        if turn.prompt_id != prompt_id {
             return;
         }
         let kind = event.kind();
         let Some(event) = event.payload() else { return };
         match kind {
-            "prompt.queued" => self.begun(PromptStatus::Queued, event),
-            "prompt.started" => self.begun(PromptStatus::Running, event),
-            "prompt.completed" | "prompt.failed" => self.ended(kind, time, event),
+            "prompt.queued" | "prompt.started" => {
+                let queued = kind == "prompt.queued";
+                self.status = Some(if queued { PromptStatus::Queued } else { PromptStatus::Running });
+                turn.by = event.by.map(Into::into).or(turn.by.take());
+                turn.prompt = event.prompt.map(ToOwned::to_owned).or(turn.prompt.take());
+            }
+            "prompt.completed" | "prompt.failed" => {
+                let completed = kind == "prompt.completed";
+                self.status = Some(if completed { PromptStatus::Completed } else { PromptStatus::Failed });
+                turn.ended_at = Some(time);
+                turn.stop_reason = event.stop_reason.map(Into::into);
+                turn.usage = event.usage.and_then(|usage| within_limit(usage, &mut turn.truncated));
+                turn.error = event.problem.and_then(|problem| within_limit(problem, &mut turn.truncated));
+            }
             "session.update" => {
-                if let Some(update) = event.update {
-                    self.update(update, Source { subagent: event.subagent.as_deref(), late: event.late });
+                let source = Source { subagent: event.subagent.as_deref(), late: event.late };
+                if let Some((Ok(kind), raw)) = event.update.map(|raw| (update::kind_of(raw), raw)) {
+                    self.update(&kind, raw, source);
                 }
             }
             "request.created" => self.requested(time, &event),
@@ -91,41 +70,22 @@ impl TurnFold {
         }
     }
 
-    fn begun(&mut self, status: PromptStatus, event: Payload<'_>) {
-        self.state.status = Some(status);
-        if let Some(by) = event.by {
-            self.state.by = Some(by.into_owned());
-        }
-        if let Some(prompt) = event.prompt {
-            self.state.prompt = Some(prompt.to_owned());
-        }
-    }
-
-    fn ended(&mut self, kind: &str, time: Timestamp, event: Payload<'_>) {
-        let completed = kind == "prompt.completed";
-        self.state.status = Some(if completed { PromptStatus::Completed } else { PromptStatus::Failed });
-        self.state.ended_at = Some(time);
-        self.state.stop_reason = event.stop_reason.map(Into::into);
-        self.state.usage = self.state.within_limit(event.usage);
-        self.state.error = self.state.within_limit(event.problem);
-    }
-
-    fn update(&mut self, raw: &RawValue, source: Source<'_>) {
-        let Ok(kind) = update::kind_of(raw) else { return };
-        match kind.as_ref() {
+    fn update(&mut self, kind: &str, raw: &RawValue, source: Source<'_>) {
+        let Some(turn) = &mut self.turn else { return };
+        match kind {
             // Plans and usage of a child session do not describe the session.
             update::PLAN | update::PLAN_UPDATE | update::PLAN_REMOVED | update::USAGE
                 if source.subagent.is_some() => {}
-            kind @ (update::PLAN | update::PLAN_UPDATE | update::PLAN_REMOVED) => {
-                self.state.truncated |= self.state.plans.update(kind, raw) == Change::TooLarge;
+            update::PLAN | update::PLAN_UPDATE | update::PLAN_REMOVED => {
+                turn.truncated |= self.plans.update(kind, raw) == Change::TooLarge;
             }
-            update::USAGE => self.state.context_usage = self.state.within_limit(Some(raw)),
+            update::USAGE => turn.context_usage = within_limit(raw, &mut turn.truncated),
             // These describe the session. Its snapshot contains them.
             update::AVAILABLE_COMMANDS
             | update::CURRENT_MODE
             | update::CONFIG_OPTION
             | update::SESSION_INFO => {}
-            kind => self.items.update(kind, raw, source),
+            _ => self.items.update(kind, raw, source),
         }
     }
 
@@ -133,25 +93,32 @@ impl TurnFold {
     /// like an update.
     fn requested(&mut self, created_at: Timestamp, event: &Payload<'_>) {
         let (Some(request_id), Some(method)) = (event.request_id, &event.method) else { return };
-        let mut request = open_request(request_id, method, created_at);
-        request.subagent = event.subagent.as_deref().map(Into::into);
-        let params = event.params.and_then(RawObject::parse);
-        match params.filter(|_| *method == method::SESSION_REQUEST_PERMISSION) {
-            Some(params) => {
-                let subject = params.get("subject");
-                let call = params.get("toolCall").or_else(|| subject_tool_call(subject?));
-                if let Some(call) = call.and_then(RawObject::parse) {
-                    let source = Source { subagent: event.subagent.as_deref(), late: false };
-                    self.items.tool_call(&call, source);
-                    request.tool_call_id = call.text("toolCallId").map(Into::into);
-                }
-                request.options = params.get("options").map(ToOwned::to_owned);
-                // In v2 the request has more details than the tool call, or has no tool call.
-                if params.get("title").is_some() || subject.is_some() {
-                    request.params = event.params.map(ToOwned::to_owned);
-                }
+        let mut request = TurnRequest {
+            request_id,
+            method: method.to_string(),
+            subagent: event.subagent.as_deref().map(Into::into),
+            tool_call_id: None,
+            options: None,
+            params: event.params.map(ToOwned::to_owned),
+            created_at,
+            resolution: None,
+            resolved_at: None,
+            by: None,
+            result: None,
+            error: None,
+        };
+        let permission = event.params.filter(|_| *method == method::SESSION_REQUEST_PERMISSION);
+        if let Some(params) = permission.and_then(RawObject::parse) {
+            let subject = params.get("subject");
+            let call = params.get("toolCall").or_else(|| subject_tool_call(subject?));
+            if let Some(call) = call.and_then(RawObject::parse) {
+                let source = Source { subagent: event.subagent.as_deref(), late: false };
+                self.items.tool_call(&call, source);
+                request.tool_call_id = call.text("toolCallId").map(Into::into);
             }
-            None => request.params = event.params.map(ToOwned::to_owned),
+            request.options = params.get("options").map(ToOwned::to_owned);
+            // In v2 the request has more details than the tool call, or has no tool call.
+            request.params.take_if(|_| params.get("title").is_none() && subject.is_none());
         }
         self.items.request(request);
     }
@@ -160,48 +127,52 @@ impl TurnFold {
     /// it did not fit, or because retention deleted the beginning of the turn.
     pub fn text(&self) -> (String, bool) {
         let (text, exceeded) = self.items.text();
-        let began = self.first.is_none() || self.state.status.is_some();
-        (text, exceeded || !began)
+        (text, exceeded || (self.turn.is_some() && self.status.is_none()))
     }
 
     /// Returns the turn, or `None` if there was no event of a turn.
     pub fn finish(self) -> Option<Turn> {
-        let (prompt_id, created_at) = self.first?;
-        let (items, truncated) = self.items.finish(self.state.settled());
-        let state = self.state;
-        Some(Turn {
-            prompt_id,
-            // A turn without a beginning was partly deleted by retention.
-            status: state.status.unwrap_or(PromptStatus::Running),
-            stop_reason: state.stop_reason,
-            by: state.by,
-            created_at,
-            ended_at: state.ended_at,
-            truncated: truncated || state.truncated || state.prompt.is_none(),
-            prompt: state.prompt,
-            items,
-            plan: state.plans.last().map(ToOwned::to_owned),
-            usage: state.usage,
-            context_usage: state.context_usage,
-            error: state.error,
-        })
+        let mut turn = self.turn?;
+        turn.status = self.status.unwrap_or(PromptStatus::Running);
+        let (items, truncated) = self.items.finish(settled(&turn));
+        turn.truncated |= truncated || turn.prompt.is_none();
+        Some(Turn { items, plan: self.plans.last().map(ToOwned::to_owned), ..turn })
     }
 }
 
-fn open_request(request_id: RequestId, method: &str, created_at: Timestamp) -> TurnRequest {
-    TurnRequest {
-        request_id,
-        method: method.to_owned(),
-        subagent: None,
-        tool_call_id: None,
-        options: None,
-        params: None,
-        created_at,
-        resolution: None,
-        resolved_at: None,
+fn begun_turn(prompt_id: PromptId, created_at: Timestamp) -> Turn {
+    Turn {
+        prompt_id,
+        status: PromptStatus::Running,
+        stop_reason: None,
         by: None,
-        result: None,
+        created_at,
+        ended_at: None,
+        prompt: None,
+        items: Vec::new(),
+        plan: None,
+        usage: None,
+        context_usage: None,
         error: None,
+        truncated: false,
+    }
+}
+
+/// The raw member. If it is too large, it is omitted and the turn is marked as truncated.
+fn within_limit(raw: &RawValue, truncated: &mut bool) -> Option<Box<RawValue>> {
+    let fits = raw.get().len() <= FOLDED_MEMBER_BYTES;
+    *truncated |= !fits;
+    fits.then(|| raw.to_owned())
+}
+
+/// The status of tool calls that the agent left open. `None`: the turn has not ended.
+fn settled(turn: &Turn) -> Option<Settled> {
+    match turn.status {
+        PromptStatus::Queued | PromptStatus::Running => None,
+        PromptStatus::Completed if turn.stop_reason.as_deref() == Some(stop_reason::CANCELLED) => {
+            Some(Settled::Cancelled)
+        }
+        PromptStatus::Completed | PromptStatus::Failed => Some(Settled::Unfinished),
     }
 }
 

@@ -42,6 +42,7 @@ pub mod method_list;
 pub mod network;
 pub mod principal;
 mod principal_limits;
+mod states;
 
 pub use agent_name::AgentName;
 pub use agent_settings::{AgentSettings, Isolation, OnTimeout, Permissions, PoolSettings, ServedBy};
@@ -57,3 +58,4 @@ pub use principal::{Principal, PrincipalKey, Scope, Scopes, Tenant};
 pub use principal_limits::{
     EffectiveLimits, KeyLimits, LimitChange, LimitExceeded, PrincipalLimit, PrincipalLimits,
 };
+pub use states::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState};

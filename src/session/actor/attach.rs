@@ -17,9 +17,9 @@ use crate::session::attachment::{AttachMethod, LostContext, Setup, SetupResponse
 use crate::session::client_calls::AttachWaiter;
 use crate::session::command::CreateWaiter;
 use crate::session::origin::{Origin, cannot_adopt};
-use crate::session::record::StoredState;
 use crate::session::refusal::Refusal;
 use crate::session::requirements;
+use crate::types::SessionState;
 use crate::types::limits::{FOLDED_MEMBER_BYTES, LOAD_DEFERRAL_MAX};
 
 impl Actor {
@@ -241,7 +241,7 @@ impl Actor {
             record.attached = true;
             record.prompt_capabilities = prompt;
             if record.is_closed() {
-                record.state = StoredState::Idle;
+                record.state = SessionState::Idle;
             }
             record.models = models;
             record.unfinished = false;

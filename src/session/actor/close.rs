@@ -5,11 +5,10 @@ use crate::acp::TraceContext;
 use crate::event::{DetachedReason, SessionClosed};
 use crate::pool::Disposition;
 use crate::session::agent_requests::EndedBy;
-use crate::session::record::StoredState;
 use crate::session::refusal::Refusal;
 use crate::session::turns::Completion;
 use crate::session::upstream_delete;
-use crate::types::Principal;
+use crate::types::{Principal, SessionState};
 
 impl Actor {
     /// Closes the session and ends its work. The log remains readable, and `attach` reopens the session.
@@ -20,7 +19,7 @@ impl Actor {
         self.end_all(trace);
         let event = &SessionClosed { by: &by.id };
         let mut seq =
-            self.journal.append_with(None, event, |_, change| change.record.state = StoredState::Closed);
+            self.journal.append_with(None, event, |_, change| change.record.state = SessionState::Closed);
         if self.journal.record().attached {
             self.append_detached(DetachedReason::Closed);
             seq = self.journal.appended();

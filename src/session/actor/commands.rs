@@ -48,9 +48,6 @@ impl Actor {
                 let outcome = self.cancel(prompt, trace.as_ref());
                 send_reply(reply, outcome.map(|cancelled| (cancelled, self.journal.appended())));
             }
-            Command::Requests { reply } => {
-                send_reply(reply, Ok((self.agent_requests.shown(), self.journal.appended())));
-            }
             Command::Pending { request, reply } => {
                 let last = self.journal.record().last_request;
                 send_reply(reply, self.agent_requests.get(request, last));

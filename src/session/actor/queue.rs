@@ -16,12 +16,12 @@ use crate::event::{EncodedEvent, PromptStarted};
 use crate::eventlog::Records;
 use crate::session::error::{SessionError, ToProblem};
 use crate::session::journal::Change;
-use crate::session::record::{self, PromptRecord, SessionRecord, StoredStatus};
+use crate::session::record::{self, PromptRecord, SessionRecord};
 use crate::session::refusal::Refusal;
 use crate::session::stored::read_record;
 use crate::session::turns::{Queued, Turns};
 use crate::store::{Run, Table};
-use crate::types::{PromptId, Timestamp};
+use crate::types::{PromptId, PromptStatus, Timestamp};
 
 /// The delay before a restored prompt is retried after a limit refused it.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -69,7 +69,7 @@ impl Actor {
             self.journal.update(|record| record.begin_prompt(prompt));
             return self.turns.begin(queued, u64::MAX, now);
         }
-        queued.record.status = StoredStatus::Running;
+        queued.record.status = PromptStatus::Running;
         let by = &queued.record.by;
         let event = EncodedEvent::from(&PromptStarted { prompt: None, by, idempotency_key: None });
         let seq =
@@ -113,7 +113,7 @@ impl Actor {
         let open: Vec<_> = record.prompt_id.iter().chain(&record.queued).copied().collect();
         let (mut failed, mut queued) = (Vec::new(), Vec::new());
         for prompt in open {
-            let key = record::prompt_key(self.journal.session(), prompt);
+            let key = record::numbered_key(self.journal.session(), prompt.number());
             let Some(record) = read_record::<PromptRecord>(&self.context, Table::Prompt, key).await? else {
                 continue;
             };
@@ -143,7 +143,7 @@ impl Actor {
         &self,
         record: &PromptRecord,
     ) -> Result<Result<Box<RawValue>, Problem>, SessionError> {
-        if record.status != StoredStatus::Queued && !record.unsent {
+        if record.status != PromptStatus::Queued && !record.unsent {
             return Ok(Err(interrupted()));
         }
         if !self.context.may_prompt.allows(&self.journal.record().tenant(), &record.by) {

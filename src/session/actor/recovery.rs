@@ -23,13 +23,11 @@ use crate::session::event_loop::EventLoop;
 use crate::session::journal::Journal;
 use crate::session::origin::Origin;
 use crate::session::process_link::ProcessLink;
-use crate::session::record::{
-    self, FoldRecord, RequestRecord, SessionRecord, StoredExit, StoredState, TerminalRecord,
-};
+use crate::session::record::{self, FoldRecord, RequestRecord, SessionRecord, StoredExit, TerminalRecord};
 use crate::session::stored::{agent_spec, read_record};
 use crate::session::turns::Turns;
 use crate::store::Table;
-use crate::types::{Principal, RequestId, Scope, SessionId};
+use crate::types::{Principal, RequestId, Scope, SessionId, SessionState};
 
 /// The principal on whose behalf the session leases processes.
 fn owner(record: &SessionRecord) -> Principal {
@@ -137,9 +135,9 @@ impl Actor {
             return Ok(());
         }
         let failed = self.restore_queue(restore).await?;
-        if record.state == StoredState::Waiting {
+        if record.state == SessionState::Waiting {
             for request in record.open_requests {
-                let key = record::request_key(id, request);
+                let key = record::numbered_key(id, request.number());
                 match read_record::<RequestRecord>(&self.context, Table::Request, key).await? {
                     Some(record) if record.resolution.is_none() => self.expire_lost_request(request, record),
                     Some(_) | None => {}
@@ -147,7 +145,7 @@ impl Actor {
             }
         }
         for terminal in record.open_terminals {
-            let key = record::terminal_key(id, terminal);
+            let key = record::numbered_key(id, terminal.number());
             match read_record::<TerminalRecord>(&self.context, Table::Terminal, key).await? {
                 Some(record) if record.last_seq.is_none() => self.close_lost_terminal(record),
                 Some(_) | None => {}

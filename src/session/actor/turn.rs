@@ -1,6 +1,6 @@
 //! Turns: from a prompt to exactly one end (ACP, Prompt Turn).
 
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 
 use super::Actor;
@@ -15,12 +15,12 @@ use crate::pool::Disposition;
 use crate::session::agent_requests::EndedBy;
 use crate::session::error::{InputError, SessionError, ToProblem};
 use crate::session::idempotency::Claim;
-use crate::session::record::{PromptRecord, StoredStatus};
+use crate::session::record::PromptRecord;
 use crate::session::refusal::{Refusal, prompt_failure};
 use crate::session::turns::{
     Admission, Answered, CancelEffect, Completion, EndedTurn, NotAdmitted, Overdue, Queued,
 };
-use crate::types::{Principal, PromptId};
+use crate::types::{Principal, PromptId, PromptStatus};
 
 impl Actor {
     pub(super) fn prompt(
@@ -36,8 +36,8 @@ impl Actor {
         let mut record = PromptRecord {
             prompt_id,
             status: match admission {
-                Admission::Run => StoredStatus::Running,
-                Admission::Queue { .. } => StoredStatus::Queued,
+                Admission::Run => PromptStatus::Running,
+                Admission::Queue { .. } => PromptStatus::Queued,
             },
             by: by.id.to_string(),
             created_at: self.context.ids.now(),
@@ -184,7 +184,7 @@ impl Actor {
         let usage_raw = usage.as_deref();
         let event = PromptCompleted { stop_reason: &stop_reason, result: &result, usage: usage_raw };
         let event = EncodedEvent::from(&event);
-        record.status = StoredStatus::Completed;
+        record.status = PromptStatus::Completed;
         (record.stop_reason, record.usage) = (Some(stop_reason), usage);
         self.append_turn_end(record, event);
     }
@@ -234,8 +234,8 @@ impl Actor {
     /// Appends `prompt.failed`, the only end of the turn.
     pub(super) fn append_failed(&mut self, mut record: PromptRecord, problem: Problem) {
         let event = EncodedEvent::from(&PromptFailed { problem: &problem });
-        record.status = StoredStatus::Failed;
-        record.error = Some(problem.into());
+        record.status = PromptStatus::Failed;
+        record.error = Some(to_raw_value(&problem).expect("a problem has string keys and serializes"));
         self.append_turn_end(record, event);
     }
 

@@ -6,13 +6,11 @@ use serde_json::value::RawValue;
 use crate::acp::{self, Outcome, RequestKind, ValidationError};
 use crate::api::{FieldError, PendingRequest};
 use crate::session::command::Answer;
-use crate::session::error::{AnswerError, InputError, SessionError};
+use crate::session::error::{InputError, SessionError};
+use crate::session::refusal::Refusal;
 
 /// The response for the agent. Fails if the answer does not match the request.
-pub(in crate::session) fn check_answer(
-    asked: &PendingRequest,
-    answer: Answer,
-) -> Result<Outcome, AnswerError> {
+pub(in crate::session) fn check_answer(asked: &PendingRequest, answer: Answer) -> Result<Outcome, Refusal> {
     let ask = RequestKind::from_method(&asked.method);
     match answer {
         Answer::Option(option) if ask == RequestKind::Permission => {

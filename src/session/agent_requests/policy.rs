@@ -4,28 +4,22 @@ use std::time::Duration;
 
 use super::open::Wait;
 use crate::agent::AgentSpec;
-use crate::session::record::{StoredOnTimeout, StoredPolicy};
-use crate::types::OnTimeout;
+use crate::types::{OnTimeout, SessionPolicy};
 
 /// How long a question waits for an answer.
-pub(in crate::session) fn answer_wait(spec: &AgentSpec, policy: &StoredPolicy) -> Wait {
+pub(in crate::session) fn answer_wait(spec: &AgentSpec, policy: &SessionPolicy) -> Wait {
     let entry = &spec.settings.permissions;
     let narrowed = policy.permissions.as_ref();
-    let on_timeout = match narrowed.and_then(|policy| policy.on_timeout) {
-        Some(StoredOnTimeout::Reject) => OnTimeout::Reject,
-        Some(StoredOnTimeout::Wait) | None => entry.on_timeout,
-    };
-    let timeout = narrowed.and_then(|policy| policy.timeout_seconds).map(Duration::from_secs);
-    match on_timeout {
-        OnTimeout::Wait => Wait::Turn,
-        OnTimeout::Reject => {
-            Wait::AtMost(timeout.map_or(entry.timeout, |timeout| timeout.min(entry.timeout)))
-        }
+    let rejects = narrowed.and_then(|policy| policy.on_timeout) == Some(OnTimeout::Reject);
+    if !rejects && entry.on_timeout == OnTimeout::Wait {
+        return Wait::Turn;
     }
+    let timeout = narrowed.and_then(|policy| policy.timeout_seconds).map(Duration::from_secs);
+    Wait::AtMost(timeout.map_or(entry.timeout, |timeout| timeout.min(entry.timeout)))
 }
 
 /// Whether the policy allows this kind of tool without a question.
-pub(in crate::session) fn allows(spec: &AgentSpec, policy: &StoredPolicy, kind: Option<&str>) -> bool {
+pub(in crate::session) fn allows(spec: &AgentSpec, policy: &SessionPolicy, kind: Option<&str>) -> bool {
     let narrowed = policy.permissions.as_ref();
     let listed = |list: &[String]| kind.is_some_and(|kind| list.iter().any(|allowed| allowed == kind));
     let narrow = narrowed.and_then(|policy| policy.allow.as_deref());

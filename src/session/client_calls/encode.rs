@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use crate::acp::client_input_policy::{self, ClientInputError};
 use crate::acp::{self, AgentCapabilities, ConfigValue, SessionSetup, TraceContext};
-use crate::agent::{AgentFailure, AgentSpec, Dialect};
+use crate::agent::{AgentSpec, Dialect};
 use crate::session::command::ClientCall;
 use crate::session::error::{InputError, SessionError};
 use crate::session::origin::can_fork;
@@ -80,7 +80,7 @@ impl CallTarget<'_> {
             ClientCall::Mode(mode) if dialect.has_modes() => acp::set_mode(id, mode, trace),
             ClientCall::Mode(mode) => {
                 let option = self.config_options.and_then(acp::mode_option);
-                let option = option.ok_or_else(|| unsupported(&method))?;
+                let option = option.ok_or_else(|| Refusal::unsupported(&method))?;
                 acp::method::SESSION_SET_CONFIG_OPTION.clone_into(&mut method);
                 acp::set_config_option(dialect.version(), id, &option, &ConfigValue::Id(mode.into()), trace)
             }
@@ -110,8 +110,4 @@ impl CallTarget<'_> {
 fn wrong_session() -> Refusal {
     let detail = "expected the id of this session or none; the gateway inserts it".to_owned();
     InputError::invalid("/params/sessionId", detail).into()
-}
-
-fn unsupported(method: &str) -> Refusal {
-    Refusal::Agent(AgentFailure::Unsupported { method: method.to_owned() })
 }

@@ -8,8 +8,9 @@ use serde_json::value::RawValue;
 use crate::acp::{FileBlock, FileContent, PromptCapabilities, append_blocks, file_uri};
 use crate::api::{AttachAs, Attachment, FieldError};
 use crate::session::context::Context;
-use crate::session::error::{InputError, PromptError, SessionError};
+use crate::session::error::{InputError, SessionError};
 use crate::session::query::SessionQuery;
+use crate::session::refusal::Refusal;
 use crate::workspace::{FileError, RealFile, Workspace, media_type, text};
 
 /// The maximum number of attachments of a prompt.
@@ -21,7 +22,7 @@ pub(super) async fn append_attachments(
     session: SessionQuery<'_>,
     blocks: Box<RawValue>,
     attachments: Vec<Attachment>,
-) -> Result<Box<RawValue>, PromptError> {
+) -> Result<Box<RawValue>, Refusal> {
     if attachments.is_empty() {
         return Ok(blocks);
     }
@@ -48,7 +49,7 @@ pub(super) async fn append_attachments(
         append_blocks(&blocks, &files)
             .ok_or_else(|| InputError::invalid("/prompt", "expected an array of content blocks").into())
     };
-    context.shutdown.spawn_blocking(work).await.map_err(SessionError::from)?
+    context.shutdown.spawn_blocking(work).await?
 }
 
 /// Converts files to content blocks within a size limit.
@@ -66,8 +67,8 @@ impl BlockBuilder {
         workspace: &Workspace,
         at: usize,
         attachment: &Attachment,
-    ) -> Result<Box<RawValue>, PromptError> {
-        let refused = |error: FileError| -> PromptError {
+    ) -> Result<Box<RawValue>, Refusal> {
+        let refused = |error: FileError| -> Refusal {
             match error {
                 FileError::OutsideRoots => {
                     InputError::Forbidden(format!("/attachments/{at}/path: {error}")).into()

@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use crate::acp::{self, CancelTarget, TraceContext};
-use crate::api::{PendingRequest, Session, SessionPatch, Transcript};
+use crate::acp::TraceContext;
+use crate::api::{Session, SessionPatch};
 use crate::eventlog::SessionLog;
 use crate::session::agent_requests::answers;
 use crate::session::command::{Answer, ClientCall, Command, Reply};
@@ -20,7 +20,7 @@ use crate::session::context::Context;
 use crate::session::durable;
 use crate::session::entries::ActorEntries;
 use crate::session::entry::ActorEntry;
-use crate::session::error::{AnswerError, CommandError, PatchError, SessionError, WorkspaceError};
+use crate::session::error::SessionError;
 use crate::session::query::SessionQuery;
 use crate::session::record::RequestRecord;
 use crate::session::refusal::Refusal;
@@ -75,9 +75,7 @@ impl SessionHandle {
                     break;
                 }
                 Ok(Err(_)) => commands = self.entries.entry(self.id()).await?.commands.clone(),
-                Err(_) => {
-                    return Err(SessionError::Busy { retry_after: COMMAND_TIMEOUT }.into());
-                }
+                Err(_) => return Err(SessionError::Busy { retry_after: COMMAND_TIMEOUT }.into()),
             }
         }
         match answer.await {
@@ -102,27 +100,8 @@ impl SessionHandle {
         if self.wait_durable_or_full(seq).await? { Ok(session) } else { self.query().snapshot().await }
     }
 
-    /// The open requests of the agent. While the disk accepts no commits: those as of the last commit.
-    pub async fn requests(&self) -> Result<Vec<PendingRequest>, SessionError> {
-        let (requests, seq) = self.request(|reply| Command::Requests { reply }).await?;
-        if self.wait_durable_or_full(seq).await? {
-            Ok(requests)
-        } else {
-            Ok(self.query().snapshot().await?.requests)
-        }
-    }
-
-    /// A page of folded turns, newest first, exact at its `lastEventId`.
-    pub async fn transcript(
-        &self,
-        before: Option<PromptId>,
-        limit: usize,
-    ) -> Result<Transcript, SessionError> {
-        self.query().transcript(self.snapshot().await?, before, limit).await
-    }
-
     /// Opens the session's folders. This also works for a closed session.
-    pub async fn workspace(&self) -> Result<Workspace, WorkspaceError> {
+    pub async fn workspace(&self) -> Result<Workspace, Refusal> {
         self.context().open_workspace(&self.query().record().await?).await
     }
 
@@ -132,7 +111,7 @@ impl SessionHandle {
         by: &Principal,
         patch: SessionPatch,
         if_match: Option<Vec<String>>,
-    ) -> Result<Session, PatchError> {
+    ) -> Result<Session, Refusal> {
         check_title(patch.title.as_ref().and_then(Option::as_deref))?;
         if let Some(Some(metadata)) = &patch.metadata {
             check_metadata(metadata)?;
@@ -144,7 +123,7 @@ impl SessionHandle {
     }
 
     /// Attaches a process to the session. Reopens a closed session.
-    pub async fn attach(&self, trace: Option<TraceContext>) -> Result<Session, CommandError> {
+    pub async fn attach(&self, trace: Option<TraceContext>) -> Result<Session, Refusal> {
         let seq = self.request(|reply| Command::Attach { trace, reply }).await?;
         self.wait_durable(seq).await?;
         Ok(self.snapshot().await?)
@@ -177,107 +156,54 @@ impl SessionHandle {
         &self,
         prompt: Option<PromptId>,
         trace: Option<TraceContext>,
-    ) -> Result<Vec<PromptId>, CommandError> {
+    ) -> Result<Vec<PromptId>, Refusal> {
         let (cancelled, seq) = self.request(|reply| Command::Cancel { prompt, trace, reply }).await?;
         self.wait_durable_or_full(seq).await?;
         Ok(cancelled)
     }
 
     /// Answers a request of the agent. The first answer wins.
-    pub async fn answer(
-        &self,
-        by: &Principal,
-        request: RequestId,
-        answer: Answer,
-    ) -> Result<(), AnswerError> {
+    pub async fn answer(&self, by: &Principal, request: RequestId, answer: Answer) -> Result<(), Refusal> {
         match self.answer_once(by.clone(), request, answer).await {
             Ok(seq) => Ok(self.wait_durable(seq).await?),
-            Err(error @ AnswerError::Actor(Refusal::RequestResolved { .. })) => {
+            Err(error @ Refusal::RequestResolved { .. }) => {
                 // A crash could still undo the other answer, so it must be durable before the client sees it.
                 self.wait_durable(self.entry.log.appended()).await?;
                 Err(error)
             }
-            Err(error @ AnswerError::Actor(Refusal::NotFound(_))) => {
-                let stored = self.query().request(request).await?;
-                let Some(RequestRecord { resolution: Some(resolution), by, .. }) = stored else {
-                    return Err(error);
-                };
-                Err(Refusal::RequestResolved { id: request, resolution: resolution.into(), by }.into())
-            }
+            Err(error @ Refusal::NotFound(_)) => match self.query().request(request).await? {
+                Some(RequestRecord { resolution: Some(resolution), by, .. }) => {
+                    Err(Refusal::RequestResolved { id: request, resolution, by })
+                }
+                _ => Err(error),
+            },
             Err(error) => Err(error),
         }
     }
 
-    async fn answer_once(
-        &self,
-        by: Principal,
-        request: RequestId,
-        answer: Answer,
-    ) -> Result<u64, AnswerError> {
+    async fn answer_once(&self, by: Principal, request: RequestId, answer: Answer) -> Result<u64, Refusal> {
         let asked = self.request(|reply| Command::Pending { request, reply }).await?;
         // The agent defines the schema of the answer, so the check may take long.
         let check = self.context().shutdown.spawn_blocking(move || answers::check_answer(&asked, answer));
-        let outcome = check.await.map_err(SessionError::from)??;
-        Ok(self.request(|reply| Command::Answer { by, request, outcome, reply }).await?)
-    }
-
-    pub async fn set_mode(
-        &self,
-        by: &Principal,
-        mode: String,
-        trace: Option<TraceContext>,
-    ) -> Result<Box<RawValue>, CommandError> {
-        self.client_call(by, ClientCall::Mode(mode), trace).await
-    }
-
-    pub async fn set_config(
-        &self,
-        by: &Principal,
-        option: String,
-        value: Box<RawValue>,
-        trace: Option<TraceContext>,
-    ) -> Result<Box<RawValue>, CommandError> {
-        self.client_call(by, ClientCall::Config { option, value }, trace).await
-    }
-
-    /// Cancels one tool call or one terminal of the agent. Its updates report the result.
-    pub async fn cancel_part(
-        &self,
-        by: &Principal,
-        part: CancelTarget,
-        trace: Option<TraceContext>,
-    ) -> Result<(), CommandError> {
-        self.client_call(by, ClientCall::Cancel(part), trace).await.map(drop)
-    }
-
-    /// Calls a method of the agent by name. Returns null for a notification.
-    pub async fn call(
-        &self,
-        by: &Principal,
-        method: String,
-        params: Option<Box<RawValue>>,
-        notify: bool,
-        trace: Option<TraceContext>,
-    ) -> Result<Box<RawValue>, CommandError> {
-        let params = params.unwrap_or_else(|| acp::null_to_empty(RawValue::NULL));
-        self.client_call(by, ClientCall::Rpc { method, params, notify }, trace).await
+        let outcome = check.await??;
+        self.request(|reply| Command::Answer { by, request, outcome, reply }).await
     }
 
     /// Sends a call to the agent and returns the agent's result when it is durable.
-    pub(super) async fn client_call(
+    pub async fn call(
         &self,
         by: &Principal,
-        client_call: ClientCall,
+        call: ClientCall,
         trace: Option<TraceContext>,
-    ) -> Result<Box<RawValue>, CommandError> {
+    ) -> Result<Box<RawValue>, Refusal> {
         let by = by.clone();
-        let (now, seq) = self.request(|reply| Command::Call { by, call: client_call, trace, reply }).await?;
+        let (result, seq) = self.request(|reply| Command::Call { by, call, trace, reply }).await?;
         self.wait_durable(seq).await?;
-        Ok(now)
+        Ok(result)
     }
 
     /// Kills the command of a terminal. Does nothing if the command has ended.
-    pub async fn kill_terminal(&self, terminal: TerminalId) -> Result<(), CommandError> {
+    pub async fn kill_terminal(&self, terminal: TerminalId) -> Result<(), Refusal> {
         let seq = self.request(|reply| Command::KillTerminal { terminal, reply }).await?;
         Ok(self.wait_durable(seq).await?)
     }

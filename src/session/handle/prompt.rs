@@ -9,7 +9,6 @@ use tracing::Instrument;
 use super::{SessionHandle, attachments};
 use crate::api::Prompt;
 use crate::session::command::{Command, PromptRequest};
-use crate::session::error::{CommandError, PromptError, SessionError};
 use crate::session::refusal::Refusal;
 use crate::types::{Principal, PromptId};
 
@@ -27,23 +26,13 @@ pub struct AdmittedPrompt {
 impl SessionHandle {
     /// Begins or queues a turn. The operation continues if the caller is dropped, because its idempotency key
     /// must not be released before the turn is durable.
-    pub async fn prompt(
-        &self,
-        by: &Principal,
-        request: PromptRequest,
-    ) -> Result<AdmittedPrompt, PromptError> {
+    pub async fn prompt(&self, by: &Principal, request: PromptRequest) -> Result<AdmittedPrompt, Refusal> {
         let (handle, by) = (self.clone(), by.clone());
         let begun = async move { handle.prompt_once(&by, request).await }.in_current_span();
-        let context = self.context();
-        context.shutdown.spawn_isolated(begun).await.map_err(SessionError::from)?
+        self.context().shutdown.spawn_isolated(begun).await?
     }
 
-    async fn prompt_once(
-        &self,
-        by: &Principal,
-        request: PromptRequest,
-    ) -> Result<AdmittedPrompt, PromptError> {
-        let context = self.context();
+    async fn prompt_once(&self, by: &Principal, request: PromptRequest) -> Result<AdmittedPrompt, Refusal> {
         let claimed = self.entries.idempotency().claim(by, request.key.as_ref()).await?;
         if let Some(prompt) = claimed.previous.and_then(|previous| previous.prompt) {
             let committed = self.log().committed();
@@ -53,21 +42,18 @@ impl SessionHandle {
             return Ok(AdmittedPrompt { prompt, first_seq, last_seq, replayed: true });
         }
         let PromptRequest { blocks, attachments, queue, trace, .. } = request;
-        let blocks = attachments::append_attachments(context, self.query(), blocks, attachments).await?;
+        let blocks =
+            attachments::append_attachments(self.context(), self.query(), blocks, attachments).await?;
         let (by, key) = (by.clone(), claimed.claim);
-        let admitted = self.request(|reply| Command::Prompt { by, blocks, queue, trace, key, reply }).await;
-        let (prompt, first_seq) = admitted?;
+        let command = |reply| Command::Prompt { by, blocks, queue, trace, key, reply };
+        let (prompt, first_seq) = self.request(command).await?;
         self.wait_durable(first_seq).await?;
         drop(claimed.in_flight);
         Ok(AdmittedPrompt { prompt, first_seq, last_seq: None, replayed: false })
     }
 
     /// Waits until the turn ends. `None` if it does not end within `limit`.
-    pub async fn wait_ended(
-        &self,
-        prompt: PromptId,
-        limit: Duration,
-    ) -> Result<Option<Prompt>, CommandError> {
+    pub async fn wait_ended(&self, prompt: PromptId, limit: Duration) -> Result<Option<Prompt>, Refusal> {
         let deadline = Instant::now() + limit;
         let mut entry = Arc::clone(&self.entry);
         loop {

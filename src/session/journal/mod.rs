@@ -318,14 +318,12 @@ impl Journal {
         for key in self.stored.metadata.take() {
             gone(Table::SessionMetadata, key);
         }
-        for number in 1..=self.record.last_prompt {
-            gone(Table::Prompt, record::prompt_key(id, PromptId::new(number)));
-        }
-        for number in 1..=self.record.last_request {
-            gone(Table::Request, record::request_key(id, RequestId::new(number)));
-        }
-        for number in 1..=self.record.last_terminal {
-            gone(Table::Terminal, record::terminal_key(id, TerminalId::new(number)));
+        for (table, last) in [
+            (Table::Prompt, self.record.last_prompt),
+            (Table::Request, self.record.last_request),
+            (Table::Terminal, self.record.last_terminal),
+        ] {
+            (1..=last).for_each(|number| gone(table, record::numbered_key(id, number)));
         }
         put_open(id, false, &mut records);
         let seq = self.log.erase(&EncodedEvent::from(&SessionDeleted { by }).in_turn(None), records);
@@ -346,7 +344,7 @@ impl Journal {
     /// Adds the session's records as of the event `seq`.
     fn save(&mut self, seq: u64, records: &mut Records) {
         self.unsaved_events = 0;
-        self.record.state = self.state().into();
+        self.record.state = self.state();
         self.record.updated_at = self.ids.now();
         self.record.title = self.fold.title().map(str::to_owned);
         self.record.seq = seq;

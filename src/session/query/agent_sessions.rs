@@ -4,7 +4,7 @@ use crate::acp::{self, InitializeResult, RawObject, SessionListing, TraceContext
 use crate::agent::{AgentFailure, AgentSpec};
 use crate::api::{AgentSession, AgentSessionList};
 use crate::session::context::Context;
-use crate::session::error::{AgentSessionsError, SessionError};
+use crate::session::error::SessionError;
 use crate::session::record::agent_session_prefix;
 use crate::session::refusal::Refusal;
 use crate::store::Table;
@@ -24,11 +24,12 @@ pub(in crate::session) async fn find_by_agent_session(
 ) -> Result<Option<SessionId>, SessionError> {
     let prefix = agent_session_prefix(&by.tenant, agent, agent_session_id);
     let length = prefix.len() + ID_BYTES;
-    let found = context.log.scan(Table::AgentSession, prefix, None, MAX_HOLDERS).await;
-    let found = found?;
+    let found = context.log.scan(Table::AgentSession, prefix, None, MAX_HOLDERS).await?;
     // A longer id with the same prefix has longer keys.
     let mut holders = found.iter().filter(|(key, _)| key.len() == length);
-    Ok(holders.next_back().and_then(|(key, _)| session_id_from_key(key)))
+    // The session id is at the end of the key.
+    let id = holders.next_back().and_then(|(key, _)| key.last_chunk::<ID_BYTES>());
+    Ok(id.map(|id| SessionId::from_uuid(uuid::Uuid::from_bytes(*id))))
 }
 
 /// A page of the agent's list, without the sessions outside of the workspace roots.
@@ -38,65 +39,36 @@ pub(in crate::session) async fn list(
     spec: &AgentSpec,
     (cwd, cursor): (Option<String>, Option<&str>),
     trace: Option<&TraceContext>,
-) -> Result<AgentSessionList, AgentSessionsError> {
-    let cwd = match cwd {
-        Some(cwd) => {
-            let workspaces = context.workspaces.clone();
-            let real = context.shutdown.spawn_blocking(move || workspaces.resolve("cwd", &cwd)).await;
-            let real = real.map_err(SessionError::from)??;
-            Some(real.to_string_lossy().into_owned())
-        }
-        None => None,
-    };
+) -> Result<AgentSessionList, Refusal> {
+    let workspaces = context.workspaces.clone();
+    let resolve = move || cwd.map(|cwd| workspaces.resolve("cwd", &cwd)).transpose();
+    let cwd = context.shutdown.spawn_blocking(resolve).await??;
+    let cwd = cwd.as_ref().map(|real| real.to_string_lossy());
     let supported = |initialized: &InitializeResult| initialized.capabilities.session.list;
-    let mut visit = context
-        .pool
-        .short_lease_for(method::SESSION_LIST, spec, by, supported)
-        .await
-        .map_err(Refusal::from)?;
+    let mut visit = context.pool.short_lease_for(method::SESSION_LIST, spec, by, supported).await?;
     let params = acp::list_sessions(cwd.as_deref(), cursor, trace);
-    let result = visit
-        .call(method::SESSION_LIST, &params, context.limits.call_timeout)
-        .await
-        .map_err(Refusal::from)?;
+    let result = visit.call(method::SESSION_LIST, &params, context.limits.call_timeout).await?;
     visit.release_untouched();
     let Some(listing) = SessionListing::parse(&result) else {
         let detail = "invalid result of session/list: not a list of sessions".to_owned();
-        return Err(Refusal::Agent(AgentFailure::Start { detail }).into());
+        return Err(AgentFailure::Start { detail }.into());
     };
-    let inside =
-        exist_below_roots(context, listing.sessions.iter().map(|listed| listed.cwd.to_string()).collect())
-            .await?;
+    let folders: Vec<String> = listing.sessions.iter().map(|listed| listed.cwd.to_string()).collect();
+    let workspaces = context.workspaces.clone();
+    let below_root = move |folder: &String| folder.starts_with('/') && workspaces.resolve("", folder).is_ok();
+    let look = move || folders.iter().map(below_root).collect::<Vec<bool>>();
+    let inside = context.shutdown.spawn_blocking(look).await?;
     let mut sessions = Vec::new();
-    for (listed, inside) in listing.sessions.iter().zip(inside) {
-        if inside {
-            let ours = find_by_agent_session(context, by, &spec.name, &listed.session_id).await?;
-            let members = RawObject::parse(listed.entry).map(|entry| {
-                let theirs = entry.iter().filter(|(name, _)| !AgentSession::RESERVED_MEMBERS.contains(name));
-                theirs.map(|(name, value)| (name.to_owned(), acp::to_one_line(value.to_owned()))).collect()
-            });
-            sessions.push(AgentSession {
-                agent_session_id: listed.session_id.to_string(),
-                session_id: ours,
-                members: members.unwrap_or_default(),
-            });
-        }
+    for (listed, _) in listing.sessions.iter().zip(inside).filter(|(_, inside)| *inside) {
+        let members = RawObject::parse(listed.entry).map(|entry| {
+            let theirs = entry.iter().filter(|(name, _)| !AgentSession::RESERVED_MEMBERS.contains(name));
+            theirs.map(|(name, value)| (name.to_owned(), acp::to_one_line(value.to_owned()))).collect()
+        });
+        sessions.push(AgentSession {
+            agent_session_id: listed.session_id.to_string(),
+            session_id: find_by_agent_session(context, by, &spec.name, &listed.session_id).await?,
+            members: members.unwrap_or_default(),
+        });
     }
     Ok(AgentSessionList { sessions, next_cursor: listing.next_cursor.map(Into::into) })
-}
-
-/// Whether each folder exists and is below a workspace root.
-async fn exist_below_roots(context: &Context, folders: Vec<String>) -> Result<Vec<bool>, SessionError> {
-    let workspaces = context.workspaces.clone();
-    let look = move || {
-        let inside = |folder: &String| folder.starts_with('/') && workspaces.resolve("", folder).is_ok();
-        folders.iter().map(inside).collect()
-    };
-    context.shutdown.spawn_blocking(look).await.map_err(SessionError::from)
-}
-
-/// The session id at the end of a key.
-fn session_id_from_key(key: &[u8]) -> Option<SessionId> {
-    let id = key.last_chunk::<ID_BYTES>()?;
-    Some(SessionId::from_uuid(uuid::Uuid::from_bytes(*id)))
 }

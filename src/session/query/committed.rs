@@ -6,7 +6,7 @@ use crate::session::error::SessionError;
 use crate::session::record::{self, FoldRecord, RequestRecord, SessionRecord};
 use crate::session::snapshot::build_snapshot;
 use crate::session::stored::read_record;
-use crate::store::{Run, Table};
+use crate::store::Table;
 use crate::transcript::SessionFold;
 use crate::types::RequestId;
 
@@ -17,18 +17,11 @@ impl SessionQuery<'_> {
         let folded =
             read_record::<FoldRecord>(self.context, Table::Fold, record::session_key(self.id())).await?;
         // Up to the position in the session's record, no event has changed the fold.
-        let (mut fold, mut seq) = match folded {
+        let (mut fold, seq) = match folded {
             Some(FoldRecord { seq, fold }) => (fold, seq.max(record.seq)),
             None => (SessionFold::default(), 0),
         };
-        loop {
-            let runs = self.read(seq).await?;
-            let Some(last) = runs.last() else { break };
-            seq = last.last_seq;
-            for event in runs.iter().flat_map(Run::events) {
-                fold.event(&event);
-            }
-        }
+        let (seq, _) = self.fold_events(seq, u64::MAX, |event| _ = fold.event(event)).await?;
         let requests = self.open_requests(&record).await?;
         Ok(build_snapshot(&record, &fold, requests, self.log.id(seq)))
     }
@@ -37,10 +30,8 @@ impl SessionQuery<'_> {
     async fn open_requests(self, record: &SessionRecord) -> Result<Vec<PendingRequest>, SessionError> {
         let mut open = Vec::new();
         for request in &record.open_requests {
-            let stored = self.request(*request).await?;
-            let pending =
-                stored.filter(|stored| stored.resolution.is_none()).and_then(|stored| stored.pending);
-            open.extend(pending.map(PendingRequest::from));
+            let stored = self.request(*request).await?.filter(|stored| stored.resolution.is_none());
+            open.extend(stored.and_then(|stored| stored.pending).map(PendingRequest::from));
         }
         Ok(open)
     }
@@ -50,6 +41,6 @@ impl SessionQuery<'_> {
         self,
         request: RequestId,
     ) -> Result<Option<RequestRecord>, SessionError> {
-        read_record(self.context, Table::Request, record::request_key(self.id(), request)).await
+        read_record(self.context, Table::Request, record::numbered_key(self.id(), request.number())).await
     }
 }

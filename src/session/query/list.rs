@@ -8,8 +8,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::metadata::{self, MetadataFilter};
 use crate::api::{SessionList, SessionState, SessionSummary};
 use crate::session::context::Context;
-use crate::session::error::{InputError, ListError, SessionError};
+use crate::session::error::{InputError, SessionError};
 use crate::session::record::{self, SessionRecord, SessionRecordView, index_prefix, session_key};
+use crate::session::refusal::Refusal;
 use crate::store::Table;
 use crate::types::{AgentName, EventId, Principal, SessionId};
 
@@ -35,19 +36,20 @@ pub(in crate::session) async fn list(
     context: &Context,
     by: &Principal,
     query: &ListQuery,
-) -> Result<SessionList, ListError> {
+) -> Result<SessionList, Refusal> {
     let last_event_id = context.log.position();
     let prefix = index_prefix(&by.tenant);
-    let after = match &query.cursor {
-        Some(cursor) => Some(decode(cursor, &prefix)?),
-        None => None,
-    };
+    let after = query.cursor.as_deref().map(|cursor| decode_cursor(cursor, &prefix)).transpose()?;
     let found = match metadata::candidates(context, &by.tenant, &query.metadata).await? {
         Some(candidates) => list_candidates(context, query, &candidates, after).await?,
         None => scan_index(context, query, prefix, after).await?,
     };
     let sessions = found.records.into_iter().map(|record| summary(context, record)).collect();
-    Ok(SessionList { sessions, next_cursor: found.next.map(encode), last_event_id })
+    Ok(SessionList {
+        sessions,
+        next_cursor: found.next.map(|key| URL_SAFE_NO_PAD.encode(key)),
+        last_event_id,
+    })
 }
 
 /// A page and the position of the next one.
@@ -68,8 +70,7 @@ async fn list_candidates(
     let mut fitting = BTreeMap::new();
     // A session that was deleted meanwhile has no record.
     for value in stored.iter().flatten() {
-        let looked: SessionRecordView<'_> = record::decode(value)?;
-        if query.matches(&looked) {
+        if query.matches(&record::decode(value)?) {
             let record: SessionRecord = record::decode(value)?;
             fitting.insert(record.index_key(), record);
         }
@@ -91,16 +92,14 @@ async fn scan_index(
     // One record more than requested shows whether there is another page.
     let size = if query.has_filter() { PAGE } else { PAGE.min(query.limit + 1) };
     loop {
-        let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.clone(), size).await;
-        let page = page?;
+        let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.clone(), size).await?;
         let last = page.len() < size;
         looked_at += page.len();
         for (key, value) in page {
             if records.len() == query.limit {
                 return Ok(ListPage { records, next: after });
             }
-            let looked: SessionRecordView<'_> = record::decode(&value)?;
-            if query.matches(&looked) {
+            if query.matches(&record::decode(&value)?) {
                 records.push(record::decode(&value)?);
             }
             after = Some(key);
@@ -111,11 +110,7 @@ async fn scan_index(
     }
 }
 
-fn encode(key: Vec<u8>) -> String {
-    URL_SAFE_NO_PAD.encode(key)
-}
-
-fn decode(cursor: &str, prefix: &[u8]) -> Result<Vec<u8>, InputError> {
+fn decode_cursor(cursor: &str, prefix: &[u8]) -> Result<Vec<u8>, InputError> {
     let key = URL_SAFE_NO_PAD.decode(cursor).ok().filter(|key| key.starts_with(prefix));
     key.ok_or_else(|| InputError::invalid("cursor", "not a cursor of this list"))
 }
@@ -134,7 +129,7 @@ impl ListQuery {
         let contains = |text: &str, part: &str| text.to_lowercase().contains(part);
         !record.unfinished
             && self.agent.as_ref().is_none_or(|agent| *agent == record.agent)
-            && self.state.is_none_or(|state| state == SessionState::from(record.state))
+            && self.state.is_none_or(|state| state == record.state)
             && self.cwd.as_ref().is_none_or(|cwd| record.cwd == cwd.as_str())
             && (self.metadata.is_empty()
                 || serde_json::from_str(record.metadata.get())
@@ -153,7 +148,7 @@ fn summary(context: &Context, record: SessionRecord) -> SessionSummary {
         title: record.title,
         metadata: record.metadata,
         cwd: record.cwd,
-        state: record.state.into(),
+        state: record.state,
         attached: record.attached,
         created_at: record.created_at,
         updated_at: record.updated_at,

@@ -30,8 +30,7 @@ pub(super) async fn candidates(
     for (key, value) in filter {
         let prefix = prefix(tenant, key, value);
         let length = prefix.len();
-        let rows = context.log.scan(Table::SessionMetadata, prefix, None, MAX_SELECTIVE_ENTRIES + 1).await;
-        let rows = rows?;
+        let rows = context.log.scan(Table::SessionMetadata, prefix, None, MAX_SELECTIVE_ENTRIES + 1).await?;
         if rows.len() > MAX_SELECTIVE_ENTRIES {
             continue;
         }

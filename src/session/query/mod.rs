@@ -15,8 +15,9 @@ use super::durable;
 use super::error::SessionError;
 use super::record::{self, SessionRecord};
 use super::stored::read_record;
+use crate::event::EventRef;
 use crate::eventlog::SessionLog;
-use crate::store::{Run, Table};
+use crate::store::Table;
 use crate::types::SessionId;
 
 pub use list::ListQuery;
@@ -44,13 +45,34 @@ impl<'a> SessionQuery<'a> {
         record.ok_or(SessionError::NoSuchSession)
     }
 
-    /// A page of the log after `seq`.
-    async fn read(self, seq: u64) -> Result<Vec<Run>, SessionError> {
-        let runs = self.log.read(seq, self.context.limits.store_page_bytes).await;
-        runs.map_err(SessionError::from)
+    /// Passes the events after `seq` and up to `last` to `fold`. Returns the sequence number of the last one, and the
+    /// number of log bytes that were read.
+    async fn fold_events(
+        self,
+        mut seq: u64,
+        last: u64,
+        mut fold: impl FnMut(&EventRef<'_>),
+    ) -> Result<(u64, usize), SessionError> {
+        let mut read = 0;
+        while seq < last {
+            let runs = self.log.read(seq, self.context.limits.store_page_bytes).await?;
+            let Some(end) = runs.last() else { break };
+            seq = end.last_seq.min(last);
+            read += runs.iter().map(|run| run.frames.len()).sum::<usize>();
+            for run in runs.iter().filter_map(|run| run.through(last)) {
+                run.events().for_each(|event| fold(&event));
+            }
+        }
+        Ok((seq, read))
     }
 
     async fn wait_durable(self, seq: u64) -> Result<(), SessionError> {
         durable::wait(self.context, self.log, seq).await
     }
+}
+
+/// The numbers of a page, newest first: those up to `last` and before `before`.
+fn newest_first(last: u32, before: Option<u32>) -> impl Iterator<Item = u32> {
+    let newest = before.map_or(last, |before| before.saturating_sub(1).min(last));
+    (1..=newest).rev()
 }

@@ -1,11 +1,12 @@
 //! Turns of a session, folded from their events.
 
-use super::SessionQuery;
+use super::{SessionQuery, newest_first};
 use crate::api::{Prompt, PromptList, Session, Transcript};
+use crate::event::EventRef;
 use crate::session::error::SessionError;
 use crate::session::record::{self, PromptRecord};
 use crate::session::stored::read_record;
-use crate::store::{Run, Table};
+use crate::store::Table;
 use crate::transcript::TurnFold;
 use crate::types::PromptId;
 
@@ -17,21 +18,12 @@ pub struct PromptRange {
     pub last_seq: Option<u64>,
 }
 
-/// A turn folded from the log.
-struct FoldedTurn {
-    turn: TurnFold,
-    /// The sequence number up to which the fold is exact.
-    seq: u64,
-    /// The number of log bytes read for the fold.
-    read_bytes: usize,
-}
-
 impl SessionQuery<'_> {
     /// A page of turns, newest first, before the turn `before`. It ends early if it needs many log reads.
     pub async fn prompts(self, before: Option<PromptId>, limit: usize) -> Result<PromptList, SessionError> {
         let (mut prompts, mut next_cursor) = (Vec::new(), None);
         let (mut read, enough) = (0, 4 * self.context.limits.max_page_bytes);
-        for number in self.turns_before(before).await? {
+        for number in newest_first(self.record().await?.last_prompt, before.map(PromptId::number)) {
             if prompts.len() == limit || read >= enough {
                 next_cursor = prompts.last().map(|prompt: &Prompt| prompt.prompt_id.to_string());
                 break;
@@ -46,21 +38,11 @@ impl SessionQuery<'_> {
         Ok(PromptList { prompts, next_cursor })
     }
 
-    /// The numbers of the turns, newest first.
-    async fn turns_before(
-        self,
-        before: Option<PromptId>,
-    ) -> Result<impl Iterator<Item = u32> + use<>, SessionError> {
-        let last = self.record().await?.last_prompt;
-        let newest = before.map_or(last, |before| before.number().saturating_sub(1).min(last));
-        Ok((1..=newest).rev())
-    }
-
     pub(in crate::session) async fn prompt_record(
         self,
         prompt: PromptId,
     ) -> Result<Option<PromptRecord>, SessionError> {
-        read_record(self.context, Table::Prompt, record::prompt_key(self.id(), prompt)).await
+        read_record(self.context, Table::Prompt, record::numbered_key(self.id(), prompt.number())).await
     }
 
     /// The current state of a turn. `None` if there is no such turn.
@@ -85,37 +67,30 @@ impl SessionQuery<'_> {
     ) -> Result<(Prompt, usize), SessionError> {
         let last = record.last_seq.unwrap_or(committed);
         self.wait_durable(last).await?;
-        let FoldedTurn { turn, seq, read_bytes: read } = self.fold_turn(record, last).await?;
+        let (turn, seq, read) = self.fold_turn(record, last).await?;
         let mut shown = record.to_prompt(self.id(), self.log.id(seq));
         (shown.text, shown.truncated) = turn.text();
         Ok((shown, read))
     }
 
-    /// Folds the events of a turn up to `last`.
-    async fn fold_turn(self, record: &PromptRecord, last: u64) -> Result<FoldedTurn, SessionError> {
-        let (mut turn, mut seq, mut read) = (TurnFold::new(), record.first_seq - 1, 0);
-        while seq < last {
-            let runs = self.read(seq).await?;
-            let Some(end) = runs.last().map(|run| run.last_seq) else { break };
-            read += runs.iter().map(|run| run.frames.len()).sum::<usize>();
-            for event in runs
-                .iter()
-                .filter_map(|run| run.through(last))
-                .collect::<Vec<Run>>()
-                .iter()
-                .flat_map(Run::events)
-            {
-                if event.is_of(record.prompt_id) {
-                    turn.event(&event);
-                }
+    /// The turn up to `last`, the position up to which it is exact, and the number of log bytes read for it.
+    async fn fold_turn(
+        self,
+        record: &PromptRecord,
+        last: u64,
+    ) -> Result<(TurnFold, u64, usize), SessionError> {
+        let mut turn = TurnFold::default();
+        let fold = |event: &EventRef<'_>| {
+            if event.is_of(record.prompt_id) {
+                turn.event(event);
             }
-            seq = end.min(last);
-        }
-        Ok(FoldedTurn { turn, seq: seq.max(record.first_seq), read_bytes: read })
+        };
+        let (seq, read) = self.fold_events(record.first_seq - 1, last, fold).await?;
+        Ok((turn, seq.max(record.first_seq), read))
     }
 
     /// A page of folded turns, newest first, exact at the `lastEventId` of the snapshot.
-    pub(in crate::session) async fn transcript(
+    pub async fn transcript(
         self,
         session: Session,
         before: Option<PromptId>,
@@ -124,7 +99,7 @@ impl SessionQuery<'_> {
         let last = session.last_event_id.seq;
         let (mut turns, mut next_cursor) = (Vec::new(), None);
         let mut oldest = None;
-        for number in self.turns_before(before).await? {
+        for number in newest_first(self.record().await?.last_prompt, before.map(PromptId::number)) {
             if turns.len() == limit {
                 next_cursor = oldest.map(|prompt: PromptId| prompt.to_string());
                 break;
@@ -138,9 +113,8 @@ impl SessionQuery<'_> {
             let until =
                 next_turn.filter(|_| record.last_seq.is_some()).map_or(last, |next| next.first_seq - 1);
             let until = until.max(record.last_seq.unwrap_or(last)).min(last);
-            let turn = self.fold_turn(&record, until).await?.turn;
             oldest = Some(record.prompt_id);
-            turns.extend(turn.finish());
+            turns.extend(self.fold_turn(&record, until).await?.0.finish());
         }
         let last_event_id = session.last_event_id.clone();
         Ok(Transcript { session, turns, next_cursor, last_event_id })

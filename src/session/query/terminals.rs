@@ -1,6 +1,6 @@
 //! Terminals of a session, with their output from the log.
 
-use super::SessionQuery;
+use super::{SessionQuery, newest_first};
 use crate::api::{Terminal, TerminalList, TerminalWindow};
 use crate::session::error::SessionError;
 use crate::session::record::{self, TerminalRecord};
@@ -16,23 +16,20 @@ impl SessionQuery<'_> {
         before: Option<TerminalId>,
         limit: usize,
     ) -> Result<TerminalList, SessionError> {
-        let last = self.record().await?.last_terminal;
-        let newest = before.map_or(last, |before| before.number().saturating_sub(1).min(last));
         let (mut terminals, mut next_cursor) = (Vec::new(), None);
-        for number in (1..=newest).rev() {
+        for number in newest_first(self.record().await?.last_terminal, before.map(TerminalId::number)) {
             if terminals.len() == limit {
                 next_cursor = terminals.last().map(|terminal: &Terminal| terminal.terminal_id.to_string());
                 break;
             }
-            terminals.extend(
-                self.terminal_record(TerminalId::new(number)).await?.map(|record| record.shown.into()),
-            );
+            let record = self.terminal_record(TerminalId::new(number)).await?;
+            terminals.extend(record.map(|record| Terminal::from(record.shown)));
         }
         Ok(TerminalList { terminals, next_cursor })
     }
 
     async fn terminal_record(self, terminal: TerminalId) -> Result<Option<TerminalRecord>, SessionError> {
-        read_record(self.context, Table::Terminal, record::terminal_key(self.id(), terminal)).await
+        read_record(self.context, Table::Terminal, record::numbered_key(self.id(), terminal.number())).await
     }
 
     /// A terminal with the tail of its output, as stored in the log. `None` if there is no such terminal.
@@ -42,17 +39,7 @@ impl SessionQuery<'_> {
         let last = record.last_seq.unwrap_or(committed);
         self.wait_durable(last).await?;
         let mut window = OutputFold::new(terminal, self.context.limits.default_terminal_bytes);
-        let mut seq = record.first_seq;
-        while seq < last {
-            let runs = self.read(seq).await?;
-            let Some(end) = runs.last().map(|run| run.last_seq) else { break };
-            for run in runs.iter().filter_map(|run| run.through(last)) {
-                for event in run.events() {
-                    window.event(&event);
-                }
-            }
-            seq = end.min(last);
-        }
+        self.fold_events(record.first_seq, last, |event| window.event(event)).await?;
         let OutputFold { output, offset, .. } = window;
         let last_event_id = self.log.id(last.max(record.first_seq));
         Ok(Some(TerminalWindow {

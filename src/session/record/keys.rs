@@ -1,17 +1,14 @@
 //! The keys of records.
 
-use crate::types::{AgentName, PromptId, RequestId, SessionId, Tenant, TerminalId, Timestamp};
+use crate::types::{AgentName, SessionId, Tenant, Timestamp};
 
 pub(in crate::session) fn session_key(id: SessionId) -> Vec<u8> {
     id.as_bytes().to_vec()
 }
 
-pub(in crate::session) fn prompt_key(id: SessionId, prompt: PromptId) -> Vec<u8> {
-    [id.as_bytes().as_slice(), &prompt.number().to_be_bytes()].concat()
-}
-
-pub(in crate::session) fn request_key(id: SessionId, request: RequestId) -> Vec<u8> {
-    [id.as_bytes().as_slice(), &request.number().to_be_bytes()].concat()
+/// The key of a prompt, a request or a terminal by its number in the session.
+pub(in crate::session) fn numbered_key(id: SessionId, number: u32) -> Vec<u8> {
+    [id.as_bytes().as_slice(), &number.to_be_bytes()].concat()
 }
 
 /// The key prefix of the gateway sessions that use this session of an agent.
@@ -21,10 +18,6 @@ pub(in crate::session) fn agent_session_prefix(
     agent_session_id: &str,
 ) -> Vec<u8> {
     [tenant.as_str(), "\0", agent.as_str(), "\0", agent_session_id, "\0"].concat().into_bytes()
-}
-
-pub(in crate::session) fn terminal_key(id: SessionId, terminal: TerminalId) -> Vec<u8> {
-    [id.as_bytes().as_slice(), &terminal.number().to_be_bytes()].concat()
 }
 
 /// The key prefix of a tenant's sessions in the index.

@@ -2,16 +2,15 @@
 //!
 //! This module owns the stored form of all records and their keys. Their version is the version of the store's
 //! file (`src/store/sqlite/schema.rs`): a change that cannot read the old bytes needs a migration. The types must
-//! not depend on types of the API, which change for other reasons. Only `api` knows both.
+//! not depend on types of the API, which change for other reasons. Only `api` knows both. Enums and the policy are
+//! types of `types`, and a test compares the stored bytes.
 //!
-//! Reading order: `session`, `prompt`, `request`, `terminal`, `idempotency`, then `problem`, `keys`, `codec` and
-//! `api`.
+//! Reading order: `session`, `prompt`, `request`, `terminal`, `idempotency`, then `keys`, `codec` and `api`.
 
 mod api;
 mod codec;
 mod idempotency;
 mod keys;
-mod problem;
 mod prompt;
 mod request;
 mod session;
@@ -19,14 +18,10 @@ mod terminal;
 
 pub(super) use codec::decode;
 pub(super) use idempotency::IdempotencyRecord;
-pub(super) use keys::{
-    agent_session_prefix, index_key, index_prefix, prompt_key, request_key, session_key, terminal_key,
-};
-pub(super) use prompt::{PromptRecord, StoredStatus};
+pub(super) use keys::{agent_session_prefix, index_key, index_prefix, numbered_key, session_key};
+pub(super) use prompt::PromptRecord;
 pub(super) use request::RequestRecord;
-pub(super) use session::{
-    FoldRecord, SessionRecord, SessionRecordView, StoredOnTimeout, StoredPolicy, StoredState, put_open,
-};
+pub(super) use session::{FoldRecord, SessionRecord, SessionRecordView, put_open};
 pub(super) use terminal::{StoredExit, StoredTerminal, TerminalRecord};
 
 #[cfg(test)]

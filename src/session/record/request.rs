@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::codec::encode;
-use super::keys::request_key;
+use super::keys::numbered_key;
 use crate::eventlog::Records;
 use crate::store::{Put, Table};
-use crate::types::{PromptId, RequestId, SessionId, Timestamp};
+use crate::types::{PromptId, RequestId, Resolution, SessionId, Timestamp};
 
 /// A request of the agent and its resolution.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ use crate::types::{PromptId, RequestId, SessionId, Timestamp};
 pub(in crate::session) struct RequestRecord {
     /// `None` after the request is resolved.
     pub(in crate::session) pending: Option<StoredRequest>,
-    pub(in crate::session) resolution: Option<StoredResolution>,
+    pub(in crate::session) resolution: Option<Resolution>,
     pub(in crate::session) by: Option<String>,
 }
 
@@ -35,20 +35,9 @@ pub(in crate::session) struct StoredRequest {
     pub(in crate::session) deadline: Option<Timestamp>,
 }
 
-/// The way in which a request was resolved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(in crate::session) enum StoredResolution {
-    Answered,
-    Policy,
-    Cancelled,
-    Withdrawn,
-    Expired,
-}
-
 impl RequestRecord {
     pub(in crate::session) fn put(&self, id: SessionId, request: RequestId, records: &mut Records) {
-        let key = request_key(id, request);
+        let key = numbered_key(id, request.number());
         records.puts.push(Put { table: Table::Request, key, value: encode(self) });
     }
 }

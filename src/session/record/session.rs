@@ -13,7 +13,8 @@ use crate::eventlog::Records;
 use crate::store::{Delete, Put, Table};
 use crate::transcript::SessionFold;
 use crate::types::{
-    AgentName, Principal, PromptId, RequestId, ServedBy, SessionId, Tenant, TerminalId, Timestamp,
+    AgentName, Principal, PromptId, RequestId, SessionId, SessionPolicy, SessionState, Tenant, TerminalId,
+    Timestamp,
 };
 
 /// The state of a session.
@@ -32,19 +33,16 @@ pub(in crate::session) struct SessionRecord {
     /// Whether the folder was created for this session and is deleted with it.
     pub(in crate::session) own_folder: bool,
     /// Whether a fork uses the folder too. The last session that is deleted then deletes the folder.
-    #[serde(default)]
     pub(in crate::session) shared_folder: bool,
     /// The session whose id names the folder. `None`: this session.
-    #[serde(default)]
     pub(in crate::session) folder_of: Option<SessionId>,
     pub(in crate::session) additional_directories: Vec<String>,
     /// Names of configured MCP servers. Their secrets are not stored.
     pub(in crate::session) mcp_servers: Vec<String>,
     /// The `_meta` of the client, checked. It is part of every new, resume and load.
-    #[serde(default)]
     pub(in crate::session) meta: Option<Box<RawValue>>,
-    pub(in crate::session) policy: StoredPolicy,
-    pub(in crate::session) state: StoredState,
+    pub(in crate::session) policy: SessionPolicy,
+    pub(in crate::session) state: SessionState,
     pub(in crate::session) attached: bool,
     pub(in crate::session) agent_session_id: Option<String>,
     pub(in crate::session) created_at: Timestamp,
@@ -52,21 +50,16 @@ pub(in crate::session) struct SessionRecord {
     pub(in crate::session) last_prompt: u32,
     pub(in crate::session) last_request: u32,
     /// The open requests. They need not be the newest ones.
-    #[serde(default)]
     pub(in crate::session) open_requests: Vec<RequestId>,
-    #[serde(default)]
     pub(in crate::session) last_terminal: u32,
     /// The terminals whose commands run.
-    #[serde(default)]
     pub(in crate::session) open_terminals: Vec<TerminalId>,
     pub(in crate::session) prompt_id: Option<PromptId>,
     pub(in crate::session) queued: Vec<PromptId>,
     pub(in crate::session) prompt_capabilities: Option<Box<RawValue>>,
     /// Whether the agent reports `models` and therefore accepts `session/set_model`.
-    #[serde(default)]
     pub(in crate::session) models: bool,
     /// Whether an import of the agent's history is incomplete. A restart erases such a session.
-    #[serde(default)]
     pub(in crate::session) unfinished: bool,
     /// Whether the agent's session had a history before the first prompt, because it was adopted or forked.
     #[serde(default)]
@@ -75,7 +68,6 @@ pub(in crate::session) struct SessionRecord {
     #[serde(default)]
     pub(in crate::session) called: bool,
     /// The agent must not load its session before this time.
-    #[serde(default)]
     pub(in crate::session) load_not_before: Option<Timestamp>,
     /// The sequence number up to which this record is exact.
     pub(in crate::session) seq: u64,
@@ -93,51 +85,9 @@ pub(in crate::session) struct SessionRecordView<'a> {
     pub(in crate::session) cwd: Cow<'a, str>,
     #[serde(borrow)]
     pub(in crate::session) metadata: &'a RawValue,
-    pub(in crate::session) state: StoredState,
+    pub(in crate::session) state: SessionState,
     #[serde(default)]
     pub(in crate::session) unfinished: bool,
-}
-
-/// The activity of a session at its last record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(in crate::session) enum StoredState {
-    Idle,
-    Running,
-    Waiting,
-    Closed,
-}
-
-/// The restrictions that a client set for the session.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(in crate::session) struct StoredPolicy {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::session) permissions: Option<StoredPermissions>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::session) files: Option<ServedBy>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::session) terminals: Option<ServedBy>,
-}
-
-/// The policy for permission requests.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(in crate::session) struct StoredPermissions {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::session) on_timeout: Option<StoredOnTimeout>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::session) timeout_seconds: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::session) allow: Option<Vec<String>>,
-}
-
-/// The action for a permission request that is not answered in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(in crate::session) enum StoredOnTimeout {
-    Reject,
-    Wait,
 }
 
 /// The folded state, and the sequence number up to which it is exact.
@@ -162,7 +112,7 @@ impl SessionRecord {
         self.session_id = id;
         self.owner = by.id.to_string();
         self.agent_session_id = Some(agent_session_id);
-        self.state = StoredState::Idle;
+        self.state = SessionState::Idle;
         self.attached = false;
         (self.created_at, self.updated_at) = (now, now);
         (self.last_prompt, self.last_request, self.seq) = (0, 0, 0);
@@ -171,7 +121,7 @@ impl SessionRecord {
     }
 
     pub(in crate::session) fn is_closed(&self) -> bool {
-        self.state == StoredState::Closed
+        self.state == SessionState::Closed
     }
 
     /// Makes a prompt the running one, and removes it from the queue.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::codec::encode;
-use super::keys::terminal_key;
+use super::keys::numbered_key;
 use crate::eventlog::Records;
 use crate::store::{Put, Table};
 use crate::types::{PromptId, SessionId, TerminalId, Timestamp};
@@ -42,7 +42,7 @@ pub(in crate::session) struct StoredExit {
 
 impl TerminalRecord {
     pub(in crate::session) fn put(&self, id: SessionId, records: &mut Records) {
-        let key = terminal_key(id, self.shown.terminal_id);
+        let key = numbered_key(id, self.shown.terminal_id.number());
         records.puts.push(Put { table: Table::Terminal, key, value: encode(self) });
     }
 }

@@ -5,8 +5,9 @@ use tracing::Instrument;
 use super::SessionRegistry;
 use crate::acp::TraceContext;
 use crate::api::{BulkResult, BulkResults};
-use crate::session::error::{ListError, SessionError, ToProblem};
+use crate::session::error::{SessionError, ToProblem};
 use crate::session::query::ListQuery;
+use crate::session::refusal::Refusal;
 use crate::types::{Principal, SessionId};
 
 /// The number of sessions that are closed or deleted concurrently.
@@ -29,23 +30,21 @@ impl SessionRegistry {
         action: BulkAction,
         query: &ListQuery,
         trace: Option<TraceContext>,
-    ) -> Result<BulkResults, ListError> {
+    ) -> Result<BulkResults, Refusal> {
         let page = self.list(by, query).await?;
         let mut results = Vec::with_capacity(page.sessions.len());
         for batch in page.sessions.chunks(CONCURRENCY) {
-            let one = |session: SessionId| {
+            let begin = |id: SessionId| {
                 let (registry, by, trace) = (self.clone(), by.clone(), trace.clone());
-                let ended = async move { registry.end(&by, action, session, trace).await };
-                self.context().shutdown.spawn_isolated(ended.in_current_span())
+                let ended = async move { registry.end(&by, action, id, trace).await };
+                (id, self.context().shutdown.spawn_isolated(ended.in_current_span()))
             };
-            let running: Vec<_> =
-                batch.iter().map(|session| (session.session_id, one(session.session_id))).collect();
+            let running: Vec<_> = batch.iter().map(|session| begin(session.session_id)).collect();
             for (session_id, ended) in running {
-                let ended = ended.await.map_err(SessionError::from).flatten();
-                let (status, problem) = match ended {
-                    Ok(status) => (status, None),
-                    Err(error) => (error.problem().status, Some(error.problem())),
-                };
+                let problem =
+                    ended.await.map_err(SessionError::from).flatten().map_err(|error| error.problem());
+                let status = problem.as_ref().map_or_else(|problem| problem.status, |status| *status);
+                let problem = problem.err();
                 results.push(BulkResult { session_id, status, problem });
             }
         }

@@ -12,7 +12,7 @@ use crate::api::{CreateSession, Session};
 use crate::pool::AcquireError;
 use crate::session::actor::Actor;
 use crate::session::command::{Command, CreateWaiter};
-use crate::session::error::{CreateError, SessionError};
+use crate::session::error::SessionError;
 use crate::session::idempotency::{Claim, IdempotencyKey};
 use crate::session::origin::Origin;
 use crate::session::record::SessionRecord;
@@ -26,14 +26,6 @@ pub struct Created {
     pub replayed: bool,
 }
 
-/// How to create a session.
-#[derive(Debug)]
-pub(super) struct CreateOptions {
-    pub(super) origin: Origin,
-    pub(super) claim: Option<Claim>,
-    pub(super) trace: Option<TraceContext>,
-}
-
 impl SessionRegistry {
     /// Creates a session. On failure nothing of it remains. The operation continues if the caller is dropped,
     /// because its idempotency key must stay reserved until the session is durable.
@@ -43,7 +35,7 @@ impl SessionRegistry {
         request: CreateSession,
         key: Option<IdempotencyKey>,
         trace: Option<TraceContext>,
-    ) -> Result<Created, CreateError> {
+    ) -> Result<Created, Refusal> {
         let (registry, owner) = (self.clone(), by.clone());
         let create = async move |claim| registry.create_new(&owner, request, trace, claim).await;
         self.create_once(by, key, create).await
@@ -56,9 +48,9 @@ impl SessionRegistry {
         by: &Principal,
         key: Option<IdempotencyKey>,
         create: impl FnOnce(Option<Claim>) -> F + Send + 'static,
-    ) -> Result<Created, CreateError>
+    ) -> Result<Created, Refusal>
     where
-        F: Future<Output = Result<Session, CreateError>> + Send,
+        F: Future<Output = Result<Session, Refusal>> + Send,
     {
         let (registry, by) = (self.clone(), by.clone());
         let created = async move {
@@ -75,8 +67,7 @@ impl SessionRegistry {
             drop(claimed.in_flight);
             Ok(Created { session, replayed: false })
         };
-        let created = self.context().shutdown.spawn_isolated(created.in_current_span());
-        created.await.map_err(SessionError::from)?
+        self.context().shutdown.spawn_isolated(created.in_current_span()).await?
     }
 
     async fn create_new(
@@ -85,73 +76,63 @@ impl SessionRegistry {
         mut request: CreateSession,
         trace: Option<TraceContext>,
         claim: Option<Claim>,
-    ) -> Result<Session, CreateError> {
+    ) -> Result<Session, Refusal> {
         let context = self.context();
         if context.log.storage_full() {
             return Err(SessionError::StorageFull.into());
         }
-        let spec = context.catalogue.agent(&request.agent);
-        let Some(spec) = spec else { return Err(Refusal::from(AcquireError::NoSuchAgent).into()) };
+        let spec = context.catalogue.agent(&request.agent).ok_or(AcquireError::NoSuchAgent)?;
         let id = context.ids.session();
         let adopted = adopt::adopted_session(by, &request)?.map(str::to_owned);
-        let adoption = match &adopted {
-            Some(adopted) => {
-                Some(adopt::begin_adoption(context, &self.adoptions, by, &request.agent, adopted).await?)
+        let mut _adoption = None;
+        if let Some(adopted) = &adopted {
+            let begun = adopt::begin_adoption(context, &self.adoptions, by, &request.agent, adopted).await;
+            _adoption = Some(begun?);
+            if request.cwd.is_none() {
+                let listed = adopt::find_listed_folder(context, by, &spec, adopted, trace.as_ref()).await;
+                request.cwd = Some(listed?);
             }
-            None => None,
-        };
-        if let Some(adopted) = adopted.as_deref().filter(|_| request.cwd.is_none()) {
-            request.cwd = Some(adopt::find_listed_folder(context, by, &spec, adopted, trace.as_ref()).await?);
         }
         let trace = trace.or_else(|| acp::split_meta(request.meta.as_deref()?).1);
         let origin = if adopted.is_some() { Origin::Adopted } else { Origin::New };
         let record = new_session::record(context, by, id, request, &spec).await?;
-        let session = self.start_actor(by, record, CreateOptions { origin, claim, trace }).await;
-        drop(adoption);
-        session
+        self.start_actor(record, origin, claim, trace).await
     }
 
     /// Runs the actor of a new session until the agent has the session. On failure nothing of it remains.
     pub(super) async fn start_actor(
         &self,
-        by: &Principal,
         record: SessionRecord,
-        CreateOptions { origin, claim, trace }: CreateOptions,
-    ) -> Result<Session, CreateError> {
+        origin: Origin,
+        claim: Option<Claim>,
+        trace: Option<TraceContext>,
+    ) -> Result<Session, Refusal> {
         let context = self.context();
         let (id, own_folder) = (record.session_id, record.own_folder && origin == Origin::New);
-        let log = context.log.session(&by.tenant, id).await.map_err(SessionError::from)?;
+        let log = context.log.session(&record.tenant(), id).await?;
         let (actor, entry) = Actor::new(context, log, record, origin);
         let (reply, created) = oneshot::channel();
         let deadline = Instant::now() + context.limits.settings_queue_timeout;
-        drop(entry.commands.try_send(Command::Create(CreateWaiter {
-            origin,
-            claim,
-            trace,
-            reply,
-            deadline,
-        })));
+        let create = Command::Create(CreateWaiter { origin, claim, trace, reply, deadline });
+        drop(entry.commands.try_send(create));
         // Other clients can find the session only after its creation succeeded.
         entry.visible.store(false, Ordering::Release);
         let entry = self.entries.install(actor, entry);
         match created.await.unwrap_or(Err(SessionError::Internal.into())) {
             Ok((session, seq)) => {
-                entry.log.wait(seq).await.map_err(SessionError::from)?;
+                entry.log.wait(seq).await?;
                 entry.visible.store(true, Ordering::Release);
                 Ok(session)
             }
             Err(refusal) => {
                 if own_folder {
                     let workspaces = context.workspaces.clone();
-                    let erased = context
-                        .shutdown
-                        .spawn_blocking(move || workspaces.remove_directory(&id.to_string()))
-                        .await;
-                    if !matches!(erased, Ok(Ok(()))) {
+                    let erase = move || workspaces.remove_directory(&id.to_string());
+                    if !matches!(context.shutdown.spawn_blocking(erase).await, Ok(Ok(()))) {
                         tracing::warn!(session = %id, "could not remove the folder of a session that could not be created");
                     }
                 }
-                Err(refusal.into())
+                Err(refusal)
             }
         }
     }

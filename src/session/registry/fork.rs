@@ -4,13 +4,12 @@ use serde_json::value::RawValue;
 
 use super::SessionRegistry;
 use super::adopt::begin_adoption;
-use super::create::{CreateOptions, Created};
+use super::create::Created;
 use crate::acp::{self, TraceContext};
 use crate::agent::AgentFailure;
 use crate::api::Session;
 use crate::jsonrpc::RpcError;
 use crate::session::command::ClientCall;
-use crate::session::error::CreateError;
 use crate::session::handle::SessionHandle;
 use crate::session::idempotency::{Claim, IdempotencyKey};
 use crate::session::origin::{Origin, can_fork};
@@ -26,7 +25,7 @@ impl SessionRegistry {
         parent: &SessionHandle,
         key: Option<IdempotencyKey>,
         trace: Option<TraceContext>,
-    ) -> Result<Created, CreateError> {
+    ) -> Result<Created, Refusal> {
         let (registry, owner, parent) = (self.clone(), by.clone(), parent.clone());
         let create = async move |claim| registry.create_fork(&owner, &parent, trace, claim).await;
         self.create_once(by, key, create).await
@@ -38,36 +37,32 @@ impl SessionRegistry {
         parent: &SessionHandle,
         trace: Option<TraceContext>,
         claim: Option<Claim>,
-    ) -> Result<Session, CreateError> {
+    ) -> Result<Session, Refusal> {
         let context = self.context();
         // The parent's actor checks the capabilities again.
         let agent = parent.query().record().await?.agent;
         let known = context.pool.agent_stats(&agent, &by.tenant).and_then(|(_, initialized)| initialized);
         known.map_or(Ok(()), |initialized| can_fork(&initialized.capabilities))?;
-        let result = parent.client_call(by, ClientCall::Fork, trace.clone()).await?;
+        let result = parent.call(by, ClientCall::Fork, trace.clone()).await?;
         let agent_session_id = new_session_id(&result)?;
         let mut record = parent.query().record().await?;
         // Another client may have adopted the fork in the meantime.
-        let adoption = begin_adoption(context, &self.adoptions, by, &record.agent, &agent_session_id).await?;
+        let _adoption =
+            begin_adoption(context, &self.adoptions, by, &record.agent, &agent_session_id).await?;
         record.begin_fork(context.ids.session(), by, agent_session_id, context.ids.now());
-        let options = CreateOptions { origin: Origin::Forked(parent.id()), claim, trace };
-        let session = self.start_actor(by, record.clone(), options).await.inspect_err(|_| {
+        let session = self.start_actor(record.clone(), Origin::Forked(parent.id()), claim, trace).await;
+        session.inspect_err(|_| {
             // No session of the gateway refers to the fork, so the agent must delete it.
             upstream_delete::request_delete(context, &record, by, None);
-        });
-        drop(adoption);
-        session
+        })
     }
 }
 
 /// The id of the fork in the agent's result.
 fn new_session_id(result: &RawValue) -> Result<String, Refusal> {
-    match acp::parse::<acp::NewSessionResult<'_>>(result) {
-        Ok(new) => Ok(new.session_id.into_owned()),
-        Err(error) => Err(Refusal::Agent(AgentFailure::Rpc(RpcError {
-            code: acp::error_code::INTERNAL,
-            message: format!("invalid result of session/fork: {error}"),
-            data: None,
-        }))),
-    }
+    let new = acp::parse::<acp::NewSessionResult<'_>>(result).map_err(|error| {
+        let message = format!("invalid result of session/fork: {error}");
+        AgentFailure::Rpc(RpcError { code: acp::error_code::INTERNAL, message, data: None })
+    })?;
+    Ok(new.session_id.into_owned())
 }

@@ -65,16 +65,13 @@ async fn erase_expired_sessions(entries: &ActorEntries) {
 async fn delete_expired_keys(context: &Context) -> Result<(), SessionError> {
     let mut after: Option<Vec<u8>> = None;
     loop {
-        let page = context.log.scan(Table::Idempotency, Vec::new(), after.take(), BATCH).await;
-        let page = page?;
+        let page = context.log.scan(Table::Idempotency, Vec::new(), after.take(), BATCH).await?;
         let Some((last, _)) = page.last() else { return Ok(()) };
         after = Some(last.clone());
         let now = context.log.expiry().earliest_now();
         let mut records = Records::default();
         for (key, value) in page {
-            let kept =
-                record::decode::<IdempotencyRecord>(&value).is_ok_and(|record| record.expires_at > now);
-            if !kept {
+            if !record::decode::<IdempotencyRecord>(&value).is_ok_and(|record| record.expires_at > now) {
                 records = records.delete(Table::Idempotency, key);
             }
         }

@@ -19,10 +19,10 @@ use crate::agent::AgentSpec;
 use crate::api::{AgentSessionList, SessionList};
 use crate::session::context::Context;
 use crate::session::entries::ActorEntries;
-use crate::session::error::{AgentSessionsError, ListError, SessionError};
+use crate::session::error::SessionError;
 use crate::session::handle::SessionHandle;
-use crate::session::metadata_index;
 use crate::session::query::{ListQuery, agent_sessions, list};
+use crate::session::refusal::Refusal;
 use crate::store::Table;
 use crate::types::{Principal, SessionId};
 
@@ -41,7 +41,6 @@ pub struct SessionRegistry {
 impl SessionRegistry {
     /// Starts the registry after it has closed every session that a crash left open.
     pub async fn start(context: Context) -> Result<Self, SessionError> {
-        metadata_index::build(&context).await?;
         let entries = ActorEntries::new(context);
         load_open_sessions(&entries).await?;
         entries.context().shutdown.spawn(gc::run(entries.clone()));
@@ -58,7 +57,7 @@ impl SessionRegistry {
     }
 
     /// A page of the tenant's sessions, newest first.
-    pub async fn list(&self, by: &Principal, query: &ListQuery) -> Result<SessionList, ListError> {
+    pub async fn list(&self, by: &Principal, query: &ListQuery) -> Result<SessionList, Refusal> {
         list::list(self.context(), by, query).await
     }
 
@@ -69,7 +68,7 @@ impl SessionRegistry {
         spec: &AgentSpec,
         page: (Option<String>, Option<&str>),
         trace: Option<&TraceContext>,
-    ) -> Result<AgentSessionList, AgentSessionsError> {
+    ) -> Result<AgentSessionList, Refusal> {
         agent_sessions::list(self.context(), by, spec, page, trace).await
     }
 }
@@ -79,8 +78,8 @@ async fn load_open_sessions(entries: &ActorEntries) -> Result<(), SessionError> 
     let context = entries.context();
     let mut after: Option<Vec<u8>> = None;
     loop {
-        let page = context.log.scan(Table::Open, Vec::new(), after.take(), PAGE_SESSIONS).await;
-        let page = page?;
+        let page = context.log.scan(Table::Open, Vec::new(), after.take(), PAGE_SESSIONS).await?;
+        let Some((last, _)) = page.last() else { return Ok(()) };
         let mut loaded = Vec::new();
         for (key, _) in &page {
             let Ok(id) = uuid::Uuid::from_slice(key) else { continue };
@@ -99,13 +98,9 @@ async fn load_open_sessions(entries: &ActorEntries) -> Result<(), SessionError> 
         }
         // The first reader after a crash finds an end for every turn, unless the disk is full.
         for entry in loaded {
-            let durable = entry.log.wait_or_full(entry.log.appended()).await;
-            durable?;
+            entry.log.wait_or_full(entry.log.appended()).await?;
         }
-        match page.last() {
-            Some((key, _)) => after = Some(key.clone()),
-            None => return Ok(()),
-        }
+        after = Some(last.clone());
     }
 }
 

@@ -4,13 +4,14 @@ use tracing::Span;
 
 use crate::acp::{self, client_input_policy};
 use crate::agent::AgentSpec;
-use crate::api::{self, CreateSession, McpServer};
+use crate::api::{CreateSession, McpServer};
 use crate::session::context::Context;
-use crate::session::error::{CreateError, InputError, SessionError};
-use crate::session::record::{SessionRecord, StoredState};
+use crate::session::error::InputError;
+use crate::session::record::SessionRecord;
+use crate::session::refusal::Refusal;
 use crate::session::requirements;
 use crate::session::validation::{check_metadata, check_title};
-use crate::types::{OnTimeout, Principal, SessionId};
+use crate::types::{OnTimeout, Principal, ServedBy, SessionId, SessionPolicy, SessionState};
 
 /// The maximum number of directories or MCP servers of a session.
 const MAX_LIST_LEN: usize = 64;
@@ -24,7 +25,7 @@ pub(super) async fn record(
     id: SessionId,
     request: CreateSession,
     spec: &AgentSpec,
-) -> Result<SessionRecord, CreateError> {
+) -> Result<SessionRecord, Refusal> {
     check_request(&request, spec)?;
     let metadata = request.metadata.unwrap_or_default();
     let mcp_servers = mcp_servers(spec, &request.mcp_servers)?;
@@ -47,9 +48,9 @@ pub(super) async fn record(
         };
         let directories: Vec<String> =
             directories.iter().enumerate().map(existing).collect::<Result<_, _>>()?;
-        Ok::<_, CreateError>((workspaces.folder(id, cwd.as_deref())?, directories))
+        Ok::<_, Refusal>((workspaces.folder(id, cwd.as_deref())?, directories))
     });
-    let (folder, additional_directories) = folders.await.map_err(SessionError::from)??;
+    let (folder, additional_directories) = folders.await??;
     let now = context.ids.now();
     Ok(SessionRecord {
         session_id: id,
@@ -65,8 +66,8 @@ pub(super) async fn record(
         additional_directories,
         mcp_servers,
         meta: request.meta.as_deref().and_then(|meta| acp::split_meta(meta).0).map(acp::to_one_line),
-        policy: request.policy.unwrap_or_default().into(),
-        state: StoredState::Idle,
+        policy: request.policy.unwrap_or_default(),
+        state: SessionState::Idle,
         attached: false,
         agent_session_id: request.agent_session_id,
         created_at: now,
@@ -94,12 +95,23 @@ fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result<(), InputE
     if let Some(metadata) = &request.metadata {
         check_metadata(metadata)?;
     }
-    check_policy(request.policy.as_ref(), spec)?;
-    check_paths(request.cwd.iter().map(|cwd| ("/cwd", cwd)))?;
-    let directories = request.additional_directories.iter();
-    check_paths(directories.map(|directory| ("/additionalDirectories", directory)))?;
-    check_count("/additionalDirectories", request.additional_directories.len())?;
-    check_count("/mcpServers", request.mcp_servers.len())?;
+    if let Some(policy) = &request.policy {
+        check_policy(policy, spec)?;
+    }
+    let directories = request.additional_directories.iter().map(|path| ("/additionalDirectories", path));
+    for (pointer, path) in request.cwd.iter().map(|path| ("/cwd", path)).chain(directories) {
+        if path.len() > PATH_BYTES {
+            return Err(InputError::invalid(pointer, "a path of at most 4096 bytes"));
+        }
+    }
+    for (pointer, count) in [
+        ("/additionalDirectories", request.additional_directories.len()),
+        ("/mcpServers", request.mcp_servers.len()),
+    ] {
+        if count > MAX_LIST_LEN {
+            return Err(InputError::invalid(pointer, "at most 64"));
+        }
+    }
     if let Some(meta) = &request.meta {
         client_input_policy::check_meta(&spec.settings.allowed_meta_keys, meta)
             .map_err(|gated| InputError::from_policy(&gated, ""))?;
@@ -121,42 +133,27 @@ fn mcp_servers(spec: &AgentSpec, wanted: &[McpServer]) -> Result<Vec<String>, In
     wanted.iter().enumerate().map(server).collect()
 }
 
-fn check_count(pointer: &str, count: usize) -> Result<(), InputError> {
-    if count > MAX_LIST_LEN { Err(InputError::invalid(pointer, "at most 64")) } else { Ok(()) }
-}
-
-fn check_paths<'a>(paths: impl Iterator<Item = (&'static str, &'a String)>) -> Result<(), InputError> {
-    let mut long = paths.filter(|(_, path)| path.len() > PATH_BYTES);
-    long.next()
-        .map_or(Ok(()), |(pointer, _)| Err(InputError::invalid(pointer, "a path of at most 4096 bytes")))
-}
-
 /// A client can only narrow the agent's policy.
-fn check_policy(policy: Option<&api::SessionPolicy>, spec: &AgentSpec) -> Result<(), InputError> {
-    let Some(policy) = policy else { return Ok(()) };
-    let entry = &spec.settings;
-    for (pointer, wanted, permitted) in [
-        ("/policy/files", policy.files, entry.files),
-        ("/policy/terminals", policy.terminals, entry.terminals),
-    ] {
-        if wanted.is_some_and(|wanted| wanted > permitted) {
-            return Err(InputError::invalid(pointer, "a session can only narrow the setting of the agent"));
-        }
-    }
-    let Some(permissions) = &policy.permissions else { return Ok(()) };
+fn check_policy(policy: &SessionPolicy, spec: &AgentSpec) -> Result<(), InputError> {
+    let (entry, permissions) = (&spec.settings, policy.permissions.clone().unwrap_or_default());
+    let wider = |wanted: Option<ServedBy>, permitted| wanted.is_some_and(|wanted| wanted > permitted);
     let waits = permissions.on_timeout == Some(OnTimeout::Wait);
-    if waits && entry.permissions.on_timeout == OnTimeout::Reject {
-        return Err(InputError::invalid(
+    let listed = |kind: &String| entry.permissions.allow.contains(kind);
+    let narrow = "a session can only narrow the setting of the agent";
+    let rules = [
+        (!wider(policy.files, entry.files), "/policy/files", narrow),
+        (!wider(policy.terminals, entry.terminals), "/policy/terminals", narrow),
+        (
+            !waits || entry.permissions.on_timeout == OnTimeout::Wait,
             "/policy/permissions/onTimeout",
             "the agent's entry rejects unanswered requests",
-        ));
-    }
-    let listed = |kind: &String| entry.permissions.allow.contains(kind);
-    if !permissions.allow.iter().flatten().all(listed) {
-        return Err(InputError::invalid(
+        ),
+        (
+            permissions.allow.iter().flatten().all(listed),
             "/policy/permissions/allow",
             "the agent's entry does not allow all of these",
-        ));
-    }
-    Ok(())
+        ),
+    ];
+    let violated = rules.into_iter().find(|(holds, ..)| !holds);
+    violated.map_or(Ok(()), |(_, pointer, detail)| Err(InputError::invalid(pointer, detail)))
 }

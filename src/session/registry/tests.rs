@@ -11,9 +11,9 @@ use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::session::actor::Actor;
 use crate::session::origin::Origin;
-use crate::session::record::{SessionRecord, StoredState};
+use crate::session::record::SessionRecord;
 use crate::session::refusal::Refusal;
-use crate::session::{MayPrompt, PromptError, PromptRequest};
+use crate::session::{MayPrompt, PromptRequest};
 use crate::shutdown::Shutdown;
 use crate::store::memory::MemoryStore;
 use crate::types::{Ids, Limits, PrincipalLimits, PromptId, Scope, Tenant};
@@ -45,7 +45,7 @@ fn record(id: SessionId, by: &Principal, now: crate::types::Timestamp, last_prom
         mcp_servers: Vec::new(),
         meta: None,
         policy: api::SessionPolicy::default().into(),
-        state: StoredState::Idle,
+        state: SessionState::Idle,
         attached: false,
         agent_session_id: Some("theirs".to_owned()),
         created_at: now,
@@ -108,22 +108,17 @@ async fn panicked_actor_fails_its_turn_and_restarts() {
     let waiting = async move { waits.wait_ended(PromptId::new(u32::MAX), Duration::from_mins(1)).await };
     let (ended, refused) =
         in_time(Box::pin(async { tokio::join!(waiting, session.prompt(&by, prompt(true))) })).await;
-    assert!(
-        matches!(refused, Err(PromptError::Actor(Refusal::Session(SessionError::Internal)))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(Refusal::Session(SessionError::Internal))), "{refused:?}");
     let ended = ended.unwrap().expect("the turn has ended");
-    assert_eq!(
-        (ended.status, ended.error.unwrap().code),
-        (PromptStatus::Failed, api::ProblemCode::Interrupted)
-    );
+    let problem: api::Problem = serde_json::from_str(ended.error.unwrap().get()).unwrap();
+    assert_eq!((ended.status, problem.code), (PromptStatus::Failed, api::ProblemCode::Interrupted));
 
     // The session is loaded again, also for an old handle. It fails again only where it panics again.
     let snapshot = in_time(session.snapshot()).await.unwrap();
     assert_eq!((snapshot.state, snapshot.prompt_id), (SessionState::Idle, None));
     assert!(matches!(
         in_time(session.prompt(&by, prompt(false))).await,
-        Err(PromptError::Actor(Refusal::Session(SessionError::Internal)))
+        Err(Refusal::Session(SessionError::Internal))
     ));
     assert_eq!(in_time(session.snapshot()).await.unwrap().last_event_id, snapshot.last_event_id);
     let runs = session_log.read(0, 1 << 20).await.unwrap();

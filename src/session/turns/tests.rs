@@ -10,8 +10,7 @@ mod work;
 
 use super::*;
 use crate::jsonrpc::PendingTables;
-use crate::session::record::StoredStatus;
-use crate::types::Timestamp;
+use crate::types::{PromptStatus, Timestamp};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -118,7 +117,7 @@ fn error(code: i64) -> RpcError {
 fn queued(number: u32) -> Queued {
     let record = PromptRecord {
         prompt_id: prompt(number),
-        status: StoredStatus::Queued,
+        status: PromptStatus::Queued,
         by: "alice".to_owned(),
         created_at: Timestamp::from_millis(0),
         ended_at: None,

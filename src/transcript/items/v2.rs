@@ -1,12 +1,9 @@
 //! The updates that only ACP v2 has: complete messages, and growing tool calls and terminals.
 
-use super::{Body, ItemKey, Items, Source, body, boxed};
+use super::{Body, Items, Kind, Source};
 use crate::acp::{RawObject, update};
 use crate::api::Role;
-use crate::transcript::content::Content;
-use crate::transcript::members::{Members, Null};
-use crate::transcript::parts::Output;
-use crate::transcript::tool_call::ToolCall;
+use crate::transcript::members::Null;
 
 impl Items {
     /// Folds an update of a kind that only v2 has.
@@ -27,40 +24,32 @@ impl Items {
 
     /// Folds a complete message. Without `content`, the existing content stays.
     fn message(&mut self, role: Role, object: &RawObject<'_>, source: Source<'_>) {
-        let Some(id) = object.text("messageId").map(boxed) else { return };
-        let new = || Body::Message { role, message_id: Some(id.clone()), content: Content::default() };
-        let place = self.place(ItemKey::Message(role, id.clone()), new, source);
-        if let Some(blocks) = object.get("content")
-            && let Some(Body::Message { content, .. }) = body(&mut self.list, place)
-        {
-            content.replace(blocks, self.bytes.of(role, source));
+        let item = self.item(Kind::Message(role), object.text("messageId"), source);
+        if let (Some((Body::Message { content, .. }, bytes)), Some(blocks)) = (item, object.get("content")) {
+            content.replace(blocks, bytes.of(role, source));
         }
     }
 
     /// Appends an item to the content of a tool call.
     fn tool_content(&mut self, object: &RawObject<'_>, source: Source<'_>) {
-        let Some(id) = object.text("toolCallId") else { return };
-        let new = || Body::ToolCall(ToolCall::default());
-        let place = self.place(ItemKey::ToolCall(boxed(id)), new, source);
-        if let Some(Body::ToolCall(call)) = body(&mut self.list, place) {
-            call.content_chunk(object, &mut self.bytes.rest);
+        let item = self.item(Kind::ToolCall, object.text("toolCallId"), source);
+        if let Some((Body::ToolCall(call), bytes)) = item {
+            call.content_chunk(object, &mut bytes.rest);
         }
     }
 
     /// Folds an update or output of an agent's terminal.
     fn terminal(&mut self, object: &RawObject<'_>, source: Source<'_>) {
-        let Some(id) = object.text("terminalId") else { return };
-        let new = || Body::Terminal(Members::default(), Output::default());
-        let place = self.place(ItemKey::Terminal(boxed(id)), new, source);
-        let Some(Body::Terminal(members, output)) = body(&mut self.list, place) else { return };
+        let item = self.item(Kind::Terminal, object.text("terminalId"), source);
+        let Some((Body::Terminal(members, output), bytes)) = item else { return };
         if let Some(data) = object.get("data") {
-            output.push(data, &mut self.bytes.rest);
-            return members.merge(object, &["data", "_meta"], Null::Keeps, &mut self.bytes.rest);
+            output.push(data, &mut bytes.rest);
+            return members.merge(object, &["data", "_meta"], Null::Keeps, &mut bytes.rest);
         }
         if let Some(whole) = object.get("output") {
-            output.replace(whole, &mut self.bytes.rest);
+            output.replace(whole, &mut bytes.rest);
         }
-        members.merge(object, &["output"], Null::Clears, &mut self.bytes.rest);
+        members.merge(object, &["output"], Null::Clears, &mut bytes.rest);
     }
 }
 
@@ -73,7 +62,7 @@ mod tests {
 
     fn items(updates: &[&str]) -> Vec<String> {
         let mut items = Items::default();
-        let source = Source { subagent: None, late: false };
+        let source = Source::default();
         for update in updates {
             let raw: &RawValue = serde_json::from_str(update).unwrap();
             items.update(&kind_of(raw).unwrap(), raw, source);

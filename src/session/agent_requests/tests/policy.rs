@@ -2,7 +2,6 @@ use super::*;
 use crate::agent::AgentSpec;
 use crate::api::{PermissionPolicy, SessionPolicy};
 use crate::session::agent_requests::policy::{allows, answer_wait};
-use crate::session::record::StoredPolicy;
 use crate::types::{OnTimeout, Permissions};
 
 fn spec(on_timeout: OnTimeout, timeout: u64, allow: &[&str]) -> AgentSpec {
@@ -15,7 +14,7 @@ fn owned(kinds: &[&str]) -> Vec<String> {
     kinds.iter().map(|kind| (*kind).to_owned()).collect()
 }
 
-fn narrowed(permissions: PermissionPolicy) -> StoredPolicy {
+fn narrowed(permissions: PermissionPolicy) -> SessionPolicy {
     SessionPolicy { permissions: Some(permissions), ..SessionPolicy::default() }.into()
 }
 
@@ -42,7 +41,7 @@ fn the_policy_of_the_session_only_shortens_the_wait() {
         let found = answer_wait(&spec(agent, 60, &[]), &policy);
         assert_eq!(found, expected, "{agent:?} {on_timeout:?} {timeout_seconds:?}");
     }
-    let none = StoredPolicy::default();
+    let none = SessionPolicy::default();
     assert_eq!(answer_wait(&spec(reject, 60, &[]), &none), Wait::AtMost(seconds(60)));
     assert_eq!(answer_wait(&spec(wait, 60, &[]), &none), Wait::Turn);
 }

@@ -13,7 +13,6 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use serde_path_to_error::{Path, Segment};
 
-use crate::acp;
 use crate::api::ProblemCode;
 use crate::jsonrpc;
 use crate::surface::Gateway;

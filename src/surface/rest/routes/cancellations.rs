@@ -3,6 +3,7 @@
 use http::StatusCode;
 
 use crate::acp::CancelTarget;
+use crate::session::ClientCall;
 use crate::surface::authorized::CanPrompt;
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::ApiRequest;
@@ -20,7 +21,9 @@ pub(super) async fn cancel_tool_call(
     request: ApiRequest<CanPrompt, (SessionId, String)>,
 ) -> Result<StatusCode, ApiError> {
     let session = request.open_session().await?;
-    session.cancel_part(&request.by, CancelTarget::ToolCall(request.ids.1), request.trace).await?;
+    session
+        .call(&request.by, ClientCall::Cancel(CancelTarget::ToolCall(request.ids.1)), request.trace)
+        .await?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -36,6 +39,8 @@ pub(super) async fn cancel_agent_terminal(
     request: ApiRequest<CanPrompt, (SessionId, String)>,
 ) -> Result<StatusCode, ApiError> {
     let session = request.open_session().await?;
-    session.cancel_part(&request.by, CancelTarget::Terminal(request.ids.1), request.trace).await?;
+    session
+        .call(&request.by, ClientCall::Cancel(CancelTarget::Terminal(request.ids.1)), request.trace)
+        .await?;
     Ok(StatusCode::ACCEPTED)
 }

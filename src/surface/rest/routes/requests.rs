@@ -22,7 +22,7 @@ pub(super) async fn list_requests(
     request: ApiRequest<CanRead, SessionId>,
 ) -> Result<Json<PendingRequests>, ApiError> {
     let session = request.open_session().await?;
-    Ok(Json(PendingRequests { requests: session.requests().await?, next_cursor: None }))
+    Ok(Json(PendingRequests { requests: session.snapshot().await?.requests, next_cursor: None }))
 }
 
 type AnswerRequest = ApiRequest<CanApprove, (SessionId, RequestId)>;

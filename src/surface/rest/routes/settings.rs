@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::acp::{self, ConfigValue, to_one_line};
 use crate::api::{ConfigOptions, Modes, RpcCall, RpcResult, SetConfigOption, SetMode};
+use crate::session::ClientCall;
 use crate::surface::authorized::CanApprove;
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{ApiRequest, JsonBody};
@@ -27,7 +28,7 @@ pub(super) async fn set_mode(
     body: JsonBody<SetMode>,
 ) -> Result<Json<Modes>, ApiError> {
     let session = request.open_session().await?;
-    let modes = session.set_mode(&request.by, body.value.mode_id, request.trace).await?;
+    let modes = session.call(&request.by, ClientCall::Mode(body.value.mode_id), request.trace).await?;
     Ok(Json(Modes { modes: Some(modes) }))
 }
 
@@ -44,7 +45,8 @@ pub(super) async fn set_config_option(
 ) -> Result<Json<ConfigOptions>, ApiError> {
     let session = request.open_session().await?;
     let value = checked_value(body.value.value)?;
-    let options = session.set_config(&request.by, request.ids.1, value, request.trace).await?;
+    let option = request.ids.1;
+    let options = session.call(&request.by, ClientCall::Config { option, value }, request.trace).await?;
     Ok(Json(ConfigOptions { config_options: Some(options) }))
 }
 
@@ -68,7 +70,8 @@ pub(super) async fn call_session(
 ) -> Result<Response, ApiError> {
     let session = request.open_session().await?;
     let RpcCall { method, params, notify } = body.value;
-    let result = session.call(&request.by, method, params.map(to_one_line), notify, request.trace).await?;
+    let params = params.map_or_else(|| acp::null_to_empty(RawValue::NULL), to_one_line);
+    let result = session.call(&request.by, ClientCall::Rpc { method, params, notify }, request.trace).await?;
     Ok(if notify { StatusCode::ACCEPTED.into_response() } else { Json(RpcResult { result }).into_response() })
 }
 

@@ -63,7 +63,7 @@ async fn respond_page(
     let limit = request.params.limit(50, 200)?;
     request.params.finish()?;
     let session = request.open_session().await?;
-    let page = session.transcript(before, limit).await?;
+    let page = session.query().transcript(session.snapshot().await?, before, limit).await?;
     // Weak, because retention may delete the beginning of a turn without appending an event.
     let format = if form == Representation::Json { "" } else { "-md" };
     let etag = format!("W/\"{}{format}\"", page.last_event_id);

@@ -1,4 +1,4 @@
-//! The errors that several operations share.
+//! The errors of reads and of checks. `refusal` has the error of all other operations.
 
 use std::time::Duration;
 
@@ -10,7 +10,16 @@ use crate::types::LimitExceeded;
 
 /// An error that clients receive as a problem, in a response or in an event.
 pub trait ToProblem: std::error::Error {
-    fn problem(&self) -> Problem;
+    fn code(&self) -> ProblemCode;
+
+    /// Sets the members of the problem that belong to this error.
+    fn add_members(&self, _problem: &mut Problem) {}
+
+    fn problem(&self) -> Problem {
+        let mut problem = Problem::new(self.code(), self.to_string());
+        self.add_members(&mut problem);
+        problem
+    }
 
     /// The limit of the principal that the request exceeded.
     fn limit(&self) -> Option<&LimitExceeded> {
@@ -42,18 +51,19 @@ impl SessionError {
 }
 
 impl ToProblem for SessionError {
-    fn problem(&self) -> Problem {
-        let code = match self {
+    fn code(&self) -> ProblemCode {
+        match self {
             Self::NoSuchSession => ProblemCode::NotFound,
             Self::Busy { .. } => ProblemCode::PoolFull,
             Self::StorageFull => ProblemCode::StorageFull,
             Self::Internal => ProblemCode::Internal,
-        };
-        let mut problem = Problem::new(code, self.to_string());
+        }
+    }
+
+    fn add_members(&self, problem: &mut Problem) {
         if let Self::Busy { retry_after } = self {
             problem.retry_after_seconds = Some(retry_after.as_secs());
         }
-        problem
     }
 }
 
@@ -100,51 +110,20 @@ impl InputError {
 }
 
 impl ToProblem for InputError {
-    fn problem(&self) -> Problem {
-        let (code, errors) = match self {
-            Self::Invalid(errors) => (ProblemCode::Invalid, errors.clone()),
-            Self::ContentUnsupported(error) => (ProblemCode::ContentUnsupported, vec![error.clone()]),
-            Self::Forbidden(_) => (ProblemCode::Forbidden, Vec::new()),
-            Self::TooLarge(_) => (ProblemCode::TooLarge, Vec::new()),
-        };
-        Problem { errors, ..Problem::new(code, self.to_string()) }
+    fn code(&self) -> ProblemCode {
+        match self {
+            Self::Invalid(_) => ProblemCode::Invalid,
+            Self::ContentUnsupported(_) => ProblemCode::ContentUnsupported,
+            Self::Forbidden(_) => ProblemCode::Forbidden,
+            Self::TooLarge(_) => ProblemCode::TooLarge,
+        }
     }
-}
 
-/// The error of a request whose `Idempotency-Key` was used before.
-#[derive(Debug, Clone, Copy, thiserror::Error)]
-pub enum IdempotencyError {
-    #[error("the Idempotency-Key was used with another body")]
-    Mismatch,
-    #[error("the first request with this Idempotency-Key is still in flight")]
-    InFlight,
-}
-
-impl ToProblem for IdempotencyError {
-    fn problem(&self) -> Problem {
-        let code = match self {
-            Self::Mismatch => ProblemCode::IdempotencyMismatch,
-            Self::InFlight => ProblemCode::IdempotencyInFlight,
-        };
-        Problem::new(code, self.to_string())
-    }
-}
-
-/// The error of a session whose folders cannot be opened.
-#[derive(Debug, Clone, Copy, thiserror::Error)]
-pub enum FolderError {
-    #[error("there is no such folder in this session")]
-    Missing,
-    #[error("the session's folders no longer lie below the workspace roots")]
-    OutsideRoots,
-}
-
-impl ToProblem for FolderError {
-    fn problem(&self) -> Problem {
-        let code = match self {
-            Self::Missing => ProblemCode::NotFound,
-            Self::OutsideRoots => ProblemCode::Forbidden,
-        };
-        Problem::new(code, self.to_string())
+    fn add_members(&self, problem: &mut Problem) {
+        match self {
+            Self::Invalid(errors) => problem.errors.clone_from(errors),
+            Self::ContentUnsupported(error) => problem.errors.push(error.clone()),
+            Self::Forbidden(_) | Self::TooLarge(_) => {}
+        }
     }
 }
