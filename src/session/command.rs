@@ -129,9 +129,6 @@ pub(super) enum Command {
         trace: Option<TraceContext>,
         reply: Reply<(Vec<PromptId>, u64)>,
     },
-    Requests {
-        reply: Reply<(Vec<PendingRequest>, u64), SessionError>,
-    },
     Pending {
         request: RequestId,
         reply: Reply<Arc<PendingRequest>>,

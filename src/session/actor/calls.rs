@@ -10,7 +10,7 @@ use crate::acp::{self, AcpVersion, CancelTarget, TraceContext};
 use crate::agent::AgentFailure;
 use crate::event::{EncodedEvent, SessionChanged};
 use crate::jsonrpc::{CallId, RpcError};
-use crate::session::client_calls::{CallRules, CallTarget, OutgoingCall, PendingCall};
+use crate::session::client_calls::{CallRules, CallTarget, PendingCall};
 use crate::session::command::{ClientCall, Reply};
 use crate::session::error::SessionError;
 use crate::session::refusal::{Refusal, agent_failure};
@@ -27,7 +27,7 @@ impl Actor {
         trace: Option<TraceContext>,
         reply: Reply<(Box<RawValue>, u64)>,
     ) {
-        if self.journal.is_closed() {
+        if self.journal.record().is_closed() {
             return send_reply(reply, Err(Refusal::Closed));
         }
         // A cancel ends work, so the quota does not apply to it.
@@ -86,7 +86,7 @@ impl Actor {
 
     /// Sends a call to the agent and registers it for its response.
     fn send_call(&mut self, call: PendingCall) {
-        let OutgoingCall { method, params } = match self.encode_call(&call) {
+        let (method, params) = match self.encode_call(&call) {
             Ok(encoded) => encoded,
             Err(refusal) => return send_reply(call.reply, Err(refusal)),
         };
@@ -102,7 +102,7 @@ impl Actor {
         }
     }
 
-    fn encode_call(&self, call: &PendingCall) -> Result<OutgoingCall, Refusal> {
+    fn encode_call(&self, call: &PendingCall) -> Result<(String, Box<RawValue>), Refusal> {
         self.check_call(&call.call)?;
         let (Some(initialized), Some(id)) =
             (self.link.initialized(), self.journal.record().agent_session_id.as_deref())

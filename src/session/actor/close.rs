@@ -1,5 +1,6 @@
 //! The end of a session: close and delete.
 
+use super::turn::TurnEnd;
 use super::{Actor, send_reply};
 use crate::acp::TraceContext;
 use crate::event::{DetachedReason, SessionClosed};
@@ -7,14 +8,13 @@ use crate::pool::Disposition;
 use crate::session::agent_requests::EndedBy;
 use crate::session::record::StoredState;
 use crate::session::refusal::Refusal;
-use crate::session::turns::Completion;
 use crate::session::upstream_delete;
 use crate::types::Principal;
 
 impl Actor {
     /// Closes the session and ends its work. The log remains readable, and `attach` reopens the session.
     pub(super) fn close(&mut self, by: &Principal, trace: Option<&TraceContext>) -> u64 {
-        if self.journal.is_closed() {
+        if self.journal.record().is_closed() {
             return self.journal.appended();
         }
         self.end_all(trace);
@@ -51,7 +51,7 @@ impl Actor {
     fn end_all(&mut self, trace: Option<&TraceContext>) {
         // Without a prompt id, the cancel cannot fail.
         drop(self.cancel(None, trace));
-        self.complete_turn(Completion::cancelled());
+        self.end_turn(TurnEnd::cancelled());
         self.end_requests(EndedBy::Release);
         self.end_terminals();
         self.link.drop_pending();

@@ -25,45 +25,28 @@ impl Actor {
                 send_reply(reply, Ok((self.snapshot(), self.journal.appended())));
             }
             Command::Patch { by, patch, if_match, reply } => {
-                let outcome = self.patch(&by, &patch, if_match.as_deref());
-                send_reply(reply, outcome.map(|seq| (self.snapshot(), seq)));
+                let patched = self.patch(&by, &patch, if_match.as_deref());
+                send_reply(reply, patched.map(|seq| (self.snapshot(), seq)));
             }
             Command::Attach { trace, reply } => {
                 let deadline = Instant::now() + self.context.limits.settings_queue_timeout;
                 self.attach(AttachWaiter { trace, reply, deadline });
             }
-            Command::Close { by, trace, reply } => {
-                let seq = self.close(&by, trace.as_ref());
-                send_reply(reply, Ok(seq));
-            }
-            Command::Delete { by, trace, reply } => {
-                let seq = self.delete(&by, trace);
-                send_reply(reply, Ok(seq));
-            }
+            Command::Close { by, trace, reply } => send_reply(reply, Ok(self.close(&by, trace.as_ref()))),
+            Command::Delete { by, trace, reply } => send_reply(reply, Ok(self.delete(&by, trace))),
             Command::Prompt { by, blocks, queue, trace, key, reply } => {
-                let outcome = self.prompt(&by, blocks, queue, trace, key.as_ref());
-                send_reply(reply, outcome);
+                send_reply(reply, self.prompt(&by, blocks, queue, trace, key.as_ref()));
             }
             Command::Cancel { prompt, trace, reply } => {
-                let outcome = self.cancel(prompt, trace.as_ref());
-                send_reply(reply, outcome.map(|cancelled| (cancelled, self.journal.appended())));
+                let cancelled = self.cancel(prompt, trace.as_ref());
+                send_reply(reply, cancelled.map(|cancelled| (cancelled, self.journal.appended())));
             }
-            Command::Requests { reply } => {
-                send_reply(reply, Ok((self.agent_requests.shown(), self.journal.appended())));
-            }
-            Command::Pending { request, reply } => {
-                let last = self.journal.record().last_request;
-                send_reply(reply, self.agent_requests.get(request, last));
-            }
+            Command::Pending { request, reply } => send_reply(reply, self.agent_requests.get(request)),
             Command::Answer { by, request, outcome, reply } => {
-                let outcome = self.answer(&by, request, outcome);
-                send_reply(reply, outcome);
+                send_reply(reply, self.answer(&by, request, outcome));
             }
             Command::Call { by, call, trace, reply } => self.queue_call(by, call, trace, reply),
-            Command::KillTerminal { terminal, reply } => {
-                let outcome = self.kill_terminal(terminal);
-                send_reply(reply, outcome);
-            }
+            Command::KillTerminal { terminal, reply } => send_reply(reply, self.kill_terminal(terminal)),
             Command::Stderr { reply } => {
                 let tail = self.link.process().map(crate::agent::Process::stderr);
                 send_reply(reply, Ok(tail.unwrap_or_default()));

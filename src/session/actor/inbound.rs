@@ -9,7 +9,7 @@ use crate::agent::{Batch, Inbound};
 use crate::event::{AgentInvalidOutput, EncodedEvent, Extension, SessionUpdate};
 use crate::jsonrpc::{CallId, RpcError};
 use crate::pool::Disposition;
-use crate::session::attachment::{CallOf, History, SessionOwner};
+use crate::session::attachment::{CallPurpose, History, SessionOwner};
 use crate::types::PromptId;
 
 /// Counts lines that are not valid messages.
@@ -126,7 +126,7 @@ impl Actor {
         }
         let mut state_changed = false;
         if subagent.is_none() {
-            self.journal.fold_update(&view.kind, view.update);
+            self.journal.fold_with(|fold| fold.update(&view.kind, view.update));
             state_changed = self.track_work(&view.kind, view.update);
         }
         let (prompt, late) = self.turns.of_update(acp::update::is_session_state(&view.kind));
@@ -183,10 +183,10 @@ impl Actor {
         if self.turns.is_prompt(call) {
             return self.prompt_answered(outcome);
         }
-        match self.attachment.call_of(call) {
-            Some(CallOf::Setup) => self.setup_answered(outcome),
-            Some(CallOf::SignIn) => self.sign_in_answered(outcome),
-            Some(CallOf::Release { closes }) => {
+        match self.attachment.answered(call) {
+            Some(CallPurpose::SetUp(set_up)) => self.setup_answered(set_up, outcome),
+            Some(CallPurpose::SignIn { refusal }) => self.sign_in_answered(refusal, outcome),
+            Some(CallPurpose::Release { closes }) => {
                 let reusable = closes && outcome.is_ok();
                 self.finish_detach(if reusable { Disposition::Reuse } else { Disposition::Stop });
             }

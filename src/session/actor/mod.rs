@@ -10,8 +10,8 @@
 //! - this file: the loop
 //! - `commands`, `inbound`: inputs of clients and of the agent
 //! - `turn`, `queue`: prompts
-//! - `attach`, `restore`, `release`, `process_end`: the process
-//! - `requests`, `answers`, `questions`, `methods`: requests of the agent
+//! - `attach`, `restore`, `release`: the process
+//! - `requests`, `answers`, `methods`: requests of the agent
 //! - `calls`: calls of clients
 //! - `close`: the end of a session
 //! - `recovery`: the start from stored records
@@ -23,8 +23,6 @@ mod close;
 mod commands;
 mod inbound;
 mod methods;
-mod process_end;
-mod questions;
 mod queue;
 mod recovery;
 mod release;
@@ -50,7 +48,7 @@ use crate::acp::ClientCapabilities;
 use crate::api::Session;
 use crate::event::DetachedReason;
 use crate::eventlog::DiskSpace;
-use crate::pool::{CrashBackoff, Disposition, LeaseActivity};
+use crate::pool::{CrashBackoff, LeaseActivity};
 use crate::types::ServedBy;
 
 pub(super) struct Actor {
@@ -322,27 +320,21 @@ impl Actor {
         }
         let Err(refusal) = self.check_quota() else { return };
         tracing::warn!(session = %self.journal.session(), "a session exceeded its hourly write quota; stopping its agent");
-        self.release(Disposition::Stop, &refusal);
-        self.append_detached_if_attached(DetachedReason::Exited);
-        self.attachment.detach();
+        self.stop_process(&refusal);
         self.attach_failed(&refusal);
     }
 
-    /// The server of the agent's files: the setting of the agent, restricted by the policy of the client.
-    fn files_served_by(&self) -> ServedBy {
-        let (allowed, policy) = (self.link.spec().settings.files, &self.journal.record().policy);
-        policy.files.map_or(allowed, |wanted| wanted.min(allowed))
-    }
-
-    /// The server of the agent's terminals: the setting of the agent, restricted by the policy of the client.
-    fn terminals_served_by(&self) -> ServedBy {
-        let (allowed, policy) = (self.link.spec().settings.terminals, &self.journal.record().policy);
-        policy.terminals.map_or(allowed, |wanted| wanted.min(allowed))
+    /// The servers of the agent's files and terminals: the settings of the agent, restricted by the policy of the client.
+    fn served_by(&self) -> (ServedBy, ServedBy) {
+        let (settings, policy) = (&self.link.spec().settings, &self.journal.record().policy);
+        let restrict = |allowed: ServedBy, wanted: Option<ServedBy>| wanted.unwrap_or(allowed).min(allowed);
+        (restrict(settings.files, policy.files), restrict(settings.terminals, policy.terminals))
     }
 
     /// The capabilities that the gateway sends in `initialize`.
     fn offered_capabilities(&self) -> ClientCapabilities {
-        ClientCapabilities::new(self.files_served_by(), self.terminals_served_by())
+        let (files, terminals) = self.served_by();
+        ClientCapabilities::new(files, terminals)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::event::LostReason;
 use crate::jsonrpc::RpcError;
 use crate::pool::{Disposition, Lease};
 use crate::session::agent_requests::EndedBy;
-use crate::session::attachment::{AttachMethod, LoadSignIn, Refused, RestoreStep, Retry};
+use crate::session::attachment::{AttachMethod, CallPurpose, LoadSignIn, Refused, RestoreStep, Retry, SetUp};
 use crate::session::refusal::Refusal;
 
 impl Actor {
@@ -31,7 +31,7 @@ impl Actor {
         match RestoreStep::after(refused, error, resume) {
             RestoreStep::Load(error) => {
                 tracing::info!(session = %self.journal.session(), %error, "session/resume failed; trying session/load");
-                self.set_up(AttachMethod::Load, Some(error));
+                self.set_up(SetUp::load_after(error));
             }
             RestoreStep::SignIn(error) => self.sign_in_for_load(error),
             RestoreStep::Reject(error) => self.setup_rejected(error),
@@ -42,8 +42,7 @@ impl Actor {
 
     /// Begins a new agent session on the same process, because the agent does not have the former one.
     fn begin_new_agent_session(&mut self, reason: LostReason, error: &RpcError) {
-        self.attachment.lose_context(reason, Some(error.to_string()));
-        self.set_up(AttachMethod::Fresh, None);
+        self.set_up(SetUp::fresh(reason, Some(error.to_string())));
     }
 
     /// Whether the agent rejected the session id of a prompt.
@@ -112,23 +111,18 @@ impl Actor {
             }
             LoadSignIn::SignedIn => return self.setup_rejected(refusal),
         };
-        if let Some(call) = self.link.call(method, &params) {
-            let deadline = Instant::now() + timeout;
+        if self.call_for(CallPurpose::SignIn { refusal }, method, &params, timeout) {
             tracing::info!(session = %self.journal.session(), method, "the agent loads no session without a sign-in, trying its key");
-            self.attachment.sign_in(call, deadline, refusal);
         }
     }
 
-    /// Handles the agent's response to a step of the sign-in.
-    pub(super) fn sign_in_answered(&mut self, outcome: Result<Box<RawValue>, RpcError>) {
-        match self.attachment.sign_in_answered(outcome.is_ok()) {
-            None => self.set_up(AttachMethod::Load, None),
-            Some(refusal) => {
-                if let Err(error) = outcome {
-                    tracing::info!(session = %self.journal.session(), %error, "the agent does not sign in with its key");
-                }
-                self.setup_rejected(refusal);
-            }
+    /// Handles the agent's response to a step of the sign-in. `refusal` is its error to the load.
+    pub(super) fn sign_in_answered(&mut self, refusal: RpcError, outcome: Result<Box<RawValue>, RpcError>) {
+        if let Err(error) = outcome {
+            tracing::info!(session = %self.journal.session(), %error, "the agent does not sign in with its key");
+            return self.setup_rejected(refusal);
         }
+        self.attachment.sign_in_advanced();
+        self.set_up(SetUp::new(AttachMethod::Load));
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-pub(super) use self::encode::{CallRules, CallTarget, OutgoingCall};
+pub(super) use self::encode::{CallRules, CallTarget};
 use super::command::{ClientCall, CreateWaiter, Reply};
 use super::origin::Origin;
 use crate::acp::TraceContext;

@@ -104,12 +104,7 @@ impl SessionHandle {
 
     /// The open requests of the agent. While the disk accepts no commits: those as of the last commit.
     pub async fn requests(&self) -> Result<Vec<PendingRequest>, SessionError> {
-        let (requests, seq) = self.request(|reply| Command::Requests { reply }).await?;
-        if self.wait_durable_or_full(seq).await? {
-            Ok(requests)
-        } else {
-            Ok(self.query().snapshot().await?.requests)
-        }
+        Ok(self.snapshot().await?.requests)
     }
 
     /// A page of folded turns, newest first, exact at its `lastEventId`.

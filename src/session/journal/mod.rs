@@ -9,7 +9,6 @@ mod quota;
 
 use std::time::Duration;
 
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 pub(super) use self::change::Change;
@@ -25,7 +24,7 @@ use crate::event::{EncodedEvent, Event, SessionCreated, SessionDeleted};
 use crate::eventlog::{Records, SessionLog};
 use crate::store::{Delete, Run, Table};
 use crate::transcript::SessionFold;
-use crate::types::{EventId, Ids, Limits, PromptId, RequestId, SessionId, TerminalId};
+use crate::types::{Ids, Limits, PromptId, RequestId, SessionId, TerminalId};
 
 /// The approximate number of events after which the session's record is saved within a turn. It limits the
 /// events to fold after a crash.
@@ -112,7 +111,7 @@ impl Journal {
     /// Folds stored events that were appended after the record was written.
     pub(super) fn refold(&mut self, runs: &[Run]) {
         for event in runs.iter().flat_map(Run::events) {
-            self.fold_changed |= self.fold.event(&event);
+            self.fold_with(|fold| fold.event(&event));
         }
     }
 
@@ -137,21 +136,8 @@ impl Journal {
         self.log.appended()
     }
 
-    /// The sequence number of the last durable event.
-    pub(super) fn committed(&self) -> u64 {
-        self.log.committed()
-    }
-
-    pub(super) fn id(&self, seq: u64) -> EventId {
-        self.log.id(seq)
-    }
-
     pub(super) fn is_erased(&self) -> bool {
         self.erased
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.record.is_closed()
     }
 
     /// The id of the next prompt.
@@ -213,19 +199,9 @@ impl Journal {
         self.stored.metadata.changed();
     }
 
-    /// Folds an update of the agent that is about to be appended.
-    pub(super) fn fold_update(&mut self, kind: &str, update: &RawValue) {
-        self.fold_changed |= self.fold.update(kind, update);
-    }
-
-    /// Folds the agent's result of new, resume or load.
-    pub(super) fn fold_attached(&mut self, result: &RawValue) {
-        self.fold_changed |= self.fold.attached(result);
-    }
-
-    /// Folds the end of the attachment.
-    pub(super) fn fold_detached(&mut self) {
-        self.fold_changed |= self.fold.detached();
+    /// Changes the fold. `change` returns whether the fold has changed.
+    pub(super) fn fold_with(&mut self, change: impl FnOnce(&mut SessionFold) -> bool) {
+        self.fold_changed |= change(&mut self.fold);
     }
 
     /// Appends an event that changes no record.
@@ -266,7 +242,7 @@ impl Journal {
 
     /// Appends `session.changed` and folds it.
     pub(super) fn append_changed(&mut self, event: EncodedEvent) -> u64 {
-        self.fold_changed |= self.fold.changed(&event.changed_members());
+        self.fold_with(|fold| fold.changed(&event.changed_members()));
         self.append_with(None, event, |_, _| {})
     }
 
