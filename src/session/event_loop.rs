@@ -15,9 +15,8 @@ pub(super) enum Wakeup {
     /// `None`: every handle was dropped.
     Command(Option<Command>),
     Link(LinkEvent),
-    Committed,
-    /// Whether the disk accepts commits has changed.
-    StorageRoom,
+    /// Events became durable, or the disk accepts commits again or no longer.
+    StorageChanged,
     /// The gateway has served a request of the agent.
     Completion(Completion),
     /// An event of a terminal that the gateway runs.
@@ -58,8 +57,8 @@ impl EventLoop {
             command = self.commands.recv(), if self.has_handles => Wakeup::Command(command),
             () = self.shutdown.drain_started(), if conditions.draining => Wakeup::Draining,
             () = or_never(conditions.deadline.map(sleep_until)) => Wakeup::Deadline,
-            Ok(()) = self.commits.changed(), if conditions.commits => Wakeup::Committed,
-            Ok(()) = self.room.changed() => Wakeup::StorageRoom,
+            Ok(()) = self.commits.changed(), if conditions.commits => Wakeup::StorageChanged,
+            Ok(()) = self.room.changed() => Wakeup::StorageChanged,
             Some(completion) = self.completions.recv() => Wakeup::Completion(completion),
             event = link.next_event(conditions.batches) => Wakeup::Link(event),
             // Terminals come after the agent, so that the agent can always stop a command that floods.

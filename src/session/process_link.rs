@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
@@ -14,7 +15,11 @@ use crate::acp::{self, ClientCapabilities, InitializeResult, Outcome};
 use crate::agent::{AcpV1, AgentFailure, AgentSpec, Batch, Dialect, Process};
 use crate::jsonrpc::{CallId, IncomingId};
 use crate::pool::{AcquireError, Lease, LeaseActivity, PendingLease, RequestedSession};
+use crate::types::PrincipalLimit::LiveSessions;
 use crate::types::{AgentName, Principal};
+
+/// The suggested delay before a retry, after which another session may have released its process.
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct ProcessLink {
@@ -104,7 +109,8 @@ impl ProcessLink {
     ) -> Result<(), Refusal> {
         if self.live_guard.is_none() {
             let limits = context.pool.principal_limits().effective(&self.owner);
-            self.live_guard = Some(context.bounds.live.acquire(&self.owner, &limits)?);
+            let guard = context.bounds.live.acquire(Arc::clone(&self.owner.id), limits.max(LiveSessions));
+            self.live_guard = Some(guard.ok_or_else(|| limits.exceeded(LiveSessions, RETRY_AFTER))?);
         }
         match context.pool.enqueue(agent, &self.owner, requirements, session) {
             Ok(pending) => {

@@ -12,16 +12,9 @@ use crate::pool::Disposition;
 use crate::session::attachment::{CallPurpose, History, SessionOwner};
 use crate::types::PromptId;
 
-/// Counts lines that are not valid messages.
-#[derive(Debug, Default)]
-struct InvalidOutput {
-    lines: u64,
-    bytes: u64,
-}
-
 impl Actor {
     pub(super) fn handle_batch(&mut self, mut batch: Batch) {
-        let (mut invalid_output, now) = (InvalidOutput::default(), Instant::now());
+        let (mut invalid_output, now) = (AgentInvalidOutput::default(), Instant::now());
         self.turns.note_activity(now);
         let mut messages = std::mem::take(&mut batch.messages).into_iter();
         loop {
@@ -37,7 +30,7 @@ impl Actor {
                 Inbound::Request { id, method, params } => self.handle_request(id, &method, &params),
                 Inbound::Response { call, outcome } => {
                     // The response may end the turn to which the preceding lines belong.
-                    self.append_invalid_output(std::mem::take(&mut invalid_output));
+                    self.append_invalid_output(&std::mem::take(&mut invalid_output));
                     self.handle_response(call, outcome);
                 }
                 Inbound::InvalidLine { bytes } => {
@@ -46,7 +39,7 @@ impl Actor {
                 }
             }
         }
-        self.append_invalid_output(invalid_output);
+        self.append_invalid_output(&invalid_output);
     }
 
     /// Appends the leading chunks of the batch together, and returns their number. They all belong to one
@@ -79,9 +72,9 @@ impl Actor {
         count
     }
 
-    fn append_invalid_output(&mut self, InvalidOutput { lines, bytes }: InvalidOutput) {
-        if lines > 0 && self.journal.record().attached {
-            self.journal.append(self.turns.sent(), &AgentInvalidOutput { lines, bytes });
+    fn append_invalid_output(&mut self, output: &AgentInvalidOutput) {
+        if output.lines > 0 && self.journal.record().attached {
+            self.journal.append(self.turns.sent(), output);
         }
     }
 

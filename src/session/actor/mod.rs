@@ -8,18 +8,16 @@
 //! Reading order:
 //!
 //! - this file: the loop
-//! - `commands`, `inbound`: inputs of clients and of the agent
+//! - `commands`, `inbound`: inputs of clients and of the agent, and the end of a session
 //! - `turn`, `queue`: prompts
-//! - `attach`, `restore`, `release`: the process
+//! - `attach`, `release`: the process
 //! - `requests`, `answers`, `methods`: requests of the agent
 //! - `calls`: calls of clients
-//! - `close`: the end of a session
 //! - `recovery`: the start from stored records
 
 mod answers;
 mod attach;
 mod calls;
-mod close;
 mod commands;
 mod inbound;
 mod methods;
@@ -27,7 +25,6 @@ mod queue;
 mod recovery;
 mod release;
 mod requests;
-mod restore;
 mod turn;
 
 use tokio::time::Instant;
@@ -124,7 +121,7 @@ impl Actor {
             }
             Wakeup::Link(LinkEvent::Batch(None)) => self.stdout_closed().await,
             Wakeup::Link(LinkEvent::Recalled) => self.detach_if_idle(DetachedReason::Reclaimed),
-            Wakeup::Committed | Wakeup::StorageRoom => {}
+            Wakeup::StorageChanged => {}
             Wakeup::Completion(completion) => self.request_completed(completion),
             Wakeup::Terminal(event) => {
                 self.handle_terminal_event(event);
@@ -219,11 +216,6 @@ impl Actor {
             || self.turns.works_in_background()
     }
 
-    /// Whether the agent waits for the gateway or a client. The silence of the agent does not count then.
-    fn agent_waits(&self) -> bool {
-        !self.agent_requests.is_empty() || self.client_methods.is_busy()
-    }
-
     /// How long the session keeps an idle process. The time depends on whether the agent can restore the session.
     /// `None`: the session needs the process now.
     fn idle_timeout(&self) -> Option<std::time::Duration> {
@@ -238,7 +230,7 @@ impl Actor {
     fn turn_clock(&self) -> TurnClock {
         TurnClock {
             idle_timeout: self.link.spec().settings.turn_idle_timeout,
-            agent_waits: self.agent_waits(),
+            agent_waits: !self.agent_requests.is_empty() || self.client_methods.is_busy(),
             drain_at: self.lifecycle.drain_at,
         }
     }

@@ -146,15 +146,6 @@ impl Actor {
             Problem::new(ProblemCode::Interrupted, detail)
         }))
     }
-
-    /// Fails prompts of the queue.
-    pub(super) fn fail_queued(&mut self, failed: Vec<(PromptId, Problem)>) {
-        for (prompt, problem) in failed {
-            for queued in self.turns.remove_queued(Some(prompt)) {
-                self.append_turn_end(queued.record, TurnEnd::Failed(problem.clone()));
-            }
-        }
-    }
 }
 
 fn interrupted() -> Problem {

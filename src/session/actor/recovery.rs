@@ -6,6 +6,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::turn::TurnEnd;
 use super::{Actor, Lifecycle};
 use crate::acp::RequestKind;
 use crate::api::Resolution;
@@ -142,38 +143,33 @@ impl Actor {
         if record.state == StoredState::Waiting {
             for request in record.open_requests {
                 let key = record::request_key(id, request);
-                match read_record::<RequestRecord>(&self.context, Table::Request, key).await? {
-                    Some(record) if record.resolution.is_none() => self.expire_lost_request(record),
-                    Some(_) | None => {}
+                let stored = read_record::<RequestRecord>(&self.context, Table::Request, key).await?;
+                if let Some(RequestRecord { pending: Some(pending), resolution: None, by }) = stored {
+                    // The process is gone.
+                    let outcome = RequestKind::from_method(&pending.method).cancelled_reply();
+                    self.append_resolved(&pending.into(), Resolution::Expired, by, &outcome);
                 }
             }
         }
         for terminal in record.open_terminals {
             let key = record::terminal_key(id, terminal);
-            match read_record::<TerminalRecord>(&self.context, Table::Terminal, key).await? {
-                Some(record) if record.last_seq.is_none() => self.close_lost_terminal(record),
-                Some(_) | None => {}
+            let stored = read_record::<TerminalRecord>(&self.context, Table::Terminal, key).await?;
+            if let Some(mut terminal) = stored.filter(|terminal| terminal.last_seq.is_none()) {
+                // The exit status is unknown.
+                terminal.shown.exit_status = Some(StoredExit { exit_code: None, signal: None });
+                self.append_terminal_end(None, terminal);
             }
         }
         self.journal.update(|record| {
             record.open_requests.clear();
             record.open_terminals.clear();
         });
-        self.fail_queued(failed);
-        self.append_detached_if_attached(DetachedReason::Exited);
+        for (prompt, problem) in failed {
+            for queued in self.turns.remove_queued(Some(prompt)) {
+                self.append_turn_end(queued.record, TurnEnd::Failed(problem.clone()));
+            }
+        }
+        self.append_detached(DetachedReason::Exited);
         Ok(())
-    }
-
-    /// Expires a request, because its process is gone.
-    fn expire_lost_request(&mut self, record: RequestRecord) {
-        let Some(pending) = record.pending else { return };
-        let outcome = RequestKind::from_method(&pending.method).cancelled_reply();
-        self.append_resolved(&pending.into(), Resolution::Expired, record.by, &outcome);
-    }
-
-    /// Closes a terminal that a crash left open. Its exit status is unknown.
-    fn close_lost_terminal(&mut self, mut record: TerminalRecord) {
-        record.shown.exit_status = Some(StoredExit { exit_code: None, signal: None });
-        self.append_terminal_end(None, record);
     }
 }

@@ -89,7 +89,7 @@ impl Actor {
     /// Stops the process and ends the attachment.
     pub(super) fn stop_process(&mut self, refusal: &Refusal) {
         self.release(Disposition::Stop, refusal);
-        self.append_detached_if_attached(DetachedReason::Exited);
+        self.append_detached(DetachedReason::Exited);
         self.attachment.detach();
     }
 
@@ -207,17 +207,15 @@ impl Actor {
         self.close_at_agent(false, None);
     }
 
+    /// Appends the end of the attachment, unless the log has it.
     pub(super) fn append_detached(&mut self, reason: DetachedReason) {
+        if !self.journal.record().attached {
+            return;
+        }
         self.end_terminals();
         self.journal.fold_with(SessionFold::detached);
         let event = &SessionDetached { reason };
         self.journal.append_with(None, event, |_, change| change.record.attached = false);
-    }
-
-    pub(super) fn append_detached_if_attached(&mut self, reason: DetachedReason) {
-        if self.journal.record().attached {
-            self.append_detached(reason);
-        }
     }
 
     /// Asks the agent to close or delete the session, so that its process can serve another session.

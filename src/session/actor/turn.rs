@@ -19,6 +19,7 @@ use crate::session::turns::{Admission, Answered, CancelStep, Completion, Queued}
 use crate::types::{Principal, PromptId};
 
 /// The end of a turn.
+#[derive(Debug)]
 pub(super) enum TurnEnd {
     Completed(Completion),
     Failed(Problem),
