@@ -20,6 +20,7 @@ use crate::types::{Principal, PromptId};
 
 /// The end of a turn.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "the end of a turn is moved once, and not stored")]
 pub(super) enum TurnEnd {
     Completed(Completion),
     Failed(Problem),
