@@ -68,7 +68,7 @@ pub struct AgentExited<'a> {
 }
 
 /// The agent wrote invalid JSON-RPC to stdout. The event counts the lines and does not contain them.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
 pub struct AgentInvalidOutput {
     pub lines: u64,
     pub bytes: u64,

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
@@ -11,9 +10,7 @@ use crate::agent::CurrentCatalogue;
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::shutdown::Shutdown;
-use crate::types::{
-    EffectiveLimits, Ids, KeyedCounts, KeyedGuard, LimitExceeded, Limits, Principal, PrincipalLimit, Tenant,
-};
+use crate::types::{Ids, KeyedCounts, KeyedGuard, Limits, Tenant};
 use crate::workspace::{ScrollbackBudget, Workspaces};
 
 /// Checks whether a principal still has a key that allows prompts.
@@ -39,9 +36,6 @@ impl fmt::Debug for MayPrompt {
     }
 }
 
-/// The suggested delay before a retry, after which another session may have released its process.
-const RETRY_AFTER: Duration = Duration::from_secs(5);
-
 /// The components that `app` passes to the sessions.
 #[derive(Debug, Clone)]
 pub struct Context {
@@ -60,7 +54,8 @@ pub struct Context {
 /// The bounds that all sessions share.
 #[derive(Debug, Clone)]
 pub(super) struct SharedBounds {
-    pub(super) live: LiveSessions,
+    /// The sessions of each principal that have or await a process.
+    pub(super) live: KeyedCounts<Arc<str>>,
     pub(super) quotas: Quotas,
     /// Permits one `session/delete` at a time.
     pub(super) upstream_deletes: Arc<Semaphore>,
@@ -79,7 +74,7 @@ impl Context {
     ) -> Self {
         Self {
             bounds: SharedBounds {
-                live: LiveSessions::default(),
+                live: KeyedCounts::default(),
                 quotas: Quotas::default(),
                 upstream_deletes: Arc::new(Semaphore::new(1)),
                 scrollback_budget: ScrollbackBudget::new(limits.max_total_terminal_bytes),
@@ -96,20 +91,5 @@ impl Context {
     }
 }
 
-/// The sessions of each principal that have or await a process.
-#[derive(Debug, Clone, Default)]
-pub(super) struct LiveSessions(KeyedCounts<Arc<str>>);
-
-/// Counts one session until it is dropped.
+/// Counts one session that has or awaits a process until it is dropped.
 pub(super) type LiveGuard = KeyedGuard<Arc<str>>;
-
-impl LiveSessions {
-    pub(super) fn acquire(
-        &self,
-        principal: &Principal,
-        limits: &EffectiveLimits,
-    ) -> Result<LiveGuard, LimitExceeded> {
-        let guard = self.0.acquire(Arc::clone(&principal.id), limits.max(PrincipalLimit::LiveSessions));
-        guard.ok_or_else(|| limits.exceeded(PrincipalLimit::LiveSessions, RETRY_AFTER))
-    }
-}

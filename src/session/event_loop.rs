@@ -1,11 +1,11 @@
 //! The event loop of a session's actor: all sources that can wake it, in order of priority.
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::client_methods::Completion;
 use super::command::Command;
-use super::process_link::{LinkEvent, ProcessLink};
+use super::process_link::{LinkEvent, ProcessLink, or_never};
 use crate::eventlog::DiskSpace;
 use crate::shutdown::Shutdown;
 use crate::workspace::TerminalEvent;
@@ -15,9 +15,8 @@ pub(super) enum Wakeup {
     /// `None`: every handle was dropped.
     Command(Option<Command>),
     Link(LinkEvent),
-    Committed,
-    /// Whether the disk accepts commits has changed.
-    StorageRoom,
+    /// Events became durable, or the disk accepts commits again or no longer.
+    StorageChanged,
     /// The gateway has served a request of the agent.
     Completion(Completion),
     /// An event of a terminal that the gateway runs.
@@ -57,20 +56,13 @@ impl EventLoop {
             biased;
             command = self.commands.recv(), if self.has_handles => Wakeup::Command(command),
             () = self.shutdown.drain_started(), if conditions.draining => Wakeup::Draining,
-            () = deadline_reached(conditions.deadline) => Wakeup::Deadline,
-            Ok(()) = self.commits.changed(), if conditions.commits => Wakeup::Committed,
-            Ok(()) = self.room.changed() => Wakeup::StorageRoom,
+            () = or_never(conditions.deadline.map(sleep_until)) => Wakeup::Deadline,
+            Ok(()) = self.commits.changed(), if conditions.commits => Wakeup::StorageChanged,
+            Ok(()) = self.room.changed() => Wakeup::StorageChanged,
             Some(completion) = self.completions.recv() => Wakeup::Completion(completion),
             event = link.next_event(conditions.batches) => Wakeup::Link(event),
             // Terminals come after the agent, so that the agent can always stop a command that floods.
             Some(event) = self.terminal_events.recv(), if conditions.batches => Wakeup::Terminal(event),
         }
-    }
-}
-
-async fn deadline_reached(until: Option<Instant>) {
-    match until {
-        Some(until) => tokio::time::sleep_until(until).await,
-        None => std::future::pending().await,
     }
 }

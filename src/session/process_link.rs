@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
@@ -12,9 +13,13 @@ use super::context::{Context, LiveGuard};
 use super::refusal::Refusal;
 use crate::acp::{AcpVersion, ClientCapabilities, InitializeResult, Outcome};
 use crate::agent::{Acp, AgentFailure, AgentSpec, Batch, Dialect, Process};
-use crate::jsonrpc::CallId;
+use crate::jsonrpc::{CallId, IncomingId};
 use crate::pool::{AcquireError, Lease, LeaseActivity, PendingLease, Priority, RequestedSession};
+use crate::types::PrincipalLimit::LiveSessions;
 use crate::types::{AgentName, Principal};
+
+/// The suggested delay before a retry, after which another session may have released its process.
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct ProcessLink {
@@ -104,7 +109,8 @@ impl ProcessLink {
     ) -> Result<(), Refusal> {
         if self.live_guard.is_none() {
             let limits = context.pool.principal_limits().effective(&self.owner);
-            self.live_guard = Some(context.bounds.live.acquire(&self.owner, &limits)?);
+            let guard = context.bounds.live.acquire(Arc::clone(&self.owner.id), limits.max(LiveSessions));
+            self.live_guard = Some(guard.ok_or_else(|| limits.exceeded(LiveSessions, RETRY_AFTER))?);
         }
         match context.pool.enqueue(agent, &self.owner, requirements, (Priority::Reclaim, session)) {
             Ok(pending) => {
@@ -178,18 +184,16 @@ impl ProcessLink {
     }
 
     /// Sends the response to a request of the agent.
-    pub(super) fn answer(&self, incoming: crate::jsonrpc::IncomingId, outcome: &Outcome) {
-        if let Some(process) = self.process() {
-            process.answer(incoming, outcome.as_deref().map_err(|error| &**error), ());
-        }
+    pub(super) fn answer(&self, incoming: IncomingId, outcome: &Outcome) {
+        self.answer_with_guard(incoming, outcome, None);
     }
 
     /// Sends a response that may be large, and holds its permit until the agent has read it.
     pub(super) fn answer_with_guard(
         &self,
-        incoming: crate::jsonrpc::IncomingId,
+        incoming: IncomingId,
         outcome: &Outcome,
-        permit: OwnedSemaphorePermit,
+        permit: Option<OwnedSemaphorePermit>,
     ) {
         if let Some(process) = self.process() {
             process.answer(incoming, outcome.as_deref().map_err(|error| &**error), permit);
@@ -203,30 +207,17 @@ impl ProcessLink {
         let lease = self.lease.as_mut().filter(|_| batches);
         tokio::select! {
             biased;
-            lease = leased(pending) => LinkEvent::Leased(Box::new(lease)),
-            () = recalled(self.recall.as_deref()) => LinkEvent::Recalled,
-            batch = next_batch(lease) => LinkEvent::Batch(batch),
+            lease = or_never(pending.map(PendingLease::lease)) => LinkEvent::Leased(Box::new(lease)),
+            () = or_never(self.recall.as_deref().map(Notify::notified)) => LinkEvent::Recalled,
+            batch = or_never(lease.map(|lease| lease.process_mut().batches.recv())) => LinkEvent::Batch(batch),
         }
     }
 }
 
-async fn leased(pending: Option<&mut PendingLease>) -> Result<Lease, AgentFailure> {
-    match pending {
-        Some(pending) => pending.lease().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn recalled(recall: Option<&Notify>) {
-    match recall {
-        Some(recall) => recall.notified().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn next_batch(lease: Option<&mut Lease>) -> Option<Batch> {
-    match lease {
-        Some(lease) => lease.process_mut().batches.recv().await,
+/// Waits for the future, or without end if there is none.
+pub(super) async fn or_never<F: Future>(future: Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
         None => std::future::pending().await,
     }
 }

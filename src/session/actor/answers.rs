@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::Actor;
 use crate::acp::{self, Outcome, error_code};
-use crate::api::Resolution;
+use crate::api::{PendingRequest, Resolution};
 use crate::event::{EncodedEvent, RequestCreated, RequestResolved};
 use crate::session::agent_requests::{EndedBy, OfferedRequest, Resolving};
 use crate::session::record::RequestRecord;
@@ -13,15 +13,13 @@ use crate::session::refusal::Refusal;
 use crate::types::{Principal, RequestId};
 
 impl Actor {
-    /// Offers a request to clients. If too many requests are open, rejects it and returns `None`.
-    pub(in crate::session) fn offer_request(&mut self, offer: OfferedRequest<'_>) -> Option<RequestId> {
+    /// Offers a request to clients. Fails with the response for the agent if too many requests are open.
+    pub(in crate::session) fn offer_request(&mut self, offer: OfferedRequest) -> Result<RequestId, Outcome> {
         if self.agent_requests.len() >= self.context.limits.max_pending_requests {
-            self.refuse(offer.incoming, error_code::INTERNAL, "too many requests wait for an answer");
-            return None;
+            return Err(Err(acp::error(error_code::INTERNAL, "too many requests wait for an answer")));
         }
         let id = self.journal.next_request();
-        let now = self.context.ids.now();
-        let request = self.agent_requests.offer(id, offer, now, Instant::now());
+        let request = self.agent_requests.offer(id, offer, self.context.ids.now(), Instant::now());
         let event = RequestCreated {
             request_id: id,
             method: &request.method,
@@ -31,7 +29,7 @@ impl Actor {
         };
         let record = RequestRecord::open(&request);
         self.journal.append_with(request.prompt_id, &event, |_, change| change.open_request(id, &record));
-        Some(id)
+        Ok(id)
     }
 
     /// Resolves a request with a checked answer. The agent receives the answer when it is durable.
@@ -41,7 +39,7 @@ impl Actor {
         id: RequestId,
         outcome: Outcome,
     ) -> Result<u64, Refusal> {
-        self.agent_requests.get(id, self.journal.record().last_request)?;
+        self.agent_requests.get(id)?;
         let resolving = self.agent_requests.resolve(id, Resolution::Answered, Some(&by.id), outcome);
         Ok(match resolving {
             Some(resolving) => self.resolve(resolving),
@@ -51,7 +49,26 @@ impl Actor {
 
     /// Appends the resolution of a request, and answers the agent at once or after the commit.
     pub(in crate::session) fn resolve(&mut self, resolving: Resolving) -> u64 {
-        let Resolving { id, request, incoming, resolution, by, outcome, at_once } = resolving;
+        let Resolving { request, incoming, resolution, by, outcome, at_once } = resolving;
+        let seq = self.append_resolved(&request, resolution, by, &outcome);
+        self.turns.note_activity(Instant::now());
+        if at_once {
+            self.link.answer(incoming, &outcome);
+        } else {
+            self.agent_requests.answer_after(seq, incoming, outcome);
+        }
+        seq
+    }
+
+    /// Appends the only end of a request.
+    pub(in crate::session) fn append_resolved(
+        &mut self,
+        request: &PendingRequest,
+        resolution: Resolution,
+        by: Option<String>,
+        outcome: &Outcome,
+    ) -> u64 {
+        let id = request.request_id;
         let event = EncodedEvent::from(&RequestResolved {
             request_id: id,
             method: &request.method,
@@ -61,16 +78,7 @@ impl Actor {
             error: outcome.as_deref().err().map(|error| &**error),
         });
         let record = RequestRecord::resolved(resolution, by);
-        let seq = self
-            .journal
-            .append_with(request.prompt_id, event, |_, change| change.resolve_request(id, &record));
-        self.turns.note_activity(Instant::now());
-        if at_once {
-            self.link.answer(incoming, &outcome);
-        } else {
-            self.agent_requests.answer_after(seq, incoming, outcome);
-        }
-        seq
+        self.journal.append_with(request.prompt_id, event, |_, change| change.resolve_request(id, &record))
     }
 
     /// Ends the open requests to which `by` applies.
@@ -82,7 +90,7 @@ impl Actor {
 
     /// Sends the answers that have become durable.
     pub(in crate::session) fn send_answers(&mut self) {
-        let committed = self.journal.committed();
+        let committed = self.journal.log().committed();
         while let Some((incoming, outcome)) = self.agent_requests.durable_answer(committed) {
             self.link.answer(incoming, &outcome);
         }
@@ -103,14 +111,13 @@ impl Actor {
     /// Handles `$/cancel_request` of the agent.
     pub(in crate::session) fn cancelled_by_agent(&mut self, params: &RawValue) {
         let Ok(acp::CancelRequest { request_id: raw_id }) = acp::parse(params) else { return };
-        let Some(incoming) = self.link.process().and_then(|process| process.connection.find(raw_id)) else {
-            return;
-        };
+        let found = self.link.process().and_then(|process| process.connection.find(raw_id));
+        let Some(incoming) = found else { return };
         let open = self.agent_requests.find(incoming);
         if let Some(resolving) = open.and_then(|id| self.agent_requests.end(id, Resolution::Withdrawn)) {
             self.resolve(resolving);
         } else if self.client_methods.cancel(incoming) {
-            self.refuse(incoming, error_code::REQUEST_CANCELLED, "");
+            self.link.answer(incoming, &Err(acp::error(error_code::REQUEST_CANCELLED, "")));
         }
     }
 }

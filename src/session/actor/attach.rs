@@ -1,4 +1,4 @@
-//! The process of a session: acquire it, and set up the session on it (ACP, Session Setup).
+//! The process of a session: acquire it, and create or restore the session on it (ACP, Session Setup).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,12 +8,15 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::{Actor, send_reply};
-use crate::acp::{self, McpServer, SessionSetup};
+use crate::acp::{self, McpServer, SessionSetup, auth};
 use crate::agent::{AgentFailure, Process};
 use crate::event::{AttachedBy, Context as AttachedContext, EncodedEvent, LostReason, SessionAttached};
 use crate::jsonrpc::RpcError;
 use crate::pool::{Disposition, Lease, RequestedSession};
-use crate::session::attachment::{AttachMethod, LostContext, Setup, SetupResponse};
+use crate::session::agent_requests::EndedBy;
+use crate::session::attachment::{
+    AttachMethod, CallPurpose, LoadSignIn, LostContext, Refused, RestoreStep, Retry, SetUp, Setup,
+};
 use crate::session::client_calls::AttachWaiter;
 use crate::session::command::CreateWaiter;
 use crate::session::origin::{Origin, cannot_adopt};
@@ -35,27 +38,19 @@ impl Actor {
         if self.lifecycle.drain_at.is_some() {
             return Err(Refusal::Draining);
         }
-        let requirements = (self.offered_capabilities(), self.granted_folders());
-        let (agent, session) = (&self.journal.record().agent, self.requested_session());
-        let enqueued = self.link.enqueue(&self.context, agent, requirements, session);
-        if let Err(refusal) = enqueued {
-            self.release_live_guard();
-            return Err(refusal);
-        }
-        self.attachment.enqueue(Instant::now());
-        Ok(())
-    }
-
-    /// The folders that the agent may access for this session.
-    fn granted_folders(&self) -> Vec<PathBuf> {
         let record = self.journal.record();
-        std::iter::once(&record.cwd).chain(&record.additional_directories).map(PathBuf::from).collect()
-    }
-
-    /// The agent session for which the pool selects a process.
-    fn requested_session(&self) -> Option<RequestedSession> {
-        let session: Arc<str> = self.journal.record().agent_session_id.as_deref()?.into();
-        Some(RequestedSession { session, in_use: self.attachment.is_in_use() })
+        let folders = std::iter::once(&record.cwd).chain(&record.additional_directories).map(PathBuf::from);
+        let requirements = (self.offered_capabilities(), folders.collect());
+        let in_use = self.attachment.is_in_use();
+        let session = record.agent_session_id.as_deref();
+        let session = session.map(|session| RequestedSession { session: session.into(), in_use });
+        let enqueued = self.link.enqueue(&self.context, &record.agent, requirements, session);
+        if enqueued.is_ok() {
+            self.attachment.enqueue(Instant::now());
+        } else {
+            self.release_live_guard();
+        }
+        enqueued
     }
 
     /// When the session may ask for a process, if the agent must not load the session yet.
@@ -86,7 +81,7 @@ impl Actor {
     }
 
     pub(super) fn attach(&mut self, attaching: AttachWaiter) {
-        if self.attachment.is_attached() && !self.journal.is_closed() {
+        if self.attachment.is_attached() && !self.journal.record().is_closed() {
             return send_reply(attaching.reply, Ok(self.journal.appended()));
         }
         match self.check_quota().and_then(|()| self.reserve()) {
@@ -112,19 +107,20 @@ impl Actor {
             lease.release(Disposition::Untouched);
             return self.reserve_or_fail();
         }
-        let method = match self.setup_method(lease.process()) {
-            Ok(method) => method,
+        match self.setup_method(lease.process()) {
+            Ok(method) => {
+                self.link.accept(lease);
+                self.set_up(match method {
+                    AttachMethod::Fresh => SetUp::fresh(LostReason::Unsupported, None),
+                    method => SetUp::new(method),
+                });
+            }
             Err(refusal) => {
                 // The process received no request for this session.
                 lease.release(Disposition::Untouched);
-                return self.attach_failed(&refusal);
+                self.attach_failed(&refusal);
             }
-        };
-        self.link.accept(lease);
-        if method == AttachMethod::Fresh {
-            self.attachment.lose_context(LostReason::Unsupported, None);
         }
-        self.set_up(method, None);
     }
 
     /// The method that creates or restores the session on a process. Fails if the process does not suit the session.
@@ -149,8 +145,9 @@ impl Actor {
         record.inherits_history || record.last_prompt as usize > self.turns.unfinished()
     }
 
-    /// Asks the agent to create or restore the session. `resume` is the error of a preceding resume.
-    pub(super) fn set_up(&mut self, method: AttachMethod, resume: Option<RpcError>) {
+    /// Asks the agent to create or restore the session.
+    pub(super) fn set_up(&mut self, set_up: SetUp) {
+        let method = set_up.method;
         let (record, dialect) = (self.journal.record(), self.link.dialect());
         let servers = self.mcp_servers();
         let setup = self.setup(&servers);
@@ -165,9 +162,20 @@ impl Actor {
             AttachMethod::Load => limits.session_load_timeout,
             _ => limits.session_new_timeout,
         };
-        if let Some(call) = self.link.call(method.method(dialect), &params) {
-            self.attachment.set_up(method, resume, call, Instant::now() + timeout);
-        }
+        self.call_for(CallPurpose::SetUp(set_up), method.method(dialect), &params, timeout);
+    }
+
+    /// Sends a call of the attachment. If stdin is closed, the batches report the end of the process.
+    pub(super) fn call_for(
+        &mut self,
+        purpose: CallPurpose,
+        method: &str,
+        params: &RawValue,
+        timeout: Duration,
+    ) -> bool {
+        let Some(call) = self.link.call(method, params) else { return false };
+        self.attachment.called(call, Instant::now() + timeout, purpose);
+        true
     }
 
     /// The parameters of every new, resume or load. The agent itself never restores directories and servers.
@@ -190,23 +198,20 @@ impl Actor {
     }
 
     /// Handles the agent's response to new, resume or load.
-    pub(super) fn setup_answered(&mut self, outcome: Result<Box<RawValue>, RpcError>) {
-        let Some(response) = self.attachment.setup_answered() else { return };
-        let SetupResponse { method, resume, replayed_updates, updates } = response;
+    pub(super) fn setup_answered(&mut self, set_up: SetUp, outcome: Result<Box<RawValue>, RpcError>) {
+        let SetUp { method, resume, lost_context, replayed_updates, updates, .. } = set_up;
         let result = match outcome {
             Ok(result) => acp::null_to_empty(&result),
-            Err(error) if matches!(method, AttachMethod::Resume | AttachMethod::Load) => {
-                return self.restore_refused(method, error, resume);
-            }
-            Err(error) => return self.setup_rejected(error),
+            Err(error) if method.is_new() => return self.setup_rejected(error),
+            Err(error) => return self.restore_refused(method, error, resume),
         };
-        if matches!(method, AttachMethod::New | AttachMethod::Fresh)
+        if method.is_new()
             && let Err(failure) = self.adopt_agent_session(&result)
         {
-            return self.setup_failed(failure);
+            return self.setup_failed(&Refusal::Agent(failure));
         }
         tracing::debug!(session = %self.journal.session(), replayed_updates, ?method, "attached");
-        self.attached(method, &result);
+        self.attached(method, lost_context, &result);
         for params in updates {
             self.handle_update(&params);
         }
@@ -226,7 +231,114 @@ impl Actor {
         Ok(())
     }
 
-    fn attached(&mut self, method: AttachMethod, result: &RawValue) {
+    /// Handles the agent's refusal to resume or load the session. `resume` is the agent's error to the
+    /// `session/resume` that preceded a `session/load`.
+    fn restore_refused(&mut self, method: AttachMethod, error: RpcError, resume: Option<RpcError>) {
+        let refused = Refused {
+            method,
+            agent_session: self.journal.record().agent_session_id.as_deref().unwrap_or_default(),
+            can_load: self.link.initialized().is_some_and(|known| known.capabilities.load_session),
+            is_imported: self.client_calls.imports_history(),
+        };
+        match RestoreStep::after(refused, error, resume) {
+            RestoreStep::Load(error) => {
+                tracing::info!(session = %self.journal.session(), %error, "session/resume failed; trying session/load");
+                self.set_up(SetUp::load_after(error));
+            }
+            RestoreStep::SignIn(error) => self.sign_in_for_load(error),
+            RestoreStep::Reject(error) => self.setup_rejected(error),
+            RestoreStep::Begin(reason, error) => self.begin_new_agent_session(reason, &error),
+            RestoreStep::Retry { error, in_use } => self.retry_restore(error, in_use),
+        }
+    }
+
+    /// Begins a new agent session on the same process, because the agent does not have the former one.
+    fn begin_new_agent_session(&mut self, reason: LostReason, error: &RpcError) {
+        self.set_up(SetUp::fresh(reason, Some(error.to_string())));
+    }
+
+    /// Whether the agent rejected the session id of a prompt.
+    pub(super) fn is_session_rejected(&self, error: &RpcError) -> bool {
+        let id = self.journal.record().agent_session_id.as_deref();
+        id.is_some_and(|id| acp::rejects_session(error, id))
+    }
+
+    /// Continues the turn in a new agent session, because the agent does not have the restored one.
+    pub(super) fn run_in_new_session(&mut self, error: &RpcError) {
+        self.end_requests(EndedBy::Release);
+        self.turns.prompt_withdrawn();
+        self.begin_new_agent_session(LostReason::RejectedSession, error);
+    }
+
+    /// Releases the process and schedules the next attempt, on the same or another process.
+    fn retry_restore(&mut self, error: RpcError, in_use: bool) {
+        let Some(lease) = self.link.lease() else { return };
+        if in_use && let Some(id) = &self.journal.record().agent_session_id {
+            lease.session_in_use(id);
+        }
+        tracing::info!(session = %self.journal.session(), %error, in_use, "the agent did not restore the session; retrying");
+        let refusal = Refusal::NotRestored(error.clone());
+        let timeout = self.context.limits.restore_timeout;
+        let Retry { is_healthy, at } = self.attachment.retry_restore(error, in_use, timeout, Instant::now());
+        self.release(if is_healthy { Disposition::Reuse } else { Disposition::Stop }, &refusal);
+        match at {
+            Some(at) => self.attachment.wait_until(at),
+            None => self.attach_failed(&refusal),
+        }
+    }
+
+    /// Acquires another process if new processes sign in with the key of the agent's environment and this one
+    /// did not. Returns false if `refusal` is final.
+    pub(super) fn retried_with_key(&mut self, refusal: &Refusal) -> bool {
+        let needed = matches!(refusal, Refusal::Agent(AgentFailure::AuthRequired { .. }));
+        if !needed || !self.link.lease().is_some_and(Lease::sign_in_with_key) {
+            return false;
+        }
+        tracing::info!(session = %self.journal.session(), "retrying with a process that signs in with the key of the agent's environment");
+        self.release(Disposition::Stop, refusal);
+        self.attachment.detach();
+        self.reserve_or_fail();
+        true
+    }
+
+    /// The agent refused to load the session without a sign-in. Begins the next step of the sign-in with its key, if
+    /// there is one; otherwise `refusal` is final.
+    fn sign_in_for_load(&mut self, refusal: RpcError) {
+        let Some(process) = self.link.process() else { return };
+        let Some(sign_in) = process.sign_in_by_variable_at_load() else {
+            return self.setup_rejected(refusal);
+        };
+        let limits = &self.context.limits;
+        let (method, params, timeout) = match self.attachment.load_sign_in() {
+            LoadSignIn::NotTried => {
+                // In HOME no settings of a project select a sign-in.
+                let home = process.spec.home_of(&process.key.tenant);
+                let home = home.to_string_lossy();
+                let setup =
+                    SessionSetup { cwd: &home, mcp_servers: &[], additional_directories: &[], meta: None };
+                (acp::method::SESSION_NEW, acp::new_session(setup, None), limits.session_new_timeout)
+            }
+            LoadSignIn::KeyChecked => {
+                (self.link.dialect().login_method(), auth::authenticate(sign_in, None), limits.call_timeout)
+            }
+            LoadSignIn::SignedIn => return self.setup_rejected(refusal),
+        };
+        if self.call_for(CallPurpose::SignIn { refusal }, method, &params, timeout) {
+            tracing::info!(session = %self.journal.session(), method, "the agent loads no session without a sign-in, trying its key");
+        }
+    }
+
+    /// Handles the agent's response to a step of the sign-in. `refusal` is its error to the load.
+    pub(super) fn sign_in_answered(&mut self, refusal: RpcError, outcome: Result<Box<RawValue>, RpcError>) {
+        if let Err(error) = outcome {
+            tracing::info!(session = %self.journal.session(), %error, "the agent does not sign in with its key");
+            return self.setup_rejected(refusal);
+        }
+        self.attachment.sign_in_advanced();
+        self.set_up(SetUp::new(AttachMethod::Load));
+    }
+
+    fn attached(&mut self, method: AttachMethod, lost: Option<LostContext>, result: &RawValue) {
         let Some(lease) = self.link.lease() else { return };
         lease.record_auth(false);
         if let Some(id) = &self.journal.record().agent_session_id {
@@ -246,7 +358,7 @@ impl Actor {
             record.models = models;
             record.unfinished = false;
         });
-        self.journal.fold_attached(result);
+        self.journal.fold_with(|fold| fold.attached(result));
         let mut creating = self.client_calls.take_creating();
         let origin = creating.as_ref().map(|creating| creating.origin);
         let mut claim = creating.as_mut().and_then(|creating| creating.claim.take());
@@ -254,7 +366,7 @@ impl Actor {
             self.journal.append_created(origin, claim.take().as_ref());
         }
         self.journal.update(|record| record.inherits_history |= imports);
-        let lost = self.attachment.take_lost_context(method).filter(|_| self.has_history());
+        let lost = lost.filter(|_| self.has_history());
         if let Some(LostContext { reason, detail }) = &lost {
             let (session, reason) = (self.journal.session(), reason.as_str());
             tracing::warn!(%session, reason, detail, "the agent lost the conversation; a new one begins");
@@ -270,13 +382,18 @@ impl Actor {
             agent_capabilities: &initialized.raw_capabilities,
             result: result.as_deref().ok(),
         });
-        self.begin_unsent();
+        // A prompt that was not sent before a drain is sent when `session.attached`, the next event, is durable.
+        if self.turns.next().is_some_and(|queued| queued.record.unsent) {
+            self.begin_queued();
+        }
         let turns = &mut self.turns;
         let seq = self.journal.append_with(None, event, |seq, change| {
             if let Some(claim) = &claim {
                 change.put_claim(claim, None);
             }
-            Self::mark_sent(turns, seq, change);
+            if let Some(record) = turns.mark_sent(seq) {
+                change.put_prompt(record);
+            }
         });
         self.next_queued();
         for attaching in self.client_calls.take_attaching() {

@@ -1,23 +1,19 @@
 //! Client-initiated calls outside a turn, and the handling of their results.
 
-use std::time::Duration;
-
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::{Actor, send_reply};
 use crate::acp::{self, AcpVersion, CancelTarget, TraceContext};
-use crate::agent::AgentFailure;
+use crate::agent::{AgentExit, AgentFailure};
 use crate::event::{EncodedEvent, SessionChanged};
 use crate::jsonrpc::{CallId, RpcError};
-use crate::session::client_calls::{CallRules, CallTarget, OutgoingCall, PendingCall};
+use crate::session::client_calls::{CallRules, CallTarget, PendingCall};
 use crate::session::command::{ClientCall, Reply};
 use crate::session::error::SessionError;
+use crate::session::process_link::RETRY_AFTER;
 use crate::session::refusal::{Refusal, agent_failure};
 use crate::types::Principal;
-
-/// The suggested delay before a client asks again for a process.
-const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 impl Actor {
     pub(super) fn queue_call(
@@ -27,7 +23,7 @@ impl Actor {
         trace: Option<TraceContext>,
         reply: Reply<(Box<RawValue>, u64)>,
     ) {
-        if self.journal.is_closed() {
+        if self.journal.record().is_closed() {
             return send_reply(reply, Err(Refusal::Closed));
         }
         // A cancel ends work, so the quota does not apply to it.
@@ -86,23 +82,22 @@ impl Actor {
 
     /// Sends a call to the agent and registers it for its response.
     fn send_call(&mut self, call: PendingCall) {
-        let OutgoingCall { method, params } = match self.encode_call(&call) {
-            Ok(encoded) => encoded,
-            Err(refusal) => return send_reply(call.reply, Err(refusal)),
-        };
-        let exited = || Refusal::Agent(AgentFailure::Exited(crate::agent::AgentExit::default()));
-        if matches!(call.call, ClientCall::Rpc { notify: true, .. }) {
-            let sent = self.link.notify(&method, &params);
-            let null = (RawValue::NULL.to_owned(), self.journal.appended());
-            return send_reply(call.reply, if sent { Ok(null) } else { Err(exited()) });
-        }
-        match self.link.call(&method, &params) {
-            Some(id) => self.client_calls.sent(id, call, &self.context.limits, Instant::now()),
-            None => send_reply(call.reply, Err(exited())),
+        let sent = self.encode_call(&call).and_then(|(method, params)| {
+            let sent = match &call.call {
+                ClientCall::Rpc { notify: true, .. } => self.link.notify(&method, &params).then_some(None),
+                _ => self.link.call(&method, &params).map(Some),
+            };
+            sent.ok_or_else(|| Refusal::Agent(AgentFailure::Exited(AgentExit::default())))
+        });
+        match sent {
+            Ok(Some(id)) => self.client_calls.sent(id, call, &self.context.limits, Instant::now()),
+            // A notification has no response.
+            Ok(None) => send_reply(call.reply, Ok((RawValue::NULL.to_owned(), self.journal.appended()))),
+            Err(refusal) => send_reply(call.reply, Err(refusal)),
         }
     }
 
-    fn encode_call(&self, call: &PendingCall) -> Result<OutgoingCall, Refusal> {
+    fn encode_call(&self, call: &PendingCall) -> Result<(String, Box<RawValue>), Refusal> {
         self.check_call(&call.call)?;
         let (Some(initialized), Some(id)) =
             (self.link.initialized(), self.journal.record().agent_session_id.as_deref())

@@ -1,16 +1,21 @@
-//! Commands of clients.
+//! Commands of clients, and the end of a session: close and delete.
 
 use tokio::time::Instant;
 
+use super::turn::TurnEnd;
 use super::{Actor, send_reply};
+use crate::acp::TraceContext;
 use crate::api::SessionPatch;
-use crate::event::{EncodedEvent, SessionChanged};
+use crate::event::{DetachedReason, EncodedEvent, SessionChanged, SessionClosed};
+use crate::pool::Disposition;
+use crate::session::agent_requests::EndedBy;
 use crate::session::client_calls::AttachWaiter;
 use crate::session::command::Command;
 use crate::session::refusal::Refusal;
 use crate::session::stored::agent_spec;
+use crate::session::upstream_delete;
 use crate::session::validation::check_metadata;
-use crate::types::Principal;
+use crate::types::{Principal, SessionState};
 
 impl Actor {
     pub(super) fn handle_command(&mut self, command: Command) {
@@ -25,42 +30,28 @@ impl Actor {
                 send_reply(reply, Ok((self.snapshot(), self.journal.appended())));
             }
             Command::Patch { by, patch, if_match, reply } => {
-                let outcome = self.patch(&by, &patch, if_match.as_deref());
-                send_reply(reply, outcome.map(|seq| (self.snapshot(), seq)));
+                let patched = self.patch(&by, &patch, if_match.as_deref());
+                send_reply(reply, patched.map(|seq| (self.snapshot(), seq)));
             }
             Command::Attach { trace, reply } => {
                 let deadline = Instant::now() + self.context.limits.settings_queue_timeout;
                 self.attach(AttachWaiter { trace, reply, deadline });
             }
-            Command::Close { by, trace, reply } => {
-                let seq = self.close(&by, trace.as_ref());
-                send_reply(reply, Ok(seq));
-            }
-            Command::Delete { by, trace, reply } => {
-                let seq = self.delete(&by, trace);
-                send_reply(reply, Ok(seq));
-            }
+            Command::Close { by, trace, reply } => send_reply(reply, Ok(self.close(&by, trace.as_ref()))),
+            Command::Delete { by, trace, reply } => send_reply(reply, Ok(self.delete(&by, trace))),
             Command::Prompt { by, blocks, queue, trace, key, reply } => {
-                let outcome = self.prompt(&by, blocks, queue, trace, key.as_ref());
-                send_reply(reply, outcome);
+                send_reply(reply, self.prompt(&by, blocks, queue, trace, key.as_ref()));
             }
             Command::Cancel { prompt, trace, reply } => {
-                let outcome = self.cancel(prompt, trace.as_ref());
-                send_reply(reply, outcome.map(|cancelled| (cancelled, self.journal.appended())));
+                let cancelled = self.cancel(prompt, trace.as_ref());
+                send_reply(reply, cancelled.map(|cancelled| (cancelled, self.journal.appended())));
             }
-            Command::Pending { request, reply } => {
-                let last = self.journal.record().last_request;
-                send_reply(reply, self.agent_requests.get(request, last));
-            }
+            Command::Pending { request, reply } => send_reply(reply, self.agent_requests.get(request)),
             Command::Answer { by, request, outcome, reply } => {
-                let outcome = self.answer(&by, request, outcome);
-                send_reply(reply, outcome);
+                send_reply(reply, self.answer(&by, request, outcome));
             }
             Command::Call { by, call, trace, reply } => self.queue_call(by, call, trace, reply),
-            Command::KillTerminal { terminal, reply } => {
-                let outcome = self.kill_terminal(terminal);
-                send_reply(reply, outcome);
-            }
+            Command::KillTerminal { terminal, reply } => send_reply(reply, self.kill_terminal(terminal)),
             Command::Stderr { reply } => {
                 let tail = self.link.process().map(crate::agent::Process::stderr);
                 send_reply(reply, Ok(tail.unwrap_or_default()));
@@ -93,5 +84,66 @@ impl Actor {
             self.journal.set_metadata(metadata);
         }
         Ok(self.journal.append_changed(event))
+    }
+
+    /// Closes the session and ends its work. The log remains readable, and `attach` reopens the session.
+    fn close(&mut self, by: &Principal, trace: Option<&TraceContext>) -> u64 {
+        if self.journal.record().is_closed() {
+            return self.journal.appended();
+        }
+        self.end_all(trace);
+        let event = &SessionClosed { by: &by.id };
+        let mut seq =
+            self.journal.append_with(None, event, |_, change| change.record.state = SessionState::Closed);
+        if self.journal.record().attached {
+            self.append_detached(DetachedReason::Closed);
+            seq = self.journal.appended();
+            self.close_at_agent(false, trace);
+        }
+        seq
+    }
+
+    /// Deletes the session: its log, its records and its own folder. The actor then stops.
+    fn delete(&mut self, by: &Principal, trace: Option<TraceContext>) -> u64 {
+        self.end_all(trace.as_ref());
+        if self.journal.record().attached {
+            self.journal.update(|record| record.attached = false);
+            self.close_at_agent(true, trace.as_ref());
+        } else {
+            upstream_delete::request_delete(&self.context, self.journal.record(), self.link.owner(), trace);
+        }
+        self.erase(&by.id)
+    }
+
+    /// Erases all stored data of the session. The actor then stops.
+    pub(super) fn erase(&mut self, by: &str) -> u64 {
+        self.lifecycle.stopping = true;
+        self.journal.erase(by)
+    }
+
+    /// Ends the turn and all waiting work, without waiting for the agent.
+    fn end_all(&mut self, trace: Option<&TraceContext>) {
+        // Without a prompt id, the cancel cannot fail.
+        drop(self.cancel(None, trace));
+        self.end_turn(TurnEnd::cancelled());
+        self.end_requests(EndedBy::Release);
+        self.end_terminals();
+        self.link.drop_pending();
+        for attaching in self.client_calls.take_attaching() {
+            send_reply(attaching.reply, Err(Refusal::Closed));
+        }
+        for call in self.client_calls.take_queued() {
+            send_reply(call.reply, Err(Refusal::Closed));
+        }
+        for (id, call) in self.client_calls.take_sent() {
+            self.link.cancel_call(id);
+            self.call_failed(call, &Refusal::Closed);
+        }
+        if let Some(call) = self.attachment.open_call() {
+            self.link.cancel_call(call);
+            self.release(Disposition::Stop, &Refusal::Closed);
+            self.attachment.detach();
+        }
+        self.release_live_guard();
     }
 }

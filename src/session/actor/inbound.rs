@@ -9,19 +9,12 @@ use crate::agent::{Batch, Inbound};
 use crate::event::{AgentInvalidOutput, EncodedEvent, Extension, SessionUpdate};
 use crate::jsonrpc::{CallId, RpcError};
 use crate::pool::Disposition;
-use crate::session::attachment::{CallOf, History, SessionOwner};
+use crate::session::attachment::{CallPurpose, History, SessionOwner};
 use crate::types::PromptId;
-
-/// Counts lines that are not valid messages.
-#[derive(Debug, Default)]
-struct InvalidOutput {
-    lines: u64,
-    bytes: u64,
-}
 
 impl Actor {
     pub(super) fn handle_batch(&mut self, mut batch: Batch) {
-        let (mut invalid_output, now) = (InvalidOutput::default(), Instant::now());
+        let (mut invalid_output, now) = (AgentInvalidOutput::default(), Instant::now());
         self.turns.note_activity(now);
         let mut messages = std::mem::take(&mut batch.messages).into_iter();
         loop {
@@ -37,7 +30,7 @@ impl Actor {
                 Inbound::Request { id, method, params } => self.handle_request(id, &method, &params),
                 Inbound::Response { call, outcome } => {
                     // The response may end the turn to which the preceding lines belong.
-                    self.append_invalid_output(std::mem::take(&mut invalid_output));
+                    self.append_invalid_output(&std::mem::take(&mut invalid_output));
                     self.handle_response(call, outcome);
                 }
                 Inbound::InvalidLine { bytes } => {
@@ -46,7 +39,7 @@ impl Actor {
                 }
             }
         }
-        self.append_invalid_output(invalid_output);
+        self.append_invalid_output(&invalid_output);
     }
 
     /// Appends the leading chunks of the batch together, and returns their number. They all belong to one
@@ -79,9 +72,9 @@ impl Actor {
         count
     }
 
-    fn append_invalid_output(&mut self, InvalidOutput { lines, bytes }: InvalidOutput) {
-        if lines > 0 && self.journal.record().attached {
-            self.journal.append(self.turns.sent(), &AgentInvalidOutput { lines, bytes });
+    fn append_invalid_output(&mut self, output: &AgentInvalidOutput) {
+        if output.lines > 0 && self.journal.record().attached {
+            self.journal.append(self.turns.sent(), output);
         }
     }
 
@@ -126,7 +119,7 @@ impl Actor {
         }
         let mut state_changed = false;
         if subagent.is_none() {
-            self.journal.fold_update(&view.kind, view.update);
+            self.journal.fold_with(|fold| fold.update(&view.kind, view.update));
             state_changed = self.track_work(&view.kind, view.update);
         }
         let (prompt, late) = self.turns.of_update(acp::update::is_session_state(&view.kind));
@@ -183,10 +176,10 @@ impl Actor {
         if self.turns.is_prompt(call) {
             return self.prompt_answered(outcome);
         }
-        match self.attachment.call_of(call) {
-            Some(CallOf::Setup) => self.setup_answered(outcome),
-            Some(CallOf::SignIn) => self.sign_in_answered(outcome),
-            Some(CallOf::Release { closes }) => {
+        match self.attachment.answered(call) {
+            Some(CallPurpose::SetUp(set_up)) => self.setup_answered(set_up, outcome),
+            Some(CallPurpose::SignIn { refusal }) => self.sign_in_answered(refusal, outcome),
+            Some(CallPurpose::Release { closes }) => {
                 let reusable = closes && outcome.is_ok();
                 self.finish_detach(if reusable { Disposition::Reuse } else { Disposition::Stop });
             }

@@ -8,28 +8,23 @@
 //! Reading order:
 //!
 //! - this file: the loop
-//! - `commands`, `inbound`: inputs of clients and of the agent
+//! - `commands`, `inbound`: inputs of clients and of the agent, and the end of a session
 //! - `turn`, `queue`: prompts
-//! - `attach`, `restore`, `release`, `process_end`: the process
-//! - `requests`, `answers`, `questions`, `methods`: requests of the agent
+//! - `attach`, `release`: the process
+//! - `requests`, `answers`, `methods`: requests of the agent
 //! - `calls`: calls of clients
-//! - `close`: the end of a session
 //! - `recovery`: the start from stored records
 
 mod answers;
 mod attach;
 mod calls;
-mod close;
 mod commands;
 mod inbound;
 mod methods;
-mod process_end;
-mod questions;
 mod queue;
 mod recovery;
 mod release;
 mod requests;
-mod restore;
 mod turn;
 
 use tokio::time::Instant;
@@ -50,7 +45,7 @@ use crate::acp::ClientCapabilities;
 use crate::api::Session;
 use crate::event::DetachedReason;
 use crate::eventlog::DiskSpace;
-use crate::pool::{CrashBackoff, Disposition, LeaseActivity};
+use crate::pool::{CrashBackoff, LeaseActivity};
 use crate::types::ServedBy;
 
 pub(super) struct Actor {
@@ -126,7 +121,7 @@ impl Actor {
             }
             Wakeup::Link(LinkEvent::Batch(None)) => self.stdout_closed().await,
             Wakeup::Link(LinkEvent::Recalled) => self.detach_if_idle(DetachedReason::Reclaimed),
-            Wakeup::Committed | Wakeup::StorageRoom => {}
+            Wakeup::StorageChanged => {}
             Wakeup::Completion(completion) => self.request_completed(completion),
             Wakeup::Terminal(event) => {
                 self.handle_terminal_event(event);
@@ -221,11 +216,6 @@ impl Actor {
             || self.turns.works_in_background()
     }
 
-    /// Whether the agent waits for the gateway or a client. The silence of the agent does not count then.
-    fn agent_waits(&self) -> bool {
-        !self.agent_requests.is_empty() || self.client_methods.is_busy()
-    }
-
     /// How long the session keeps an idle process. The time depends on whether the agent can restore the session.
     /// `None`: the session needs the process now.
     fn idle_timeout(&self) -> Option<std::time::Duration> {
@@ -240,7 +230,7 @@ impl Actor {
     fn turn_clock(&self) -> TurnClock {
         TurnClock {
             idle_timeout: self.link.spec().settings.turn_idle_timeout,
-            agent_waits: self.agent_waits(),
+            agent_waits: !self.agent_requests.is_empty() || self.client_methods.is_busy(),
             drain_at: self.lifecycle.drain_at,
         }
     }
@@ -322,27 +312,21 @@ impl Actor {
         }
         let Err(refusal) = self.check_quota() else { return };
         tracing::warn!(session = %self.journal.session(), "a session exceeded its hourly write quota; stopping its agent");
-        self.release(Disposition::Stop, &refusal);
-        self.append_detached_if_attached(DetachedReason::Exited);
-        self.attachment.detach();
+        self.stop_process(&refusal);
         self.attach_failed(&refusal);
     }
 
-    /// The server of the agent's files: the setting of the agent, restricted by the policy of the client.
-    fn files_served_by(&self) -> ServedBy {
-        let (allowed, policy) = (self.link.spec().settings.files, &self.journal.record().policy);
-        policy.files.map_or(allowed, |wanted| wanted.min(allowed))
-    }
-
-    /// The server of the agent's terminals: the setting of the agent, restricted by the policy of the client.
-    fn terminals_served_by(&self) -> ServedBy {
-        let (allowed, policy) = (self.link.spec().settings.terminals, &self.journal.record().policy);
-        policy.terminals.map_or(allowed, |wanted| wanted.min(allowed))
+    /// The servers of the agent's files and terminals: the settings of the agent, restricted by the policy of the client.
+    fn served_by(&self) -> (ServedBy, ServedBy) {
+        let (settings, policy) = (&self.link.spec().settings, &self.journal.record().policy);
+        let restrict = |allowed: ServedBy, wanted: Option<ServedBy>| wanted.unwrap_or(allowed).min(allowed);
+        (restrict(settings.files, policy.files), restrict(settings.terminals, policy.terminals))
     }
 
     /// The capabilities that the gateway sends in `initialize`.
     fn offered_capabilities(&self) -> ClientCapabilities {
-        ClientCapabilities::new(self.files_served_by(), self.terminals_served_by())
+        let (files, terminals) = self.served_by();
+        ClientCapabilities::new(files, terminals)
     }
 }
 

@@ -11,15 +11,15 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::Actor;
+use super::turn::TurnEnd;
 use crate::api::{Problem, ProblemCode};
 use crate::event::{EncodedEvent, PromptStarted};
 use crate::eventlog::Records;
 use crate::session::error::{SessionError, ToProblem};
-use crate::session::journal::Change;
 use crate::session::record::{self, PromptRecord, SessionRecord};
 use crate::session::refusal::Refusal;
 use crate::session::stored::read_record;
-use crate::session::turns::{Queued, Turns};
+use crate::session::turns::Queued;
 use crate::store::{Run, Table};
 use crate::types::{PromptId, PromptStatus, Timestamp};
 
@@ -50,7 +50,7 @@ impl Actor {
                 Err(refusal) => refusal.problem(),
             };
             if let Some(next) = self.turns.dequeue() {
-                self.append_failed(next.record, problem);
+                self.append_turn_end(next.record, TurnEnd::Failed(problem));
             }
         }
     }
@@ -61,7 +61,7 @@ impl Actor {
         created_at.after(self.context.limits.queued_prompt_max_age) <= self.context.log.expiry().latest_now()
     }
 
-    fn begin_queued(&mut self) {
+    pub(super) fn begin_queued(&mut self) {
         let Some(mut queued) = self.turns.dequeue() else { return };
         let (prompt, now) = (queued.record.prompt_id, Instant::now());
         if queued.record.unsent {
@@ -77,22 +77,7 @@ impl Actor {
         self.turns.begin(queued, seq, now);
     }
 
-    /// Begins an unsent prompt at the head of the queue. It is sent when `session.attached`, the next event,
-    /// is durable.
-    pub(super) fn begin_unsent(&mut self) {
-        if self.turns.next().is_some_and(|queued| queued.record.unsent) {
-            self.begin_queued();
-        }
-    }
-
-    /// Removes the mark of [`Turns::return_unsent`] with the event `seq`.
-    pub(super) fn mark_sent(turns: &mut Turns, seq: u64, change: &mut Change<'_>) {
-        if let Some(record) = turns.mark_sent(seq) {
-            change.put_prompt(record);
-        }
-    }
-
-    /// Saves the mark of [`Turns::return_unsent`] after all other commits of this actor.
+    /// Saves the mark of `Turns::return_unsent` after all other commits of this actor.
     pub(super) async fn save_unsent(&self) {
         let Some(unsent) = self.turns.unsent_head() else { return };
         let session = self.journal.session();
@@ -160,15 +145,6 @@ impl Actor {
             let detail = "the gateway was restarted, and the log no longer has the content of the prompt";
             Problem::new(ProblemCode::Interrupted, detail)
         }))
-    }
-
-    /// Fails prompts of the queue.
-    pub(super) fn fail_queued(&mut self, failed: Vec<(PromptId, Problem)>) {
-        for (prompt, problem) in failed {
-            if let Some(queued) = self.turns.remove_queued(prompt) {
-                self.append_failed(queued.record, problem);
-            }
-        }
     }
 }
 

@@ -6,16 +6,18 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::turn::TurnEnd;
 use super::{Actor, Lifecycle};
 use crate::acp::RequestKind;
 use crate::api::Resolution;
-use crate::event::{DetachedReason, RequestResolved, TerminalExited};
+use crate::event::DetachedReason;
 use crate::eventlog::SessionLog;
 use crate::pool::CrashBackoff;
 use crate::session::agent_requests::AgentRequests;
 use crate::session::attachment::{Attachment, DiscardCounter};
 use crate::session::client_calls::ClientCalls;
 use crate::session::client_methods::ClientMethods;
+use crate::session::client_methods::terminals::Terminals;
 use crate::session::context::Context;
 use crate::session::entry::ActorEntry;
 use crate::session::error::SessionError;
@@ -27,7 +29,7 @@ use crate::session::record::{self, FoldRecord, RequestRecord, SessionRecord, Sto
 use crate::session::stored::{agent_spec, read_record};
 use crate::session::turns::Turns;
 use crate::store::Table;
-use crate::types::{Principal, RequestId, Scope, SessionId, SessionState};
+use crate::types::{Principal, Scope, SessionId, SessionState};
 
 /// The principal on whose behalf the session leases processes.
 fn owner(record: &SessionRecord) -> Principal {
@@ -56,7 +58,8 @@ impl Actor {
         let (sender, commands) = mpsc::channel(context.limits.max_queued_commands);
         let (ends, turn_ends) = watch::channel(0);
         let (completer, completions) = mpsc::channel(context.limits.max_queued_commands);
-        let (terminals, terminal_events) = mpsc::channel(context.limits.max_queued_batches);
+        let (events, terminal_events) = mpsc::channel(context.limits.max_queued_batches);
+        let terminals = Terminals::new(events, context.bounds.scrollback_budget.clone());
         let now = Instant::now();
         let entry = ActorEntry {
             commands: sender,
@@ -138,52 +141,33 @@ impl Actor {
         if record.state == SessionState::Waiting {
             for request in record.open_requests {
                 let key = record::numbered_key(id, request.number());
-                match read_record::<RequestRecord>(&self.context, Table::Request, key).await? {
-                    Some(record) if record.resolution.is_none() => self.expire_lost_request(request, record),
-                    Some(_) | None => {}
+                let stored = read_record::<RequestRecord>(&self.context, Table::Request, key).await?;
+                if let Some(RequestRecord { pending: Some(pending), resolution: None, by }) = stored {
+                    // The process is gone.
+                    let outcome = RequestKind::from_method(&pending.method).cancelled_reply();
+                    self.append_resolved(&pending.into(), Resolution::Expired, by, &outcome);
                 }
             }
         }
         for terminal in record.open_terminals {
             let key = record::numbered_key(id, terminal.number());
-            match read_record::<TerminalRecord>(&self.context, Table::Terminal, key).await? {
-                Some(record) if record.last_seq.is_none() => self.close_lost_terminal(record),
-                Some(_) | None => {}
+            let stored = read_record::<TerminalRecord>(&self.context, Table::Terminal, key).await?;
+            if let Some(mut terminal) = stored.filter(|terminal| terminal.last_seq.is_none()) {
+                // The exit status is unknown.
+                terminal.shown.exit_status = Some(StoredExit { exit_code: None, signal: None });
+                self.append_terminal_end(None, terminal);
             }
         }
         self.journal.update(|record| {
             record.open_requests.clear();
             record.open_terminals.clear();
         });
-        self.fail_queued(failed);
-        self.append_detached_if_attached(DetachedReason::Exited);
+        for (prompt, problem) in failed {
+            for queued in self.turns.remove_queued(Some(prompt)) {
+                self.append_turn_end(queued.record, TurnEnd::Failed(problem.clone()));
+            }
+        }
+        self.append_detached(DetachedReason::Exited);
         Ok(())
-    }
-
-    /// Expires a request, because its process is gone.
-    fn expire_lost_request(&mut self, id: RequestId, record: RequestRecord) {
-        let Some(pending) = record.pending else { return };
-        let record = RequestRecord::resolved(Resolution::Expired, record.by);
-        let outcome = RequestKind::from_method(&pending.method).cancelled_reply();
-        let event = RequestResolved {
-            request_id: id,
-            method: &pending.method,
-            resolution: Resolution::Expired,
-            by: None,
-            result: outcome.as_deref().ok(),
-            error: outcome.as_deref().err().map(|error| &**error),
-        };
-        self.journal.append_with(pending.prompt_id, &event, |_, change| change.resolve_request(id, &record));
-    }
-
-    /// Closes a terminal that a crash left open. Its exit status is unknown.
-    fn close_lost_terminal(&mut self, mut record: TerminalRecord) {
-        let terminal_id = record.shown.terminal_id;
-        record.shown.exit_status = Some(StoredExit { exit_code: None, signal: None });
-        let event = TerminalExited { terminal_id, exit_code: None, signal: None };
-        self.journal.append_with(None, &event, |seq, change| {
-            record.last_seq = Some(seq);
-            change.close_terminal(&record);
-        });
     }
 }

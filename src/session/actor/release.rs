@@ -1,18 +1,19 @@
-//! The release of a process: after a failed setup, when the session is idle, and in a drain.
+//! The release of a process: after a failed setup, when the session is idle, in a drain, and when the process ends.
 
 use tokio::time::Instant;
 
 use super::{Actor, send_reply};
 use crate::acp::{self, TraceContext};
-use crate::agent::AgentFailure;
-use crate::event::{DetachedReason, SessionDetached};
+use crate::agent::{AgentExit, AgentFailure};
+use crate::event::{AgentExited, DetachedReason, SessionDetached};
 use crate::jsonrpc::RpcError;
 use crate::pool::{Disposition, Lease};
 use crate::session::agent_requests::EndedBy;
-use crate::session::attachment::Overdue;
+use crate::session::attachment::{CallPurpose, Overdue};
 use crate::session::client_calls::Waiters;
 use crate::session::command::CreateWaiter;
 use crate::session::refusal::{Refusal, agent_failure};
+use crate::transcript::SessionFold;
 
 impl Actor {
     /// Handles the agent's error to new, resume or load. The attach fails and the process is stopped.
@@ -25,18 +26,15 @@ impl Actor {
             }
             _ => Refusal::Agent(agent_failure(error, lease)),
         };
-        if self.retried_with_key(&refusal) {
-            return;
+        if !self.retried_with_key(&refusal) {
+            self.setup_failed(&refusal);
         }
-        self.release(Disposition::Stop, &refusal);
-        self.attach_failed(&refusal);
     }
 
     /// Handles a process that cannot serve the session.
-    pub(super) fn setup_failed(&mut self, failure: AgentFailure) {
-        let refusal = Refusal::Agent(failure);
-        self.release(Disposition::Stop, &refusal);
-        self.attach_failed(&refusal);
+    pub(super) fn setup_failed(&mut self, refusal: &Refusal) {
+        self.release(Disposition::Stop, refusal);
+        self.attach_failed(refusal);
     }
 
     pub(super) fn check_attach_deadline(&mut self, now: Instant) {
@@ -44,25 +42,24 @@ impl Actor {
             None => {}
             Some(Overdue::Queue { restore_error }) => {
                 self.link.drop_pending();
-                self.release(Disposition::Stop, &Refusal::Closed);
                 let method = "a request for a process".to_owned();
                 let timeout = Refusal::Agent(AgentFailure::Timeout { method });
-                self.attach_failed(&restore_error.map_or(timeout, Refusal::NotRestored));
+                self.setup_failed(&restore_error.map_or(timeout, Refusal::NotRestored));
             }
             Some(Overdue::Retry) => {
                 self.attachment.detach();
                 self.reserve_or_fail();
             }
-            Some(Overdue::Setup { method, call }) => {
+            Some(Overdue::Call(_, CallPurpose::Release { .. })) => self.finish_detach(Disposition::Stop),
+            Some(Overdue::Call(call, CallPurpose::SetUp(set_up))) => {
                 self.link.cancel_call(call);
-                let method = method.method(self.link.dialect()).to_owned();
-                self.setup_failed(AgentFailure::Timeout { method });
+                let method = set_up.method.method(self.link.dialect()).to_owned();
+                self.setup_failed(&Refusal::Agent(AgentFailure::Timeout { method }));
             }
-            Some(Overdue::SignIn { call, refusal }) => {
+            Some(Overdue::Call(call, CallPurpose::SignIn { refusal })) => {
                 self.link.cancel_call(call);
                 self.setup_rejected(refusal);
             }
-            Some(Overdue::Release) => self.finish_detach(Disposition::Stop),
             Some(Overdue::Idle) => self.detach_if_idle(DetachedReason::Idle),
         }
     }
@@ -89,13 +86,52 @@ impl Actor {
         }
     }
 
+    /// Stops the process and ends the attachment.
+    pub(super) fn stop_process(&mut self, refusal: &Refusal) {
+        self.release(Disposition::Stop, refusal);
+        self.append_detached(DetachedReason::Exited);
+        self.attachment.detach();
+    }
+
+    /// Handles the end of the process's stdout: the process has exited or is about to exit.
+    pub(super) async fn stdout_closed(&mut self) {
+        let Some(process) = self.link.process() else { return };
+        // This wait is limited to a fraction of a second, so a zombie process does not delay the turn's end.
+        let exit = process.exit().await;
+        if self.attachment.is_releasing() {
+            return self.finish_detach(Disposition::Stop);
+        }
+        // The gateway ordered this end, so it is not a crash.
+        let stopped = self.turns.is_stopping_process();
+        let unused = self.attachment.is_process_unused(self.turns.is_unsent());
+        // A process that died while it was idle is replaced, and no turn fails.
+        let replace = !stopped && unused && self.attachment.may_replace();
+        if replace {
+            tracing::info!(session = %self.journal.session(), ended = %exit, "an idle process died; acquiring another one");
+        } else if self.turns.running().is_some() && !stopped {
+            self.lifecycle.crashes.record(Instant::now(), &self.context.limits);
+        }
+        if self.journal.record().attached {
+            let AgentExit { exit_code, signal, stderr_tail, .. } = &exit;
+            let event = AgentExited { exit_code: *exit_code, signal: signal.as_deref(), stderr_tail };
+            self.journal.append(None, &event);
+        }
+        let refusal = Refusal::Agent(AgentFailure::Exited(exit));
+        self.stop_process(&refusal);
+        if replace {
+            self.reserve_or_fail();
+        } else if stopped {
+            self.cancel_timed_out();
+        } else {
+            self.attach_failed(&refusal);
+        }
+    }
+
     /// Ends an attach without success: rejects every waiter with `refusal` and fails the turn.
     pub(super) fn attach_failed(&mut self, refusal: &Refusal) {
         self.attachment.reset_replaced();
         self.reject_waiters(refusal);
-        if self.turns.running().is_some() {
-            self.fail_turn(refusal);
-        }
+        self.fail_turn(refusal);
         self.release_live_guard();
     }
 
@@ -153,11 +189,16 @@ impl Actor {
             self.end_requests(EndedBy::Release);
             self.detach(DetachedReason::Drain);
         } else if !self.attachment.is_releasing() {
-            self.link.drop_pending();
             drop(self.take_lease(&Refusal::Draining));
-            self.reject_waiters(&Refusal::Draining);
-            self.lifecycle.stopping = true;
+            self.stop_for_drain();
         }
+    }
+
+    /// Stops the actor, because the session has no process and the gateway drains.
+    fn stop_for_drain(&mut self) {
+        self.link.drop_pending();
+        self.reject_waiters(&Refusal::Draining);
+        self.lifecycle.stopping = true;
     }
 
     /// Detaches the session. The caller has ended all work.
@@ -166,39 +207,35 @@ impl Actor {
         self.close_at_agent(false, None);
     }
 
+    /// Appends the end of the attachment, unless the log has it.
     pub(super) fn append_detached(&mut self, reason: DetachedReason) {
+        if !self.journal.record().attached {
+            return;
+        }
         self.end_terminals();
-        self.journal.fold_detached();
+        self.journal.fold_with(SessionFold::detached);
         let event = &SessionDetached { reason };
         self.journal.append_with(None, event, |_, change| change.record.attached = false);
     }
 
-    pub(super) fn append_detached_if_attached(&mut self, reason: DetachedReason) {
-        if self.journal.record().attached {
-            self.append_detached(reason);
-        }
-    }
-
     /// Asks the agent to close or delete the session, so that its process can serve another session.
     pub(super) fn close_at_agent(&mut self, delete: bool, trace: Option<&TraceContext>) {
-        self.turns.close_last();
+        self.turns.ended(None);
         let Some(initialized) = self.link.initialized() else { return self.enter_detached() };
-        let capabilities = initialized.capabilities.session;
+        let (can, limits) = (initialized.capabilities.session, &self.context.limits);
         let request = self.journal.record().agent_session_id.as_deref().and_then(|id| {
-            match (delete && capabilities.delete, capabilities.close) {
-                (true, _) => Some((acp::method::SESSION_DELETE, acp::session_params(id, trace), false)),
-                (false, true) => Some((acp::method::SESSION_CLOSE, acp::session_params(id, trace), true)),
-                (false, false) => None,
+            if delete && can.delete {
+                Some((acp::method::SESSION_DELETE, acp::session_params(id, trace), false))
+            } else {
+                can.close.then(|| (acp::method::SESSION_CLOSE, acp::session_params(id, trace), true))
             }
         });
-        let sent =
-            request.and_then(|(method, params, closes)| Some((self.link.call(method, &params)?, closes)));
-        match sent {
-            Some((call, closes)) => {
-                let deadline = Instant::now() + self.context.limits.stop_stdin_timeout;
-                self.attachment.begin_release(call, deadline, closes);
-            }
-            None => self.finish_detach(Disposition::Stop),
+        let timeout = limits.stop_stdin_timeout;
+        let sent = request.is_some_and(|(method, params, closes)| {
+            self.call_for(CallPurpose::Release { closes }, method, &params, timeout)
+        });
+        if !sent {
+            self.finish_detach(Disposition::Stop);
         }
     }
 
@@ -215,9 +252,7 @@ impl Actor {
         }
         self.attachment.touch(now);
         if self.lifecycle.drain_at.is_some() && self.turns.running().is_none() {
-            self.link.drop_pending();
-            self.reject_waiters(&Refusal::Draining);
-            self.lifecycle.stopping = true;
+            self.stop_for_drain();
         }
         self.release_live_guard();
     }

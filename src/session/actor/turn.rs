@@ -7,20 +7,29 @@ use super::Actor;
 use crate::acp::{self, ContentError, PromptCapabilities, TraceContext};
 use crate::agent::AgentFailure;
 use crate::api::{FieldError, Problem, ProblemCode, Prompt};
-use crate::event::{
-    DetachedReason, EncodedEvent, PromptCompleted, PromptFailed, PromptQueued, PromptStarted,
-};
+use crate::event::{EncodedEvent, PromptCompleted, PromptFailed, PromptQueued, PromptStarted};
 use crate::jsonrpc::RpcError;
-use crate::pool::Disposition;
 use crate::session::agent_requests::EndedBy;
 use crate::session::error::{InputError, SessionError, ToProblem};
 use crate::session::idempotency::Claim;
 use crate::session::record::PromptRecord;
 use crate::session::refusal::{Refusal, prompt_failure};
-use crate::session::turns::{
-    Admission, Answered, CancelEffect, Completion, EndedTurn, NotAdmitted, Overdue, Queued,
-};
+use crate::session::turns::{Admission, Answered, CancelStep, Completion, Queued};
 use crate::types::{Principal, PromptId, PromptStatus};
+
+/// The end of a turn.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "the end of a turn is moved once, and not stored")]
+pub(super) enum TurnEnd {
+    Completed(Completion),
+    Failed(Problem),
+}
+
+impl TurnEnd {
+    pub(super) fn cancelled() -> Self {
+        Self::Completed(Completion::cancelled())
+    }
+}
 
 impl Actor {
     pub(super) fn prompt(
@@ -68,7 +77,7 @@ impl Actor {
                 change.put_claim(claim, Some(prompt_id));
             }
         });
-        let prompt = record.to_prompt(self.journal.session(), self.journal.id(seq));
+        let prompt = record.to_prompt(self.journal.session(), self.journal.log().id(seq));
         let queued = Queued { record, blocks, trace, restored: false };
         match admission {
             Admission::Run => self.turns.begin(queued, seq, Instant::now()),
@@ -79,7 +88,7 @@ impl Actor {
 
     /// Decides whether a prompt runs, waits or is rejected. A prompt that runs has a process or a place in the pool's queue.
     fn admit(&mut self, blocks: &RawValue, queue: bool) -> Result<Admission, Refusal> {
-        if self.journal.is_closed() {
+        if self.journal.record().is_closed() {
             return Err(Refusal::Closed);
         }
         if self.lifecycle.drain_at.is_some() {
@@ -91,11 +100,7 @@ impl Actor {
         self.check_quota()?;
         self.check_crashes()?;
         self.check_content(blocks)?;
-        let max_queued = self.context.limits.max_session_queued_prompts;
-        let admission = self.turns.admit(queue, max_queued).map_err(|error| match error {
-            NotAdmitted::Behind(prompt) => Refusal::TurnRunning(prompt),
-            NotAdmitted::QueueFull => Refusal::QueueFull(max_queued),
-        })?;
+        let admission = self.turns.admit(queue, self.context.limits.max_session_queued_prompts)?;
         if admission == Admission::Run {
             self.reserve()?;
         }
@@ -128,7 +133,7 @@ impl Actor {
         if !self.attachment.is_ready() || self.link.process().is_none_or(crate::agent::Process::has_ended) {
             return;
         }
-        let Some((blocks, trace)) = self.turns.ready(self.journal.committed()) else { return };
+        let Some((blocks, trace)) = self.turns.ready(self.journal.log().committed()) else { return };
         let Some(id) = &self.journal.record().agent_session_id else { return };
         let params = acp::prompt(id, blocks, trace);
         self.attachment.reset_replaced();
@@ -151,9 +156,9 @@ impl Actor {
             Answered::Acknowledged => self.complete_if_work_ended(),
             Answered::Completed(completion) => {
                 self.link.lease().into_iter().for_each(|lease| lease.record_prompt_auth(true));
-                self.complete_turn(completion);
+                self.end_turn(TurnEnd::Completed(completion));
             }
-            Answered::Cancelled => self.complete_turn(Completion::cancelled()),
+            Answered::Cancelled => self.end_turn(TurnEnd::cancelled()),
             Answered::SessionRejected(error) => self.run_in_new_session(&error),
             Answered::Failed(error) => {
                 let Some(lease) = self.link.lease() else { return };
@@ -171,92 +176,74 @@ impl Actor {
         }
     }
 
-    pub(super) fn complete_turn(&mut self, completion: Completion) {
-        let Some(EndedTurn { record, stopping }) = self.take_turn() else { return };
-        let prompt = record.prompt_id;
-        self.append_completed(record, completion);
-        self.finish_turn(prompt, stopping);
+    pub(super) fn fail_turn(&mut self, refusal: &Refusal) {
+        self.end_turn(TurnEnd::Failed(refusal.problem()));
     }
 
-    /// Appends `prompt.completed`, the only end of the turn.
-    fn append_completed(&mut self, mut record: PromptRecord, completion: Completion) {
-        let Completion { stop_reason, result, usage } = completion;
-        let usage_raw = usage.as_deref();
-        let event = PromptCompleted { stop_reason: &stop_reason, result: &result, usage: usage_raw };
-        let event = EncodedEvent::from(&event);
-        record.status = PromptStatus::Completed;
-        (record.stop_reason, record.usage) = (Some(stop_reason), usage);
-        self.append_turn_end(record, event);
+    /// Fails the turn after the stop of a process whose agent ignored a cancel.
+    pub(super) fn cancel_timed_out(&mut self) {
+        let detail = "the agent ignored session/cancel, so its process was stopped";
+        self.end_turn(TurnEnd::Failed(Problem::new(ProblemCode::CancelTimeout, detail)));
     }
 
-    /// Ends the questions of the running turn, and removes and returns the turn. No event belongs to a turn after its end.
-    fn take_turn(&mut self) -> Option<EndedTurn> {
-        let prompt = self.turns.running()?;
+    /// Ends the running turn and its questions, and begins the next one. No event belongs to a turn after its end.
+    pub(super) fn end_turn(&mut self, end: TurnEnd) {
+        let Some(prompt) = self.turns.running() else { return };
         if self.turns.is_cancelling() {
             // The agent may have started another command after the cancel.
             self.client_methods.terminals.kill_all(Some(prompt));
         }
         self.end_requests(EndedBy::TurnEnd);
-        self.turns.take()
-    }
-
-    /// Completes the end of a turn. A process that is being stopped runs no further turn.
-    fn finish_turn(&mut self, prompt: PromptId, stopping: bool) {
-        if stopping && self.link.is_leased() {
-            self.release(Disposition::Stop, &Refusal::Closed);
-            self.append_detached(DetachedReason::Exited);
-            self.attachment.detach();
+        let stopping = self.turns.is_stopping_process();
+        let Some(record) = self.turns.take() else { return };
+        if let TurnEnd::Failed(problem) = &end {
+            let (session, agent, code) =
+                (self.journal.session(), &self.journal.record().agent, problem.code.as_str());
+            tracing::warn!(%session, %prompt, %agent, code, detail = problem.detail, "a turn failed");
         }
-        self.begin_next_turn(prompt);
+        self.append_turn_end(record, end);
+        // A process that is being stopped runs no further turn.
+        if stopping && self.link.is_leased() {
+            self.stop_process(&Refusal::Closed);
+        }
+        self.attachment.touch(Instant::now());
+        self.turns.ended(Some(prompt).filter(|_| self.attachment.is_attached()));
+        if self.lifecycle.drain_at.is_some() {
+            self.detach_for_drain();
+        } else {
+            self.next_queued();
+        }
         if stopping {
             self.acquire_for_waiters();
         }
     }
 
-    pub(super) fn fail_turn(&mut self, refusal: &Refusal) {
-        self.fail_with(refusal.problem());
-    }
-
-    pub(super) fn cancel_timed_out(&mut self) {
-        let detail = "the agent ignored session/cancel, so its process was stopped";
-        self.fail_with(Problem::new(ProblemCode::CancelTimeout, detail));
-    }
-
-    fn fail_with(&mut self, problem: Problem) {
-        let Some(EndedTurn { record, stopping }) = self.take_turn() else { return };
-        let (session, prompt, code) = (self.journal.session(), record.prompt_id, problem.code.as_str());
-        let agent = &self.journal.record().agent;
-        tracing::warn!(%session, %prompt, %agent, code, detail = problem.detail, "a turn failed");
-        self.append_failed(record, problem);
-        self.finish_turn(prompt, stopping);
-    }
-
-    /// Appends `prompt.failed`, the only end of the turn.
-    pub(super) fn append_failed(&mut self, mut record: PromptRecord, problem: Problem) {
-        let event = EncodedEvent::from(&PromptFailed { problem: &problem });
-        record.status = PromptStatus::Failed;
-        record.error = Some(to_raw_value(&problem).expect("a problem has string keys and serializes"));
-        self.append_turn_end(record, event);
-    }
-
     /// Appends the only end of a turn, with its record in the same commit.
-    fn append_turn_end(&mut self, mut record: PromptRecord, event: EncodedEvent) {
-        let now = self.context.ids.now();
+    pub(super) fn append_turn_end(&mut self, mut record: PromptRecord, end: TurnEnd) {
+        record.ended_at = Some(self.context.ids.now());
+        let event = match end {
+            TurnEnd::Completed(Completion { stop_reason, result, usage }) => {
+                let usage_raw = usage.as_deref();
+                let event = PromptCompleted { stop_reason: &stop_reason, result: &result, usage: usage_raw };
+                let event = EncodedEvent::from(&event);
+                record.status = PromptStatus::Completed;
+                (record.stop_reason, record.usage) = (Some(stop_reason), usage);
+                event
+            }
+            TurnEnd::Failed(problem) => {
+                let event = EncodedEvent::from(&PromptFailed { problem: &problem });
+                (record.status, record.error) = (
+                    PromptStatus::Failed,
+                    Some(to_raw_value(&problem).expect("a problem has string keys and serializes")),
+                );
+                event
+            }
+        };
         let seq = self.journal.append_with(Some(record.prompt_id), event, |seq, change| {
-            (record.ended_at, record.last_seq) = (Some(now), Some(seq));
+            record.last_seq = Some(seq);
             change.end_prompt(&record);
         });
         self.turns.notify_end(seq);
-    }
-
-    /// Begins the next queued prompt after a turn has ended.
-    fn begin_next_turn(&mut self, ended: PromptId) {
-        self.attachment.touch(Instant::now());
-        self.turns.ended(ended, self.attachment.is_attached());
-        if self.lifecycle.drain_at.is_some() {
-            return self.detach_for_drain();
-        }
-        self.next_queued();
     }
 
     /// Cancels one turn, or the running turn and all queued ones if `prompt` is `None`.
@@ -269,14 +256,16 @@ impl Actor {
             return Err(Refusal::NotFound("turn"));
         }
         let mut cancelled = Vec::new();
-        for Queued { record, .. } in self.turns.cancel_queued(prompt) {
+        for Queued { record, .. } in self.turns.remove_queued(prompt) {
             cancelled.push(record.prompt_id);
-            self.append_completed(record, Completion::cancelled());
+            self.append_turn_end(record, TurnEnd::cancelled());
         }
         match self.turns.running().filter(|running| prompt.is_none_or(|id| id == *running)) {
             Some(running) => {
                 cancelled.insert(0, running);
-                self.cancel_running(trace);
+                // The cancel is sent at once and does not wait for a commit.
+                let step = self.turns.cancel(Instant::now());
+                self.apply_cancel(step, trace);
             }
             None if prompt.is_none() && self.turns.works_in_background() => self.send_cancel(trace),
             None => {}
@@ -284,17 +273,23 @@ impl Actor {
         Ok(cancelled)
     }
 
-    /// Cancels the running turn. The cancel is sent at once and does not wait for a commit.
-    fn cancel_running(&mut self, trace: Option<&TraceContext>) {
-        match self.turns.cancel(Instant::now()) {
-            CancelEffect::None => {}
-            CancelEffect::Complete => {
-                self.complete_turn(Completion::cancelled());
+    fn apply_cancel(&mut self, step: Option<CancelStep>, trace: Option<&TraceContext>) {
+        match step {
+            None => {}
+            Some(CancelStep::Complete) => {
+                self.end_turn(TurnEnd::cancelled());
                 self.drop_pending_lease();
             }
-            CancelEffect::Send(prompt) => {
+            Some(CancelStep::Send(prompt)) => {
                 self.send_cancel(trace);
                 self.client_methods.terminals.kill_all(Some(prompt));
+            }
+            Some(CancelStep::StopProcess) => {
+                self.link.process().into_iter().for_each(crate::agent::Process::begin_stop);
+            }
+            Some(CancelStep::AbandonProcess) => {
+                self.stop_process(&Refusal::Closed);
+                self.cancel_timed_out();
             }
         }
     }
@@ -307,20 +302,8 @@ impl Actor {
     }
 
     pub(super) fn check_turn_deadline(&mut self, now: Instant) {
-        let clock = self.turn_clock();
-        match self.turns.overdue(&self.context.limits, clock, now) {
-            None => {}
-            Some(Overdue::Cancel) => self.cancel_running(None),
-            Some(Overdue::Complete) => self.complete_turn(Completion::cancelled()),
-            Some(Overdue::StopProcess) => {
-                self.link.process().into_iter().for_each(crate::agent::Process::begin_stop);
-            }
-            Some(Overdue::AbandonProcess) => {
-                self.release(Disposition::Stop, &Refusal::Closed);
-                self.append_detached(DetachedReason::Exited);
-                self.process_stopped();
-            }
-        }
+        let step = self.turns.overdue(&self.context.limits, self.turn_clock(), now);
+        self.apply_cancel(step, None);
     }
 
     /// Tracks the work that an update of ACP v2 reports. Returns whether the state of the session changes with it.

@@ -25,9 +25,9 @@ const MAX_ELICITATIONS: usize = 64;
 pub(in crate::session) struct AgentRequests {
     open: BTreeMap<RequestId, Pending>,
     /// The requests that were resolved last, for clients that answer too late.
-    resolved: VecDeque<Resolved>,
-    /// Answers that wait for the commit of their event.
-    outbox: VecDeque<QueuedAnswer>,
+    resolved: VecDeque<(RequestId, Resolution, Option<String>)>,
+    /// Answers, each with the sequence number of the event that must be durable before the agent receives the answer.
+    outbox: VecDeque<(u64, IncomingId, Outcome)>,
     /// The URLs that the agent asked a user to visit and has not reported as completed.
     elicitations: VecDeque<String>,
 }
@@ -43,8 +43,8 @@ struct Pending {
 
 /// A request that is about to be offered to clients.
 #[derive(Debug)]
-pub(in crate::session) struct OfferedRequest<'a> {
-    pub(in crate::session) method: &'a str,
+pub(in crate::session) struct OfferedRequest {
+    pub(in crate::session) method: String,
     pub(in crate::session) incoming: IncomingId,
     /// The raw params, with the gateway's session id.
     pub(in crate::session) params: Box<RawValue>,
@@ -65,25 +65,9 @@ pub(in crate::session) enum Wait {
     Turn,
 }
 
-#[derive(Debug)]
-struct Resolved {
-    id: RequestId,
-    resolution: Resolution,
-    by: Option<String>,
-}
-
-/// An answer that is sent to the agent when its event is durable.
-#[derive(Debug)]
-struct QueuedAnswer {
-    seq: u64,
-    incoming: IncomingId,
-    outcome: Outcome,
-}
-
 /// A request that a caller resolves: the data of its event, and when the agent receives the answer.
 #[derive(Debug)]
 pub(in crate::session) struct Resolving {
-    pub(in crate::session) id: RequestId,
     pub(in crate::session) request: Arc<PendingRequest>,
     pub(in crate::session) incoming: IncomingId,
     pub(in crate::session) resolution: Resolution,
@@ -144,14 +128,14 @@ impl AgentRequests {
     pub(in crate::session) fn offer(
         &mut self,
         id: RequestId,
-        offer: OfferedRequest<'_>,
+        offer: OfferedRequest,
         created_at: Timestamp,
         now: Instant,
     ) -> Arc<PendingRequest> {
         let OfferedRequest { method, incoming, params, prompt, subagent, wait } = offer;
         let request = Arc::new(PendingRequest {
             request_id: id,
-            method: method.to_owned(),
+            method,
             params,
             prompt_id: prompt,
             subagent,
@@ -165,30 +149,23 @@ impl AgentRequests {
             Wait::AtMost(limit) | Wait::WhileFollowed(limit) => Some(now + limit),
             Wait::Turn => None,
         };
-        let kind = RequestKind::from_method(method);
+        let kind = RequestKind::from_method(&request.method);
         self.open.insert(id, Pending { request: Arc::clone(&request), kind, incoming, deadline });
         request
     }
 
-    /// The open request with this id. `last`: the number of the newest request of the session.
-    pub(in crate::session) fn get(&self, id: RequestId, last: u32) -> Result<Arc<PendingRequest>, Refusal> {
-        match self.open.get(&id) {
-            Some(pending) => Ok(Arc::clone(&pending.request)),
-            None => Err(self.not_pending(id, last)),
+    /// The open request with this id.
+    pub(in crate::session) fn get(&self, id: RequestId) -> Result<Arc<PendingRequest>, Refusal> {
+        if let Some(pending) = self.open.get(&id) {
+            return Ok(Arc::clone(&pending.request));
         }
-    }
-
-    fn not_pending(&self, id: RequestId, last: u32) -> Refusal {
-        if id.number() == 0 || id.number() > last {
-            return Refusal::NotFound("request");
-        }
-        match self.resolved.iter().find(|resolved| resolved.id == id) {
-            Some(known) => {
-                Refusal::RequestResolved { id, resolution: known.resolution, by: known.by.clone() }
+        Err(match self.resolved.iter().find(|(known, ..)| *known == id) {
+            Some((_, resolution, by)) => {
+                Refusal::RequestResolved { id, resolution: *resolution, by: by.clone() }
             }
             // Older resolutions are in the store, and the handle looks them up there.
             None => Refusal::NotFound("request"),
-        }
+        })
     }
 
     /// Resolves an open request.
@@ -201,12 +178,12 @@ impl AgentRequests {
     ) -> Option<Resolving> {
         let Pending { request, incoming, .. } = self.open.remove(&id)?;
         let by = by.map(str::to_owned);
-        self.resolved.push_back(Resolved { id, resolution, by: by.clone() });
+        self.resolved.push_back((id, resolution, by.clone()));
         if self.resolved.len() > MAX_RESOLVED {
             self.resolved.pop_front();
         }
         let at_once = matches!(resolution, Resolution::Cancelled | Resolution::Withdrawn);
-        Some(Resolving { id, request, incoming, resolution, by, outcome, at_once })
+        Some(Resolving { request, incoming, resolution, by, outcome, at_once })
     }
 
     /// Resolves an open request without an answer.
@@ -228,13 +205,13 @@ impl AgentRequests {
 
     /// Queues an answer until the event `seq` is durable.
     pub(in crate::session) fn answer_after(&mut self, seq: u64, incoming: IncomingId, outcome: Outcome) {
-        self.outbox.push_back(QueuedAnswer { seq, incoming, outcome });
+        self.outbox.push_back((seq, incoming, outcome));
     }
 
     /// Removes and returns the next answer whose event is durable.
     pub(in crate::session) fn durable_answer(&mut self, committed: u64) -> Option<(IncomingId, Outcome)> {
-        let answer = self.outbox.pop_front_if(|answer| answer.seq <= committed)?;
-        Some((answer.incoming, answer.outcome))
+        let (_, incoming, outcome) = self.outbox.pop_front_if(|(seq, ..)| *seq <= committed)?;
+        Some((incoming, outcome))
     }
 
     /// Discards the answers for a process that the session releases. The next process reuses request ids.

@@ -58,7 +58,7 @@ impl Fixture {
     fn offer(&mut self, method: &str, prompt: Option<u32>, wait: Wait) -> Arc<PendingRequest> {
         self.last += 1;
         let offered = OfferedRequest {
-            method,
+            method: method.to_owned(),
             incoming: self.incoming(),
             params: raw(OPTIONS),
             prompt: prompt.map(PromptId::new),
@@ -74,7 +74,7 @@ impl Fixture {
 
     /// The error for an answer to a request.
     fn refusal(&self, id: u32) -> Option<String> {
-        self.part.get(RequestId::new(id), self.last).err().map(|refusal| named(&refusal))
+        self.part.get(RequestId::new(id)).err().map(|refusal| named(&refusal))
     }
 
     fn answer(&mut self, id: u32, by: &str) -> Option<Resolving> {

@@ -5,37 +5,31 @@
 //! state has lasted for too long. The actor calls one method for each transition, and sends to the pool and the agent.
 //!
 //! Reading order: this file, `setup` and `restore` (the setup on a process, and attempts to restore), `replay` (history
-//! after a load), `sign_in` (a load that needs a sign-in), `subagents`, `discarded` (the rate of log messages).
+//! after a load), `sign_in` (a load that needs a sign-in).
 
-mod discarded;
 mod replay;
 mod restore;
 mod setup;
 mod sign_in;
-mod subagents;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::HashSet;
 
 use serde_json::value::RawValue;
 use tokio::time::{Duration, Instant};
 
-pub(super) use self::discarded::DiscardCounter;
 pub(super) use self::replay::History;
 use self::replay::Replay;
 use self::restore::Restoring;
-pub(super) use self::restore::{LostContext, Refused, RestoreStep, Retry, Setup};
-pub(super) use self::setup::AttachMethod;
-use self::setup::PreAttachBuffer;
+pub(super) use self::restore::{Refused, RestoreStep, Retry, Setup};
+pub(super) use self::setup::{AttachMethod, DiscardCounter, LostContext, SetUp};
 pub(super) use self::sign_in::LoadSignIn;
-pub(super) use self::subagents::SessionOwner;
-use self::subagents::Subagents;
 use crate::acp::update;
-use crate::event::LostReason;
 use crate::jsonrpc::{CallId, RpcError};
 use crate::types::Limits;
+use crate::types::limits::{KNOWN_SUBAGENTS, SUBAGENT_ID_BYTES};
 
 /// The maximum number of idle processes that die before the session reports the failure.
 const MAX_REPLACED_PROCESSES: u32 = 2;
@@ -49,15 +43,13 @@ pub(super) struct Attachment {
     replaced_processes: u32,
     /// Failed attempts, while the agent has not restored the session yet.
     restoring: Option<Restoring>,
-    /// Why the new agent session does not have the conversation.
-    lost_context: Option<LostContext>,
     /// The agent reported a successful restore, and has not accepted a prompt after it.
     unproven: bool,
     /// A replay after `session/load` that may still deliver history.
     replay: Option<Replay>,
     load_sign_in: LoadSignIn,
-    /// The child sessions that the agent runs on this process.
-    subagents: Subagents,
+    /// The agent's ids of its child sessions, as announced by `subagent_update` on this process.
+    subagents: HashSet<Box<str>>,
 }
 
 /// The state of the session's process.
@@ -72,50 +64,23 @@ enum State {
     Retrying {
         at: Instant,
     },
-    /// The agent is creating or restoring the session.
-    SettingUp(SettingUp),
-    /// The agent refused to load the session without a sign-in. The gateway has sent a step of the sign-in.
-    SigningIn {
+    /// A call of the attachment waits for the agent's response.
+    Calling {
         call: CallId,
         deadline: Instant,
-        refusal: RpcError,
+        purpose: CallPurpose,
     },
     Attached,
+}
+
+/// The purpose of a call of the attachment.
+#[derive(Debug)]
+pub(super) enum CallPurpose {
+    /// The agent is creating or restoring the session.
+    SetUp(SetUp),
+    /// The agent refused to load the session without a sign-in. The gateway has sent a step of the sign-in.
+    SignIn { refusal: RpcError },
     /// The agent is closing or deleting the session. A process that closed a session (`closes`) can serve another one.
-    Releasing {
-        call: CallId,
-        deadline: Instant,
-        closes: bool,
-    },
-}
-
-/// A request to create or restore the session.
-#[derive(Debug)]
-struct SettingUp {
-    method: AttachMethod,
-    /// The agent's error to `session/resume`, if `session/load` follows it.
-    resume: Option<RpcError>,
-    call: CallId,
-    deadline: Instant,
-    replayed_updates: u64,
-    buffer: PreAttachBuffer,
-}
-
-/// The agent's response to the setup.
-#[derive(Debug)]
-pub(super) struct SetupResponse {
-    pub(super) method: AttachMethod,
-    pub(super) resume: Option<RpcError>,
-    pub(super) replayed_updates: u64,
-    /// Updates that arrived before the agent's session id was known.
-    pub(super) updates: VecDeque<Box<RawValue>>,
-}
-
-/// The call of the attachment to which the agent has responded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CallOf {
-    Setup,
-    SignIn,
     Release { closes: bool },
 }
 
@@ -128,16 +93,19 @@ pub(super) enum Overdue {
     },
     /// The time of the next request for a process has come.
     Retry,
-    Setup {
-        method: AttachMethod,
-        call: CallId,
-    },
-    SignIn {
-        call: CallId,
-        refusal: RpcError,
-    },
-    Release,
+    /// The agent did not respond.
+    Call(CallId, CallPurpose),
     Idle,
+}
+
+/// The owner of an agent's session id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SessionOwner {
+    /// The session itself.
+    ThisSession,
+    /// A child session, at any depth.
+    Subagent,
+    Unknown,
 }
 
 impl Attachment {
@@ -147,11 +115,10 @@ impl Attachment {
             idle_since: now,
             replaced_processes: 0,
             restoring: None,
-            lost_context: None,
             unproven: false,
             replay: None,
             load_sign_in: LoadSignIn::default(),
-            subagents: Subagents::default(),
+            subagents: HashSet::new(),
         }
     }
 
@@ -164,7 +131,7 @@ impl Attachment {
     }
 
     pub(super) fn is_releasing(&self) -> bool {
-        matches!(self.state, State::Releasing { .. })
+        matches!(self.state, State::Calling { purpose: CallPurpose::Release { .. }, .. })
     }
 
     /// Whether the session can send a prompt: it is attached, and no replay is under way.
@@ -174,16 +141,13 @@ impl Attachment {
 
     /// Whether the session must not request a process now: it has a process, or a retry is scheduled.
     pub(super) fn needs_no_request(&self) -> bool {
-        matches!(
-            self.state,
-            State::SettingUp(_) | State::SigningIn { .. } | State::Attached | State::Retrying { .. }
-        )
+        !self.waits_for_process() || matches!(self.state, State::Retrying { .. })
     }
 
     /// Whether the session has no usable process. Clients with open calls then wait for a process. During the setup
     /// they wait for the agent instead.
     pub(super) fn waits_for_process(&self) -> bool {
-        !matches!(self.state, State::SettingUp(_) | State::SigningIn { .. } | State::Attached)
+        !self.is_attached() && self.open_call().is_none()
     }
 
     /// Notes that the session needed its process.
@@ -209,34 +173,18 @@ impl Attachment {
         self.state = State::Retrying { at };
     }
 
-    /// The request `call` creates or restores the session. `resume` is the error of a preceding resume.
-    pub(super) fn set_up(
-        &mut self,
-        method: AttachMethod,
-        resume: Option<RpcError>,
-        call: CallId,
-        deadline: Instant,
-    ) {
-        let (replayed_updates, buffer) = (0, PreAttachBuffer::default());
-        self.state = State::SettingUp(SettingUp { method, resume, call, deadline, replayed_updates, buffer });
+    /// The gateway has sent a call to the agent.
+    pub(super) fn called(&mut self, call: CallId, deadline: Instant, purpose: CallPurpose) {
+        self.state = State::Calling { call, deadline, purpose };
     }
 
-    /// The request `call` is a step of the sign-in that a load needs. `refusal` is the agent's error to the load.
-    pub(super) fn sign_in(&mut self, call: CallId, deadline: Instant, refusal: RpcError) {
-        self.state = State::SigningIn { call, deadline, refusal };
-    }
-
-    /// Setting up to Attached: the agent has responded to the setup.
-    pub(super) fn setup_answered(&mut self) -> Option<SetupResponse> {
+    /// Ends the call with this id, because the agent has responded. Returns its purpose.
+    pub(super) fn answered(&mut self, id: CallId) -> Option<CallPurpose> {
         match std::mem::replace(&mut self.state, State::Attached) {
-            State::SettingUp(SettingUp { method, resume, replayed_updates, buffer, .. }) => {
-                Some(SetupResponse { method, resume, replayed_updates, updates: buffer.updates })
-            }
-            other => {
-                self.state = other;
-                None
-            }
+            State::Calling { call, purpose, .. } if call == id => return Some(purpose),
+            other => self.state = other,
         }
+        None
     }
 
     /// The agent has the session. `imports`: its history is new to the log. `has_turn`: a turn waits for the process.
@@ -260,11 +208,6 @@ impl Attachment {
         }
     }
 
-    /// The request `call` closes or deletes the session at the agent.
-    pub(super) fn begin_release(&mut self, call: CallId, deadline: Instant, closes: bool) {
-        self.state = State::Releasing { call, deadline, closes };
-    }
-
     /// Any state to Detached.
     pub(super) fn detach(&mut self) {
         self.state = State::Detached;
@@ -273,7 +216,7 @@ impl Attachment {
     /// Ends all attempts to attach: the attach failed, or the gateway drains.
     pub(super) fn abandon(&mut self) {
         self.state = State::Detached;
-        (self.restoring, self.lost_context) = (None, None);
+        self.restoring = None;
     }
 
     /// The session withdrew its request for a process.
@@ -293,20 +236,10 @@ impl Attachment {
 
     // Calls and deadlines.
 
-    /// The call of the attachment with this id.
-    pub(super) fn call_of(&self, id: CallId) -> Option<CallOf> {
-        match &self.state {
-            State::SettingUp(setup) if setup.call == id => Some(CallOf::Setup),
-            State::SigningIn { call, .. } if *call == id => Some(CallOf::SignIn),
-            State::Releasing { call, closes, .. } if *call == id => Some(CallOf::Release { closes: *closes }),
-            _ => None,
-        }
-    }
-
     /// The open call of a setup or a sign-in.
     pub(super) fn open_call(&self) -> Option<CallId> {
         match &self.state {
-            State::SettingUp(SettingUp { call, .. }) | State::SigningIn { call, .. } => Some(*call),
+            State::Calling { call, .. } if !self.is_releasing() => Some(*call),
             _ => None,
         }
     }
@@ -321,32 +254,27 @@ impl Attachment {
                 Some(self.restoring.as_ref().map_or(end, |restoring| restoring.deadline.min(end)))
             }
             State::Retrying { at } => Some(*at),
-            State::SettingUp(SettingUp { deadline, .. })
-            | State::SigningIn { deadline, .. }
-            | State::Releasing { deadline, .. } => Some(*deadline),
+            State::Calling { deadline, .. } => Some(*deadline),
             State::Attached => idle_timeout.map(|timeout| self.idle_since + timeout),
         }
     }
 
-    /// The effect of the deadline, if it has passed.
+    /// The effect of the deadline, if it has passed. Ends an overdue call.
     pub(super) fn overdue(
-        &self,
+        &mut self,
         limits: &Limits,
         idle_timeout: Option<Duration>,
         now: Instant,
     ) -> Option<Overdue> {
         self.deadline(limits, idle_timeout).filter(|deadline| now >= *deadline)?;
-        Some(match &self.state {
+        Some(match self.state {
             State::Detached => return None,
-            State::Queued { .. } => Overdue::Queue {
-                restore_error: self.restoring.as_ref().map(|restoring| restoring.error.clone()),
-            },
-            State::Retrying { .. } => Overdue::Retry,
-            State::SettingUp(setup) => Overdue::Setup { method: setup.method, call: setup.call },
-            State::SigningIn { call, refusal, .. } => {
-                Overdue::SignIn { call: *call, refusal: refusal.clone() }
+            State::Queued { .. } => {
+                let restore_error = self.restoring.as_ref().map(|restoring| restoring.error.clone());
+                Overdue::Queue { restore_error }
             }
-            State::Releasing { .. } => Overdue::Release,
+            State::Retrying { .. } => Overdue::Retry,
+            State::Calling { call, .. } => Overdue::Call(call, self.answered(call)?),
             State::Attached => Overdue::Idle,
         })
     }
@@ -362,24 +290,14 @@ impl Attachment {
         timeout: Duration,
         now: Instant,
     ) -> Retry {
-        let (restoring, retry) = Restoring::next(self.restoring.as_ref(), error, in_use, timeout, now);
-        self.restoring = Some(restoring);
-        retry
+        let former = self.restoring.take();
+        let restoring = self.restoring.insert(Restoring::after(former, error, in_use, now + timeout));
+        restoring.retry(now)
     }
 
     /// Whether another process used the session at the last attempt to restore it.
     pub(super) fn is_in_use(&self) -> bool {
         self.restoring.as_ref().is_some_and(|restoring| restoring.in_use)
-    }
-
-    /// The next setup begins a new agent session without the conversation.
-    pub(super) fn lose_context(&mut self, reason: LostReason, detail: Option<String>) {
-        self.lost_context = Some(LostContext { reason, detail });
-    }
-
-    /// Why the attached session does not have the conversation.
-    pub(super) fn take_lost_context(&mut self, method: AttachMethod) -> Option<LostContext> {
-        self.lost_context.take().filter(|_| method == AttachMethod::Fresh)
     }
 
     /// Handles the first response to a prompt after a restore. `rejected`: the agent does not know the session. Returns
@@ -394,14 +312,9 @@ impl Attachment {
         self.load_sign_in
     }
 
-    /// Handles the response to a step of the sign-in. Returns the agent's error to the load if the step failed.
-    pub(super) fn sign_in_answered(&mut self, succeeded: bool) -> Option<RpcError> {
-        match std::mem::replace(&mut self.state, State::Attached) {
-            State::SigningIn { refusal, .. } if !succeeded => return Some(refusal),
-            State::SigningIn { .. } => self.load_sign_in = self.load_sign_in.next(),
-            other => self.state = other,
-        }
-        None
+    /// Notes that the agent accepted a step of the sign-in.
+    pub(super) fn sign_in_advanced(&mut self) {
+        self.load_sign_in = self.load_sign_in.next();
     }
 
     // Processes that died while they were idle.
@@ -410,11 +323,11 @@ impl Attachment {
     /// the setup, a sent prompt counts. `is_turn_unsent`: the prompt of the running turn was not sent.
     pub(super) fn is_process_unused(&self, is_turn_unsent: bool) -> bool {
         match &self.state {
-            State::SettingUp(setup) => setup.replayed_updates == 0 && setup.buffer.updates.is_empty(),
+            State::Calling { purpose: CallPurpose::SetUp(setup), .. } => setup.has_no_updates(),
             State::Attached => is_turn_unsent,
             // The process closed its stdin before the setup, or received only a sign-in.
-            State::Queued { .. } | State::SigningIn { .. } => true,
-            State::Detached | State::Retrying { .. } | State::Releasing { .. } => false,
+            State::Queued { .. } | State::Calling { purpose: CallPurpose::SignIn { .. }, .. } => true,
+            State::Detached | State::Retrying { .. } | State::Calling { .. } => false,
         }
     }
 
@@ -434,8 +347,8 @@ impl Attachment {
     /// Keeps an update that arrives before the agent's session id is known. Returns all other updates.
     pub(super) fn buffer_update(&mut self, params: Box<RawValue>, limits: &Limits) -> Option<Box<RawValue>> {
         match &mut self.state {
-            State::SettingUp(setup) if matches!(setup.method, AttachMethod::New | AttachMethod::Fresh) => {
-                setup.buffer.push(params, limits);
+            State::Calling { purpose: CallPurpose::SetUp(setup), .. } if setup.method.is_new() => {
+                setup.buffer(params, limits);
                 None
             }
             _ => Some(params),
@@ -453,7 +366,7 @@ impl Attachment {
         if !update::is_history(kind) {
             return History::Live;
         }
-        if let State::SettingUp(setup) = &mut self.state
+        if let State::Calling { purpose: CallPurpose::SetUp(setup), .. } = &mut self.state
             && setup.method == AttachMethod::Load
         {
             setup.replayed_updates += 1;
@@ -491,6 +404,10 @@ impl Attachment {
     /// Accepts updates of the child session that a `subagent_update` announces. Returns false if there are too many, or if
     /// its id is too long.
     pub(super) fn announce_subagent(&mut self, announced: &RawValue) -> bool {
-        update::subagent_of(announced).is_none_or(|id| self.subagents.add(&id))
+        let Some(id) = update::subagent_of(announced) else { return true };
+        self.subagents.contains(&*id)
+            || (self.subagents.len() < KNOWN_SUBAGENTS
+                && id.len() <= SUBAGENT_ID_BYTES
+                && self.subagents.insert((&*id).into()))
     }
 }

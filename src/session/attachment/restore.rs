@@ -3,8 +3,6 @@
 //! After an error, a new agent session begins only if the former one does not exist, or if the agent can neither
 //! load nor resume. A missing sign-in and a failed import reject the attach. Every other error is transient.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::setup::AttachMethod;
@@ -22,13 +20,6 @@ pub(super) struct Restoring {
     /// Whether another process uses the session.
     pub(super) in_use: bool,
     pub(super) error: RpcError,
-}
-
-/// Why the agent lost the context of the session.
-#[derive(Debug, PartialEq, Eq)]
-pub(in crate::session) struct LostContext {
-    pub(in crate::session) reason: LostReason,
-    pub(in crate::session) detail: Option<String>,
 }
 
 /// The facts that decide how a process gets the session.
@@ -132,26 +123,17 @@ pub(in crate::session) struct Retry {
 }
 
 impl Restoring {
-    /// Counts another failed attempt. `timeout`: how long attempts may take together.
-    pub(super) fn next(
-        former: Option<&Self>,
-        error: RpcError,
-        in_use: bool,
-        timeout: Duration,
-        now: Instant,
-    ) -> (Self, Retry) {
-        let (deadline, attempts) =
-            former.map_or((now + timeout, 0), |former| (former.deadline, former.attempts));
-        let restoring = Self { deadline, attempts: attempts + 1, in_use, error };
-        let at = now + restoring.backoff();
-        let exhausted = at >= deadline || (!in_use && restoring.attempts >= RESTORE_ATTEMPTS);
-        let is_healthy = in_use || restoring.attempts < 2;
-        (restoring, Retry { is_healthy, at: (!exhausted).then_some(at) })
+    /// Counts another failed attempt. `deadline`: that of all attempts, if this is the first one.
+    pub(super) fn after(former: Option<Self>, error: RpcError, in_use: bool, deadline: Instant) -> Self {
+        let (deadline, attempts) = former.map_or((deadline, 0), |former| (former.deadline, former.attempts));
+        Self { deadline, attempts: attempts + 1, in_use, error }
     }
 
-    /// The time until the next attempt.
-    fn backoff(&self) -> Duration {
+    /// The effect of the last failed attempt.
+    pub(super) fn retry(&self, now: Instant) -> Retry {
         let doubled = RESTORE_BACKOFF_MIN * 2_u32.saturating_pow(self.attempts.saturating_sub(1).min(16));
-        doubled.min(RESTORE_BACKOFF_MAX)
+        let at = now + doubled.min(RESTORE_BACKOFF_MAX);
+        let exhausted = at >= self.deadline || (!self.in_use && self.attempts >= RESTORE_ATTEMPTS);
+        Retry { is_healthy: self.in_use || self.attempts < 2, at: (!exhausted).then_some(at) }
     }
 }

@@ -62,16 +62,36 @@ impl Fixture {
             Phase::Detached => {}
             Phase::Queued => fixture.part.enqueue(base),
             Phase::Retrying => fixture.part.wait_until(fixture.at(7)),
-            Phase::SettingUp(method) => fixture.part.set_up(method, None, call, fixture.at(60)),
-            Phase::SigningIn => fixture.part.sign_in(call, fixture.at(60), auth_required()),
+            Phase::SettingUp(method) => fixture.set_up(SetUp::new(method)),
+            Phase::SigningIn => fixture.sign_in(),
             Phase::Attached => fixture.attach(AttachMethod::New),
-            Phase::Releasing => fixture.part.begin_release(call, fixture.at(5), true),
+            Phase::Releasing => fixture.release(true),
         }
         fixture
     }
 
     fn attach(&mut self, method: AttachMethod) {
         self.part.attached(method, false, false, &limits(), self.base);
+    }
+
+    fn set_up(&mut self, set_up: SetUp) {
+        self.part.called(self.call, self.at(60), CallPurpose::SetUp(set_up));
+    }
+
+    fn sign_in(&mut self) {
+        self.part.called(self.call, self.at(60), CallPurpose::SignIn { refusal: auth_required() });
+    }
+
+    fn release(&mut self, closes: bool) {
+        self.part.called(self.call, self.at(5), CallPurpose::Release { closes });
+    }
+
+    /// Ends the setup with the agent's response.
+    fn set_up_answered(&mut self) -> Option<SetUp> {
+        match self.part.answered(self.call)? {
+            CallPurpose::SetUp(set_up) => Some(set_up),
+            other => panic!("not a setup: {other:?}"),
+        }
     }
 
     fn at(&self, seconds: u64) -> Instant {
@@ -89,10 +109,10 @@ impl Fixture {
             State::Detached => Phase::Detached,
             State::Queued { .. } => Phase::Queued,
             State::Retrying { .. } => Phase::Retrying,
-            State::SettingUp(setup) => Phase::SettingUp(setup.method),
-            State::SigningIn { .. } => Phase::SigningIn,
+            State::Calling { purpose: CallPurpose::SetUp(setup), .. } => Phase::SettingUp(setup.method),
+            State::Calling { purpose: CallPurpose::SignIn { .. }, .. } => Phase::SigningIn,
+            State::Calling { purpose: CallPurpose::Release { .. }, .. } => Phase::Releasing,
             State::Attached => Phase::Attached,
-            State::Releasing { .. } => Phase::Releasing,
         }
     }
 }

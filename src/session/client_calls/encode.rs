@@ -11,13 +11,6 @@ use crate::session::origin::can_fork;
 use crate::session::refusal::Refusal;
 use crate::types::{PromptId, SessionId};
 
-/// An encoded call.
-#[derive(Debug)]
-pub(in crate::session) struct OutgoingCall {
-    pub(in crate::session) method: String,
-    pub(in crate::session) params: Box<RawValue>,
-}
-
 /// The rules for calls that do not depend on a process.
 pub(in crate::session) struct CallRules<'a> {
     pub(in crate::session) session: SessionId,
@@ -68,12 +61,12 @@ pub(in crate::session) struct CallTarget<'a> {
 }
 
 impl CallTarget<'_> {
-    /// Encodes a checked call for the agent.
+    /// Encodes a checked call for the agent. Returns its method and its params.
     pub(in crate::session) fn encode(
         &self,
         call: &ClientCall,
         trace: Option<&TraceContext>,
-    ) -> Result<OutgoingCall, Refusal> {
+    ) -> Result<(String, Box<RawValue>), Refusal> {
         let (id, dialect) = (self.id, self.dialect);
         let mut method = call.method().to_owned();
         let params = match call {
@@ -103,7 +96,7 @@ impl CallTarget<'_> {
                 acp::with_trace(&params, trace)
             }
         };
-        Ok(OutgoingCall { method, params })
+        Ok((method, params))
     }
 }
 

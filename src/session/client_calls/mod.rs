@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-pub(super) use self::encode::{CallRules, CallTarget, OutgoingCall};
+pub(super) use self::encode::{CallRules, CallTarget};
 use super::command::{ClientCall, CreateWaiter, Reply};
 use super::origin::Origin;
 use crate::acp::TraceContext;
@@ -23,11 +23,7 @@ use crate::types::{Limits, Principal};
 
 #[derive(Debug, Default)]
 pub(super) struct ClientCalls {
-    /// The client that waits for a new session.
-    creating: Option<CreateWaiter>,
-    attaching: Vec<AttachWaiter>,
-    /// Calls that wait for a process.
-    queued: Vec<PendingCall>,
+    waiters: Waiters,
     /// Calls that wait for the agent's response.
     sent: HashMap<CallId, PendingCall>,
 }
@@ -50,9 +46,10 @@ pub(super) struct PendingCall {
     pub(super) deadline: Instant,
 }
 
-/// The clients whose wait for a process has ended.
+/// The clients that wait for a process.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
+    /// The client that waits for a new session.
     pub(super) creating: Option<CreateWaiter>,
     pub(super) attaching: Vec<AttachWaiter>,
     pub(super) queued: Vec<PendingCall>,
@@ -61,30 +58,30 @@ pub(super) struct Waiters {
 impl ClientCalls {
     /// Whether a client waits for a process.
     pub(super) fn has_waiters(&self) -> bool {
-        self.creating.is_some() || self.wants_attached()
+        self.waiters.creating.is_some() || self.wants_attached()
     }
 
     /// Whether a client of an existing session waits for a process.
     pub(super) fn wants_attached(&self) -> bool {
-        self.is_attaching() || !self.queued.is_empty()
+        self.is_attaching() || !self.waiters.queued.is_empty()
     }
 
     pub(super) fn is_attaching(&self) -> bool {
-        !self.attaching.is_empty()
+        !self.waiters.attaching.is_empty()
     }
 
     /// Whether a call needs the process now.
     pub(super) fn is_busy(&self) -> bool {
-        !self.sent.is_empty() || !self.queued.is_empty()
+        !self.sent.is_empty() || !self.waiters.queued.is_empty()
     }
 
     pub(super) fn wait_for_creation(&mut self, creating: CreateWaiter) {
-        self.creating = Some(creating);
+        self.waiters.creating = Some(creating);
     }
 
     /// The origin of the session that is being created.
     pub(super) fn origin(&self) -> Option<Origin> {
-        self.creating.as_ref().map(|creating| creating.origin)
+        self.waiters.creating.as_ref().map(|creating| creating.origin)
     }
 
     /// Whether the history that the agent sends is new to the log.
@@ -94,41 +91,37 @@ impl ClientCalls {
 
     /// The client that waits for a new session.
     pub(super) fn take_creating(&mut self) -> Option<CreateWaiter> {
-        self.creating.take()
+        self.waiters.creating.take()
     }
 
     pub(super) fn wait_for_attach(&mut self, attaching: AttachWaiter) {
-        self.attaching.push(attaching);
+        self.waiters.attaching.push(attaching);
     }
 
     /// The clients that waited for the attached process.
     pub(super) fn take_attaching(&mut self) -> Vec<AttachWaiter> {
-        std::mem::take(&mut self.attaching)
+        std::mem::take(&mut self.waiters.attaching)
     }
 
     pub(super) fn enqueue(&mut self, call: PendingCall) {
-        self.queued.push(call);
+        self.waiters.queued.push(call);
     }
 
     /// The calls that waited for the attached process.
     pub(super) fn take_queued(&mut self) -> Vec<PendingCall> {
-        std::mem::take(&mut self.queued)
+        std::mem::take(&mut self.waiters.queued)
     }
 
     /// All clients that wait for a process.
     pub(super) fn take_waiters(&mut self) -> Waiters {
-        Waiters {
-            creating: self.creating.take(),
-            attaching: self.take_attaching(),
-            queued: self.take_queued(),
-        }
+        std::mem::take(&mut self.waiters)
     }
 
     /// The trace context of the first client that waits for a process.
     pub(super) fn trace(&self) -> Option<&TraceContext> {
-        let creating = self.creating.iter().map(|creating| creating.trace.as_ref());
-        let attaching = self.attaching.iter().map(|attaching| attaching.trace.as_ref());
-        let queued = self.queued.iter().map(|call| call.trace.as_ref());
+        let creating = self.waiters.creating.iter().map(|creating| creating.trace.as_ref());
+        let attaching = self.waiters.attaching.iter().map(|attaching| attaching.trace.as_ref());
+        let queued = self.waiters.queued.iter().map(|call| call.trace.as_ref());
         creating.chain(attaching).chain(queued).flatten().next()
     }
 
@@ -166,9 +159,9 @@ impl ClientCalls {
     }
 
     fn wait_deadlines(&self) -> impl Iterator<Item = Instant> {
-        let queued = self.queued.iter().map(|call| call.deadline);
-        let attaching = self.attaching.iter().map(|attaching| attaching.deadline);
-        queued.chain(attaching).chain(self.creating.iter().map(|creating| creating.deadline))
+        let queued = self.waiters.queued.iter().map(|call| call.deadline);
+        let attaching = self.waiters.attaching.iter().map(|attaching| attaching.deadline);
+        queued.chain(attaching).chain(self.waiters.creating.iter().map(|creating| creating.deadline))
     }
 
     /// Whether a client has waited for a process for too long.
@@ -178,9 +171,9 @@ impl ClientCalls {
 
     /// Extends the wait of all clients, because a process is starting. The start has its own limit.
     pub(super) fn extend_waits(&mut self, now: Instant, by: Duration) {
-        let queued = self.queued.iter_mut().map(|call| &mut call.deadline);
-        let attaching = self.attaching.iter_mut().map(|attaching| &mut attaching.deadline);
-        let creating = self.creating.iter_mut().map(|creating| &mut creating.deadline);
+        let queued = self.waiters.queued.iter_mut().map(|call| &mut call.deadline);
+        let attaching = self.waiters.attaching.iter_mut().map(|attaching| &mut attaching.deadline);
+        let creating = self.waiters.creating.iter_mut().map(|creating| &mut creating.deadline);
         for deadline in queued.chain(attaching).chain(creating) {
             *deadline = (*deadline).max(now + by);
         }
@@ -190,9 +183,9 @@ impl ClientCalls {
     /// rejected sooner than turns, which may wait in the pool's queue for longer.
     pub(super) fn expire_waits(&mut self, now: Instant) -> Waiters {
         Waiters {
-            creating: self.creating.take_if(|creating| now >= creating.deadline),
-            attaching: self.attaching.extract_if(.., |attaching| now >= attaching.deadline).collect(),
-            queued: self.queued.extract_if(.., |call| now >= call.deadline).collect(),
+            creating: self.waiters.creating.take_if(|creating| now >= creating.deadline),
+            attaching: self.waiters.attaching.extract_if(.., |attaching| now >= attaching.deadline).collect(),
+            queued: self.waiters.queued.extract_if(.., |call| now >= call.deadline).collect(),
         }
     }
 }

@@ -1,50 +1,60 @@
-//! `fs/*` requests of agents, served from the session's folders (ACP, File System).
+//! The folders of a session that its agent uses: `fs/*` requests (ACP, File System), and the folders of commands.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::value::RawValue;
 
-use crate::acp::{self, Outcome, error_code, method};
+use crate::acp::{self, CreateTerminal, Outcome, error_code, method};
+use crate::shutdown::Shutdown;
 use crate::workspace::{FileError, LineRange, Workspace, Workspaces};
 
-/// The data of the session that a file request needs. The request runs on a blocking thread.
+/// The folders of the session, for a request that runs outside of the actor.
 #[derive(Debug)]
-pub(in crate::session) struct FileAccess {
+pub(in crate::session) struct Folders {
     pub(in crate::session) workspaces: Workspaces,
     pub(in crate::session) cwd: PathBuf,
     pub(in crate::session) additional: Vec<PathBuf>,
-    /// The maximum size of a file in bytes.
-    pub(in crate::session) max_bytes: u64,
 }
 
-impl FileAccess {
-    /// Serves the request. Blocks on the file system.
-    pub(in crate::session) fn serve(&self, method: &str, params: &RawValue) -> Outcome {
+impl Folders {
+    /// Serves a request for a file of at most `max_bytes`. Blocks on the file system.
+    pub(in crate::session) fn serve(&self, method: &str, params: &RawValue, max_bytes: u64) -> Outcome {
         match method {
-            method::FS_READ_TEXT_FILE => self.read(params),
-            method::FS_WRITE_TEXT_FILE => self.write(params),
+            method::FS_READ_TEXT_FILE => {
+                let asked: acp::ReadTextFile<'_> = acp::parse(params).map_err(|_| invalid_params())?;
+                let window = LineRange { line: asked.line, limit: asked.limit };
+                let text = self.open().and_then(|found| found.read_text(&asked.path, window, max_bytes));
+                let text = text.map_err(|error| file_error(&asked.path, &error))?;
+                Ok(acp::read_text_file_result(&text))
+            }
+            method::FS_WRITE_TEXT_FILE => {
+                let asked: acp::WriteTextFile<'_> = acp::parse(params).map_err(|_| invalid_params())?;
+                let saved =
+                    self.open().and_then(|found| found.write_text(&asked.path, &asked.content, max_bytes));
+                saved.map_err(|error| file_error(&asked.path, &error))?;
+                Ok(acp::empty_result())
+            }
             _ => Err(acp::method_not_found(method)),
         }
     }
 
-    fn read(&self, params: &RawValue) -> Outcome {
-        let asked: acp::ReadTextFile<'_> = acp::parse(params).map_err(|_| invalid_params())?;
-        let window = LineRange { line: asked.line, limit: asked.limit };
-        let text =
-            self.workspace().and_then(|workspace| workspace.read_text(&asked.path, window, self.max_bytes));
-        text.map(|text| acp::read_text_file_result(&text)).map_err(|error| file_error(&asked.path, &error))
+    /// The folder in which a command runs. Fails with the error for the agent.
+    pub(in crate::session) async fn of_command(
+        self,
+        asked: &CreateTerminal,
+        shutdown: &Shutdown,
+    ) -> Result<PathBuf, Box<RawValue>> {
+        let wanted = asked.cwd.clone();
+        let find = move || match wanted {
+            Some(wanted) => self.open()?.real_directory(&wanted),
+            None => Ok(self.cwd),
+        };
+        let found = shutdown.spawn_blocking(find).await.map_err(|_| work_aborted())?;
+        found.map_err(|error| acp::error(error_code::INVALID_PARAMS, &format!("cwd: {error}")))
     }
 
-    fn write(&self, params: &RawValue) -> Outcome {
-        let asked: acp::WriteTextFile<'_> = acp::parse(params).map_err(|_| invalid_params())?;
-        let saved = self
-            .workspace()
-            .and_then(|workspace| workspace.write_text(&asked.path, &asked.content, self.max_bytes));
-        saved.map(|_| acp::empty_result()).map_err(|error| file_error(&asked.path, &error))
-    }
-
-    fn workspace(&self) -> Result<Workspace, FileError> {
-        self.workspaces.open(Path::new(&self.cwd), &self.additional)
+    fn open(&self) -> Result<Workspace, FileError> {
+        self.workspaces.open(&self.cwd, &self.additional)
     }
 }
 
@@ -52,17 +62,14 @@ impl FileAccess {
 pub(in crate::session) fn work_aborted() -> Box<RawValue> {
     acp::error(error_code::INTERNAL, "the work was aborted")
 }
+
 fn invalid_params() -> Box<RawValue> {
     acp::error(error_code::INVALID_PARAMS, "the params do not match this method")
 }
 
 fn file_error(path: &str, error: &FileError) -> Box<RawValue> {
-    if let FileError::Io(cause) = error {
-        tracing::warn!(error = %cause, "could not read or write a file for the agent");
-    }
-    let message = error.to_string();
-    match error {
-        FileError::Missing => acp::resource_not_found(&acp::file_uri(path)),
+    let code = match error {
+        FileError::Missing => return acp::resource_not_found(&acp::file_uri(path)),
         FileError::Malformed
         | FileError::Relative
         | FileError::OutsideRoots
@@ -70,9 +77,12 @@ fn file_error(path: &str, error: &FileError) -> Box<RawValue> {
         | FileError::NotADirectory
         | FileError::NotEmpty
         | FileError::TooLarge(_)
-        | FileError::NotText => acp::error(error_code::INVALID_PARAMS, &message),
-        FileError::Changed | FileError::PermissionDenied | FileError::DiskFull | FileError::Io(_) => {
-            acp::error(error_code::INTERNAL, &message)
+        | FileError::NotText => error_code::INVALID_PARAMS,
+        FileError::Io(cause) => {
+            tracing::warn!(error = %cause, "could not read or write a file for the agent");
+            error_code::INTERNAL
         }
-    }
+        FileError::Changed | FileError::PermissionDenied | FileError::DiskFull => error_code::INTERNAL,
+    };
+    acp::error(code, &error.to_string())
 }

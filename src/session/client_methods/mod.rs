@@ -17,10 +17,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::terminals::{NewTerminal, Terminals};
-use crate::acp::Outcome;
+use super::agent_requests::OfferedRequest;
 use crate::jsonrpc::IncomingId;
-use crate::types::{Limits, PromptId};
-use crate::workspace::TerminalEvent;
+use crate::types::Limits;
 
 /// The requests being served, the open terminals, and the limits of file contents.
 #[derive(Debug)]
@@ -29,7 +28,10 @@ pub(super) struct ClientMethods {
     /// The number of processes that this actor has had. The next process reuses request ids.
     process: u64,
     open: HashMap<IncomingId, RunningWork>,
-    files: FileBounds,
+    /// Permits for files in progress and for responses that the agent has not read. Further requests wait.
+    file_answers: Arc<Semaphore>,
+    /// The KiB that the params of waiting file requests may use.
+    file_request_kib: Arc<Semaphore>,
     pub(super) terminals: Terminals,
 }
 
@@ -38,36 +40,19 @@ pub(super) struct ClientMethods {
 pub(super) struct Completion {
     process: u64,
     incoming: IncomingId,
-    output: WorkOutput,
+    outcome: WorkOutcome,
 }
 
-/// The output of the work for a request.
+/// The output of the work for a request, or the error for the agent.
+pub(super) type WorkOutcome = Result<WorkOutput, Box<RawValue>>;
+
 #[derive(Debug)]
 pub(super) enum WorkOutput {
-    Answer(Outcome),
-    /// The response holds its permit until the agent has read it.
-    File(Outcome, OwnedSemaphorePermit),
+    /// The result for the agent. A large one holds a permit until the agent has read it.
+    Result(Box<RawValue>, Option<OwnedSemaphorePermit>),
     /// A checked elicitation that can be offered to clients.
-    Elicitation(CheckedElicitation),
-    /// A started terminal, or the error.
-    Terminal(Box<Result<NewTerminal, Box<RawValue>>>),
-}
-
-/// A checked elicitation that can be offered to clients.
-#[derive(Debug)]
-pub(super) struct CheckedElicitation {
-    pub(super) params: Box<RawValue>,
-    pub(super) prompt: Option<PromptId>,
-    pub(super) subagent: Option<String>,
-}
-
-/// The limits of file contents held in memory.
-#[derive(Debug)]
-struct FileBounds {
-    /// Permits for files in progress and for responses that the agent has not read. Further requests wait.
-    answers: Arc<Semaphore>,
-    /// The KiB that the params of waiting requests may use.
-    request_kib: Arc<Semaphore>,
+    Elicitation(OfferedRequest),
+    Terminal(Box<NewTerminal>),
 }
 
 /// The permits of a file request.
@@ -81,14 +66,11 @@ pub(super) struct FilePermits {
 
 /// The work for a request of the agent.
 #[derive(Debug)]
-enum RunningWork {
-    /// Work that stops when the guard is dropped.
-    Cancellable(#[expect(dead_code, reason = "it is dropped, not read")] DropGuard),
-    /// Work that always runs to its end, because the actor needs its output.
-    Uncancellable {
-        /// False after the agent cancelled its request.
-        awaited: bool,
-    },
+struct RunningWork {
+    /// Stops the work when it is dropped. `None`: the work always runs to its end, because the actor needs its output.
+    stop: Option<DropGuard>,
+    /// False after the agent cancelled its request.
+    awaited: bool,
 }
 
 /// Sends the completion of one request to the actor.
@@ -100,10 +82,10 @@ pub(super) struct Completer {
 }
 
 impl Completer {
-    pub(super) async fn complete(self, output: WorkOutput) {
+    pub(super) async fn complete(self, outcome: WorkOutcome) {
         let Self { completions, process, incoming } = self;
         // If the receiver is closed, the actor has stopped and has released its process.
-        drop(completions.send(Completion { process, incoming, output }).await);
+        drop(completions.send(Completion { process, incoming, outcome }).await);
     }
 }
 
@@ -113,17 +95,16 @@ fn kib(bytes: usize) -> u32 {
 }
 
 impl ClientMethods {
-    pub(super) fn new(
-        completions: mpsc::Sender<Completion>,
-        terminal_events: mpsc::Sender<TerminalEvent>,
-        limits: &Limits,
-    ) -> Self {
-        let files = FileBounds {
-            answers: Arc::new(Semaphore::new(limits.max_file_requests.min(Semaphore::MAX_PERMITS))),
-            request_kib: Arc::new(Semaphore::new(kib(limits.max_pending_write_bytes) as usize)),
-        };
-        let terminals = Terminals::new(terminal_events);
-        Self { completions, process: 0, open: HashMap::new(), files, terminals }
+    pub(super) fn new(completions: mpsc::Sender<Completion>, terminals: Terminals, limits: &Limits) -> Self {
+        let answers = limits.max_file_requests.min(Semaphore::MAX_PERMITS);
+        Self {
+            completions,
+            process: 0,
+            open: HashMap::new(),
+            file_answers: Arc::new(Semaphore::new(answers)),
+            file_request_kib: Arc::new(Semaphore::new(kib(limits.max_pending_write_bytes) as usize)),
+            terminals,
+        }
     }
 
     /// Discards the requests of a process that the session releases.
@@ -132,68 +113,51 @@ impl ClientMethods {
         self.open.clear();
     }
 
-    /// Whether a request of this process is being served.
-    pub(super) fn is_serving(&self) -> bool {
-        !self.open.is_empty()
-    }
-
     /// Whether a request is being served or a command runs.
     pub(super) fn is_busy(&self) -> bool {
-        self.is_serving() || self.terminals.is_busy()
+        !self.open.is_empty() || self.terminals.is_busy()
     }
 
     /// The permits for a file request, or `None` if too many bytes are waiting.
     pub(super) fn file_permits(&self, params: &RawValue) -> Option<FilePermits> {
-        let request_kib = Arc::clone(&self.files.request_kib);
+        let request_kib = Arc::clone(&self.file_request_kib);
         let params = request_kib.try_acquire_many_owned(kib(params.get().len())).ok()?;
-        Some(FilePermits { answers: Arc::clone(&self.files.answers), params })
+        Some(FilePermits { answers: Arc::clone(&self.file_answers), params })
     }
 
-    /// Registers work that is dropped when the agent cancels its request or the session releases the process. `None` if
-    /// `max` requests are being served.
+    /// Registers work for a request. The token stops work that is `cancellable` when the agent cancels its request or the
+    /// session releases the process. `None` if `max` requests are being served.
     pub(super) fn begin(
         &mut self,
         incoming: IncomingId,
+        cancellable: bool,
         max: usize,
     ) -> Option<(Completer, CancellationToken)> {
-        let cancelled = CancellationToken::new();
-        let work = RunningWork::Cancellable(cancelled.clone().drop_guard());
-        self.register(incoming, work, max).map(|completer| (completer, cancelled))
-    }
-
-    /// Registers work that runs to its end. `None` if `max` requests are being served.
-    pub(super) fn begin_uncancellable(&mut self, incoming: IncomingId, max: usize) -> Option<Completer> {
-        self.register(incoming, RunningWork::Uncancellable { awaited: true }, max)
-    }
-
-    fn register(&mut self, incoming: IncomingId, work: RunningWork, max: usize) -> Option<Completer> {
         if self.open.len() >= max {
             return None;
         }
-        self.open.insert(incoming, work);
-        Some(Completer { completions: self.completions.clone(), process: self.process, incoming })
+        let cancelled = CancellationToken::new();
+        let stop = cancellable.then(|| cancelled.clone().drop_guard());
+        self.open.insert(incoming, RunningWork { stop, awaited: true });
+        let completions = self.completions.clone();
+        Some((Completer { completions, process: self.process, incoming }, cancelled))
     }
 
     /// Ends a request. Returns its output if the agent still waits for the answer.
-    pub(super) fn completed(&mut self, completion: Completion) -> Option<(IncomingId, WorkOutput)> {
-        let Completion { process, incoming, output } = completion;
+    pub(super) fn completed(&mut self, completion: Completion) -> Option<(IncomingId, WorkOutcome)> {
+        let Completion { process, incoming, outcome } = completion;
         if process != self.process {
             return None;
         }
-        match self.open.remove(&incoming)? {
-            RunningWork::Cancellable(_) | RunningWork::Uncancellable { awaited: true } => {
-                Some((incoming, output))
-            }
-            RunningWork::Uncancellable { awaited: false } => None,
-        }
+        self.open.remove(&incoming)?.awaited.then_some((incoming, outcome))
     }
 
     /// Cancels a request. Returns whether the agent must receive the cancellation error.
     pub(super) fn cancel(&mut self, incoming: IncomingId) -> bool {
-        match self.open.get_mut(&incoming) {
-            Some(RunningWork::Cancellable(_)) => drop(self.open.remove(&incoming)),
-            Some(RunningWork::Uncancellable { awaited }) => *awaited = false,
-            None => return false,
+        let Some(work) = self.open.get_mut(&incoming) else { return false };
+        work.awaited = false;
+        if work.stop.is_some() {
+            self.open.remove(&incoming);
         }
         true
     }

@@ -4,18 +4,14 @@
 //! arrive as events.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 
-use crate::acp::{self, CreateTerminal, Outcome, error_code};
+use crate::acp::{self, CreateTerminal, error_code};
 use crate::session::record::{StoredExit, StoredTerminal, TerminalRecord};
-use crate::shutdown::Shutdown;
-use crate::types::{PromptId, TerminalId, Timestamp};
-use crate::workspace::{
-    self, Scrollback, ScrollbackBudget, StartError, StartedTerminal, TerminalEvent, Workspaces,
-};
+use crate::types::{Limits, PromptId, TerminalId, Timestamp};
+use crate::workspace::{self, Scrollback, ScrollbackBudget, StartError, StartedTerminal, TerminalEvent};
 
 /// The signal of a killed command.
 const KILL_SIGNAL: &str = "SIGKILL";
@@ -24,6 +20,8 @@ const KILL_SIGNAL: &str = "SIGKILL";
 #[derive(Debug)]
 pub(in crate::session) struct Terminals {
     events: mpsc::Sender<TerminalEvent>,
+    /// The memory limit for the output of all terminals of all sessions.
+    budget: ScrollbackBudget,
     open: BTreeMap<TerminalId, OpenTerminal>,
 }
 
@@ -46,25 +44,6 @@ pub(in crate::session) struct NewTerminal {
     cwd: String,
 }
 
-/// The limits of a terminal's output in bytes.
-#[derive(Debug)]
-pub(in crate::session) struct OutputLimits {
-    pub(in crate::session) default: usize,
-    pub(in crate::session) max: usize,
-    /// The output that is written to the log.
-    pub(in crate::session) max_logged: u64,
-    /// The memory limit for the output of all terminals.
-    pub(in crate::session) budget: ScrollbackBudget,
-}
-
-/// The end of a terminal's command.
-#[derive(Debug)]
-pub(in crate::session) struct EndedTerminal {
-    /// Its `last_seq` is that of the event that reports the end.
-    pub(in crate::session) record: TerminalRecord,
-    pub(in crate::session) exit: StoredExit,
-}
-
 /// A request of the agent for one of its terminals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::session) enum TerminalRequest {
@@ -75,8 +54,8 @@ pub(in crate::session) enum TerminalRequest {
 }
 
 impl Terminals {
-    pub(super) fn new(events: mpsc::Sender<TerminalEvent>) -> Self {
-        Self { events, open: BTreeMap::new() }
+    pub(in crate::session) fn new(events: mpsc::Sender<TerminalEvent>, budget: ScrollbackBudget) -> Self {
+        Self { events, budget, open: BTreeMap::new() }
     }
 
     /// The number of terminals that the agent has not released or whose commands run.
@@ -94,22 +73,24 @@ impl Terminals {
         self.open.values().any(|open| open.is_running() && open.terminal.is_alive())
     }
 
-    /// Opens a started terminal. The returned future delivers its output and its exit as events.
+    /// Opens a started terminal. The caller completes its record. The returned future delivers its output and its exit
+    /// as events.
     pub(in crate::session) fn open(
         &mut self,
         id: TerminalId,
         new: NewTerminal,
         prompt: Option<PromptId>,
         created_at: Timestamp,
-        limits: OutputLimits,
-    ) -> (TerminalRecord, impl Future<Output = ()> + Send + use<>) {
+        limits: &Limits,
+    ) -> (&mut TerminalRecord, impl Future<Output = ()> + Send + use<>) {
         let NewTerminal { started, asked, cwd } = new;
-        let bytes = asked
-            .output_byte_limit
-            .map_or(limits.default, |wanted| usize::try_from(wanted).unwrap_or(usize::MAX).min(limits.max));
-        let scrollback = Scrollback::new(bytes, limits.budget);
-        let (terminal, follower) = started.follow(id, scrollback, limits.max_logged, self.events.clone());
-        let CreateTerminal { command, args, .. } = asked;
+        let CreateTerminal { command, args, output_byte_limit, .. } = asked;
+        let bytes = output_byte_limit.map_or(limits.default_terminal_bytes, |wanted| {
+            usize::try_from(wanted).unwrap_or(usize::MAX).min(limits.max_terminal_bytes)
+        });
+        let scrollback = Scrollback::new(bytes, self.budget.clone());
+        let max_logged = limits.max_terminal_log_bytes;
+        let (terminal, follower) = started.follow(id, scrollback, max_logged, self.events.clone());
         let shown = StoredTerminal {
             terminal_id: id,
             prompt_id: prompt,
@@ -120,21 +101,8 @@ impl Terminals {
             exit_status: None,
         };
         let record = TerminalRecord { shown, first_seq: 0, last_seq: None };
-        let open = OpenTerminal {
-            terminal,
-            record: record.clone(),
-            exit: watch::Sender::new(None),
-            released: false,
-        };
-        self.open.insert(id, open);
-        (record, follower)
-    }
-
-    /// Sets the sequence number of the event that created the terminal.
-    pub(in crate::session) fn created_at(&mut self, id: TerminalId, seq: u64) {
-        if let Some(open) = self.open.get_mut(&id) {
-            open.record.first_seq = seq;
-        }
+        let open = OpenTerminal { terminal, record, exit: watch::Sender::new(None), released: false };
+        (&mut self.open.entry(id).or_insert(open).record, follower)
     }
 
     /// The work for a request, or `None` if the agent has no such terminal.
@@ -142,7 +110,7 @@ impl Terminals {
         &mut self,
         id: &str,
         request: TerminalRequest,
-    ) -> Option<impl Future<Output = Outcome> + Send + use<>> {
+    ) -> Option<impl Future<Output = Box<RawValue>> + Send + use<>> {
         let id: TerminalId = id.parse().ok()?;
         let open = self.open.get_mut(&id).filter(|open| !open.released)?;
         let (exit, scrollback) = (open.exit.subscribe(), open.terminal.scrollback());
@@ -156,7 +124,7 @@ impl Terminals {
             }
         }
         Some(async move {
-            Ok(match request {
+            match request {
                 TerminalRequest::Output => output(&scrollback, exit.borrow().as_ref()),
                 TerminalRequest::WaitForExit => {
                     let exit = wait_exit(exit).await;
@@ -166,35 +134,30 @@ impl Terminals {
                     wait_exit(exit).await;
                     acp::empty_result()
                 }
-            })
+            }
         })
     }
 
-    /// Whether the command of a terminal runs.
-    pub(in crate::session) fn is_running(&self, id: TerminalId) -> bool {
-        self.open.get(&id).is_some_and(OpenTerminal::is_running)
+    /// The record of a terminal whose command runs.
+    pub(in crate::session) fn running(&self, id: TerminalId) -> Option<&TerminalRecord> {
+        self.open.get(&id).filter(|open| open.is_running()).map(|open| &open.record)
     }
 
-    /// The turn in which the agent created the terminal.
-    pub(in crate::session) fn turn_of(&self, id: TerminalId) -> Option<PromptId> {
-        self.open.get(&id)?.record.shown.prompt_id
-    }
-
-    /// Ends a terminal and notifies the requests that wait for it.
-    pub(in crate::session) fn ended(&mut self, id: TerminalId, exit: StoredExit) -> Option<EndedTerminal> {
+    /// Ends a terminal and notifies the requests that wait for it. Returns its record with the exit status.
+    pub(in crate::session) fn ended(&mut self, id: TerminalId, exit: StoredExit) -> Option<TerminalRecord> {
         let open = self.open.get_mut(&id).filter(|open| open.is_running())?;
-        open.record.shown.exit_status = Some(exit.clone());
-        let record = open.record.clone();
         open.exit.send_replace(Some(exit.clone()));
+        open.record.shown.exit_status = Some(exit);
+        let record = open.record.clone();
         if open.released {
             self.open.remove(&id);
         }
-        Some(EndedTerminal { record, exit })
+        Some(record)
     }
 
     /// Ends the next running terminal, because the session releases its process. Call it until it returns `None`; then no
     /// terminal is left.
-    pub(in crate::session) fn end_next(&mut self) -> Option<EndedTerminal> {
+    pub(in crate::session) fn end_next(&mut self) -> Option<TerminalRecord> {
         let running = self.open.iter().find(|(_, open)| open.is_running()).map(|(id, _)| *id);
         let Some(id) = running else {
             self.open.clear();
@@ -227,34 +190,6 @@ impl Terminals {
 impl OpenTerminal {
     fn is_running(&self) -> bool {
         self.record.shown.exit_status.is_none()
-    }
-}
-
-/// The folders of the session in which a command may run.
-#[derive(Debug)]
-pub(in crate::session) struct Folders {
-    pub(in crate::session) workspaces: Workspaces,
-    pub(in crate::session) cwd: PathBuf,
-    pub(in crate::session) additional: Vec<PathBuf>,
-}
-
-impl Folders {
-    /// The folder in which the command runs. Fails with the error for the agent.
-    pub(in crate::session) async fn resolve(
-        self,
-        asked: &CreateTerminal,
-        shutdown: &Shutdown,
-    ) -> Result<PathBuf, Box<RawValue>> {
-        let (wanted, Self { workspaces, cwd, additional }) = (asked.cwd.clone(), self);
-        let find = move || match wanted {
-            Some(wanted) => workspaces.open(&cwd, &additional)?.real_directory(&wanted),
-            None => Ok(cwd),
-        };
-        match shutdown.spawn_blocking(find).await {
-            Ok(Ok(cwd)) => Ok(cwd),
-            Ok(Err(error)) => Err(acp::error(error_code::INVALID_PARAMS, &format!("cwd: {error}"))),
-            Err(_) => Err(acp::error(error_code::INTERNAL, "the work was aborted")),
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::acp::{self, error_code};
 use crate::jsonrpc::PendingTables;
 use crate::session::record::StoredExit;
 use crate::types::TerminalId;
-use crate::workspace::StartError;
+use crate::workspace::{ScrollbackBudget, StartError};
 
 /// The part under test, with the receiver of its completions.
 struct Fixture {
@@ -22,7 +22,8 @@ struct Fixture {
 impl Fixture {
     fn new(limits: &Limits) -> Self {
         let (sender, completions) = mpsc::channel(8);
-        let part = ClientMethods::new(sender, mpsc::channel(1).0, limits);
+        let terminals = Terminals::new(mpsc::channel(1).0, ScrollbackBudget::new(1024));
+        let part = ClientMethods::new(sender, terminals, limits);
         Self { part, completions, incoming: PendingTables::default() }
     }
 
@@ -31,27 +32,24 @@ impl Fixture {
     }
 
     /// Begins work of a kind, without a relevant limit.
-    fn begin(&mut self, work: Work) -> (IncomingId, Completer, Option<CancellationToken>) {
+    fn begin(&mut self, work: Work) -> (IncomingId, Completer, CancellationToken) {
         let id = self.incoming();
-        match work {
-            Work::Cancellable => {
-                let (completer, cancelled) = self.part.begin(id, 8).expect("the limit is not reached");
-                (id, completer, Some(cancelled))
-            }
-            Work::Uncancellable => {
-                let completer = self.part.begin_uncancellable(id, 8);
-                (id, completer.expect("the limit is not reached"), None)
-            }
-        }
+        let begun = self.part.begin(id, work == Work::Cancellable, 8);
+        let (completer, cancelled) = begun.expect("the limit is not reached");
+        (id, completer, cancelled)
+    }
+
+    fn is_serving(&self) -> bool {
+        !self.part.open.is_empty()
     }
 
     /// Completes the work with a result. Returns the request that gets it.
     fn complete(&mut self, completer: Completer) -> Option<IncomingId> {
-        let output = WorkOutput::Answer(Ok(acp::empty_result()));
-        completer.complete(output).now_or_never().expect("the channel has capacity");
+        let outcome = Ok(WorkOutput::Result(acp::empty_result(), None));
+        completer.complete(outcome).now_or_never().expect("the channel has capacity");
         let completion = self.completions.try_recv().expect("the completion is queued");
-        let (incoming, output) = self.part.completed(completion)?;
-        assert!(matches!(output, WorkOutput::Answer(Ok(_))));
+        let (incoming, outcome) = self.part.completed(completion)?;
+        assert!(matches!(outcome, Ok(WorkOutput::Result(..))));
         Some(incoming)
     }
 }
@@ -77,11 +75,11 @@ fn params(bytes: usize) -> Box<RawValue> {
 fn each_request_is_completed_once() {
     for work in WORK {
         let mut fixture = Fixture::new(&Limits::default());
-        assert!(!fixture.part.is_serving() && !fixture.part.is_busy());
+        assert!(!fixture.is_serving() && !fixture.part.is_busy());
         let (id, completer, _token) = fixture.begin(work);
-        assert!(fixture.part.is_serving() && fixture.part.is_busy(), "{work:?}");
+        assert!(fixture.is_serving() && fixture.part.is_busy(), "{work:?}");
         assert_eq!(fixture.complete(completer), Some(id), "{work:?}");
-        assert!(!fixture.part.is_serving() && !fixture.part.is_busy(), "{work:?}");
+        assert!(!fixture.is_serving() && !fixture.part.is_busy(), "{work:?}");
         assert!(!fixture.part.cancel(id), "{work:?}: a completed request is unknown");
     }
 }
@@ -100,15 +98,14 @@ fn the_requests_in_progress_are_limited() {
         (ids[2], false, 2, false),
         (ids[2], false, 3, true),
     ] {
-        let completer = if cancellable {
-            fixture.part.begin(id, max).map(|(completer, _)| completer)
-        } else {
-            fixture.part.begin_uncancellable(id, max)
-        };
-        assert_eq!(completer.is_some(), accepted, "{id:?} {cancellable} {max}");
+        assert_eq!(
+            fixture.part.begin(id, cancellable, max).is_some(),
+            accepted,
+            "{id:?} {cancellable} {max}"
+        );
     }
     assert!(fixture.part.cancel(ids[0]));
-    assert!(fixture.part.begin(ids[3], 3).is_some(), "a cancelled request frees its place");
+    assert!(fixture.part.begin(ids[3], true, 3).is_some(), "a cancelled request frees its place");
 }
 
 #[test]
@@ -117,11 +114,11 @@ fn a_cancel_by_the_agent_stops_only_cancellable_work() {
         let mut fixture = Fixture::new(&Limits::default());
         let (id, completer, token) = fixture.begin(work);
         assert!(fixture.part.cancel(id), "{work:?}: the agent gets the cancellation error");
-        assert_eq!(token.is_some_and(|token| token.is_cancelled()), work == Work::Cancellable);
+        assert_eq!(token.is_cancelled(), work == Work::Cancellable);
         // Work that the actor needs still occupies its place until its end.
-        assert_eq!(fixture.part.is_serving(), work == Work::Uncancellable);
+        assert_eq!(fixture.is_serving(), work == Work::Uncancellable);
         assert_eq!(fixture.complete(completer), None, "{work:?}: the agent does not wait for the result");
-        assert!(!fixture.part.is_serving(), "{work:?}");
+        assert!(!fixture.is_serving(), "{work:?}");
     }
 }
 
@@ -131,7 +128,7 @@ fn a_cancel_of_an_unknown_request_has_no_effect() {
     let unknown = fixture.incoming();
     let (_, _completer, token) = fixture.begin(Work::Cancellable);
     assert!(!fixture.part.cancel(unknown));
-    assert!(!token.unwrap().is_cancelled());
+    assert!(!token.is_cancelled());
 }
 
 #[test]
@@ -140,8 +137,8 @@ fn the_release_of_the_process_drops_its_requests() {
         let mut fixture = Fixture::new(&Limits::default());
         let (id, completer, token) = fixture.begin(work);
         fixture.part.process_released();
-        assert!(!fixture.part.is_serving() && !fixture.part.cancel(id), "{work:?}");
-        assert_eq!(token.is_some_and(|token| token.is_cancelled()), work == Work::Cancellable);
+        assert!(!fixture.is_serving() && !fixture.part.cancel(id), "{work:?}");
+        assert_eq!(token.is_cancelled(), work == Work::Cancellable);
         assert_eq!(fixture.complete(completer), None, "{work:?}");
     }
 }
@@ -153,9 +150,9 @@ fn a_completion_of_a_former_process_does_not_answer_the_next_one() {
         let (id, former, _token) = fixture.begin(work);
         fixture.part.process_released();
         // The next process reuses the request id.
-        let (completer, _next_token) = fixture.part.begin(id, 8).unwrap();
+        let (completer, _next_token) = fixture.part.begin(id, true, 8).unwrap();
         assert_eq!(fixture.complete(former), None, "{work:?}");
-        assert!(fixture.part.is_serving(), "{work:?}");
+        assert!(fixture.is_serving(), "{work:?}");
         assert_eq!(fixture.complete(completer), Some(id), "{work:?}");
     }
 }
@@ -226,10 +223,9 @@ fn requests_for_unknown_terminals_have_no_effect() {
         }
     }
     terminals.kill(id);
-    terminals.created_at(id, 5);
     assert!(terminals.ended(id, StoredExit { exit_code: Some(0), signal: None }).is_none());
     assert!(terminals.end_next().is_none() && terminals.kill_all(None).is_empty());
-    assert_eq!((terminals.turn_of(id), terminals.len()), (None, 0));
+    assert_eq!((terminals.running(id).is_none(), terminals.len()), (true, 0));
     assert!(!terminals.is_busy() && !terminals.is_alive());
 }
 

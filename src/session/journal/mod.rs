@@ -4,28 +4,25 @@
 //! same commit, and never waits. No caller predicts a sequence number: the change receives the number.
 //! [`Journal::save_record`] and `Actor::save_unsent` write a record without an event.
 
-mod change;
 mod quota;
 
 use std::time::Duration;
 
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-pub(super) use self::change::Change;
 use self::quota::Quota;
 pub(super) use self::quota::Quotas;
 use super::idempotency::Claim;
 use super::metadata_index::MetadataIndex;
 use super::origin::Origin;
-use super::record::{self, FoldRecord, SessionRecord, put_open};
+use super::record::{self, FoldRecord, PromptRecord, RequestRecord, SessionRecord, TerminalRecord, put_open};
 use super::snapshot::build_snapshot;
 use crate::api::{PendingRequest, Session, SessionState};
 use crate::event::{EncodedEvent, Event, SessionCreated, SessionDeleted};
 use crate::eventlog::{Records, SessionLog};
 use crate::store::{Delete, Run, Table};
 use crate::transcript::SessionFold;
-use crate::types::{EventId, Ids, Limits, PromptId, RequestId, SessionId, TerminalId};
+use crate::types::{Ids, Limits, PromptId, RequestId, SessionId, TerminalId};
 
 /// The approximate number of events after which the session's record is saved within a turn. It limits the
 /// events to fold after a crash.
@@ -112,7 +109,7 @@ impl Journal {
     /// Folds stored events that were appended after the record was written.
     pub(super) fn refold(&mut self, runs: &[Run]) {
         for event in runs.iter().flat_map(Run::events) {
-            self.fold_changed |= self.fold.event(&event);
+            self.fold_with(|fold| fold.event(&event));
         }
     }
 
@@ -137,21 +134,8 @@ impl Journal {
         self.log.appended()
     }
 
-    /// The sequence number of the last durable event.
-    pub(super) fn committed(&self) -> u64 {
-        self.log.committed()
-    }
-
-    pub(super) fn id(&self, seq: u64) -> EventId {
-        self.log.id(seq)
-    }
-
     pub(super) fn is_erased(&self) -> bool {
         self.erased
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.record.is_closed()
     }
 
     /// The id of the next prompt.
@@ -213,19 +197,9 @@ impl Journal {
         self.stored.metadata.changed();
     }
 
-    /// Folds an update of the agent that is about to be appended.
-    pub(super) fn fold_update(&mut self, kind: &str, update: &RawValue) {
-        self.fold_changed |= self.fold.update(kind, update);
-    }
-
-    /// Folds the agent's result of new, resume or load.
-    pub(super) fn fold_attached(&mut self, result: &RawValue) {
-        self.fold_changed |= self.fold.attached(result);
-    }
-
-    /// Folds the end of the attachment.
-    pub(super) fn fold_detached(&mut self) {
-        self.fold_changed |= self.fold.detached();
+    /// Changes the fold. `change` returns whether the fold has changed.
+    pub(super) fn fold_with(&mut self, change: impl FnOnce(&mut SessionFold) -> bool) {
+        self.fold_changed |= change(&mut self.fold);
     }
 
     /// Appends an event that changes no record.
@@ -242,7 +216,7 @@ impl Journal {
     ) -> u64 {
         let seq = self.log.appended() + 1;
         let mut records = Records::default();
-        change(seq, &mut Change::new(&mut self.record, &mut records));
+        change(seq, &mut Change { record: &mut self.record, records: &mut records });
         self.save(seq, &mut records);
         self.write(prompt, &event.into(), records)
     }
@@ -266,7 +240,7 @@ impl Journal {
 
     /// Appends `session.changed` and folds it.
     pub(super) fn append_changed(&mut self, event: EncodedEvent) -> u64 {
-        self.fold_changed |= self.fold.changed(&event.changed_members());
+        self.fold_with(|fold| fold.changed(&event.changed_members()));
         self.append_with(None, event, |_, _| {})
     }
 
@@ -364,5 +338,70 @@ impl Journal {
         self.quota.count(1, event.members.len(), Instant::now());
         self.unsaved_events += 1;
         self.log.append(&event, records)
+    }
+}
+
+/// The records that an event changes.
+pub(super) struct Change<'a> {
+    pub(super) record: &'a mut SessionRecord,
+    records: &'a mut Records,
+}
+
+impl Change<'_> {
+    /// Adds a prompt that waits behind another one.
+    pub(super) fn queue_prompt(&mut self, prompt: &PromptRecord) {
+        self.record.last_prompt = self.record.last_prompt.max(prompt.prompt_id.number());
+        self.record.queued.push(prompt.prompt_id);
+        self.put_prompt(prompt);
+    }
+
+    /// Makes a prompt the running one, and removes it from the queue.
+    pub(super) fn run_prompt(&mut self, prompt: &PromptRecord) {
+        self.record.last_prompt = self.record.last_prompt.max(prompt.prompt_id.number());
+        self.record.begin_prompt(prompt.prompt_id);
+        self.put_prompt(prompt);
+    }
+
+    /// Saves a prompt that has ended.
+    pub(super) fn end_prompt(&mut self, prompt: &PromptRecord) {
+        self.record.prompt_id.take_if(|running| *running == prompt.prompt_id);
+        self.record.queued.retain(|queued| *queued != prompt.prompt_id);
+        self.put_prompt(prompt);
+    }
+
+    pub(super) fn put_prompt(&mut self, prompt: &PromptRecord) {
+        prompt.put(self.record.session_id, self.records);
+    }
+
+    /// Saves an open request.
+    pub(super) fn open_request(&mut self, id: RequestId, request: &RequestRecord) {
+        self.record.last_request = self.record.last_request.max(id.number());
+        self.record.open_requests.push(id);
+        request.put(self.record.session_id, id, self.records);
+    }
+
+    /// Saves a resolved request.
+    pub(super) fn resolve_request(&mut self, id: RequestId, request: &RequestRecord) {
+        self.record.open_requests.retain(|open| *open != id);
+        request.put(self.record.session_id, id, self.records);
+    }
+
+    /// Saves a terminal whose command runs.
+    pub(super) fn open_terminal(&mut self, terminal: &TerminalRecord) {
+        let id = terminal.shown.terminal_id;
+        self.record.last_terminal = self.record.last_terminal.max(id.number());
+        self.record.open_terminals.push(id);
+        terminal.put(self.record.session_id, self.records);
+    }
+
+    /// Saves a terminal whose command has ended.
+    pub(super) fn close_terminal(&mut self, terminal: &TerminalRecord) {
+        self.record.open_terminals.retain(|open| *open != terminal.shown.terminal_id);
+        terminal.put(self.record.session_id, self.records);
+    }
+
+    /// Saves the idempotency record of the request that caused the event.
+    pub(super) fn put_claim(&mut self, claim: &Claim, prompt: Option<PromptId>) {
+        claim.put(self.record.session_id, prompt, self.records);
     }
 }

@@ -3,7 +3,6 @@
 //! A turn runs from a prompt to exactly one end (ACP, Prompt Turn). This part decides; it does not write the log and does
 //! not talk to the agent. Each method changes the state and returns the effect that the actor applies.
 
-mod effect;
 mod turn;
 mod work;
 
@@ -16,13 +15,11 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
 
-pub(super) use self::effect::{
-    Admission, Answered, CancelEffect, Completion, EndedTurn, NotAdmitted, Overdue, TurnClock,
-};
-pub(super) use self::turn::Queued;
+pub(super) use self::turn::{Admission, Answered, CancelStep, Completion, Queued, TurnClock};
 use self::turn::{Cancel, Turn};
 use self::work::{PromptWork, ReportedWork};
 use super::record::PromptRecord;
+use super::refusal::Refusal;
 use crate::acp::{
     self, CancelTarget, PromptResult, TraceContext, WorkState, error_code, stop_reason, update,
 };
@@ -69,11 +66,6 @@ impl Turns {
         self.running.as_ref().is_some_and(|turn| turn.call.is_none())
     }
 
-    /// Whether `prompt` was sent and has not ended. No event belongs to a turn after its end.
-    pub(super) fn is_sent(&self, prompt: PromptId) -> bool {
-        self.sent() == Some(prompt)
-    }
-
     pub(super) fn is_cancelling(&self) -> bool {
         self.running.as_ref().is_some_and(Turn::is_cancelled)
     }
@@ -99,12 +91,12 @@ impl Turns {
     }
 
     /// Decides where a new prompt goes. `queue`: the client accepts a place in the queue.
-    pub(super) fn admit(&self, queue: bool, max_queued: usize) -> Result<Admission, NotAdmitted> {
+    pub(super) fn admit(&self, queue: bool, max_queued: usize) -> Result<Admission, Refusal> {
         // A restored prompt can wait for a process without a turn before it.
         let ahead = self.running().or_else(|| self.queue.front().map(|queued| queued.record.prompt_id));
         match ahead {
-            Some(prompt) if !queue => Err(NotAdmitted::Behind(prompt)),
-            Some(_) if self.queue.len() >= max_queued => Err(NotAdmitted::QueueFull),
+            Some(prompt) if !queue => Err(Refusal::TurnRunning(prompt)),
+            Some(_) if self.queue.len() >= max_queued => Err(Refusal::QueueFull(max_queued)),
             Some(_) => Ok(Admission::Queue { position: self.queue.len() + 1 }),
             None => Ok(Admission::Run),
         }
@@ -124,19 +116,13 @@ impl Turns {
         self.queue.pop_front()
     }
 
-    /// Removes and returns a prompt of the queue.
-    pub(super) fn remove_queued(&mut self, prompt: PromptId) -> Option<Queued> {
-        let at = self.queue.iter().position(|queued| queued.record.prompt_id == prompt)?;
-        self.queue.remove(at)
-    }
-
     /// Removes and returns the prompt with this id, or all prompts, of the queue.
-    pub(super) fn cancel_queued(&mut self, prompt: Option<PromptId>) -> Vec<Queued> {
-        let (cancelled, remaining) = std::mem::take(&mut self.queue)
+    pub(super) fn remove_queued(&mut self, prompt: Option<PromptId>) -> Vec<Queued> {
+        let (removed, remaining) = std::mem::take(&mut self.queue)
             .into_iter()
             .partition(|queued| prompt.is_none_or(|id| id == queued.record.prompt_id));
         self.queue = remaining;
-        Vec::from(cancelled)
+        Vec::from(removed)
     }
 
     /// Sets when the head of the queue is tried again.
@@ -262,17 +248,14 @@ impl Turns {
         })
     }
 
-    /// Removes and returns the running turn, so that the actor can end it.
-    pub(super) fn take(&mut self) -> Option<EndedTurn> {
-        let turn = self.running.take()?;
-        Some(EndedTurn { stopping: turn.is_stopping(), record: turn.record })
+    /// Removes the running turn, so that the actor can end it. Returns its record.
+    pub(super) fn take(&mut self) -> Option<PromptRecord> {
+        Some(self.running.take()?.record)
     }
 
-    /// Notes the end of a turn. `attached`: later updates of the process belong to it.
-    pub(super) fn ended(&mut self, prompt: PromptId, attached: bool) {
-        if attached {
-            self.last_ended = Some(prompt);
-        }
+    /// Sets the ended turn to which later updates of the process belong.
+    pub(super) fn ended(&mut self, prompt: Option<PromptId>) {
+        self.last_ended = prompt;
     }
 
     /// Notifies waiters that the event `seq` ended a turn.
@@ -286,21 +269,17 @@ impl Turns {
         self.work = ReportedWork::new(now);
     }
 
-    /// Updates that arrive from here on no longer belong to the last turn.
-    pub(super) fn close_last(&mut self) {
-        self.last_ended = None;
-    }
-
-    /// Cancels the running turn.
-    pub(super) fn cancel(&mut self, now: Instant) -> CancelEffect {
-        match &mut self.running {
-            Some(turn) if turn.call.is_none() => CancelEffect::Complete,
-            Some(turn) if !turn.is_cancelled() => {
-                turn.cancel = Cancel::Requested { at: now };
-                CancelEffect::Send(turn.record.prompt_id)
-            }
-            Some(_) | None => CancelEffect::None,
+    /// Cancels the running turn. `None`: the agent was asked before, or nothing runs.
+    pub(super) fn cancel(&mut self, now: Instant) -> Option<CancelStep> {
+        let turn = self.running.as_mut()?;
+        if turn.call.is_none() {
+            return Some(CancelStep::Complete);
         }
+        if turn.is_cancelled() {
+            return None;
+        }
+        turn.cancel = Cancel::Requested { at: now };
+        Some(CancelStep::Send(turn.record.prompt_id))
     }
 
     /// When the running turn needs a decision.
@@ -321,20 +300,23 @@ impl Turns {
         }
     }
 
-    /// The effect of the deadline, if it has passed.
-    pub(super) fn overdue(&mut self, limits: &Limits, clock: TurnClock, now: Instant) -> Option<Overdue> {
+    /// The effect of the deadline, if it has passed: the agent is silent, a drain ends the turn, or the agent ignores a
+    /// cancel.
+    pub(super) fn overdue(&mut self, limits: &Limits, clock: TurnClock, now: Instant) -> Option<CancelStep> {
         self.deadline(limits, clock).filter(|deadline| now >= *deadline)?;
-        let idle = self.is_prompt_idle();
         let turn = self.running.as_mut()?;
-        Some(match turn.cancel {
-            Cancel::None => Overdue::Cancel,
-            Cancel::Requested { .. } if idle => Overdue::Complete,
+        match turn.cancel {
+            Cancel::None => self.cancel(now),
+            // The agent acknowledged the prompt and is idle. ACP then requires no reaction to a cancel.
+            Cancel::Requested { .. } if turn.work.acknowledged && !self.work.busy => {
+                Some(CancelStep::Complete)
+            }
             Cancel::Requested { at } => {
                 turn.cancel = Cancel::Stopping { at };
-                Overdue::StopProcess
+                Some(CancelStep::StopProcess)
             }
-            Cancel::Stopping { .. } => Overdue::AbandonProcess,
-        })
+            Cancel::Stopping { .. } => Some(CancelStep::AbandonProcess),
+        }
     }
 
     /// The turn of an update, and whether it has ended. State updates never belong to an ended turn.
@@ -441,10 +423,5 @@ impl Turns {
     /// Treats the background work as ended.
     pub(super) fn end_background_work(&mut self) {
         self.work.busy = false;
-    }
-
-    /// Whether the agent acknowledged the prompt and is idle. ACP then requires no reaction to a cancel.
-    fn is_prompt_idle(&self) -> bool {
-        !self.work.busy && self.running.as_ref().is_some_and(|turn| turn.work.acknowledged)
     }
 }

@@ -47,7 +47,7 @@ impl Fixture {
     fn cancelled_at(seconds: u64) -> Self {
         let mut fixture = Self::sent();
         let effect = fixture.turns.cancel(fixture.at(seconds));
-        assert_eq!(effect, CancelEffect::Send(prompt(1)));
+        assert_eq!(effect, Some(CancelStep::Send(prompt(1))));
         fixture
     }
 
@@ -72,8 +72,8 @@ impl Fixture {
 
     /// Ends the running turn while the process stays attached.
     fn end(&mut self) -> PromptId {
-        let ended = self.turns.take().expect("a turn runs").record.prompt_id;
-        self.turns.ended(ended, true);
+        let ended = self.turns.take().expect("a turn runs").prompt_id;
+        self.turns.ended(Some(ended));
         ended
     }
 

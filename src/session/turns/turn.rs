@@ -1,12 +1,15 @@
-//! A prompt on its way: queued, or the running turn.
+//! A prompt on its way, queued or the running turn, and the effects of its inputs, which the actor applies.
+
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::work::PromptWork;
-use crate::acp::TraceContext;
-use crate::jsonrpc::CallId;
+use crate::acp::{TraceContext, stop_reason};
+use crate::jsonrpc::{CallId, RpcError};
 use crate::session::record::PromptRecord;
+use crate::types::PromptId;
 
 /// A prompt that waits for the end of the turn before it.
 #[derive(Debug)]
@@ -55,5 +58,73 @@ impl Turn {
 
     pub(super) fn is_stopping(&self) -> bool {
         matches!(self.cancel, Cancel::Stopping { .. })
+    }
+}
+
+/// The place of a new prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::session) enum Admission {
+    /// It runs now.
+    Run,
+    /// It waits at this position of the queue, counted from 1.
+    Queue { position: usize },
+}
+
+/// The effect of the agent's response to `session/prompt`.
+#[derive(Debug)]
+pub(in crate::session) enum Answered {
+    /// The end of the turn follows in a `state_update`.
+    Acknowledged,
+    Completed(Completion),
+    /// The agent confirms the cancel with an error.
+    Cancelled,
+    /// The agent does not have the restored session.
+    SessionRejected(RpcError),
+    Failed(RpcError),
+    /// The agent's result does not match ACP.
+    Invalid(RpcError),
+}
+
+/// The data of a completed turn.
+#[derive(Debug)]
+pub(in crate::session) struct Completion {
+    pub(in crate::session) stop_reason: String,
+    /// The agent's result, or the `state_update` that ended the work.
+    pub(in crate::session) result: Box<RawValue>,
+    pub(in crate::session) usage: Option<Box<RawValue>>,
+}
+
+/// A step of the cancellation of the running turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::session) enum CancelStep {
+    /// The turn ends at once: its prompt was not sent to the agent, or the agent is idle.
+    Complete,
+    /// The agent must be asked to cancel.
+    Send(PromptId),
+    /// The agent ignores the cancel: begin to stop its process.
+    StopProcess,
+    /// The stop of the process takes too long.
+    AbandonProcess,
+}
+
+/// The circumstances of a turn that its deadline depends on.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::session) struct TurnClock {
+    /// How long the agent may be silent.
+    pub(in crate::session) idle_timeout: Duration,
+    /// Whether the agent waits for the gateway or a client. Its silence does not count then.
+    pub(in crate::session) agent_waits: bool,
+    pub(in crate::session) drain_at: Option<Instant>,
+}
+
+impl Completion {
+    /// The end of a turn that was cancelled.
+    pub(in crate::session) fn cancelled() -> Self {
+        let result = format!(r#"{{"stopReason":"{}"}}"#, stop_reason::CANCELLED);
+        Self {
+            stop_reason: stop_reason::CANCELLED.to_owned(),
+            result: RawValue::from_string(result).expect("valid JSON"),
+            usage: None,
+        }
     }
 }

@@ -31,7 +31,7 @@ fn each_event_ends_its_requests_in_order() {
     ] {
         let mut fixture = mixed();
         let resolved: Vec<Resolving> = std::iter::from_fn(|| fixture.part.end_next(by)).collect();
-        let ids: Vec<u32> = resolved.iter().map(|resolving| resolving.id.number()).collect();
+        let ids: Vec<u32> = resolved.iter().map(|resolving| resolving.request.request_id.number()).collect();
         assert_eq!(ids, ended, "{by:?}");
         for resolving in resolved {
             assert_eq!((resolving.resolution, resolving.at_once), (resolution, true), "{by:?}");
@@ -137,7 +137,7 @@ fn requests_expire_one_by_one_at_their_own_deadlines() {
     ] {
         let now = fixture.at(second);
         let expired = std::iter::from_fn(|| fixture.part.expire_next(now, false, seconds(1)));
-        let expired: Vec<u32> = expired.map(|resolving| resolving.id.number()).collect();
+        let expired: Vec<u32> = expired.map(|resolving| resolving.request.request_id.number()).collect();
         assert_eq!(expired, expected, "{second}");
         assert_eq!(fixture.part.deadline(), next.map(|next| fixture.at(next)), "{second}");
     }

@@ -26,7 +26,7 @@ fn an_offered_request_is_shown_with_its_data() {
     assert_eq!((shown.method.as_str(), shown.params.get()), (PERMISSION, OPTIONS));
     assert_eq!((shown.prompt_id, shown.subagent.as_deref()), (Some(PromptId::new(3)), Some("child")));
     assert_eq!(shown.created_at, Timestamp::from_millis(1000));
-    assert_eq!(fixture.part.get(RequestId::new(1), 2).unwrap().request_id, RequestId::new(1));
+    assert_eq!(fixture.part.get(RequestId::new(1)).unwrap().request_id, RequestId::new(1));
 }
 
 #[test]
@@ -48,7 +48,10 @@ fn the_first_answer_wins() {
     let mut fixture = Fixture::new();
     fixture.offer(PERMISSION, Some(3), Wait::Turn);
     let resolving = fixture.answer(1, "alice").unwrap();
-    assert_eq!((resolving.id, resolving.resolution), (RequestId::new(1), Resolution::Answered));
+    assert_eq!(
+        (resolving.request.request_id, resolving.resolution),
+        (RequestId::new(1), Resolution::Answered)
+    );
     assert_eq!((resolving.by.as_deref(), response(&resolving.outcome)), (Some("alice"), "1".to_owned()));
     assert_eq!(resolving.request.prompt_id, Some(PromptId::new(3)));
     assert!(fixture.answer(1, "bob").is_none());

@@ -9,9 +9,9 @@ fn named(overdue: Option<Overdue>) -> String {
         Some(Overdue::Queue { restore_error: None }) => "queue".to_owned(),
         Some(Overdue::Queue { restore_error: Some(error) }) => format!("queue {}", error.code),
         Some(Overdue::Retry) => "retry".to_owned(),
-        Some(Overdue::Setup { method, .. }) => format!("setup {method:?}"),
-        Some(Overdue::SignIn { refusal, .. }) => format!("sign in {}", refusal.code),
-        Some(Overdue::Release) => "release".to_owned(),
+        Some(Overdue::Call(_, CallPurpose::SetUp(setup))) => format!("setup {:?}", setup.method),
+        Some(Overdue::Call(_, CallPurpose::SignIn { refusal })) => format!("sign in {}", refusal.code),
+        Some(Overdue::Call(_, CallPurpose::Release { .. })) => "release".to_owned(),
         Some(Overdue::Idle) => "idle".to_owned(),
     }
 }
@@ -36,7 +36,11 @@ fn each_state_has_its_deadline_and_its_effect() {
         let found = fixture.part.deadline(&limits(), idle_timeout);
         assert_eq!(fixture.seconds(found), deadline, "{phase:?}");
         let at = deadline.unwrap_or(1000);
-        let overdue = |seconds| named(fixture.part.overdue(&limits(), idle_timeout, fixture.at(seconds)));
+        let overdue = |seconds| {
+            let mut fixture = Fixture::new(phase);
+            let now = fixture.at(seconds);
+            named(fixture.part.overdue(&limits(), idle_timeout, now))
+        };
         assert_eq!(overdue(at - 1), "none", "{phase:?}");
         assert_eq!(overdue(at), effect, "{phase:?}");
         assert_eq!(overdue(at + 1000), effect, "{phase:?}");
@@ -46,12 +50,13 @@ fn each_state_has_its_deadline_and_its_effect() {
 #[test]
 fn the_overdue_call_is_that_of_the_state() {
     for phase in [NEW, LOAD, Phase::SigningIn] {
-        let fixture = Fixture::new(phase);
-        let overdue = fixture.part.overdue(&limits(), None, fixture.at(60));
-        let Some(Overdue::Setup { call, .. } | Overdue::SignIn { call, .. }) = overdue else {
+        let mut fixture = Fixture::new(phase);
+        let now = fixture.at(60);
+        let Some(Overdue::Call(call, _)) = fixture.part.overdue(&limits(), None, now) else {
             panic!("{phase:?} is overdue")
         };
         assert_eq!(call, fixture.call, "{phase:?}");
+        assert!(fixture.part.answered(call).is_none(), "{phase:?}: a late response has no call");
     }
 }
 
@@ -75,7 +80,8 @@ fn failed_attempts_limit_the_wait_in_the_queue() {
         fixture.part.detach();
         fixture.part.enqueue(fixture.base);
         assert_eq!(fixture.seconds(fixture.part.deadline(&limits(), None)), Some(deadline));
-        let overdue = fixture.part.overdue(&limits(), None, fixture.at(deadline));
+        let now = fixture.at(deadline);
+        let overdue = fixture.part.overdue(&limits(), None, now);
         assert_eq!(named(overdue), "queue -32603");
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::acp::AgentCapabilities;
+use crate::event::LostReason;
 use crate::types::limits::RESTORE_ATTEMPTS;
 
 const ID: &str = "agent-1";
@@ -220,24 +221,16 @@ fn deadline_of_all_attempts_starts_at_the_first() {
 }
 
 #[test]
-fn lost_context_is_reported_only_by_a_fresh_session() {
-    // (method of the setup, reported)
-    for (method, reported) in [
-        (AttachMethod::Fresh, true),
-        (AttachMethod::New, false),
-        (AttachMethod::Resume, false),
-        (AttachMethod::Load, false),
-    ] {
-        let mut part = Fixture::new(Phase::Attached).part;
-        part.lose_context(LostReason::NotFound, Some("detail".to_owned()));
-        let lost = LostContext { reason: LostReason::NotFound, detail: Some("detail".to_owned()) };
-        assert_eq!(part.take_lost_context(method), reported.then_some(lost), "{method:?}");
-        assert_eq!(part.take_lost_context(AttachMethod::Fresh), None, "it is reported once");
+fn lost_context_belongs_to_one_fresh_session() {
+    let mut fixture = Fixture::new(Phase::Attached);
+    fixture.set_up(SetUp::fresh(LostReason::NotFound, Some("detail".to_owned())));
+    let response = fixture.set_up_answered().unwrap();
+    let lost = LostContext { reason: LostReason::NotFound, detail: Some("detail".to_owned()) };
+    assert_eq!((response.method, response.lost_context), (AttachMethod::Fresh, Some(lost)));
+    for method in [AttachMethod::New, AttachMethod::Resume, AttachMethod::Load] {
+        fixture.set_up(SetUp::new(method));
+        assert_eq!(fixture.set_up_answered().unwrap().lost_context, None, "{method:?}");
     }
-    let mut part = Fixture::new(Phase::Attached).part;
-    part.lose_context(LostReason::Unsupported, None);
-    part.abandon();
-    assert_eq!(part.take_lost_context(AttachMethod::Fresh), None);
 }
 
 #[test]

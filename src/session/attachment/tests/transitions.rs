@@ -32,38 +32,40 @@ fn the_order_of_the_actor_replaces_every_state() {
     check(|fixture| fixture.part.detach(), |_| Some(Phase::Detached));
     check(|fixture| fixture.part.abandon(), |_| Some(Phase::Detached));
     check(|fixture| fixture.attach(AttachMethod::Load), |_| Some(Phase::Attached));
-    check(
-        |fixture| fixture.part.set_up(AttachMethod::Fresh, None, fixture.call, fixture.at(1)),
-        |_| Some(FRESH),
-    );
-    check(
-        |fixture| fixture.part.sign_in(fixture.call, fixture.at(1), auth_required()),
-        |_| Some(Phase::SigningIn),
-    );
-    check(
-        |fixture| fixture.part.begin_release(fixture.call, fixture.at(1), false),
-        |_| Some(Phase::Releasing),
-    );
+    check(|fixture| fixture.set_up(SetUp::new(AttachMethod::Fresh)), |_| Some(FRESH));
+    check(Fixture::sign_in, |_| Some(Phase::SigningIn));
+    check(|fixture| fixture.release(false), |_| Some(Phase::Releasing));
 }
 
 #[test]
-fn a_response_to_the_setup_needs_a_setup() {
+fn a_response_ends_the_call_of_the_state() {
     check(
-        |fixture| drop(fixture.part.setup_answered()),
-        |before| matches!(before, Phase::SettingUp(_)).then_some(Phase::Attached),
+        |fixture| drop(fixture.part.answered(fixture.call)),
+        |before| {
+            let calls = matches!(before, Phase::SettingUp(_) | Phase::SigningIn | Phase::Releasing);
+            calls.then_some(Phase::Attached)
+        },
     );
+    check(|fixture| drop(fixture.part.answered(fixture.other_call)), |_| None);
     for phase in PHASES {
-        let response = Fixture::new(phase).part.setup_answered().map(|response| response.method);
-        let expected = if let Phase::SettingUp(method) = phase { Some(method) } else { None };
-        assert_eq!(response, expected, "{phase:?}");
+        let mut fixture = Fixture::new(phase);
+        let found = match fixture.part.answered(fixture.call) {
+            Some(CallPurpose::SetUp(setup)) => Some(Phase::SettingUp(setup.method)),
+            Some(CallPurpose::SignIn { .. }) => Some(Phase::SigningIn),
+            Some(CallPurpose::Release { closes: true }) => Some(Phase::Releasing),
+            Some(CallPurpose::Release { closes: false }) | None => None,
+        };
+        let calls = matches!(phase, Phase::SettingUp(_) | Phase::SigningIn | Phase::Releasing);
+        assert_eq!(found, calls.then_some(phase));
+        assert!(fixture.part.answered(fixture.call).is_none(), "{phase:?}: a call has one response");
     }
 }
 
 #[test]
 fn a_response_to_the_load_has_the_error_of_the_preceding_resume() {
     let mut fixture = Fixture::new(RESUME);
-    fixture.part.set_up(AttachMethod::Load, Some(other_error()), fixture.call, fixture.at(1));
-    let response = fixture.part.setup_answered().unwrap();
+    fixture.set_up(SetUp::load_after(other_error()));
+    let response = fixture.set_up_answered().unwrap();
     assert_eq!(response.resume.unwrap().code, error_code::INTERNAL);
     assert_eq!((response.replayed_updates, response.updates.len()), (0, 0));
 }
@@ -77,35 +79,16 @@ fn a_withdrawn_request_ends_only_the_wait_for_a_process() {
 }
 
 #[test]
-fn a_response_to_the_sign_in_needs_a_sign_in() {
-    for succeeded in [true, false] {
-        for phase in PHASES {
-            let mut fixture = Fixture::new(phase);
-            let refusal = fixture.part.sign_in_answered(succeeded);
-            let signing_in = phase == Phase::SigningIn;
-            assert_eq!(refusal.is_some(), signing_in && !succeeded, "{phase:?}");
-            assert_eq!(fixture.phase(), if signing_in { Phase::Attached } else { phase });
-            let progress =
-                if signing_in && succeeded { LoadSignIn::KeyChecked } else { LoadSignIn::NotTried };
-            assert_eq!(fixture.part.load_sign_in(), progress, "{phase:?}");
-        }
-    }
-}
-
-#[test]
 fn a_load_signs_in_after_the_key_was_checked() {
-    let mut fixture = Fixture::new(Phase::Detached);
-    // (the step succeeded, progress)
-    for (succeeded, progress) in [
-        (false, LoadSignIn::NotTried),
-        (true, LoadSignIn::KeyChecked),
-        (false, LoadSignIn::KeyChecked),
-        (true, LoadSignIn::SignedIn),
-        (true, LoadSignIn::SignedIn),
-    ] {
-        fixture.part.sign_in(fixture.call, fixture.at(1), auth_required());
-        let refusal = fixture.part.sign_in_answered(succeeded);
-        assert_eq!(refusal.map(|error| error.code), (!succeeded).then_some(error_code::AUTH_REQUIRED));
+    let mut fixture = Fixture::new(Phase::SigningIn);
+    assert_eq!(fixture.part.load_sign_in(), LoadSignIn::NotTried);
+    for progress in [LoadSignIn::KeyChecked, LoadSignIn::SignedIn, LoadSignIn::SignedIn] {
+        fixture.sign_in();
+        let Some(CallPurpose::SignIn { refusal }) = fixture.part.answered(fixture.call) else {
+            panic!("the response to the sign-in")
+        };
+        assert_eq!(refusal.code, error_code::AUTH_REQUIRED);
+        fixture.part.sign_in_advanced();
         assert_eq!(fixture.part.load_sign_in(), progress);
     }
     fixture.part.process_released();
@@ -128,27 +111,21 @@ fn each_state_has_its_properties() {
 }
 
 #[test]
-fn a_response_finds_its_call() {
+fn a_close_of_the_session_cancels_an_open_setup() {
     for phase in PHASES {
         let fixture = Fixture::new(phase);
-        let (of, open) = match phase {
-            Phase::SettingUp(_) => (Some(CallOf::Setup), Some(fixture.call)),
-            Phase::SigningIn => (Some(CallOf::SignIn), Some(fixture.call)),
-            Phase::Releasing => (Some(CallOf::Release { closes: true }), None),
-            _ => (None, None),
-        };
-        assert_eq!(fixture.part.call_of(fixture.call), of, "{phase:?}");
-        assert_eq!(fixture.part.call_of(fixture.other_call), None, "{phase:?}");
-        assert_eq!(fixture.part.open_call(), open, "{phase:?}");
+        let open = matches!(phase, Phase::SettingUp(_) | Phase::SigningIn);
+        assert_eq!(fixture.part.open_call(), open.then_some(fixture.call), "{phase:?}");
     }
 }
 
 #[test]
 fn a_process_can_be_reused_only_after_a_close() {
     let mut fixture = Fixture::new(Phase::Attached);
-    for closes in [true, false] {
-        fixture.part.begin_release(fixture.call, fixture.at(5), closes);
-        assert_eq!(fixture.part.call_of(fixture.call), Some(CallOf::Release { closes }));
+    for expected in [true, false] {
+        fixture.release(expected);
+        let purpose = fixture.part.answered(fixture.call);
+        assert!(matches!(purpose, Some(CallPurpose::Release { closes }) if closes == expected));
     }
 }
 

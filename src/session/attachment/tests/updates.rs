@@ -33,7 +33,7 @@ fn buffered_updates_are_limited_by_number_and_bytes() {
         for size in &sizes {
             assert!(fixture.part.buffer_update(raw(&text(*size)), &limits()).is_none());
         }
-        let response = fixture.part.setup_answered().unwrap();
+        let response = fixture.set_up_answered().unwrap();
         let found: Vec<usize> = response.updates.iter().map(|update| update.get().len()).collect();
         assert_eq!(found, kept, "{sizes:?}");
     }
@@ -78,7 +78,7 @@ fn the_history_of_a_load_is_counted() {
         for kind in [CHUNK, update::CURRENT_MODE, update::TOOL_CALL] {
             fixture.part.classify_update(kind, imports, &limits(), fixture.base);
         }
-        assert_eq!(fixture.part.setup_answered().unwrap().replayed_updates, 2, "{imports}");
+        assert_eq!(fixture.set_up_answered().unwrap().replayed_updates, 2, "{imports}");
     }
 }
 
@@ -172,15 +172,6 @@ fn the_owner_of_an_id_is_the_session_or_an_announced_subagent() {
 }
 
 #[test]
-fn announced_subagents_are_limited() {
-    let mut fixture = Fixture::new(Phase::Attached);
-    let mut announce =
-        |id: usize| fixture.part.announce_subagent(&raw(&format!(r#"{{"sessionId":"{id}"}}"#)));
-    assert!((0..KNOWN_SUBAGENTS).all(&mut announce));
-    assert!(!announce(KNOWN_SUBAGENTS) && announce(0));
-}
-
-#[test]
 fn each_method_has_its_name_at_the_agent_and_in_the_log() {
     // (method, name in ACP v1, name in ACP v2, name in the log)
     for (method, v1, v2, by) in [
@@ -200,4 +191,25 @@ fn each_method_has_its_name_at_the_agent_and_in_the_log() {
         (Acp(AcpVersion::V1).version(), Acp(AcpVersion::V2).version()),
         (AcpVersion::V1, AcpVersion::V2)
     );
+}
+
+#[test]
+fn the_number_and_the_ids_of_subagents_are_limited() {
+    let mut part = Fixture::new(Phase::Attached).part;
+    let announce =
+        |part: &mut Attachment, id: &str| part.announce_subagent(&raw(&format!(r#"{{"sessionId":"{id}"}}"#)));
+    for id in 0..KNOWN_SUBAGENTS {
+        assert!(announce(&mut part, &id.to_string()));
+    }
+    assert!(announce(&mut part, "0") && !announce(&mut part, "one more"));
+    part.process_released();
+    assert!(announce(&mut part, "one more") && !announce(&mut part, &"x".repeat(SUBAGENT_ID_BYTES + 1)));
+}
+
+#[test]
+fn discarded_input_is_logged_at_powers_of_two() {
+    let mut discarded = DiscardCounter::default();
+    let logged: Vec<u64> = (0..1_000_000).filter_map(|_| discarded.increment()).collect();
+    assert_eq!(logged[..4], [1, 2, 4, 8]);
+    assert_eq!(logged.len(), 20);
 }

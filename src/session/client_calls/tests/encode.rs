@@ -33,7 +33,7 @@ fn encoded(
         setup,
     };
     match target.encode(call, trace) {
-        Ok(OutgoingCall { method, params }) => format!("{method} {params}"),
+        Ok((method, params)) => format!("{method} {params}"),
         Err(refusal) => named(&refusal),
     }
 }

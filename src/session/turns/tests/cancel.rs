@@ -3,11 +3,11 @@ use super::*;
 #[test]
 fn a_cancel_depends_on_the_phase_of_the_turn() {
     for (name, mut fixture, expected) in [
-        ("no turn", Fixture::new(), [CancelEffect::None, CancelEffect::None]),
-        ("cancelled", Fixture::cancelled_at(0), [CancelEffect::None, CancelEffect::None]),
-        ("sent", Fixture::sent(), [CancelEffect::Send(prompt(1)), CancelEffect::None]),
+        ("no turn", Fixture::new(), [None, None]),
+        ("cancelled", Fixture::cancelled_at(0), [None, None]),
+        ("sent", Fixture::sent(), [Some(CancelStep::Send(prompt(1))), None]),
         // The actor ends the turn after the first effect. Until then the effect stays the same.
-        ("unsent", Fixture::unsent(), [CancelEffect::Complete, CancelEffect::Complete]),
+        ("unsent", Fixture::unsent(), [Some(CancelStep::Complete), Some(CancelStep::Complete)]),
     ] {
         let effects = [1, 2].map(|seconds| fixture.turns.cancel(fixture.at(seconds)));
         assert_eq!(effects, expected, "{name}");
@@ -17,17 +17,17 @@ fn a_cancel_depends_on_the_phase_of_the_turn() {
 #[test]
 fn a_cancel_before_the_send_completes_the_turn_at_once() {
     let mut fixture = Fixture::unsent();
-    assert_eq!(fixture.turns.cancel(fixture.base), CancelEffect::Complete);
+    assert_eq!(fixture.turns.cancel(fixture.base), Some(CancelStep::Complete));
     assert!(!fixture.turns.is_cancelling(), "the agent was not asked");
-    let EndedTurn { record, stopping } = fixture.turns.take().unwrap();
-    assert_eq!((record.prompt_id, stopping), (prompt(1), false));
+    assert!(!fixture.turns.is_stopping_process());
+    assert_eq!(fixture.turns.take().unwrap().prompt_id, prompt(1));
 }
 
 #[test]
 fn a_cancel_after_a_failed_send_completes_the_turn_at_once() {
     let mut fixture = Fixture::unsent();
     fixture.turns.prompt_sent(None, fixture.base);
-    assert_eq!(fixture.turns.cancel(fixture.base), CancelEffect::Complete);
+    assert_eq!(fixture.turns.cancel(fixture.base), Some(CancelStep::Complete));
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_second_cancel_does_not_extend_the_first() {
     assert!(fixture.turns.is_cancelling());
     let clock = deadlines::clock();
     let before = fixture.turns.deadline(&limits(), clock);
-    assert_eq!(fixture.turns.cancel(fixture.at(12)), CancelEffect::None);
+    assert_eq!(fixture.turns.cancel(fixture.at(12)), None);
     assert_eq!(fixture.turns.deadline(&limits(), clock), before);
 }
 
@@ -45,10 +45,11 @@ fn the_end_of_a_turn_shows_whether_its_process_is_being_stopped() {
     let mut fixture = Fixture::cancelled_at(0);
     assert!(!fixture.turns.is_stopping_process());
     let overdue = fixture.turns.overdue(&limits(), deadlines::clock(), fixture.at(15));
-    assert_eq!(overdue, Some(Overdue::StopProcess));
+    assert_eq!(overdue, Some(CancelStep::StopProcess));
     assert!(fixture.turns.is_stopping_process() && fixture.turns.is_cancelling());
-    assert_eq!(fixture.turns.cancel(fixture.at(16)), CancelEffect::None);
-    assert!(fixture.turns.take().unwrap().stopping);
+    assert_eq!(fixture.turns.cancel(fixture.at(16)), None);
+    assert!(fixture.turns.is_stopping_process() && fixture.turns.take().is_some());
+    assert!(!fixture.turns.is_stopping_process());
     assert!(fixture.turns.take().is_none(), "a turn ends once");
 }
 

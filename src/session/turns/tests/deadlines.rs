@@ -9,7 +9,7 @@ pub(super) fn clock() -> TurnClock {
 fn stopping() -> Fixture {
     let mut fixture = Fixture::cancelled_at(10);
     let overdue = fixture.turns.overdue(&limits(), clock(), fixture.at(25));
-    assert_eq!(overdue, Some(Overdue::StopProcess));
+    assert_eq!(overdue, Some(CancelStep::StopProcess));
     fixture
 }
 
@@ -61,20 +61,16 @@ fn an_agent_that_ignores_the_cancel_loses_its_process() {
     for (second, expected) in [
         (0, None),
         (99, None),
-        (100, Some(Overdue::Cancel)),
-        // The cancel of the actor below is at second 101.
+        (100, Some(CancelStep::Send(prompt(1)))),
+        (114, None),
+        (115, Some(CancelStep::StopProcess)),
         (115, None),
-        (116, Some(Overdue::StopProcess)),
-        (116, None),
-        (130, None),
-        (131, Some(Overdue::AbandonProcess)),
-        (200, Some(Overdue::AbandonProcess)),
+        (129, None),
+        (130, Some(CancelStep::AbandonProcess)),
+        (200, Some(CancelStep::AbandonProcess)),
     ] {
         let now = fixture.at(second);
         assert_eq!(fixture.turns.overdue(&limits(), clock(), now), expected, "{second}");
-        if expected == Some(Overdue::Cancel) {
-            assert_eq!(fixture.turns.cancel(fixture.at(101)), CancelEffect::Send(prompt(1)));
-        }
     }
 }
 
@@ -84,16 +80,13 @@ fn a_drain_cancels_the_turn_and_then_stops_the_process() {
     let clock = TurnClock { drain_at: Some(fixture.at(5)), ..clock() };
     for (second, expected) in [
         (4, None),
-        (5, Some(Overdue::Cancel)),
-        (6, Some(Overdue::StopProcess)),
+        (5, Some(CancelStep::Send(prompt(1)))),
+        (6, Some(CancelStep::StopProcess)),
         (34, None),
-        (35, Some(Overdue::AbandonProcess)),
+        (35, Some(CancelStep::AbandonProcess)),
     ] {
         let now = fixture.at(second);
         assert_eq!(fixture.turns.overdue(&limits(), clock, now), expected, "{second}");
-        if expected == Some(Overdue::Cancel) {
-            assert_eq!(fixture.turns.cancel(now), CancelEffect::Send(prompt(1)));
-        }
     }
 }
 
@@ -102,18 +95,17 @@ fn a_drain_cancels_an_unsent_turn_that_began_with_it() {
     let mut fixture = Fixture::unsent();
     let clock = TurnClock { drain_at: Some(fixture.at(5)), ..clock() };
     assert_eq!(fixture.turns.overdue(&limits(), clock, fixture.at(4)), None);
-    assert_eq!(fixture.turns.overdue(&limits(), clock, fixture.at(5)), Some(Overdue::Cancel));
-    assert_eq!(fixture.turns.cancel(fixture.at(5)), CancelEffect::Complete);
+    assert_eq!(fixture.turns.overdue(&limits(), clock, fixture.at(5)), Some(CancelStep::Complete));
 }
 
 #[test]
 fn a_cancelled_turn_of_an_idle_agent_completes() {
     // (acknowledged, busy, effect of the overdue cancel)
     for (acknowledged, busy, expected) in [
-        (true, false, Overdue::Complete),
-        (true, true, Overdue::StopProcess),
-        (false, false, Overdue::StopProcess),
-        (false, true, Overdue::StopProcess),
+        (true, false, CancelStep::Complete),
+        (true, true, CancelStep::StopProcess),
+        (false, false, CancelStep::StopProcess),
+        (false, true, CancelStep::StopProcess),
     ] {
         let mut fixture = Fixture::sent();
         if acknowledged {

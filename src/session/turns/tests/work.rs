@@ -197,8 +197,8 @@ fn late_update_belongs_to_the_last_turn_until_the_next_one_starts() {
         fixture.state(IDLE, 1);
     };
     let detached: Inputs = |fixture| {
-        let record = fixture.turns.take().unwrap().record;
-        fixture.turns.ended(record.prompt_id, false);
+        fixture.turns.take().unwrap();
+        fixture.turns.ended(None);
     };
     // (inputs after the send of turn 1, owner of an update of the conversation, owner of an update of the state)
     let rows: [(&str, &[Inputs], _, _); 10] = [
@@ -213,7 +213,7 @@ fn late_update_belongs_to_the_last_turn_until_the_next_one_starts() {
             (None, false),
             (None, false),
         ),
-        ("closed", &[ended, |fixture| fixture.turns.close_last()], (None, false), (None, false)),
+        ("closed", &[ended, |fixture| fixture.turns.ended(None)], (None, false), (None, false)),
         ("next begins", &[ended, |fixture| fixture.begin(2)], (None, false), (None, false)),
         ("next is sent", &[ended, sent], (Some(2), false), (Some(2), false)),
         ("next ended", &[ended, sent, ended], (Some(2), true), (None, false)),

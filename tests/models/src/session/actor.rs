@@ -125,20 +125,12 @@ impl Journal {
         &self.log
     }
 
-    fn record(&self) -> &Record {
-        &self.record
-    }
-
     fn next_request(&self) -> RequestId {
         RequestId::new(self.record.last_request + 1)
     }
 
     fn appended(&self) -> u64 {
         self.log.appended()
-    }
-
-    fn committed(&self) -> u64 {
-        self.log.committed()
     }
 
     fn append_with(
@@ -173,10 +165,4 @@ impl ClientMethods {
 
 impl Turns {
     fn note_activity(&mut self, _now: Instant) {}
-}
-
-impl Actor {
-    pub(super) fn refuse(&self, incoming: IncomingId, code: i64, message: &str) {
-        self.link.answer(incoming, &Err(crate::acp::error(code, message)));
-    }
 }

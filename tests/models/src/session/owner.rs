@@ -81,9 +81,9 @@ async fn run_actor(mut actor: Actor, mut inputs: mpsc::Receiver<Input>) {
         let process = actor.link.process().expect("no process");
         let incoming = process.connection.received(AGENTS_ID);
         let params = RawValue::from_string(r#"{"sessionId":"s","options":[]}"#.to_owned()).expect("invalid JSON");
-        let method = acp::method::SESSION_REQUEST_PERMISSION;
+        let method = acp::method::SESSION_REQUEST_PERMISSION.to_owned();
         let offer = OfferedRequest { method, incoming, params, prompt: Some(PROMPT), subagent: None, wait };
-        assert!(actor.offer_request(offer).is_some(), "two requests may be pending");
+        assert!(actor.offer_request(offer).is_ok(), "two requests may be pending");
     }
     let mut commits = actor.journal.log().commits();
     let mut over = false;
@@ -91,7 +91,7 @@ async fn run_actor(mut actor: Actor, mut inputs: mpsc::Receiver<Input>) {
         tokio::select! {
             biased;
             input = inputs.recv(), if !over => match input.expect("all senders were dropped") {
-                Input::Look(id, reply) => drop(reply.send(actor.agent_requests.get(id, REQUESTS).map(drop))),
+                Input::Look(id, reply) => drop(reply.send(actor.agent_requests.get(id).map(drop))),
                 Input::Answer(name, id, reply) => {
                     let outcome: Outcome = Ok(acp::selected(name));
                     drop(reply.send(actor.answer(&principal(name), id, outcome)));
