@@ -79,7 +79,7 @@ impl Feed {
         let item = self.source.reader.next().await?;
         Ok(match self.piece(item) {
             Ok(piece) => vec![piece],
-            Err(reset) => self.reset_frames(reset).await,
+            Err(reset) => Box::pin(self.reset_frames(reset)).await,
         })
     }
 
@@ -176,7 +176,7 @@ impl Feed {
     }
 
     /// Encodes a run for the client. In the common case, this shares the stored bytes without a copy.
-    pub(super) fn write(&mut self, run: &Run, encoder: &mut dyn Encoder) -> Bytes {
+    pub(super) fn write(&mut self, run: &Run, encoder: &dyn Encoder) -> Bytes {
         let stored = self.uses_stored_frames(encoder);
         if stored && self.passes_all() {
             self.client_cursor = run.last_seq;

@@ -27,7 +27,7 @@ use crate::types::{Ids, Timestamp};
 #[derive(Debug)]
 pub(crate) struct Stream {
     feed: Feed,
-    encoder: Box<dyn Encoder>,
+    encoder: &'static dyn Encoder,
     /// Continues after the replay.
     follow: bool,
     /// Keeps a ticket valid, and reports whether the key is valid.
@@ -62,7 +62,7 @@ enum Wakeup<T> {
 impl Stream {
     pub(crate) fn new(
         feed: Feed,
-        encoder: Box<dyn Encoder>,
+        encoder: &'static dyn Encoder,
         follow: bool,
         admission: Arc<Admission>,
         keep_alive: KeepAlive,
@@ -122,7 +122,7 @@ impl Stream {
             let Self { feed, keep_alive, encoder, .. } = &mut *self;
             let gone = match step {
                 Step::Wait => {
-                    if let Some(parked) = Parked::new(feed, &**encoder, keep_alive) {
+                    if let Some(parked) = Parked::new(feed, *encoder, keep_alive) {
                         sink.park(parked);
                     }
                     let reader = &mut feed.source.reader;
@@ -265,7 +265,7 @@ impl Stream {
     fn push_piece<W: StreamSink>(&mut self, piece: Piece, sink: &mut W) -> bool {
         match piece {
             Piece::Events { run, end } => {
-                let written = self.feed.write(&run, &mut *self.encoder);
+                let written = self.feed.write(&run, self.encoder);
                 self.send(written, sink);
                 self.push_end(end, sink)
             }

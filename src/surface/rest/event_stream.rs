@@ -21,7 +21,7 @@ pub(super) fn respond(
     admission: &Arc<Admission>,
     guard: StreamGuard,
     feed: Feed,
-    encoder: Box<dyn Encoder>,
+    encoder: &'static dyn Encoder,
     follow: bool,
 ) -> Response {
     let keep_alive = gateway.keep_alive_ticker().register();
@@ -31,7 +31,7 @@ pub(super) fn respond(
 /// Reports a temporary problem as a stream with a `problem` frame. A status would stop an `EventSource` from
 /// reconnecting.
 pub(super) fn problem_response(problem: &Problem, ids: &Ids) -> Response {
-    let (mut encoder, mut body) = (Sse { named: true }, BytesMut::new());
+    let (encoder, mut body) = (Sse { named: true }, BytesMut::new());
     encoder.retry(&mut body, retry_delay(ids, problem.retry_after_seconds.unwrap_or(1) * 1000, 1000));
     encoder.control(&mut body, &ControlFrame::new(&ProblemFrame { problem }, ids.now()));
     event_response(encoder.media_type(), Body::from(body.freeze()))

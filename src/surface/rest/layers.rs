@@ -1,6 +1,11 @@
-//! The middleware of REST, outermost first: problem documents, panics, and admission.
+//! The middleware of REST: admission, panics, and problem documents. It is one layer of the router, because
+//! axum clones and boxes the service of each layer for each request.
 
 use std::any::Any;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
 
 use axum::Router;
 use axum::body::Body;
@@ -8,7 +13,6 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, Method, StatusCode, header};
-use tower_http::catch_panic::CatchPanicLayer;
 
 use super::error::{ApiError, FailedResponse};
 use super::event_stream;
@@ -22,9 +26,7 @@ pub(crate) fn with_layers(router: Router<Gateway>, gateway: &Gateway) -> Router<
     router
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn_with_state(gateway.clone(), admit))
-        .layer(CatchPanicLayer::custom(panic_response))
-        .layer(from_fn_with_state(gateway.clone(), describe_failure))
+        .layer(from_fn_with_state(gateway.clone(), respond))
 }
 
 async fn not_found() -> ApiError {
@@ -35,11 +37,11 @@ async fn method_not_allowed() -> ApiError {
     ApiError::new(ProblemCode::MethodNotAllowed, "this path supports only the methods in the Allow header")
 }
 
-/// Writes the problem document of a failed request.
-async fn describe_failure(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
+/// Responds to a request. Writes the problem document if it failed.
+async fn respond(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
     let streams = wants_stream(&request);
-    let mut response = next.run(request).await;
+    let mut response = catch_panic(admit(&gateway, request, next)).await;
     if let Some(FailedResponse(error)) = response.extensions_mut().remove::<FailedResponse>() {
         error.log();
         let problem = Problem { instance: id.map(|id| id.as_str().to_owned()), ..error.problem().clone() };
@@ -75,9 +77,18 @@ fn write_problem(response: &mut Response, problem: &Problem) {
     *response.body_mut() = Body::from(body);
 }
 
-/// Converts a panic of a handler to a 500 problem. The log has the panic message.
-#[expect(clippy::needless_pass_by_value, reason = "the signature is that of the panic layer")]
-fn panic_response(panic: Box<dyn Any + Send + 'static>) -> Response {
+/// Converts a panic of a handler to a 500 problem.
+async fn catch_panic(response: impl Future<Output = Response>) -> Response {
+    let mut response = pin!(response);
+    poll_fn(|context| {
+        catch_unwind(AssertUnwindSafe(|| response.as_mut().poll(context)))
+            .unwrap_or_else(|panic| Poll::Ready(panic_response(&*panic)))
+    })
+    .await
+}
+
+/// The log has the panic message.
+fn panic_response(panic: &(dyn Any + Send)) -> Response {
     let text = panic
         .downcast_ref::<String>()
         .map(String::as_str)
@@ -87,7 +98,7 @@ fn panic_response(panic: Box<dyn Any + Send + 'static>) -> Response {
 }
 
 /// Admits the request, or responds with the reason why it is not admitted.
-async fn admit(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
+async fn admit(gateway: &Gateway, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     match gateway.requests().admit(&mut parts) {
         Ok(None) => next.run(Request::from_parts(parts, body)).await,

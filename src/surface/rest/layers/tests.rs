@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::middleware::from_fn;
 use axum::routing::get;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -50,7 +51,7 @@ async fn a_handler_panic_is_a_500_for_its_request_only() {
         .route("/panics", get(panics))
         .route("/panics-later", get(move || async move { Body::from_stream(body()).into_response() }))
         .route("/fine", get(|| async { "it is fine" }))
-        .layer(CatchPanicLayer::custom(panic_response));
+        .layer(from_fn(|request, next: Next| catch_panic(next.run(request))));
     let acceptor = acceptor();
     let shutdown = acceptor.shutdown.clone();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

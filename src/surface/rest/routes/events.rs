@@ -48,7 +48,8 @@ async fn stream_or_page(
     let wait = wait.duration(MAX_WAIT_SECONDS);
     // A held page counts as a stream.
     let _guard = wait.map(|_| gateway.streams().acquire(by)).transpose()?;
-    page_response(gateway, by.admission(), feed, query.limit, wait).await
+    // Boxed, because the future of a stream would otherwise reserve the space of a page.
+    Box::pin(page_response(gateway, by.admission(), feed, query.limit, wait)).await
 }
 
 fn build_feed(gateway: &Gateway, source: Source, query: &EventsQuery) -> Feed {
@@ -257,7 +258,7 @@ pub(super) fn stream_new_turn(
         epoch: gateway.epoch(),
         ids: gateway.ids.clone(),
     };
-    respond(gateway, admission, guard, feed, Box::new(Sse { named: true }), true)
+    respond(gateway, admission, guard, feed, &Sse { named: true }, true)
 }
 
 /// Reads the events of many sessions in commit order, page by page.
