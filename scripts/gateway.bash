@@ -1,12 +1,12 @@
-# Sourced by scripts that need a gateway of their own with the demo agent.
+# For scripts that start a gateway with the demo agent.
 #
 # The sourcing script sets BINARY (an absolute path) and PYTHON. `start_gateway` sets `scratch`, `url` and `key`;
-# the gateway ends with the script.
+# the gateway stops when the script ends.
 
 scratch=$(mktemp -d)
 gateway=
 
-# Asks the gateway that we started to end, and waits; the process id is ours until we have waited for it.
+# Stops the gateway and waits for it. The process id is valid until the wait.
 stop_gateway() {
   if [[ -n $gateway ]]; then
     kill -TERM "$gateway" 2>/dev/null || true
@@ -29,11 +29,11 @@ start_gateway() {
   local port key_file=$scratch/admin.key
   port=$(free_port)
   url=http://127.0.0.1:$port
-  # Room for all sessions that the requests make: a call that waits for a process of a full pool is most of the time of a run.
+  # Large enough for all sessions of a run. Otherwise requests would wait for processes most of the time.
   printf '[agents.demo]\nbuiltin = "demo"\npool = { max_size = 256, min_idle = 2, idle_timeout = "2s" }\n' >"$scratch/config.toml"
   (umask 077; "$PYTHON" -c 'import secrets; print(secrets.token_hex(32))' >"$key_file")
   key=$(<"$key_file")
-  # The limits per principal are for people; here one key sends more in a minute than anyone would.
+  # The default limits of a key are for people. Here one key sends all requests.
   env -i PATH=/usr/local/bin:/usr/bin:/bin HOME="$scratch" \
     ACP_GATEWAY_ADMIN_KEY_FILE="$key_file" \
     ACP_GATEWAY__LIMITS__PER_KEY__MAX_REQUESTS_PER_MINUTE=1000000 \
@@ -53,6 +53,6 @@ start_gateway() {
 }
 
 gateway_log() {
-  printf '\nthe end of the log of the gateway:\n' >&2
+  printf '\nthe last lines of the gateway's log:\n' >&2
   tail -n 40 "$scratch/stderr" >&2
 }

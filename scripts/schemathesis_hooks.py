@@ -1,4 +1,4 @@
-"""What a generator of requests cannot know of the gateway: which ids live, and that some answers never end."""
+"""Hooks with facts that openapi.json does not contain: ids of existing sessions, and responses that never end."""
 
 import json
 import os
@@ -12,7 +12,7 @@ URL = os.environ["GATEWAY_URL"]
 KEY = os.environ["GATEWAY_KEY"]
 COUNT = os.environ["GATEWAY_COUNT"]
 
-# The choice of which case meets a live session repeats with the seed of nothing else, so that a failure can be found again.
+# A constant seed selects the requests for existing sessions, so that a failure can be reproduced.
 chance = random.Random(1)
 live = []
 
@@ -28,7 +28,7 @@ def new_session():
 
 
 def session_for(method):
-    """A session that exists; one of its own for what ends it."""
+    """Returns an existing session; a new session for each request that ends its session."""
     if method in ("DELETE", "POST") or len(live) < 3:
         session = new_session()
         if method != "DELETE":
@@ -55,10 +55,10 @@ def before_call(context, case, kwargs):
         case.body = {**case.body, "agent": "demo"}
         case.body.pop("cwd", None)
     for name in list(case.headers or {}):
-        # A wait is honoured to its end: a second of it shows as much as five minutes.
+        # The gateway waits for the full duration, so one second is enough.
         if name.lower() == "prefer" and "wait" in str(case.headers[name]):
             case.headers[name] = "wait=1"
-        # A stream that follows never ends; a turn's ends with the turn, which may wait for a person.
+        # A stream that follows never ends. The stream of a turn ends with the turn, which may wait for a person.
         if name.lower() == "accept" and ("event-stream" in case.headers[name] or "ndjson" in case.headers[name]):
             if path.endswith("/events"):
                 case.query = {**(case.query or {}), "follow": "false"}
@@ -75,8 +75,8 @@ session_event = None
 
 @schemathesis.hook
 def before_load_schema(context, raw_schema):
-    """The document gives the schema of the `data` of an event, as generators of clients read it. Schemathesis takes it for the
-    schema of the whole event, so it gets one of that, and `stream_events_fit_their_schema` looks at the data."""
+    """Client generators expect the schema of an event's `data`, and the document contains it. Schemathesis expects the schema of
+    the whole event. This hook replaces the schema, and `stream_events_fit_their_schema` checks the data."""
     global session_event
     reference = {"$ref": "#/components/schemas/SessionEvent"}
     session_event = jsonschema_rs.validator_for({**reference, "components": raw_schema["components"]})
@@ -92,7 +92,7 @@ def before_load_schema(context, raw_schema):
 
 @schemathesis.check
 def stream_events_fit_their_schema(ctx, response, case):
-    """Each `data` of a stream is a SessionEvent."""
+    """Checks that each `data` of a stream is a SessionEvent."""
     if not response.headers.get("content-type", [""])[0].startswith("text/event-stream"):
         return
     for line in response.text.splitlines():
@@ -103,7 +103,7 @@ def stream_events_fit_their_schema(ctx, response, case):
 
 @schemathesis.check
 def no_fault_of_the_gateway(ctx, response, case):
-    """501 says what an agent cannot do; every other 5xx is a defect, since there is room for all sessions."""
+    """Accepts 501 (the agent does not support the method). Every other 5xx is a defect."""
     if response.status_code >= 500:
         code = response.json().get("code")
         assert (response.status_code, code) == (501, "agent_unsupported"), (

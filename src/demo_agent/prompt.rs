@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_a_slash_and_a_word() {
+    fn command_is_a_slash_and_a_word() {
         assert_eq!(prompt(" /long 12 ").command(), Some(("long", "12")));
         assert_eq!(prompt("/help").command(), Some(("help", "")));
         for text in ["help", "", "/", "/usr/bin/env", "say /help"] {

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_cut_at_white_space_outside_of_quotes() {
+    fn arguments_split_at_unquoted_white_space() {
         assert_eq!(
             words("  sh -c 'echo \"a b\"; ls'  x\"y z\"\t''"),
             ["sh", "-c", "echo \"a b\"; ls", "xy z", ""]

@@ -25,12 +25,12 @@ pub(super) fn open_control_socket(
     own: &[BorrowedFd<'_>],
     stdin: impl AsFd,
 ) -> io::Result<(UnixStream, UnixStream)> {
-    let (ours, theirs) = UnixStream::pair()?;
+    let (gateway_end, supervisor_end) = UnixStream::pair()?;
     if !own.is_empty() {
-        send_descriptors(&ours, own)?;
+        send_descriptors(&gateway_end, own)?;
     }
-    send_descriptors(&ours, &[stdin.as_fd()])?;
-    Ok((ours, theirs))
+    send_descriptors(&gateway_end, &[stdin.as_fd()])?;
+    Ok((gateway_end, supervisor_end))
 }
 
 /// Sends descriptors with one byte, which separates messages. Never blocks.

@@ -57,16 +57,16 @@ pub(super) enum StopRequest {
 
 impl KillSwitch {
     /// Sends a request. A milder request never replaces a harder one.
-    pub(super) fn request(&self, order: StopRequest) {
-        self.requests.send_modify(|standing| *standing = order.max(*standing));
+    pub(super) fn request(&self, request: StopRequest) {
+        self.requests.send_modify(|current| *current = request.max(*current));
     }
 
     /// The reaper reports before it ends. A reaper that the runtime tore down has reported nothing.
     pub(super) fn exited(&self) -> impl Future<Output = Exit> + Send + 'static {
-        let mut ending = self.exit_state.clone();
+        let mut state = self.exit_state.clone();
         async move {
-            let end = ending.wait_for(|ending| ending.exit.is_some()).await;
-            end.ok().and_then(|ending| ending.exit.clone()).unwrap_or(Exit::from(None))
+            let end = state.wait_for(|state| state.exit.is_some()).await;
+            end.ok().and_then(|state| state.exit.clone()).unwrap_or(Exit::from(None))
         }
     }
 }

@@ -37,11 +37,11 @@ impl OpenFiles {
 pub(super) const UNCHANGED: &str = "-";
 
 /// Applies the limit from the argument to this process and its descendants.
-pub(super) fn apply(handed_down: &str) -> io::Result<()> {
-    if handed_down == UNCHANGED {
+pub(super) fn apply(argument: &str) -> io::Result<()> {
+    if argument == UNCHANGED {
         return Ok(());
     }
-    let current = handed_down.parse().map_err(|_| io::ErrorKind::InvalidInput)?;
+    let current = argument.parse().map_err(|_| io::ErrorKind::InvalidInput)?;
     let maximum = getrlimit(Resource::Nofile).maximum;
     Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum })?)
 }

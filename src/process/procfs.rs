@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scan_knows_this_process() {
+    fn scan_finds_this_process() {
         let this = rustix::process::getpid();
         let parent = rustix::process::getppid().expect("a test has a parent");
         assert_eq!(stat(this).unwrap().parent, parent.as_raw_pid());

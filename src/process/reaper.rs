@@ -95,38 +95,38 @@ impl Reaper {
         if timeout(FINAL_WAIT, &mut self.pipes.stderr).await.is_err() {
             self.pipes.stderr.abort();
         }
-        self.exit_state.send_modify(|ending| ending.exit = Some(Exit::from(status)));
+        self.exit_state.send_modify(|state| state.exit = Some(Exit::from(status)));
     }
 
     /// Waits for the supervisor's end and advances the stop as requested. Returns `None` if the supervisor
     /// survives even KILL.
     async fn wait_for_exit(&mut self) -> Option<ExitStatus> {
-        let mut stand = StopProgress { step: StopStep::Running, since: Instant::now() };
-        let (mut held, mut draining) = (true, false);
+        let mut progress = StopProgress { step: StopStep::Running, since: Instant::now() };
+        let (mut has_handle, mut draining) = (true, false);
         loop {
-            let deadline = stand.since + self.step_timeout(stand.step, draining);
+            let deadline = progress.since + self.step_timeout(progress.step, draining);
             tokio::select! {
                 biased;
                 status = self.supervisor.wait() => return status.ok(),
-                order = self.requests.changed(), if held => {
-                    held = order.is_ok();
-                    let order = *self.requests.borrow_and_update();
-                    match order {
-                        StopRequest::Kill => self.advance_to(&mut stand, StopStep::Killing, StopReason::Requested),
-                        StopRequest::Terminate => self.advance_to(&mut stand, StopStep::Terminating, StopReason::Requested),
-                        StopRequest::Stop => self.advance_to(&mut stand, StopStep::ClosingStdin, StopReason::Requested),
-                        StopRequest::Run => self.advance_to(&mut stand, StopStep::ClosingStdin, StopReason::Dropped),
+                request = self.requests.changed(), if has_handle => {
+                    has_handle = request.is_ok();
+                    let request = *self.requests.borrow_and_update();
+                    match request {
+                        StopRequest::Kill => self.advance_to(&mut progress, StopStep::Killing, StopReason::Requested),
+                        StopRequest::Terminate => self.advance_to(&mut progress, StopStep::Terminating, StopReason::Requested),
+                        StopRequest::Stop => self.advance_to(&mut progress, StopStep::ClosingStdin, StopReason::Requested),
+                        StopRequest::Run => self.advance_to(&mut progress, StopStep::ClosingStdin, StopReason::Dropped),
                     }
                 }
-                () = self.shutdown.abort_started(), if stand.step < StopStep::Killing => {
-                    self.advance_to(&mut stand, StopStep::Killing, StopReason::Shutdown);
+                () = self.shutdown.abort_started(), if progress.step < StopStep::Killing => {
+                    self.advance_to(&mut progress, StopStep::Killing, StopReason::Shutdown);
                 }
                 () = self.shutdown.drain_started(), if !draining => draining = true,
-                () = self.pipes.stalled.cancelled(), if stand.step < StopStep::Terminating => {
-                    self.advance_to(&mut stand, StopStep::Terminating, StopReason::StdinStalled);
+                () = self.pipes.stalled.cancelled(), if progress.step < StopStep::Terminating => {
+                    self.advance_to(&mut progress, StopStep::Terminating, StopReason::StdinStalled);
                 }
-                () = sleep_until(deadline), if stand.step > StopStep::Running => match stand.step.next() {
-                    Some(step) => self.advance_to(&mut stand, step, StopReason::Requested),
+                () = sleep_until(deadline), if progress.step > StopStep::Running => match progress.step.next() {
+                    Some(step) => self.advance_to(&mut progress, step, StopReason::Requested),
                     None => return None,
                 },
             }
@@ -134,14 +134,14 @@ impl Reaper {
     }
 
     /// Advances to a step, unless it was already taken. The first reason stays.
-    fn advance_to(&self, stand: &mut StopProgress, step: StopStep, reason: StopReason) {
-        if step <= stand.step {
+    fn advance_to(&self, progress: &mut StopProgress, step: StopStep, reason: StopReason) {
+        if step <= progress.step {
             return;
         }
-        *stand = StopProgress { step, since: Instant::now() };
-        self.exit_state.send_if_modified(|ending| {
-            let first = ending.reason.is_none();
-            ending.reason.get_or_insert(reason);
+        *progress = StopProgress { step, since: Instant::now() };
+        self.exit_state.send_if_modified(|state| {
+            let first = state.reason.is_none();
+            state.reason.get_or_insert(reason);
             first
         });
         self.pipes.close_stdin.cancel();

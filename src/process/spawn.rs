@@ -73,8 +73,8 @@ impl Spawner {
         let StartingChild { kill_switch, supervisor, control, ends } =
             self.run_blocking(move |spawner| spawner.start_with_pipes(spec)).await?;
         let pid = self.await_program(control, &kill_switch, program).await?;
-        let PipeEnds { stdin, stdout, stderr, terminal_requests: orders } = ends;
-        let terminals = Terminals::new(orders, stderr.secrets(), &self.limits, &self.shutdown);
+        let PipeEnds { stdin, stdout, stderr, terminal_requests } = ends;
+        let terminals = Terminals::new(terminal_requests, stderr.secrets(), &self.limits, &self.shutdown);
         Ok(Child { pid, supervisor, stdin, stdout: Some(stdout), stderr, terminals, kill_switch })
     }
 
@@ -99,21 +99,22 @@ impl Spawner {
         step: impl FnOnce(&Self) -> Result<StartingChild<E>, SpawnError> + Send + 'static,
     ) -> Result<StartingChild<E>, SpawnError> {
         let spawner = self.clone();
-        let begun = AbortOnDropHandle::new(self.shutdown.spawn_blocking(move || step(&spawner)));
-        begun.await.map_err(|error| SpawnError::Supervisor(error.into()))?
+        let task = AbortOnDropHandle::new(self.shutdown.spawn_blocking(move || step(&spawner)));
+        task.await.map_err(|error| SpawnError::Supervisor(error.into()))?
     }
 
     fn start_with_pipes(&self, spec: ChildSpec) -> Result<StartingChild<PipeEnds>, SpawnError> {
         check_cwd(&spec)?;
         let (stdin_read, stdin_write) = pipe_with(PipeFlags::CLOEXEC).map_err(supervisor_error)?;
         let stdin_pipe = pipe::Sender::from_owned_fd(stdin_write).map_err(SpawnError::Supervisor)?;
-        let (orders, their_orders) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
-        let (control, theirs) = handshake::open_control_socket(&[their_orders.as_fd()], &stdin_read)
-            .map_err(SpawnError::Supervisor)?;
-        drop(their_orders);
+        let (requests, supervisor_requests) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
+        let (control, supervisor_end) =
+            handshake::open_control_socket(&[supervisor_requests.as_fd()], &stdin_read)
+                .map_err(SpawnError::Supervisor)?;
+        drop(supervisor_requests);
         // This copy would keep the pipe open after the child has closed its own.
         drop(stdin_read);
-        let mut supervisor = self.spawn_supervisor("watch", &spec, theirs, Stdio::piped)?;
+        let mut supervisor = self.spawn_supervisor("watch", &spec, supervisor_end, Stdio::piped)?;
         let stdout = supervisor.stdout.take().expect("stdout is a pipe");
         let stderr_pipe = supervisor.stderr.take().expect("stderr is a pipe");
         let stderr = StderrTail::new(self.limits.max_stderr_bytes, spec.secrets);
@@ -128,18 +129,18 @@ impl Spawner {
             kill_switch,
             supervisor,
             control,
-            ends: PipeEnds { stdin, stdout, stderr, terminal_requests: orders },
+            ends: PipeEnds { stdin, stdout, stderr, terminal_requests: requests },
         })
     }
 
     fn start_with_pty(&self, spec: &ChildSpec, size: PtySize) -> Result<StartingChild<Pty>, SpawnError> {
         check_cwd(spec)?;
         let (pty, terminal) = Pty::open(size).map_err(SpawnError::Supervisor)?;
-        let (control, theirs) =
+        let (control, supervisor_end) =
             handshake::open_control_socket(&[], &terminal).map_err(SpawnError::Supervisor)?;
         // This copy would keep the terminal open after the child has closed its own.
         drop(terminal);
-        let supervisor = self.spawn_supervisor("watch-pty", spec, theirs, Stdio::null)?;
+        let supervisor = self.spawn_supervisor("watch-pty", spec, supervisor_end, Stdio::null)?;
         let (supervisor, kill_switch) = self.spawn_reaper(supervisor, Pipes::none(&self.shutdown));
         Ok(StartingChild { kill_switch, supervisor, control, ends: pty })
     }
@@ -148,20 +149,20 @@ impl Spawner {
     fn spawn_reaper(&self, supervisor: tokio::process::Child, pipes: Pipes) -> (Pid, KillSwitch) {
         let pid = supervisor.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
         let pid = pid.expect("a supervisor that was not awaited has a pid");
-        let (orders_in, orders) = watch::channel(StopRequest::Run);
-        let (ending_in, ending) = watch::channel(ExitState::default());
-        let kill_switch = KillSwitch { requests: orders_in, exit_state: ending };
-        let guard = Reaper {
+        let (request_sender, requests) = watch::channel(StopRequest::Run);
+        let (exit_sender, exit_state) = watch::channel(ExitState::default());
+        let kill_switch = KillSwitch { requests: request_sender, exit_state };
+        let reaper = Reaper {
             supervisor,
             pid,
-            requests: orders,
+            requests,
             pipes,
-            exit_state: ending_in,
+            exit_state: exit_sender,
             run_file: self.run_file(pid),
             shutdown: self.shutdown.clone(),
             limits: Arc::clone(&self.limits),
         };
-        self.shutdown.spawn(guard.run());
+        self.shutdown.spawn(reaper.run());
         (pid, kill_switch)
     }
 

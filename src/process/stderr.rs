@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_begins_with_a_whole_character() {
+    fn tail_starts_at_a_character_boundary() {
         let tail = tail(4, &[]);
         tail.push("aééé".as_bytes());
         assert_eq!(tail.tail(), "éé");

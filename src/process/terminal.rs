@@ -81,20 +81,20 @@ impl fmt::Debug for Terminals {
 
 impl Terminals {
     pub(super) fn new(
-        orders: UnixStream,
+        requests: UnixStream,
         secrets: Arc<[Vec<u8>]>,
         limits: &Limits,
         shutdown: &Shutdown,
     ) -> Self {
-        let start_limit = limits.spawn_timeout;
-        Self { requests: Arc::new(orders), secrets, start_timeout: start_limit, shutdown: shutdown.clone() }
+        let start_timeout = limits.spawn_timeout;
+        Self { requests: Arc::new(requests), secrets, start_timeout, shutdown: shutdown.clone() }
     }
 
     /// Starts `spec`. Returns when the program itself runs. Its stdin is empty.
     pub async fn spawn(&self, spec: TerminalSpec) -> Result<(TerminalChild, TerminalOutput), SpawnError> {
-        let (control, line, output) = self.request(&spec).map_err(SpawnError::Supervisor)?;
+        let (control, socket, output) = self.request(&spec).map_err(SpawnError::Supervisor)?;
         // From here on this handle owns the terminal: dropping it kills the terminal.
-        let child = TerminalChild::watch(line, &self.shutdown).map_err(SpawnError::Supervisor)?;
+        let child = TerminalChild::watch(socket, &self.shutdown).map_err(SpawnError::Supervisor)?;
         let folder = spec.cwd;
         match handshake::await_report(control, self.start_timeout, PathBuf::from(spec.command)).await {
             Ok(_pid) => Ok((child, TerminalOutput::new(output, &self.secrets))),
@@ -105,13 +105,18 @@ impl Terminals {
 
     /// Sends the request with its descriptors to the supervisor, and closes this process's copies of them.
     fn request(&self, spec: &TerminalSpec) -> io::Result<(UnixStream, UnixStream, pipe::Receiver)> {
-        let (line, their_line) = UnixStream::pair()?;
-        let (output, their_output) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (socket, supervisor_socket) = UnixStream::pair()?;
+        let (output, supervisor_output) = pipe_with(PipeFlags::CLOEXEC)?;
         let written = spec.write()?;
-        let (control, their_control) =
-            handshake::open_control_socket(&[their_line.as_fd(), written.as_fd()], File::open("/dev/null")?)?;
-        handshake::send_descriptors(&self.requests, &[their_control.as_fd(), their_output.as_fd()])?;
-        Ok((control, line, pipe::Receiver::from_owned_fd(output)?))
+        let (control, supervisor_control) = handshake::open_control_socket(
+            &[supervisor_socket.as_fd(), written.as_fd()],
+            File::open("/dev/null")?,
+        )?;
+        handshake::send_descriptors(
+            &self.requests,
+            &[supervisor_control.as_fd(), supervisor_output.as_fd()],
+        )?;
+        Ok((control, socket, pipe::Receiver::from_owned_fd(output)?))
     }
 }
 
@@ -123,12 +128,12 @@ pub struct TerminalChild {
 }
 
 impl TerminalChild {
-    fn watch(line: UnixStream, shutdown: &Shutdown) -> io::Result<Self> {
-        line.set_nonblocking(true)?;
-        let line = tokio::net::UnixStream::from_std(line)?;
-        let (told, exit) = watch::channel(None);
+    fn watch(socket: UnixStream, shutdown: &Shutdown) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let socket = tokio::net::UnixStream::from_std(socket)?;
+        let (exit_sender, exit) = watch::channel(None);
         let kill = CancellationToken::new();
-        shutdown.spawn_isolated(watch_exit(line, told, kill.clone()));
+        shutdown.spawn_isolated(watch_exit(socket, exit_sender, kill.clone()));
         Ok(Self { exit, kill: kill.drop_guard() })
     }
 
@@ -150,30 +155,30 @@ impl TerminalChild {
 /// Waits for the program's exit, and closes the socket when the handle is dropped. Returns when the
 /// terminal's supervisor has ended.
 async fn watch_exit(
-    mut line: tokio::net::UnixStream,
-    told: watch::Sender<Option<Exit>>,
+    mut socket: tokio::net::UnixStream,
+    exit_sender: watch::Sender<Option<Exit>>,
     kill: CancellationToken,
 ) {
-    let (read, mut write) = line.split();
+    let (read, mut write) = socket.split();
     let mut lines = BufReader::new(read).lines();
-    let mut held = true;
+    let mut running = true;
     loop {
         tokio::select! {
-            said = lines.next_line() => match said {
-                Ok(Some(said)) => {
-                    told.send_replace(report::parse_exit(&said));
+            message = lines.next_line() => match message {
+                Ok(Some(message)) => {
+                    exit_sender.send_replace(report::parse_exit(&message));
                 }
                 Ok(None) | Err(_) => break,
             },
-            () = kill.cancelled(), if held => {
-                held = false;
+            () = kill.cancelled(), if running => {
+                running = false;
                 // A supervisor that has ended has already closed its end, and the next read returns its end.
                 drop(write.shutdown().await);
             }
         }
     }
     // A supervisor that was killed has reported nothing.
-    told.send_if_modified(|exit| {
+    exit_sender.send_if_modified(|exit| {
         let silent = exit.is_none();
         exit.get_or_insert(Exit::from(None));
         silent

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_partial_write_is_left_to_the_stream_and_adds_nothing() {
+    async fn partial_write_is_completed_by_the_stream_task() {
         let Fixture { log, session, mut reader, keys: _keys, keep_alive, peer, mut other } = fixture().await;
         peer.lock().parked = Some(parked(&reader, &keep_alive));
         assert_eq!(peer.try_deliver(), Delivery::CaughtUp, "there are no events");
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_sent_after_the_key_ended() {
+    async fn stream_ends_with_its_key() {
         let Fixture { log, session, reader, keys, keep_alive, peer, other } = fixture().await;
         peer.lock().parked = Some(parked(&reader, &keep_alive));
         keys.send_replace(1);

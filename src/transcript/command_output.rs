@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn output_beyond_the_budget_is_left_out() {
+    fn output_beyond_the_budget_is_omitted() {
         let (mut commands, mut budget) = (Commands::default(), Budget::new(size_of::<CommandOutput>() + 4));
         update(&mut commands, r#"{"terminal_output":{"terminal_id":"a","data":"123"}}"#, &mut budget);
         update(&mut commands, r#"{"terminal_output":{"terminal_id":"a","data":"4"}}"#, &mut budget);

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn oversized_members_leave_the_snapshot() {
+    fn oversized_members_are_removed_from_the_snapshot() {
         let mut fold = SessionFold::default();
         update(&mut fold, r#"{"sessionUpdate":"config_option_update","configOptions":[1]}"#);
         let huge = format!(

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_jump_that_is_reverted_expires_nothing() {
+    async fn reverted_clock_jump_expires_nothing() {
         let house = Fixture::new(None);
         for by in [5 * HOUR, YEARS] {
             for sign in [1, -1] {

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn route_of_knows_only_methods_with_a_route() {
+    fn route_of_returns_only_methods_with_a_route() {
         assert_eq!(route_of("session/prompt"), Some("POST /v1/sessions/{session}/prompts"));
         assert!(route_of("$/cancel_request").is_some());
         for unrouted in ["session/set_model", "providers/list", "_vendor/a", "auth/status"] {

@@ -9,7 +9,7 @@ source.onopen = () => print({ open: true });
 source.onmessage = (event) => print({ id: event.lastEventId, data: JSON.parse(event.data) });
 source.onerror = (error) => {
   print({ error: error.message ?? "closed", code: error.code ?? null });
-  // A status ends it for good: it would never come back by itself.
+  // A response with an error status ends the source: it never reconnects by itself.
   if (source.readyState === EventSource.CLOSED) process.exit(1);
 };
 process.stdin.resume();

@@ -1,5 +1,5 @@
 // The main path with the types of openapi-typescript and the client openapi-fetch. openapi-fetch has no reader of
-// Server-Sent Events: it gives the body as a stream, and eventsource-parser cuts it into events.
+// Server-Sent Events: it returns the body as a stream, and eventsource-parser splits it into events.
 import assert from "node:assert/strict";
 import { EventSourceParserStream } from "eventsource-parser/stream";
 import createClient from "openapi-fetch";

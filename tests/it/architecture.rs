@@ -87,7 +87,7 @@ fn structs_have_few_fields() {
 }
 
 #[test]
-fn only_the_module_event_knows_the_bytes_of_events() {
+fn only_the_module_event_reads_event_bytes() {
     let read_bytes = |file: &PathBuf| {
         let found = event_bytes::violations(file, &read(file)).into_iter();
         found.map(|(line, what)| format!("{}:{line}: {what}", file.display())).collect::<Vec<_>>()
@@ -142,7 +142,7 @@ fn architecture_md_shows_the_same_table() {
 }
 
 #[test]
-fn architecture_md_names_only_what_exists() {
+fn architecture_md_names_only_existing_paths() {
     let text = read(Path::new("ARCHITECTURE.md"));
     let named = named_paths(&text);
     assert!(named.len() > 15, "only {named:?} were taken for paths");

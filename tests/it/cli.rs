@@ -35,8 +35,8 @@ fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 
-/// The program under another name. By another process: what a test writes itself is open for a moment in a child too that
-/// another test starts meanwhile, and what is open for that cannot be started.
+/// The program under another name. Another process copies it. A file that this process writes stays open for a moment
+/// in a child that another test starts, and an open file cannot be executed.
 fn copy_to(program: &Path) {
     #[expect(clippy::disallowed_methods, reason = "a tool of the test's own")]
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_acp-gateway")).arg(program).status();
@@ -87,7 +87,7 @@ fn folder() -> TempDir {
 }
 
 #[test]
-fn check_prints_what_holds_and_hides_secrets() {
+fn check_prints_effective_values_and_hides_secrets() {
     let data = folder();
     let file = data.path().join("gateway.toml");
     fs::write(&file, "[agents.a]\ncommand = \"npx\"\nenv = { KEY = { from_env = \"SECRET\" } }\n").unwrap();
@@ -187,7 +187,7 @@ fn keys_are_made_listed_and_revoked() {
 }
 
 #[test]
-fn second_gateway_ends_with_a_message_and_the_first_goes_on() {
+fn second_gateway_exits_with_a_message_and_the_first_continues() {
     let data = folder();
     let mut first = Gateway::start(command(data.path()).args(["--listen", "127.0.0.1:0"]));
     assert!(
@@ -211,7 +211,7 @@ fn second_gateway_ends_with_a_message_and_the_first_goes_on() {
     assert!(stdout(&list).contains(" owner  link ") && stdout(&list).contains(" bob "), "{}", stdout(&list));
 
     assert!(first.child.try_wait().unwrap().is_none(), "the first gateway ended");
-    // With nothing to finish a drain takes no time.
+    // Without running turns a drain ends immediately.
     let told = Instant::now();
     first.signal(Signal::TERM);
     assert_eq!(first.exit(), Some(0));
@@ -227,7 +227,7 @@ fn second_gateway_ends_with_a_message_and_the_first_goes_on() {
 }
 
 #[test]
-fn an_admin_key_leaves_nothing_to_print() {
+fn configured_admin_key_is_never_printed() {
     let data = folder();
     let key = data.path().join("key");
     fs::write(&key, "an-operators-own-key-0123456789abcdef").unwrap();
@@ -243,7 +243,7 @@ fn an_admin_key_leaves_nothing_to_print() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told() {
+fn port_in_use_is_reported() {
     let data = folder();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -257,7 +257,7 @@ fn a_port_that_is_taken_is_told() {
 }
 
 #[test]
-fn healthcheck_tells_ready_from_not() {
+fn healthcheck_distinguishes_ready_from_not_ready() {
     let data = folder();
     let answers = |answer: &'static str| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -284,7 +284,7 @@ fn healthcheck_tells_ready_from_not() {
     let draining = answers("HTTP/1.1 503 Service Unavailable\r\n\r\n");
     assert_eq!(draining.status.code(), Some(1));
     assert_eq!(stderr(&draining), "acp-gateway: not ready: HTTP/1.1 503 Service Unavailable\n");
-    // In a container the flag stands in the gateway's own arguments only.
+    // In a container only the gateway's own arguments contain the flag.
     let mut everywhere = command(data.path());
     everywhere.arg("healthcheck").env("ACP_GATEWAY_LISTEN", "0.0.0.0:9");
     let told = everywhere.output().unwrap();
@@ -303,7 +303,7 @@ fn openapi_prints_the_document() {
 }
 
 #[test]
-fn completions_and_help_know_every_subcommand() {
+fn completions_and_help_list_every_subcommand() {
     let data = folder();
     for shell in ["bash", "zsh", "fish"] {
         let script = run(data.path(), &["completions", shell]);
@@ -339,13 +339,14 @@ fn commands_beside_a_gateway_need_no_secret_of_its_agents() {
     );
 }
 
-/// The kernel gives what is in `/proc` of a process to root when the process is closed to its user.
+/// The kernel makes root the owner of `/proc/PID` if the process is not dumpable.
 #[test]
 fn no_command_with_the_gateways_environment_can_be_read_by_its_user() {
     use std::os::unix::fs::MetadataExt;
     use std::os::unix::process::CommandExt;
     let data = folder();
-    // Root reads everything, so a test that runs as root becomes somebody, who has to reach the program.
+    // Root can read everything. A test that runs as root changes its user, and that user must be able to reach the
+    // program.
     let program = data.path().join("acp-gateway");
     copy_to(&program);
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -379,7 +380,7 @@ fn no_command_with_the_gateways_environment_can_be_read_by_its_user() {
 
 /// An update puts another file at the path of a gateway that runs. What it starts from then on is still itself.
 #[test]
-fn a_gateway_whose_file_was_replaced_goes_on_as_it_was() {
+fn gateway_continues_after_its_executable_was_replaced() {
     let data = folder();
     let program = data.path().join("acp-gateway");
     copy_to(&program);

@@ -21,7 +21,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// Builds what moves the clock.
+    /// Compiles the library that changes the clock.
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clock/clock.c");
@@ -37,7 +37,7 @@ impl Clock {
         self.folder.path().join(name).to_str().expect("UTF-8").to_owned()
     }
 
-    /// A gateway whose clock this is.
+    /// A gateway with this clock.
     fn start(&self, setup: Setup) -> Gateway {
         let library = format!("LD_PRELOAD={}", self.path("clock.so"));
         let file = format!("CLOCK_FILE={}", self.path("offset"));
@@ -59,7 +59,7 @@ async fn keyed(gateway: &Gateway, session: &str, key: &str, text: &str) -> (Stat
 }
 
 #[tokio::test]
-async fn turns_keys_tickets_and_streams_outlive_every_jump_of_the_clock() {
+async fn turns_keys_tickets_and_streams_survive_clock_jumps() {
     let clock = Clock::new();
     let gateway =
         clock.start(Setup::fake(&[]).settings(
@@ -110,7 +110,7 @@ async fn turns_keys_tickets_and_streams_outlive_every_jump_of_the_clock() {
 }
 
 #[tokio::test]
-async fn a_drain_takes_its_time_whatever_the_clock_says() {
+async fn drain_timeout_ignores_the_wall_clock() {
     let clock = Clock::new();
     let setup = Setup::fake(&[]).settings("timeouts.drain_timeout = \"1s\"\ntesting.drain_cancel_timeout = \"10s\"\ntesting.clock_jump_threshold = \"1m\"");
     let mut gateway = clock.start(setup);

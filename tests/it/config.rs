@@ -1,4 +1,4 @@
-//! The configuration: what is read, what wins, and how every mistake is told.
+//! The configuration: its sources, their order, and the error for each mistake.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -24,7 +24,7 @@ fn load(file: &str, variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
     load_with(file, variables, Flags::default())
 }
 
-/// What is told of a mistake, without the folder of the test.
+/// The error for a mistake, without the folder of the test.
 fn mistake(file: &str, variables: &[(&str, &str)]) -> String {
     let message = load(file, variables).expect_err(file).to_string();
     match message.split_once("gateway.toml:") {
@@ -122,7 +122,7 @@ fn the_whole_file_of_the_documentation_is_read() {
     assert_eq!((config.limits.max_body_bytes, config.limits.max_session_queued_prompts), (2 << 20, 0));
     assert_eq!(config.limits.keep_alive_interval, Duration::from_millis(500));
 
-    // What nobody may see is nowhere: not in `check`, not in a debug print.
+    // Neither `check` nor debug output contains a secret.
     let shown = config::show(&config, Shown::Set);
     for text in [&shown, &format!("{config:?}")] {
         assert!(!text.contains("sk-from") && !text.contains("t0ken"), "{text}");
@@ -131,7 +131,7 @@ fn the_whole_file_of_the_documentation_is_read() {
         shown.contains(r#"{ ANTHROPIC_API_KEY = { from_env = "ANTHROPIC_API_KEY" }, LEVEL = "high" }"#),
         "{shown}"
     );
-    // And what is shown can be read again and says the same.
+    // The output can be loaded again and produces the same output.
     let again = load(&shown, &[("ANTHROPIC_API_KEY", "sk-from-the-environment")]).unwrap();
     let without_origins = |text: &str| {
         text.lines().map(|line| line.split("  # ").next().unwrap().to_owned()).collect::<Vec<_>>()
@@ -197,7 +197,7 @@ fn every_mistake_in_a_file_names_its_key_and_line() {
 }
 
 #[test]
-fn every_mistake_about_an_agent_is_told() {
+fn every_mistake_in_an_agent_entry_is_reported() {
     let agent = |rest: &str| format!("[agents.a]\n{rest}");
     let files: Vec<_> = [
         "command = \"./run\"",
@@ -269,7 +269,7 @@ fn every_mistake_about_an_agent_is_told() {
 }
 
 #[test]
-fn every_mistake_about_limits_and_servers_is_told() {
+fn every_mistake_in_limits_and_servers_is_reported() {
     insta::assert_snapshot!(mistakes(&[
         "[server]\nmax_body_bytes = 0",
         "[server]\nmax_body_bytes = \"1 MiBs\"",
@@ -316,7 +316,7 @@ fn every_mistake_about_limits_and_servers_is_told() {
 }
 
 #[test]
-fn every_mistake_in_the_environment_is_told() {
+fn every_mistake_in_the_environment_is_reported() {
     let told = [
         ("ACP_GATEWAY__SERVER__MAX_BODY_BYTE", "1"),
         ("ACP_GATEWAY__SERVER__MAX_BODY_BYTES", "lots"),
@@ -402,7 +402,7 @@ fn flags_win_over_the_environment_and_the_environment_over_the_file() {
 }
 
 #[test]
-fn a_bind_that_others_reach_needs_a_proxy_or_a_word() {
+fn public_address_requires_a_proxy_or_insecure_http() {
     let mut told = mistakes(&[
         "server.listen = \"0.0.0.0:8080\"",
         "\nserver.listen = \"[::]:8080\"",
@@ -433,7 +433,7 @@ fn a_bind_that_others_reach_needs_a_proxy_or_a_word() {
 }
 
 #[test]
-fn known_agents_are_offered_only_when_nobody_named_one_and_only_here() {
+fn known_agents_are_offered_only_without_configured_agents_on_loopback() {
     let offered = |flags: &Flags, found: &[&str]| {
         let environment = [DATA].into_iter().collect();
         let config = config::load(flags, &environment, &|program| found.contains(&program)).unwrap();
@@ -485,7 +485,7 @@ fn an_admin_key_is_kept_as_its_hash() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_told() {
+fn missing_file_is_reported() {
     let flags = Flags { config: Some("/does/not/exist.toml".into()), ..Flags::default() };
     let missing = config::load(&flags, &Environment::default(), &|_| false).unwrap_err();
     insta::assert_snapshot!(missing, @"/does/not/exist.toml: cannot be read: No such file or directory (os error 2)");

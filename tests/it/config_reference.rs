@@ -86,7 +86,7 @@ fn examples_in_the_sample_are_valid() {
 }
 
 #[test]
-fn check_prints_only_what_is_set_unless_asked_for_all() {
+fn check_prints_only_set_values_without_all() {
     let config =
         load("[timeouts]\ndrain_timeout = \"9s\"\n[agents.a]\nbuiltin = \"demo\"\npool = { max_size = 3 }\n");
     let set = config::show(&config, Shown::Set);

@@ -36,7 +36,7 @@ fn hurried() -> Gateway {
 }
 
 #[tokio::test]
-async fn who_says_nothing_or_dribbles_is_left() {
+async fn silent_or_slow_head_is_closed() {
     let gateway = hurried();
     let began = Instant::now();
     let mut silent = connect(&gateway).await;
@@ -68,7 +68,7 @@ async fn ask(stream: &mut TcpStream, gateway: &Gateway) {
 }
 
 #[tokio::test]
-async fn who_has_asked_may_rest_for_longer_and_has_no_more_time_for_a_head() {
+async fn connection_after_a_request_may_idle_longer_but_not_send_a_head_longer() {
     let limits = "testing.header_timeout = \"1s\"\ntesting.connection_idle_timeout = \"4s\"";
     let gateway = Setup::fake(&[]).settings(limits).start();
     let mut resting = connect(&gateway).await;
@@ -93,7 +93,7 @@ async fn who_has_asked_may_rest_for_longer_and_has_no_more_time_for_a_head() {
 }
 
 #[tokio::test]
-async fn while_places_are_few_nobody_rests_for_long() {
+async fn idle_connections_are_closed_sooner_near_the_limit() {
     let limits = "testing.header_timeout = \"1s\"\ntesting.connection_idle_timeout = \"2m\"\nserver.max_connections_per_address = 4";
     let gateway = Setup::fake(&[]).settings(limits).start();
     let mut resting = Vec::new();
@@ -111,7 +111,7 @@ async fn while_places_are_few_nobody_rests_for_long() {
 }
 
 #[tokio::test]
-async fn who_stops_in_the_preface_of_http_2_is_left() {
+async fn incomplete_http_2_preface_is_closed() {
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let gateway = hurried();
     let mut stalled = Vec::new();
@@ -135,7 +135,7 @@ async fn http_2_without_a_request_is_not_kept_open_by_pings() {
 
 type H2 = h2::client::SendRequest<bytes::Bytes>;
 
-/// A connection whose streams take so many bytes, until they are told to take more.
+/// A connection whose streams accept this many bytes until the test opens their windows.
 async fn h2(gateway: &Gateway, window: u32, tasks: &mut tokio::task::JoinSet<Result<(), h2::Error>>) -> H2 {
     let mut client = h2::client::Builder::new();
     let made = client.initial_window_size(window).handshake(connect(gateway).await).await;
@@ -157,7 +157,7 @@ async fn h2_events(client: &mut H2, gateway: &Gateway, session: &str) -> h2::Rec
 }
 
 #[tokio::test]
-async fn a_stream_of_http_2_that_takes_nothing_is_reset_and_its_neighbour_is_not() {
+async fn stalled_http_2_stream_is_reset_and_its_neighbour_is_not() {
     let gateway = hurried();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "flood n=1000 size=200").await;
@@ -166,7 +166,7 @@ async fn a_stream_of_http_2_that_takes_nothing_is_reset_and_its_neighbour_is_not
         let mut client = h2(&gateway, window, &mut tasks).await;
         let mut stalled = h2_events(&mut client, &gateway, &session).await;
         let reset = async {
-            // What is not released is not taken: the window stays closed.
+            // Without a release of the data, the window stays closed.
             while let Some(chunk) = stalled.data().await {
                 if let Err(error) = chunk {
                     return error;
@@ -189,7 +189,7 @@ async fn a_stream_of_http_2_that_takes_nothing_is_reset_and_its_neighbour_is_not
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_not_waited_for() {
+async fn missing_body_times_out() {
     let gateway = hurried();
     let mut stream = connect(&gateway).await;
     let host = gateway.url.trim_start_matches("http://");
@@ -220,7 +220,7 @@ async fn a_still_stream_lives_by_comments_and_a_stalled_one_ends() {
 }
 
 #[tokio::test]
-async fn who_takes_nothing_of_a_stream_is_left_and_may_come_back() {
+async fn stalled_stream_is_closed_and_can_resume() {
     let gateway = hurried();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "flood n=20000 size=200").await;
@@ -260,7 +260,7 @@ async fn smuggled_and_oversized_requests_are_refused_by_the_parser() {
         ("\u{16}\u{3}\u{1}nonsense\r\n\r\n".to_owned(), "400"),
     ] {
         let mut stream = connect(&gateway).await;
-        // The answer may come, and the connection close, before everything is written.
+        // The response may arrive and the connection may close before the client has written everything.
         drop(stream.write_all(head.as_bytes()).await);
         let mut answer = [0; 12];
         tokio::time::timeout(SLACK, stream.read_exact(&mut answer))

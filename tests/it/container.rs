@@ -1,4 +1,4 @@
-//! What can be known of the container files without an engine: they name what exists, and compose keeps its promises.
+//! Checks the container files without an engine: the names in them exist, and compose sets the documented limits.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +8,7 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Instructions of a Dockerfile: continued lines joined, comments left out.
+/// Instructions of a Dockerfile, with continued lines joined and without comments.
 fn instructions(text: &str) -> Vec<String> {
     let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
     code.join("\n")
@@ -21,7 +21,7 @@ fn instructions(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_dockerfile_copies_only_what_exists() {
+fn dockerfile_copies_only_existing_paths() {
     let ignored = read(".dockerignore");
     let mut stages = BTreeSet::new();
     let mut copied = 0;
@@ -56,7 +56,7 @@ fn the_dockerfile_copies_only_what_exists() {
 }
 
 #[test]
-fn both_images_run_as_nobody_and_under_an_init() {
+fn both_images_run_unprivileged_under_an_init() {
     let lines = instructions(&read("Dockerfile"));
     for needed in [
         "USER 10001:10001",
@@ -70,8 +70,18 @@ fn both_images_run_as_nobody_and_under_an_init() {
     assert_eq!(health.count(), 2);
     let toolchain: toml::Table = read("rust-toolchain.toml").parse().expect("it is TOML");
     let version = toolchain["toolchain"]["channel"].as_str().expect("the channel is named");
-    let image = format!("FROM rust:{version}-slim-bookworm AS rust");
+    let image = format!("ARG RUST_IMAGE=rust:{version}-slim-bookworm");
     assert!(lines.contains(&image), "the image builds with another toolchain than {version}");
+}
+
+#[test]
+fn every_base_image_is_an_argument() {
+    let lines = instructions(&read("Dockerfile"));
+    let bases: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("FROM ")).collect();
+    assert_eq!(bases.len(), 4);
+    for base in bases {
+        assert!(base.starts_with("${"), "{base}: a digest cannot replace the tag of this image");
+    }
 }
 
 /// Agents are programs of the same user: they could read the environment of the init, and of the gateway and its
@@ -88,7 +98,7 @@ fn the_programs_with_the_containers_environment_can_be_run_and_not_read() {
 }
 
 #[test]
-fn an_admin_key_never_lies_where_an_agent_or_a_commit_takes_it() {
+fn admin_key_file_is_rejected_where_agents_or_commits_can_read_it() {
     let compose = read("compose.yaml");
     let given: Vec<&str> =
         compose.lines().map(str::trim).filter(|line| line.starts_with("ACP_GATEWAY_ADMIN_KEY_")).collect();
@@ -104,7 +114,7 @@ fn an_admin_key_never_lies_where_an_agent_or_a_commit_takes_it() {
 }
 
 #[test]
-fn compose_gives_no_more_than_it_has_to() {
+fn compose_grants_minimal_privileges() {
     let text = read("compose.yaml");
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     for needed in [
@@ -113,6 +123,8 @@ fn compose_gives_no_more_than_it_has_to() {
         "- ALL",
         "- no-new-privileges:true",
         "pids_limit: 1024",
+        "mem_limit: 4g",
+        "cpus: 4",
         "stop_grace_period: 45s",
         "max-size: 10m",
     ] {

@@ -77,7 +77,7 @@ fn listed(response: &Response, name: &str) -> BTreeSet<String> {
     list.split(',').map(|name| name.trim().to_lowercase()).collect()
 }
 
-/// Headers that an operation of the OpenAPI document takes (`in: header`), and headers of its answers.
+/// Headers that an operation of the OpenAPI document accepts (`in: header`), and headers of its responses.
 fn documented() -> (BTreeSet<String>, BTreeSet<String>) {
     let document: Value = serde_json::from_str(&rest::document_json()).expect("JSON");
     let (mut sent, mut received) = (BTreeSet::new(), BTreeSet::new());

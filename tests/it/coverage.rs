@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::support::own_tests;
 
-/// Rows that the schema does not have: what agents still answer, and what names the rest.
+/// Rows that the schema does not contain: results of agents, and names for the remaining parts.
 const BEYOND_THE_SCHEMA: [&str; 3] = ["session/set_model", "_<anything>", "<unknown>"];
 
 fn read(path: impl AsRef<Path>) -> String {
@@ -57,7 +57,7 @@ fn listed() -> BTreeMap<&'static str, Vec<String>> {
     ])
 }
 
-/// A row of the guide: the name that it is about, and what stands beside it.
+/// A row of the guide: the name, and the other cells.
 #[derive(Debug)]
 struct Row {
     name: String,
@@ -97,7 +97,7 @@ fn tests_of_rows() -> BTreeMap<(String, String), Vec<String>> {
 }
 
 #[test]
-fn the_table_has_a_row_for_all_that_the_schema_lists_and_for_nothing_else() {
+fn table_has_exactly_the_rows_of_the_schema() {
     let rows = rows();
     let mut wrong = Vec::new();
     for (heading, names) in listed() {

@@ -1,4 +1,4 @@
-//! The documentation keeps up with the code where a machine can tell.
+//! Checks the parts of the documentation that a program can compare with the code.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

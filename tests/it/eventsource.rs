@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 
 use super::support::{Gateway, Setup, figure};
 
-/// How long the next line may take: an EventSource waits a second before it comes back.
+/// The maximum wait for the next line. An EventSource reconnects after one second.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The program that runs the EventSource, and what it prints.
+/// The program that runs the EventSource, and its output.
 struct EventSource {
     child: Child,
     lines: Receiver<Value>,
-    /// All events of the log that came, with the id that the EventSource holds.
+    /// All received events of the log, each with the `lastEventId` of the EventSource.
     events: Vec<(String, Value)>,
     opened: usize,
-    /// Of these, on how many an event of the log came, and whether one came on the last.
+    /// The number of connections that delivered an event of the log, and whether the last connection did.
     told: usize,
     tells: bool,
 }
@@ -171,7 +171,7 @@ async fn it_follows_two_sessions_through_a_kill_and_a_drain() {
     }
     assert_eq!(seen, source.events.len(), "and nothing of other sessions");
     figure(&format!("{seen} events of two sessions, {} connections", source.opened));
-    // One that came while the gateway drained was told so, and nothing else.
+    // A client that connects during the drain receives only the notice of the drain.
     assert_eq!(source.told, 3, "a kill and a drain cut it off");
 }
 

@@ -1,4 +1,4 @@
-//! What an agent does wrong, and what its client sees: a typed outcome, and never another session's business.
+//! Faults of an agent, and their effect on a client: a typed outcome, and never data of another session.
 
 mod case;
 mod ends;

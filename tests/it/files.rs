@@ -1,4 +1,4 @@
-//! A session's files: what paths can reach, what agents and clients do to them, and what prompts carry of them.
+//! Files of a session: reachable paths, operations of agents and clients, and attachments of prompts.
 
 mod agent;
 mod attachments;
@@ -64,7 +64,7 @@ impl Ground {
     }
 }
 
-/// Status, and the headers that say something of the file, with what differs each time named.
+/// The status and the headers of the file, with placeholders for values that differ for each run.
 fn shown(response: &Response) -> String {
     const HEADERS: [&str; 10] = [
         "accept-ranges",

@@ -25,43 +25,43 @@ fn replay(target: &str) {
 }
 
 #[test]
-fn framer_holds_for_every_saved_input() {
+fn fuzz_target_framer_passes_for_saved_inputs() {
     replay("framer");
 }
 
 #[test]
-fn envelope_holds_for_every_saved_input() {
+fn fuzz_target_envelope_passes_for_saved_inputs() {
     replay("envelope");
 }
 
 #[test]
-fn sse_holds_for_every_saved_input() {
+fn fuzz_target_sse_passes_for_saved_inputs() {
     replay("sse");
 }
 
 #[test]
-fn ids_hold_for_every_saved_input() {
+fn fuzz_target_ids_passes_for_saved_inputs() {
     replay("ids");
 }
 
 #[test]
-fn cursors_hold_for_every_saved_input() {
+fn fuzz_target_cursors_passes_for_saved_inputs() {
     replay("cursors");
 }
 
 #[test]
-fn paths_hold_for_every_saved_input() {
+fn fuzz_target_paths_passes_for_saved_inputs() {
     replay("paths");
 }
 
 #[test]
-fn pack_holds_for_every_saved_input() {
+fn fuzz_target_pack_passes_for_saved_inputs() {
     replay("pack");
 }
 
-/// Every folder has its target and every target its folder, so that nothing saved is left unread.
+/// Every folder has a target and every target a folder, so that the tests replay every saved input.
 #[test]
-fn every_target_has_saved_inputs_and_nothing_else_is_saved() {
+fn every_fuzz_target_has_saved_inputs_and_no_other_folder_exists() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
     let mut saved: Vec<String> = std::fs::read_dir(&folder)
         .expect("the folder of saved inputs")
@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn messages_are_what_their_bytes_say(input in pieces(0, &[
+    fn messages_are_classified_by_their_bytes(input in pieces(0, &[
         "{", "}", "[", "]", ",", ":", " ", "\n", "\"id\"", "\"method\"", "\"params\"", "\"result\"", "\"error\"", "1", "null",
         "\"sessionId\"", "\"session\\u0049d\"", "\"update\"", "\"sessionUpdate\"", "\"\\ud800\"", "1e400", "{\"id\":1,\"method\":\"m\",\"params\":{",
         "\"sessionId\":\"s\"", "}}", "\"a\":1",
@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn an_event_source_reads_what_was_framed(input in pieces(22, &[
+    fn event_source_parses_framed_events(input in pieces(22, &[
         "{", "}", "\"a\":", "[1,\n2]", "\r", "\n", "\n\n", "data: x", "id: 9", ":", "retry: 1", "\u{feff}", "\u{2028}", "\"\\u0000\"", "\0",
         "{\"a\":\r\n1}", "é☃",
     ])) {

@@ -49,7 +49,7 @@ async fn read(gateway: &Gateway, session: &str, accept: &str) -> String {
     answer.text().await.expect("a body")
 }
 
-/// The session's log. All forms of reading it give the same bytes.
+/// The session's log. All ways to read it return the same bytes.
 async fn log(gateway: &Gateway, session: &str) -> Vec<Raw> {
     let ndjson = read(gateway, session, "application/x-ndjson").await;
     let lines: Vec<&str> = ndjson.lines().filter(|line| line.contains("\"seq\":")).collect();
@@ -63,7 +63,8 @@ async fn log(gateway: &Gateway, session: &str) -> Vec<Raw> {
     lines.into_iter().map(object).collect()
 }
 
-/// A gateway whose agent answers these methods with these results, and keeps what it gets. `more`: lines of its entry.
+/// A gateway whose agent answers these methods with these results and records its input. `more` contains lines of its
+/// entry.
 fn answering(answers: &[(&str, String)], more: &str) -> Gateway {
     let lines: Vec<String> = answers.iter().map(|(method, answer)| format!("{method} {answer}")).collect();
     // Its working folder is its HOME, and it is not started before the first session.
@@ -73,8 +74,8 @@ fn answering(answers: &[(&str, String)], more: &str) -> Gateway {
     gateway
 }
 
-/// Sends JSON as it is spelled, and gives the answer as it is. (The usual way of the tests reads numbers as floats, and
-/// strings as text.)
+/// Sends JSON unchanged and returns the response unchanged. (The usual helper parses numbers as floats and decodes
+/// strings.)
 async fn send(gateway: &Gateway, method: Method, path: &str, body: &str) -> (u16, String) {
     let call = gateway.request(method, path).header("Content-Type", "application/json");
     let answer = call.header("Prefer", "wait=60").body(body.to_owned()).send().await.expect("an answer");
@@ -87,7 +88,7 @@ async fn create(gateway: &Gateway) -> String {
     object(&session).get("sessionId").trim_matches('"').to_owned()
 }
 
-/// A turn of the fake agent in which it says these lines; the Prompt as it ended.
+/// Runs a turn in which the fake agent sends these lines. Returns the prompt at its end.
 async fn says(gateway: &Gateway, session: &str, lines: &[String]) -> Raw {
     let text = serde_json::Value::from(format!("raw {}", lines.join("\n")));
     let path = format!("/v1/sessions/{session}/prompts");

@@ -120,9 +120,9 @@ fn the_blocks_of_the_command_line_reference_print_what_it_shows() {
     run("docs/reference/command-line.md");
 }
 
-/// No block is forgotten: a page with commands is run by a test above, and what is not run says why.
+/// Every page with commands is run by a test above, and a block that is not run has a reason.
 #[test]
-fn every_block_runs_or_says_why_not() {
+fn every_block_runs_or_has_a_reason() {
     let source = read("tests/it/guides.rs");
     let mut wrong = Vec::new();
     for page in pages() {
@@ -163,7 +163,7 @@ fn check(text: &str, place: &str) {
 }
 
 #[test]
-fn the_docker_guide_names_what_the_dockerfile_and_compose_have() {
+fn docker_guide_matches_dockerfile_and_compose() {
     let (guide, dockerfile, compose) =
         (read("docs/guides/docker.md"), read("Dockerfile"), read("compose.yaml"));
     for stage in guide.split("--target ").skip(1).filter_map(|rest| rest.split_whitespace().next()) {

@@ -1,4 +1,4 @@
-//! The history checker finds what it is there to find: each rule is shown a history that breaks it.
+//! Tests of the history checker: each rule rejects a history that violates it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -147,9 +147,9 @@ fn what_is_wrong_is_said() {
 }
 
 proptest! {
-    /// Whatever is taken out of what a reader saw, put in twice or swapped, is found.
+    /// The checker detects every event that is removed, duplicated or swapped in a reader's record.
     #[test]
-    fn no_change_of_what_a_reader_saw_is_overlooked(
+    fn every_change_of_a_readers_record_is_detected(
         reader in 0..2usize, at in any::<prop::sample::Index>(), to in any::<prop::sample::Index>(), how in 0..4,
     ) {
         let mut history = good();
@@ -180,7 +180,7 @@ proptest! {
         } else {
             events.remove(at);
         }
-        // The last one alone may be missing from a log that nobody has seen, if the turn need not be over.
+        // Only the last event may be missing from a log that no reader has seen, if the turn need not be over.
         prop_assert!(!history.check().is_empty());
     }
 }

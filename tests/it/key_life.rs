@@ -1,4 +1,4 @@
-//! What a key may do, and what ends with it.
+//! The rights of a key, and the effects of its removal.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn by(gateway: &Gateway, key: &str, method: Method, path: &str) -> RequestBuilde
 }
 
 #[tokio::test]
-async fn any_key_may_learn_what_it_may_do() {
+async fn any_key_can_read_its_own_rights() {
     let gateway = Setup::fake(&[]).settings(LIMITS).start();
     for scope in ["read", "prompt", "approve"] {
         let key = key(&gateway, scope, scope).await;

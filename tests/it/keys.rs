@@ -66,7 +66,7 @@ fn new_key(name: &str) -> NewKey<'_> {
 }
 
 #[test]
-fn a_key_is_told_once_and_kept_as_a_hash() {
+fn key_is_shown_once_and_stored_as_a_hash() {
     let house = House::new();
     let keys = house.keys();
     let (text, key) = keys.create(&new_key("alice")).unwrap();
@@ -96,7 +96,7 @@ fn a_key_is_told_once_and_kept_as_a_hash() {
 }
 
 #[test]
-fn names_that_mean_something_else_are_refused() {
+fn reserved_names_are_rejected() {
     let keys = House::new().keys();
     for name in ["", "a b", "a\n", "ü", &"x".repeat(65)] {
         assert!(matches!(keys.create(&new_key(name)), Err(CreateKeyError::Name)), "{name:?}");
@@ -128,7 +128,7 @@ fn named_keys_are_bounded_and_link_keys_replace_the_oldest() {
 }
 
 #[test]
-fn a_link_key_ends_when_nobody_uses_it() {
+fn unused_link_key_expires() {
     let house = House::new();
     let keys = house.keys();
     let (used, unused) = (keys.create_link_key().unwrap(), keys.create_link_key().unwrap());
@@ -150,7 +150,7 @@ fn a_link_key_ends_when_nobody_uses_it() {
 }
 
 #[test]
-fn revoking_takes_an_id_or_a_name() {
+fn revoke_accepts_an_id_or_a_name() {
     let keys = House::new().keys();
     let (one, first) = keys.create(&new_key("alice")).unwrap();
     let (two, _) = keys.create(&new_key("alice")).unwrap();

@@ -54,7 +54,7 @@ fn run(gateway: &Gateway, args: &[&str]) -> Output {
     command.output().expect("the binary was built")
 }
 
-/// What it said on stdout and stderr; it has to end as told.
+/// The output on stdout and stderr. The program must exit with the expected code.
 fn said(output: &Output, success: bool) -> String {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     let text = String::from_utf8(text).expect("text");

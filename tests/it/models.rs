@@ -1,5 +1,5 @@
-//! The gateway's own source under shuttle: tasks and threads in thousands of orders, and none in which something hangs,
-//! is lost or comes twice. `tests/models/` has what runs.
+//! Runs the gateway's source under shuttle: tasks and threads in thousands of orders. No order may block, or lose or
+//! duplicate an event. `tests/models/` contains the programs.
 
 use acp_gateway_models::{follow, session};
 
@@ -15,6 +15,6 @@ fn every_follower_gets_every_event_once_in_any_order_of_tasks() {
 }
 
 #[test]
-fn the_first_answer_to_a_request_wins_in_whatever_order_tasks_run() {
+fn first_answer_to_a_request_wins_in_every_task_order() {
     in_many_orders(session::first_answer_wins, 1000);
 }

@@ -1,8 +1,8 @@
-//! Descriptors: the gateway may hold as many as it is allowed to, its children as many as it was given.
+//! Limits of open descriptors: the gateway raises its limit, and its children get the original limit.
 
 use crate::support::{Gateway, Setup};
 
-/// Soft and hard limit of open files, as the kernel tells them.
+/// The soft and hard limit of open files, as reported by the kernel.
 fn limits(pid: &str) -> (String, String) {
     let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).expect("it runs");
     let line =

@@ -1,4 +1,4 @@
-//! `openapi/openapi.json` is what the code says, and it holds together.
+//! `openapi/openapi.json` equals the document from the code, and is consistent.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ fn references<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
 }
 
 #[test]
-fn every_schema_that_is_named_is_there() {
+fn every_referenced_schema_exists() {
     let document = document();
     let mut found = BTreeSet::new();
     references(&document, &mut found);
@@ -124,7 +124,7 @@ fn each_stream_has_a_path_of_its_own() {
         let content = &operation(&document, name)["responses"]["200"]["content"];
         let schema = &content["text/event-stream"]["schema"]["$ref"];
         assert_eq!(schema, "#/components/schemas/SessionEvent", "{name}");
-        // A stream answers these in an event: an EventSource never comes back from such a status.
+        // A stream reports these in an event, because an EventSource never reconnects after such a status.
         let retried = operation(&document, name)["responses"]["429"].is_object();
         assert_eq!(retried, name.starts_with("POST"), "{name}");
     }

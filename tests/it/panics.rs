@@ -1,4 +1,4 @@
-//! What a panic ends: the process where others would go on from what it left, else its own task alone.
+//! The scope of a panic: the process if other tasks depend on the state, otherwise only its own task.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
@@ -23,9 +23,9 @@ fn alone(test: &str) -> ExitStatus {
 const ABORTED: Option<i32> = Some(6);
 
 #[test]
-fn a_panic_that_leaves_a_shared_state_unknown_ends_the_process() {
+fn panic_with_shared_state_ends_the_process() {
     assert_eq!(alone("alone_a_task_panics_on_which_others_rely").signal(), ABORTED);
-    assert_eq!(alone("alone_a_lock_is_taken_after_a_panic_under_it").signal(), ABORTED);
+    assert_eq!(alone("unshared_lock_is_usable_after_a_panic").signal(), ABORTED);
     assert!(alone("alone_a_confined_task_panics").success());
 }
 
@@ -38,7 +38,7 @@ async fn alone_a_task_panics_on_which_others_rely() {
 
 #[test]
 #[ignore = "its process aborts: another test runs it alone"]
-fn alone_a_lock_is_taken_after_a_panic_under_it() {
+fn unshared_lock_is_usable_after_a_panic() {
     let lock = Arc::new(Mutex::new(0));
     let held = Arc::clone(&lock);
     let thread = Shutdown::spawn_thread("panics", move || {

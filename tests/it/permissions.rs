@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{Gateway, Setup};
 
-/// A session whose agent has asked for permission; gives the event of it.
+/// A session whose agent has requested permission. Returns its event.
 async fn asking(setup: Setup, text: &str) -> (Gateway, String, Value) {
     let gateway = setup.start();
     let session = gateway.session("fake").await;

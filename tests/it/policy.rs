@@ -48,7 +48,7 @@ impl Gate {
         self.policy.admit(parts, PEER.parse::<SocketAddr>().unwrap())
     }
 
-    /// With the key and with what is given on top.
+    /// With the key and additional headers.
     fn with_key(&self, uri: &str, headers: &[(&str, &str)]) -> Result<Admission, AdmissionError> {
         let bearer = format!("Bearer {}", self.key);
         let mut all = vec![("authorization", bearer.as_str())];
@@ -183,7 +183,7 @@ fn only_listed_origins_pass() {
         // A link on another site may lead to the page.
         assert!(ask("/", &[("sec-fetch-site", site)]).is_ok(), "{site}");
     }
-    // It only ever takes away.
+    // The policy can only restrict.
     let lies = [("origin", "https://evil.example"), ("sec-fetch-site", "same-origin")];
     assert_eq!(ask("/v1", &lies).unwrap_err(), AdmissionError::OriginForbidden);
 }
@@ -206,7 +206,7 @@ fn a_preflight_needs_no_key_but_a_listed_origin() {
 }
 
 #[test]
-fn only_a_right_key_opens_what_is_not_public() {
+fn private_routes_require_a_valid_key() {
     let gate = gate("127.0.0.1:8080", None);
     let host = ("host", "localhost:8080");
     for path in [
@@ -249,7 +249,7 @@ fn only_a_right_key_opens_what_is_not_public() {
         };
         assert!(told, "{wrong} {refused:?}");
     }
-    // Guessing from an address does not lock out who has the key there.
+    // Failed attempts from an address do not block a valid key from the same address.
     assert!(gate.with_key("/v1", &[host]).is_ok());
     let right = format!("Bearer {key}");
     let twice = request("/v1", &[host, ("authorization", &right), ("authorization", &right)]);
@@ -296,7 +296,7 @@ fn only_a_proxy_of_ours_is_believed_about_the_client() {
 }
 
 #[test]
-fn a_ticket_opens_its_paths_and_nothing_else() {
+fn ticket_opens_only_its_paths() {
     let gate = gate("127.0.0.1:8080", None);
     let host = ("host", "localhost:8080");
     let holder = gate.keys.verify(&gate.key).unwrap();
@@ -321,7 +321,7 @@ fn a_ticket_opens_its_paths_and_nothing_else() {
 }
 
 #[test]
-fn a_ticket_holds_while_its_stream_lives_and_a_while_after() {
+fn ticket_is_valid_during_its_stream_and_a_grace_period() {
     let gate = gate("127.0.0.1:8080", None);
     let holder = gate.keys.verify(&gate.key).unwrap();
     let path = "/v1/events";

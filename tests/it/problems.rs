@@ -21,7 +21,7 @@ fn post(gateway: &Gateway, path: &str, body: impl Into<reqwest::Body>) -> reqwes
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_as_it_should_be_starts_nothing() {
+async fn invalid_body_starts_nothing() {
     let gateway = Setup::fake(&[]).start();
     let deep = format!(r#"{{"agent":"fake","metadata":{}{}}}"#, "[".repeat(5000), "]".repeat(5000));
     for (body, status, code, pointer) in [
@@ -108,7 +108,7 @@ async fn a_client_that_brings_a_command_is_forbidden() {
 }
 
 #[tokio::test]
-async fn only_json_is_taken_and_not_too_much_of_it() {
+async fn body_must_be_json_within_the_limit() {
     let gateway = Setup::fake(&[])
         .settings("server.max_body_bytes = \"4KiB\"\nserver.max_prompt_bytes = \"8KiB\"")
         .start();
@@ -145,7 +145,7 @@ async fn only_json_is_taken_and_not_too_much_of_it() {
 }
 
 #[tokio::test]
-async fn ids_and_queries_that_are_none_are_told_apart() {
+async fn invalid_ids_and_invalid_queries_have_different_errors() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     for path in [
@@ -182,7 +182,7 @@ async fn ids_and_queries_that_are_none_are_told_apart() {
 }
 
 #[tokio::test]
-async fn other_methods_are_told_and_the_clients_request_id_comes_back() {
+async fn other_methods_list_the_allowed_ones_and_echo_the_request_id() {
     let gateway = Setup::fake(&[]).start();
     let response = gateway.request(Method::PUT, "/v1/sessions").send().await.expect("an answer");
     assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
@@ -212,7 +212,7 @@ async fn limits_of_a_key_are_429_with_retry_after() {
     let problem: Value = last.json().await.expect("JSON");
     assert_eq!((&problem["code"], &problem["retryable"]), (&json!("rate_limited"), &json!(true)));
 
-    // An EventSource would never come back from a status, so it is told in the stream.
+    // An EventSource never reconnects after such a status, so the stream reports it.
     let mut stream = gateway.events("/v1/events").await;
     let frame = stream.next().await.expect("a frame");
     assert_eq!(
@@ -224,7 +224,7 @@ async fn limits_of_a_key_are_429_with_retry_after() {
 }
 
 #[tokio::test]
-async fn a_failure_of_ours_stands_in_the_log_under_the_requests_id() {
+async fn internal_error_is_logged_with_the_request_id() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     let prompts = format!("/v1/sessions/{session}/prompts");

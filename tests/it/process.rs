@@ -1,4 +1,4 @@
-//! Children under a real keeper: how they start, what they are given, what comes back.
+//! Children under a real supervisor: start, environment and descriptors, output and exit.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -113,7 +113,7 @@ fn pid(text: &str) -> Pid {
     text.trim().parse().ok().and_then(Pid::from_raw).unwrap_or_else(|| panic!("no pid: {text:?}"))
 }
 
-/// A zombie counts as dead: who has to bury it may be slow.
+/// A zombie counts as dead, because its parent may reap it late.
 fn alive(pid: Pid) -> bool {
     fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()))
         .is_ok_and(|stat| !matches!(stat.rsplit(')').next().map(str::trim_start), Some(rest) if rest.starts_with(['Z', 'X'])))
@@ -155,7 +155,7 @@ async fn the_signal_passes() {
 }
 
 #[tokio::test]
-async fn lines_go_in_and_bytes_come_out_and_the_end_of_file_passes() {
+async fn stdin_stdout_and_end_of_file_pass() {
     let bench = Bench::with(Limits::default());
     let mut child = bench.start("cat; echo done; exit 3").await;
     assert!(alive(pid(&child.pid().to_string())));
@@ -173,7 +173,7 @@ async fn lines_go_in_and_bytes_come_out_and_the_end_of_file_passes() {
 }
 
 #[tokio::test]
-async fn the_keeper_does_not_hold_the_pipes_open() {
+async fn supervisor_does_not_keep_the_pipes_open() {
     let bench = Bench::new();
     let mut child = bench.start("exec >&- 2>&-; read -r end; exit 8").await;
     let mut out = String::new();
@@ -186,7 +186,7 @@ async fn the_keeper_does_not_hold_the_pipes_open() {
 }
 
 #[tokio::test]
-async fn the_environment_is_exactly_what_was_given() {
+async fn environment_is_exactly_the_specified_one() {
     let bench = Bench::new();
     let mut spec = bench.shell("");
     spec.program = PathBuf::from("/usr/bin/env");
@@ -270,7 +270,7 @@ async fn stderr_is_drained_bounded_and_without_secrets() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_executed_is_a_typed_error() {
+async fn exec_failure_is_a_typed_error() {
     let bench = Bench::new();
     let mut spec = bench.shell("");
     spec.program = PathBuf::from("/nowhere/agent");
@@ -293,7 +293,7 @@ async fn what_cannot_be_executed_is_a_typed_error() {
 }
 
 #[tokio::test]
-async fn a_run_file_lasts_as_long_as_its_keeper() {
+async fn run_file_exists_as_long_as_its_supervisor() {
     let bench = Bench::new();
     let child = bench.start("cat").await;
     let [file] = bench.run_files().try_into().unwrap();
@@ -304,7 +304,7 @@ async fn a_run_file_lasts_as_long_as_its_keeper() {
 }
 
 #[tokio::test]
-async fn a_keeper_without_its_gateway_starts_nothing() {
+async fn supervisor_without_its_gateway_starts_nothing() {
     let bench = Bench::new();
     let file = bench.path("started");
     #[expect(clippy::disallowed_methods, reason = "the keeper itself is what is tested")]

@@ -1,4 +1,4 @@
-//! What a gateway that dies leaves behind: nothing of its agents, and everything of its log.
+//! The state after the end of a gateway: no process of its agents, and its complete log.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ fn said(event: &Value) -> &str {
     event["update"]["content"]["text"].as_str().unwrap_or_default()
 }
 
-/// Starts a turn that says the pid of the agent and of what moved out of its reach, and then runs on.
+/// Starts a turn that reports the pids of the agent and of a descendant in another session, and continues to run.
 async fn turn_with_strays(gateway: &Gateway, session: &str) -> Vec<u32> {
     let mut stream = gateway.events(&format!("/v1/sessions/{session}/events")).await;
     gateway.prompt(session, "pid; fork; fork; ignore-cancel ms=200").await;
@@ -48,7 +48,7 @@ async fn turn_with_strays(gateway: &Gateway, session: &str) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn nothing_that_an_agent_started_outlives_a_killed_gateway() {
+async fn no_descendant_survives_a_kill_of_the_gateway() {
     let mut gateway = Setup::fake(&["--ignore-term", "--ignore-eof"]).settings(LIMITS).start();
     let mut told = Vec::new();
     for _ in 0..2 {
@@ -56,7 +56,7 @@ async fn nothing_that_an_agent_started_outlives_a_killed_gateway() {
         told.extend(turn_with_strays(&gateway, &session).await);
     }
     let started = procfs::descendants(gateway.pid());
-    // For each session a keeper, the agent, and two strays in sessions of their own.
+    // For each session: a supervisor, the agent, and two descendants in their own sessions.
     assert_eq!(started.len(), 8, "{started:?}");
     assert!(told.iter().all(|pid| started.contains(pid) && is_alive(*pid)), "{told:?} of {started:?}");
 
@@ -70,7 +70,7 @@ async fn nothing_that_an_agent_started_outlives_a_killed_gateway() {
 }
 
 #[tokio::test]
-async fn a_second_gateway_on_the_same_folder_ends_and_the_first_goes_on() {
+async fn second_gateway_on_the_same_folder_exits_and_the_first_continues() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     let began = Instant::now();
@@ -84,7 +84,7 @@ async fn a_second_gateway_on_the_same_folder_ends_and_the_first_goes_on() {
 }
 
 #[tokio::test]
-async fn sessions_outlive_a_restart_and_take_their_next_prompt() {
+async fn sessions_survive_a_restart_and_accept_the_next_prompt() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let state = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
     let fake = env!("CARGO_BIN_EXE_fake-agent");

@@ -27,7 +27,7 @@ fn start(setup: Setup) -> Gateway {
     setup.run_by(&["setsid"]).start()
 }
 
-/// Puts another configuration in the place of the file, asks for it, and waits for what the log says of it.
+/// Replaces the configuration file, requests a reload, and waits for its result in the log.
 async fn reload(gateway: &Gateway, config: &str, says: &str) {
     let said = || gateway.log().matches(says).count();
     let before = said();
@@ -53,7 +53,7 @@ async fn names(gateway: &Gateway) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn agents_come_change_and_go_without_a_restart() {
+async fn agents_are_added_changed_and_removed_without_a_restart() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let state = format!("\"--state\", {:?}", folder.path().join("state"));
     let first = [agent("kept", ""), agent("edited", &state), agent("dropped", "")].concat();
@@ -74,7 +74,7 @@ async fn agents_come_change_and_go_without_a_restart() {
     reload(&gateway, &second, RELOADED).await;
 
     assert_eq!(names(&gateway).await, ["added", "edited", "kept"]);
-    // What has not changed goes on as it is.
+    // Unchanged parts continue to run.
     assert_eq!(pid(&gateway, kept).await, kept_pid);
     // An idle process of a changed entry ends; the session's next prompt gets one of the new entry.
     eventually("the idle process has gone", PATIENCE, || async { (!is_alive(idle_pid)).then_some(()) }).await;
@@ -82,7 +82,7 @@ async fn agents_come_change_and_go_without_a_restart() {
     let log = gateway.lawful(idle).await;
     assert_eq!(all(&log, "session.detached")[0]["reason"], "reclaimed");
     assert_eq!(all(&log, "session.attached")[1]["by"], "resume", "which only the new entry can");
-    // A turn that runs goes on with the process that it began with, which then goes too.
+    // A running turn continues with its process. The process stops after the turn.
     let path = format!("/v1/sessions/{busy}/prompts/{}", running["promptId"].as_str().expect("an id"));
     let ended = gateway.request(Method::GET, &path).header("Prefer", "wait=30").send().await;
     let ended: Value = ended.expect("an answer").json().await.expect("JSON");
@@ -109,7 +109,7 @@ async fn agents_come_change_and_go_without_a_restart() {
 }
 
 #[tokio::test]
-async fn a_configuration_with_a_mistake_changes_nothing_and_fixed_keys_are_named() {
+async fn invalid_reload_changes_nothing_and_names_keys_that_need_a_restart() {
     let first = agent("kept", "");
     let gateway = start(Setup::default().table(&first));
     let session = gateway.session("kept").await;
@@ -165,13 +165,13 @@ async fn the_operators_key_changes_and_streams_of_the_former_end() {
     let ticketed = format!("{}{events}?ticket={}", gateway.url, ticket["ticket"].as_str().expect("a ticket"));
     assert_eq!(gateway.http.get(ticketed).send().await.expect("an answer").status(), 401);
 
-    // A key that is none is a mistake: the one that holds goes on.
+    // An invalid key is an error. The current key stays valid.
     std::fs::write(gateway.path("admin-key"), "short").expect("the folder is ours");
     reload(&gateway, &first, NOT_RELOADED).await;
     assert_eq!(status(OTHER).await, StatusCode::OK);
 }
 
-/// A gateway whose controlling terminal is new, and the other end of that terminal.
+/// A gateway with a new controlling terminal, and the other end of that terminal.
 fn in_a_terminal(gateway: &Gateway, through: &[&str]) -> (Child, impl AsFd) {
     let ours = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
         .expect("a terminal");

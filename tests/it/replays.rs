@@ -1,4 +1,4 @@
-//! The same request again, after what it led to has gone from the log.
+//! The same request again, after its result was removed from the log.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::{Events, Setup};
 
 #[tokio::test]
-async fn a_replayed_stream_ends_when_its_turn_has_gone_from_the_log() {
+async fn replayed_stream_ends_if_its_turn_was_removed_from_the_log() {
     let mut gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     let path = format!("/v1/sessions/{session}/prompts");

@@ -1,4 +1,4 @@
-//! Every route of the OpenAPI document against those who may not use it: nobody gets further than the door.
+//! Sends requests without the required rights to every route of the OpenAPI document. Admission rejects all of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +83,7 @@ impl Operation {
 }
 
 #[tokio::test]
-async fn without_a_right_key_nothing_is_told() {
+async fn invalid_key_reveals_nothing() {
     let gateway = Setup::fake(&[]).settings("auth.max_failed_keys_per_minute = 1000").start();
     for operation in operations().iter().filter(|operation| !operation.is_public()) {
         let refused = StatusCode::UNAUTHORIZED;
@@ -114,7 +114,7 @@ async fn a_foreign_host_or_origin_is_refused_also_with_the_key() {
     }
 }
 
-/// A body that the operation would take.
+/// A valid body for the operation.
 fn body(path: &str) -> Value {
     match path.rsplit('/').nth(1).unwrap_or_default() {
         "requests" => json!({ "result": {} }),
@@ -147,7 +147,7 @@ async fn foreign_key(gateway: &Gateway) -> String {
 }
 
 #[tokio::test]
-async fn a_key_of_another_tenant_finds_nothing_of_this_one() {
+async fn key_of_another_tenant_finds_nothing() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "permission wait=yes").await;
@@ -157,7 +157,7 @@ async fn a_key_of_another_tenant_finds_nothing_of_this_one() {
     let as_other = |method: Method, path: &str| {
         gateway.http.request(method, format!("{}{path}", gateway.url)).bearer_auth(&key)
     };
-    // What exists answers exactly as what does not.
+    // The response for an existing object is equal to the response for an unknown object.
     for operation in operations_on(&session, "fake").iter().filter(|one| one.path.contains(&session)) {
         let request = as_other(operation.method.clone(), &operation.path);
         let request = if operation.has_body { request.json(&body(&operation.path)) } else { request };
@@ -182,7 +182,7 @@ async fn a_key_of_another_tenant_finds_nothing_of_this_one() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found_whatever_is_asked_of_it() {
+async fn missing_object_is_not_found_on_every_route() {
     let gateway = Setup::fake(&[]).start();
     for operation in operations().iter().filter(|operation| operation.named) {
         let mut request = gateway.request(operation.method.clone(), &operation.path);

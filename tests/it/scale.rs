@@ -1,4 +1,4 @@
-//! Many events, many sessions: who is loud or slow disturbs nobody else.
+//! Many events and many sessions: a fast or slow client does not affect others.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,7 +26,7 @@ const FLOOD: u64 = 100_000;
 /// What is measured here is not measured beside another one of these tests.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// A task of the test, and what it tells at its end.
+/// A task of the test, and its result.
 #[expect(clippy::disallowed_methods, reason = "the test's own task, which the test waits for")]
 fn task<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     tokio::spawn(work)
@@ -75,7 +75,7 @@ async fn flood(gateway: &Gateway, session: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_stalls_costs_nothing_and_misses_nothing() {
+async fn stalled_reader_costs_nothing_and_receives_every_event() {
     let _alone = ALONE.lock().await;
     // The stall must not be cut off for its length: that is another test's matter.
     let limits = format!("{LIMITS}testing.write_stall_timeout = \"10m\"");
@@ -98,7 +98,7 @@ async fn a_reader_that_stalls_costs_nothing_and_misses_nothing() {
         reader.await.expect("it has read all");
     }
 
-    // With one that has opened its stream and takes nothing.
+    // One client has opened its stream and does not read.
     let mut seq = gateway.last_seq(&session).await;
     let mut stalled = gateway.events(&events).await;
     let began = Instant::now();

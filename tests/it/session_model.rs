@@ -1,5 +1,5 @@
-//! A session against a model of it: any steps of clients, in any order, with agents that do what they like. Whatever
-//! comes, each admitted prompt ends once, each request is answered once, the log has no hole and the queue a bound.
+//! Compares a session with a model of it: any order of client actions, and agents with arbitrary behaviour. In every
+//! case each admitted prompt ends once, each request is answered once, the log has no gap, and the queue has a bound.
 
 use std::collections::HashMap;
 
@@ -52,12 +52,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..14)
 }
 
-/// What clients were told.
+/// The responses to clients.
 #[derive(Debug, Default)]
 struct Told {
     /// Turns that were admitted, in their order.
     prompts: Vec<String>,
-    /// Answers that were taken, by request.
+    /// Accepted answers, by request.
     answers: HashMap<String, usize>,
 }
 
@@ -108,7 +108,7 @@ async fn play(gateway: &Gateway, session: &str, steps: &[Step]) -> Told {
     told
 }
 
-/// Ends what still runs, and gives the whole log.
+/// Ends all running turns and returns the whole log.
 async fn settled(gateway: &Gateway, session: &str) -> Vec<Value> {
     gateway.call(Method::POST, &format!("/v1/sessions/{session}/cancel")).await;
     eventually("the session is idle", std::time::Duration::from_mins(1), || async {
@@ -166,7 +166,7 @@ fn judge(events: &[Value], told: &Told) {
 }
 
 #[tokio::test]
-async fn whatever_clients_do_in_whatever_order_the_session_is_as_its_model() {
+async fn session_matches_its_model_for_any_order_of_actions() {
     const SESSIONS: usize = 32;
     const AT_ONCE: usize = 4;
     let limits = format!(

@@ -11,6 +11,6 @@ mod list;
 mod metadata;
 mod processes;
 mod storm;
-mod taken;
+mod adopt;
 mod traces;
 mod waits;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::support::gateway::{KEY, command};
 use crate::support::{Gateway, Setup, figure};
 
-/// How long the next line may take: clients wait up to four seconds before they come back.
+/// The maximum wait for the next line. Clients reconnect after at most four seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 fn folder() -> PathBuf {
@@ -99,7 +99,7 @@ async fn follows(client: impl AsyncFn(&Gateway, &str) -> Client) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let state = folder.path().join("state");
     let state = state.to_str().expect("UTF-8");
-    // Keep-alives come in the middle of everything.
+    // Keep-alives arrive at any position.
     let setup = Setup::fake(&["--resume", "--state", state]);
     let mut gateway = setup
         .settings("timeouts.drain_timeout = \"200ms\"\ntimeouts.keep_alive_interval = \"100ms\"")
@@ -194,8 +194,8 @@ async fn curl_follows_through_a_kill_and_a_drain() {
     .await;
 }
 
-/// A body that is cut is an error of the transport, for clients that look no further. Node's fetch takes one for complete
-/// when the answer says `Connection: close`.
+/// A truncated body is a transport error, also for clients that do not check its end. Node's fetch accepts a
+/// truncated body if the response contains `Connection: close`.
 #[tokio::test]
 async fn node_fetch_and_curl_fail_on_a_stream_that_a_kill_cuts() {
     let mut gateway = Setup::fake(&[]).start();

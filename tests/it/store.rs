@@ -1,5 +1,5 @@
-//! Faults of the disk: what a machine that stops leaves in the store's files, calls that fail, and what clients see of
-//! it. `tests/store_faults/disk.c`, put before libc, writes down each write and lets calls fail or wait.
+//! Faults of the disk: the files after a stop of the machine, failing calls, and their effect on clients.
+//! `tests/store_faults/disk.c` is loaded before libc. It records each write, and lets calls fail or wait.
 
 use std::path::Path;
 
@@ -35,8 +35,8 @@ fn on_disk(setup: Setup) -> (Gateway, Disk) {
     (gateway, disk.expect("it was made with the gateway"))
 }
 
-/// The beginning of what is stored of the run that holds an event of a session: it lies on one page, and no other run
-/// has it.
+/// The first stored bytes of the run that contains an event of a session. They are on one page, and no other run has
+/// the same bytes.
 fn beginning(path: &Path, session: &str, seq: u64) -> Vec<u8> {
     let session: SessionId = session.parse().expect("an id");
     let file = rusqlite::Connection::open(path).expect("the log");

@@ -1,5 +1,5 @@
-//! The wire format of streams, as clients read it that know nothing of the gateway: every block has data, keep-alives
-//! complete nothing, and a complete stream says that it is complete.
+//! The wire format of streams for generic clients: every block has data, keep-alives complete no event, and a
+//! complete stream has an explicit end.
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};

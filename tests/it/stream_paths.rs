@@ -17,7 +17,7 @@ fn logged(frames: &[Event]) -> Vec<&Value> {
 }
 
 #[tokio::test]
-async fn stream_paths_serve_sse_whatever_accept_says() {
+async fn stream_paths_serve_sse_for_any_accept_header() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo hello").await;
@@ -44,7 +44,7 @@ async fn stream_paths_serve_sse_whatever_accept_says() {
 }
 
 #[tokio::test]
-async fn a_turn_begins_and_streams_in_one_request_and_is_not_begun_twice() {
+async fn one_request_starts_and_streams_a_turn_exactly_once() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     let path = format!("/v1/sessions/{session}/prompts");
@@ -68,7 +68,7 @@ async fn a_turn_begins_and_streams_in_one_request_and_is_not_begun_twice() {
 }
 
 #[tokio::test]
-async fn a_ticket_opens_a_stream_path_and_refusals_come_in_the_stream() {
+async fn ticket_opens_a_stream_path_and_errors_arrive_in_the_stream() {
     let gateway = Setup::fake(&[]).settings("limits.per_key.max_streams = 1").start();
     let session = gateway.session("fake").await;
     let path = format!("/v1/sessions/{session}/events/stream");

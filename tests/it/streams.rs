@@ -72,7 +72,7 @@ async fn headers_of_a_stream_keep_it_flowing() {
 }
 
 #[tokio::test]
-async fn a_stream_goes_on_from_any_cursor() {
+async fn stream_resumes_from_any_cursor() {
     let (gateway, session) = with_a_turn().await;
     let path = format!("/v1/sessions/{session}/events");
     let all = gateway.all_events(&session).await;
@@ -93,7 +93,7 @@ async fn a_stream_goes_on_from_any_cursor() {
 }
 
 #[tokio::test]
-async fn a_cursor_that_is_none_begins_with_a_reset() {
+async fn invalid_cursor_starts_with_a_reset() {
     let (gateway, session) = with_a_turn().await;
     let path = format!("/v1/sessions/{session}/events");
     let all = gateway.all_events(&session).await;
@@ -143,7 +143,7 @@ async fn types_and_names_are_the_clients_choice() {
 }
 
 #[tokio::test]
-async fn a_stream_that_filters_a_busy_log_gives_signs_of_life() {
+async fn filtered_stream_of_a_busy_log_sends_keep_alives() {
     let gateway = Setup::fake(&[]).settings("timeouts.keep_alive_interval = \"100ms\"").start();
     let session = gateway.session("fake").await;
     let path = format!("/v1/sessions/{session}/events");
@@ -157,19 +157,19 @@ async fn a_stream_that_filters_a_busy_log_gives_signs_of_life() {
     );
     let signs = events.len() + stream.comments;
     assert!(signs >= 10, "{signs} in three seconds");
-    // The log moves on, so each sign says how far it has come.
+    // The log grows, so each keep-alive contains the current position.
     let seqs: Vec<u64> = events.iter().map(position).collect();
     assert!(seqs.len() >= 5 && seqs.is_sorted_by(|a, b| a < b), "{seqs:?}");
 }
 
 #[tokio::test]
-async fn a_stream_to_which_much_is_said_needs_no_signs_of_life() {
+async fn busy_stream_receives_no_keep_alives() {
     let gateway = Setup::fake(&[]).settings("timeouts.keep_alive_interval = \"8s\"").start();
     let session = gateway.session("fake").await;
     let mut stream = gateway.events(&format!("/v1/sessions/{session}/events")).await;
     stream.until("ready").await;
     gateway.prompt(&session, "flood n=5000 rate=500").await;
-    // An agent may take its time to start.
+    // An agent may start slowly.
     stream.until("session.update").await;
     let before = stream.comments;
     assert!(stream.until("prompt.completed").await.len() >= 5000);
@@ -181,7 +181,7 @@ async fn a_stream_to_which_much_is_said_needs_no_signs_of_life() {
 }
 
 #[tokio::test]
-async fn who_breaks_off_between_two_resets_gets_both_again() {
+async fn disconnect_between_two_resets_repeats_both() {
     let gateway = Setup::fake(&[]).start();
     let sessions = [gateway.session("fake").await, gateway.session("fake").await];
     let path = format!("/v1/events?session={}&session={}", sessions[0], sessions[1]);
@@ -190,7 +190,7 @@ async fn who_breaks_off_between_two_resets_gets_both_again() {
     for (reset, session) in resets.iter().zip(&sessions) {
         assert!(reset.of("reset") && reset.data["session"]["sessionId"] == *session, "{reset:?}");
     }
-    // An EventSource that has only the first still holds what it came with, which begins with a reset again.
+    // An EventSource that received only the first event still has its old id, which begins with a reset again.
     assert_eq!(resets[0].id, None);
     let id = resets[1].id.as_deref().expect("who has the last has them all");
     assert!(id.ends_with("-g0"), "{id}");
@@ -199,7 +199,7 @@ async fn who_breaks_off_between_two_resets_gets_both_again() {
 }
 
 #[tokio::test]
-async fn a_finite_stream_asked_again_at_its_end_is_204() {
+async fn reconnect_at_the_end_of_a_finite_stream_is_204() {
     let (gateway, session) = with_a_turn().await;
     let all = gateway.all_events(&session).await;
     let last = all.last().expect("events")["id"].as_str().expect("an id");
@@ -222,7 +222,7 @@ async fn a_finite_stream_asked_again_at_its_end_is_204() {
 }
 
 #[tokio::test]
-async fn who_posts_a_prompt_may_stream_its_turn() {
+async fn prompt_response_can_be_a_stream() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     let request = gateway.request(Method::POST, &format!("/v1/sessions/{session}/prompts"));
@@ -243,7 +243,7 @@ async fn who_posts_a_prompt_may_stream_its_turn() {
 }
 
 #[tokio::test]
-async fn an_empty_page_waits_for_what_comes() {
+async fn empty_page_waits_for_events() {
     let (gateway, session) = with_a_turn().await;
     let all = gateway.all_events(&session).await;
     let last = all.last().expect("events")["id"].as_str().expect("an id");
@@ -296,7 +296,7 @@ async fn one_stream_over_many_sessions_in_commit_order() {
 }
 
 #[tokio::test]
-async fn a_stream_over_all_sessions_tells_of_new_ones_and_not_each_word() {
+async fn stream_of_all_sessions_reports_new_sessions_without_chunks() {
     let gateway = Setup::fake(&[]).start();
     let mut stream = gateway.events("/v1/events").await;
     let ready = stream.next().await.expect("a frame");
@@ -332,7 +332,7 @@ async fn a_ticket_opens_the_streams_that_it_names() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_stops_tells_its_streams_when_to_come_back() {
+async fn stop_sends_streams_a_reconnect_delay() {
     let (mut gateway, session) = with_a_turn().await;
     let mut stream = gateway.events(&format!("/v1/sessions/{session}/events?after=tail")).await;
     stream.until("ready").await;

@@ -1,4 +1,4 @@
-//! Child sessions of an agent: they speak on their parent's connection and are heard through it.
+//! Child sessions of an agent: their updates arrive on their parent's connection and in the parent's log.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ async fn raw(gateway: &Gateway, session: &str, lines: &[String]) -> Value {
     gateway.turn(session, &format!("raw {}", lines.join("\n"))).await
 }
 
-/// Whose each update is, and what it says.
+/// The subagent and the text of each update.
 fn heard(events: &[Value]) -> Vec<(&str, &str)> {
     let updates = all(events, "session.update").into_iter();
     let words = updates.filter_map(|event| {
@@ -34,7 +34,7 @@ fn heard(events: &[Value]) -> Vec<(&str, &str)> {
 }
 
 #[tokio::test]
-async fn children_are_heard_through_their_parent() {
+async fn subagent_updates_arrive_in_the_parents_log() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     let state =
@@ -77,7 +77,7 @@ async fn children_are_heard_through_their_parent() {
 }
 
 #[tokio::test]
-async fn a_child_may_ask_for_permission() {
+async fn subagent_can_request_permission() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     let options = json!([{ "optionId": "y", "name": "Yes", "kind": "allow_once" }]);
@@ -100,12 +100,12 @@ async fn a_child_may_ask_for_permission() {
 }
 
 #[tokio::test]
-async fn a_process_that_serves_another_session_brings_nothing_of_the_last_one() {
+async fn process_reused_for_another_session_has_no_state_of_the_last_one() {
     let gateway = Setup::fake_with(&["--close"], "pool = { max_size = 1, min_idle = 0 }").start();
     let first = gateway.session("fake").await;
     let pid = gateway.turn(&first, "pid").await["text"].clone();
     raw(&gateway, &first, &[named("$SESSION", "c1"), said("c1", "first")]).await;
-    // It goes on after its turn, and after its session was closed.
+    // The subagent continues after its turn, and after its session was closed.
     gateway.turn(&first, "late n=30 ms=50").await;
     let closed = gateway.posted(&format!("/v1/sessions/{first}/close"), &[], &json!({})).await;
     assert!(closed.status.is_success(), "{closed:?}");
@@ -126,7 +126,7 @@ async fn a_process_that_serves_another_session_brings_nothing_of_the_last_one() 
 }
 
 #[tokio::test]
-async fn a_new_process_names_its_children_anew() {
+async fn new_process_assigns_new_subagent_ids() {
     let gateway = Setup::fake(&["--resume", "--state", "state"]).start();
     let session = gateway.session("fake").await;
     raw(&gateway, &session, &[named("$SESSION", "c1"), said("c1", "one")]).await;

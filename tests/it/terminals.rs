@@ -24,7 +24,7 @@ fn prompt(steps: &Value) -> String {
     format!("terminal {steps}")
 }
 
-/// Plays the steps in one turn; gives what came of each.
+/// Runs the steps in one turn. Returns the result of each step.
 async fn play(gateway: &Gateway, session: &str, steps: &Value) -> Vec<(String, Value)> {
     let turn = gateway.turn(session, &prompt(steps)).await;
     assert_eq!(turn["status"], "completed", "{turn}");
@@ -40,7 +40,7 @@ async fn play(gateway: &Gateway, session: &str, steps: &Value) -> Vec<(String, V
     parsed.collect()
 }
 
-/// The same, of what came of the last step.
+/// Returns only the result of the last step.
 async fn last(gateway: &Gateway, session: &str, steps: &Value) -> Value {
     play(gateway, session, steps).await.pop().expect("a step").1
 }
@@ -96,7 +96,7 @@ async fn a_command_runs_shows_and_ends() {
 }
 
 #[tokio::test]
-async fn it_stands_in_the_session_with_the_agent_s_environment_and_its_own() {
+async fn terminal_has_the_sessions_folder_and_the_agents_environment() {
     let env = "env = { AGENT_WORD = \"agent\", TOKEN = { from_file = \"token\" } }";
     let folder = tempfile::tempdir().expect("a temporary folder");
     let token = folder.path().join("token");
@@ -126,7 +126,7 @@ async fn it_stands_in_the_session_with_the_agent_s_environment_and_its_own() {
 }
 
 #[tokio::test]
-async fn what_cannot_run_is_refused() {
+async fn invalid_command_is_rejected() {
     let gateway = gateway();
     let session = gateway.session("fake").await;
     let cwd = gateway.get_session(&session).await["cwd"].as_str().expect("a path").to_owned();
@@ -166,7 +166,7 @@ async fn what_cannot_run_is_refused() {
 }
 
 #[tokio::test]
-async fn nothing_runs_where_the_policy_says_off() {
+async fn policy_off_starts_no_terminal() {
     let log = tempfile::NamedTempFile::new().expect("a temporary file");
     let path = log.path().to_str().expect("plain");
     let gateway =

@@ -1,5 +1,5 @@
-// Commands on the page: the whole command before it is allowed, the output that the agent reports in `_meta`, and how
-// a call ended that the agent left open.
+// Commands on the page: the complete command before the approval, the output that the agent reports in `_meta`, and
+// the final state of a call that the agent did not complete.
 //
 // The environment is that of browser.mjs.
 

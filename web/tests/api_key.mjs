@@ -42,7 +42,7 @@ after(async () => {
   await gateway?.end();
 });
 
-/** Everything in which a key could be left: the page, its storage, the log of the gateway, and the API. */
+/** Every place that could contain a key: the page, its storage, the log of the gateway, and the API. */
 async function traces() {
   const shown = await page.evaluate(() => {
     const fields = [...document.querySelectorAll("input, textarea")].map((field) => field.value);

@@ -315,7 +315,7 @@ async function openEverything(page) {
   });
 }
 
-/** Nothing came through that is not a plain part of a text; what links there are lead where a link may lead. */
+/** Only plain text elements are rendered, and links have only allowed targets. */
 async function assertHarmless(page) {
   const found = await page.evaluate(() => {
     const own = `[href^="${location.origin}/assets/"]`;

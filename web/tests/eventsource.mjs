@@ -45,7 +45,7 @@ test("an EventSource with a ticket follows two sessions through a killed gateway
     return window.followed;
   });
   assert.equal(empty, 0, "no event is without data");
-  // It came back by itself, and the second time it went on where it had been: nothing was reset.
+  // The source reconnected by itself and resumed at its last position without a reset.
   assert.ok(opened >= 3, `opened ${opened} times`);
   assert.equal(events.filter(({ type }) => type === "reset").length, 0);
   const logged = events.filter(({ seq }) => seq !== undefined);
@@ -110,7 +110,7 @@ class Api {
   }
 }
 
-/** One EventSource for its whole life: what the gateway sends is all that it knows. */
+/** One EventSource for the whole test. It knows only the gateway's events. */
 function follow(page, sessions, ticket) {
   const query = new URLSearchParams([...sessions.map((session) => ["session", session]), ["ticket", ticket], ["named", "false"]]);
   return listen(page, `v1/events?${query}`);
@@ -134,7 +134,7 @@ async function seenMark(page, type) {
   await page.waitForFunction((type) => window.followed.events.some((event) => event.type === type), type);
 }
 
-/** Waits until each of the sessions has an event like this; a source that gave up is told at once. */
+/** Waits until each of the sessions has an event like this. Fails at once if the source gave up. */
 async function seen(page, sessions, like) {
   const closed = await page.waitForFunction(
     ([sessions, like]) => {
@@ -155,7 +155,7 @@ function assertOnceInOrder(ids) {
   assert.equal(new Set(ids.map((id) => id.split("-")[0])).size, 1);
 }
 
-/** An event but for its ids, which are those of the stream that it came by. */
+/** An event without its ids, which depend on the stream. */
 function comparable({ id: _, lastEventId: __, ...event }) {
   return event;
 }

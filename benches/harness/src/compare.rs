@@ -12,7 +12,7 @@ use crate::results::Results;
 use crate::stats::Spread;
 use crate::targets::{GATEWAY, PREVIOUS};
 
-/// A figure may cost this many times what it did.
+/// The maximum cost of a figure, as a multiple of its earlier value.
 const TOLERANCE: f64 = 1.05;
 
 /// The figures with their titles, in the order of the table. Those of the growth test follow.
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_of_one_build_only_is_left_out() {
+    fn figure_of_only_one_build_is_omitted() {
         let results = made(&[
             (Test::Single, GATEWAY, "events_s", &[1.0]),
             (Test::Single, LIMIT, "events_s", &[1.0]),

@@ -105,8 +105,8 @@ fn rounds(
     Ok(results)
 }
 
-/// The targets that were asked for and are there. The previous build comes next to the current one, so that both are
-/// measured at nearly the same time.
+/// The selected targets that are installed. The previous build is next to the current one, so that both are measured
+/// at nearly the same time.
 fn chosen<'a>(
     options: &Options,
     targets: &'a [Box<dyn Target>],

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_within_the_bounds_passes() {
+    fn ratios_within_the_bounds_pass() {
         assert_eq!(judge(&good()), Vec::<String>::new());
     }
 

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn less_is_better_for_what_costs() {
+    fn lower_is_better_for_costs() {
         let memory = GOALS[15];
         let verdict = |kib: f64| memory.verdict(&made(&[(Test::Idle, GATEWAY, "kib_per_stream", &[kib])]));
         assert_eq!(

@@ -145,7 +145,7 @@ pub(crate) fn call(address: SocketAddr, request: &[u8]) -> Outcome<(Head, String
     answer(&mut stream)
 }
 
-/// Sends a request whose answer must have this status.
+/// Sends a request and checks the status of the response.
 pub(crate) fn expect(address: SocketAddr, request: &[u8], status: u16) -> Outcome<(Head, String)> {
     let (head, body) = call(address, request)?;
     if head.status != status {

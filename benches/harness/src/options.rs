@@ -77,7 +77,7 @@ impl Options {
                 _ => return Err(format!("there is no {arg}\n{USAGE}").into()),
             }
         }
-        // Growth takes long, so it runs only on request.
+        // Growth is slow, so it runs only on request.
         if options.tests.is_empty() {
             options.tests = Test::ALL.into_iter().filter(|&test| test != Test::Growth).collect();
         } else {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_but_growth_is_measured_unless_told_otherwise() {
+    fn default_measures_everything_except_growth() {
         let options = parsed("").unwrap();
         assert_eq!((options.rounds(), options.tests.len(), options.whole()), (5, 12, true));
         assert!(!options.tests.contains(&Test::Growth));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_said() {
+    fn invalid_arguments_are_reported() {
         for args in ["--tests nothing", "--rounds", "--rounds x", "--previous", "--fast"] {
             assert!(parsed(args).is_err(), "{args}");
         }

@@ -18,7 +18,7 @@ fn run(notifier: &Arc<Notifier>) {
 }
 
 #[tokio::test]
-async fn subscriber_via_notifier_misses_nothing() {
+async fn subscriber_via_notifier_receives_every_event() {
     let (watermark, notifier) = (Watermark::new(1), Arc::new(Notifier::default()));
     run(&notifier);
     let (mut plain, mut follower) = (watermark.subscribe(), watermark.subscribe());

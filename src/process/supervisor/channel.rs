@@ -28,19 +28,19 @@ impl Channel {
 
     pub(super) fn poll_fd(&self) -> Option<PollFd<'_>> {
         let socket = match self {
-            Self::TerminalRequests(orders) => orders.as_ref()?,
-            Self::Terminal { socket: line, .. } => line,
+            Self::TerminalRequests(requests) => requests.as_ref()?,
+            Self::Terminal { socket, .. } => socket,
         };
         Some(PollFd::new(socket, PollFlags::IN))
     }
 
     /// Handles a message. Returns true if the supervisor must kill everything.
     pub(super) fn handle_request(&mut self) -> bool {
-        let Self::TerminalRequests(orders) = self else { return true };
-        let Some(socket) = orders else { return false };
+        let Self::TerminalRequests(requests) = self else { return true };
+        let Some(socket) = requests else { return false };
         match receive::descriptors(socket) {
             Ok([control, output]) => start_terminal(&control, output),
-            Err(_closed) => *orders = None,
+            Err(_closed) => *requests = None,
         }
         false
     }

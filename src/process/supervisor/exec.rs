@@ -29,7 +29,7 @@ pub(super) enum StdioMode {
 /// Becomes `program`. Returns only if the kernel refuses to execute it.
 pub(super) fn run(
     supervisor: Pid,
-    way: StdioMode,
+    stdio: StdioMode,
     program: &OsStr,
     args: &[OsString],
 ) -> Result<ExitCode, SupervisorError> {
@@ -38,7 +38,7 @@ pub(super) fn run(
     confine(supervisor)
         .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
     let [own_stdin] = receive::descriptors(stdin()).map_err(SupervisorError::at("stdin"))?;
-    if way == StdioMode::Pty {
+    if stdio == StdioMode::Pty {
         acquire_terminal(&own_stdin)
             .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
     }

@@ -39,21 +39,22 @@ const SIGNAL_CODE_BASE: i32 = 128;
 /// Runs the supervisor of the child that becomes `program`.
 pub(super) fn run(
     gateway: Pid,
-    way: StdioMode,
+    stdio: StdioMode,
     program: &OsStr,
     args: &[OsString],
 ) -> Result<ExitCode, SupervisorError> {
     detach::prepare()?;
     let signals = Signals::register().map_err(SupervisorError::at("signals"))?;
     let gateway = ParentProcess::open(gateway)?;
-    let channel = match way {
+    let channel = match stdio {
         StdioMode::Pipes => {
-            let [orders] = receive::descriptors(stdin()).map_err(SupervisorError::at("orders"))?;
-            Channel::TerminalRequests(Some(orders))
+            let [requests] =
+                receive::descriptors(stdin()).map_err(SupervisorError::at("terminal requests"))?;
+            Channel::TerminalRequests(Some(requests))
         }
         StdioMode::Pty => Channel::none(),
     };
-    let child = start(way, &[], program, args).map_err(SupervisorError::at("start"))?;
+    let child = start(stdio, &[], program, args).map_err(SupervisorError::at("start"))?;
     Supervisor { signals, parent: gateway, channel, child, status: None }.run()
 }
 
@@ -62,7 +63,7 @@ pub(super) fn run_terminal(supervisor: Pid) -> Result<ExitCode, SupervisorError>
     detach::prepare()?;
     let signals = Signals::register().map_err(SupervisorError::at("signals"))?;
     let gateway = ParentProcess::open(supervisor)?;
-    let [line, spec] = receive::descriptors(stdin()).map_err(SupervisorError::at("terminal"))?;
+    let [socket, spec] = receive::descriptors(stdin()).map_err(SupervisorError::at("terminal"))?;
     let spec = TerminalSpec::read(spec).map_err(SupervisorError::at("terminal"))?;
     if let Err(errno) = chdir(&spec.cwd) {
         write_report(&report::no_directory_line(errno.raw_os_error()));
@@ -71,7 +72,7 @@ pub(super) fn run_terminal(supervisor: Pid) -> Result<ExitCode, SupervisorError>
     let args: Vec<OsString> = spec.args.iter().map(OsString::from).collect();
     let child = start(StdioMode::Pipes, &spec.env, OsStr::new(&spec.command), &args);
     let child = child.map_err(SupervisorError::at("start"))?;
-    let channel = Channel::Terminal { socket: line, reported: false };
+    let channel = Channel::Terminal { socket, reported: false };
     Supervisor { signals, parent: gateway, channel, child, status: None }.run()
 }
 
@@ -102,10 +103,10 @@ impl ParentProcess {
 /// leads a session, which includes a group. `/proc/self/exe` names the running file also after its
 /// replacement on disk.
 #[expect(clippy::disallowed_methods, reason = "the supervisor starts its one child")]
-fn start(way: StdioMode, env: &[(String, String)], program: &OsStr, args: &[OsString]) -> io::Result<Pid> {
+fn start(stdio: StdioMode, env: &[(String, String)], program: &OsStr, args: &[OsString]) -> io::Result<Pid> {
     let mut command = Command::new("/proc/self/exe");
     command.envs(env.iter().map(|(name, value)| (name, value))).arg("supervisor");
-    match way {
+    match stdio {
         StdioMode::Pipes => command.arg("exec").process_group(0),
         StdioMode::Pty => command.arg("exec-pty"),
     };
@@ -146,18 +147,18 @@ impl Supervisor {
 
     /// Returns when the remaining processes must be killed.
     fn watch(&mut self) {
-        let mut asked = 0;
+        let mut received = 0;
         loop {
-            let left = self.reap();
+            let remaining = self.reap();
             if let Some(status) = self.status
-                && (!self.channel.stays_after_exit(status) || left == Remaining::None)
+                && (!self.channel.stays_after_exit(status) || remaining == Remaining::None)
             {
                 return;
             }
-            let woken = self.poll_events();
-            if woken.parent_ended
+            let events = self.poll_events();
+            if events.parent_ended
                 || !self.parent.is_parent()
-                || (woken.channel_readable && self.channel.handle_request())
+                || (events.channel_readable && self.channel.handle_request())
             {
                 return;
             }
@@ -165,12 +166,12 @@ impl Supervisor {
             if signals::drain(&self.signals.kill) > 0 {
                 return;
             }
-            let asks = signals::drain(&self.signals.terminate);
-            if asks > 0 && asked == 0 && self.status.is_none() {
+            let terms = signals::drain(&self.signals.terminate);
+            if terms > 0 && received == 0 && self.status.is_none() {
                 self.forward_term();
             }
-            asked += asks;
-            if asked > 1 {
+            received += terms;
+            if received > 1 {
                 return;
             }
         }
@@ -185,16 +186,19 @@ impl Supervisor {
             PollFd::new(&signals.kill, PollFlags::IN),
             PollFd::new(&signals.child, PollFlags::IN),
         ];
-        let own = watched.len();
-        watched.extend(self.parent.pidfd.iter().map(|hold| PollFd::new(hold, PollFlags::IN)));
-        let held = watched.len();
+        let first_parent = watched.len();
+        watched.extend(self.parent.pidfd.iter().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
+        let first_channel = watched.len();
         watched.extend(self.channel.poll_fd());
         // An interrupted poll is equivalent to a timeout: the loop checks everything after it.
         if poll(&mut watched, Some(&limit)).is_err() {
             return PollEvents::default();
         }
         let any = |polled: &[PollFd<'_>]| polled.iter().any(|one| !one.revents().is_empty());
-        PollEvents { parent_ended: any(&watched[own..held]), channel_readable: any(&watched[held..]) }
+        PollEvents {
+            parent_ended: any(&watched[first_parent..first_channel]),
+            channel_readable: any(&watched[first_channel..]),
+        }
     }
 
     /// The child is not reaped yet, so no other process can have its pid or group.

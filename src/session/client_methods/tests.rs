@@ -180,7 +180,7 @@ fn the_bytes_of_waiting_file_requests_are_limited() {
 }
 
 #[test]
-fn a_file_request_holds_its_bytes_until_it_is_dropped() {
+fn file_request_reserves_its_bytes_until_drop() {
     let limits = Limits { max_pending_write_bytes: 1024, ..Limits::default() };
     let mut fixture = Fixture::new(&limits);
     let permits = fixture.part.file_permits(&params(1024)).unwrap();

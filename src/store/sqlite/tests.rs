@@ -318,7 +318,7 @@ fn check_can_be_stopped() {
 }
 
 #[test]
-fn copy_is_a_consistent_snapshot_and_overwrites_nothing() {
+fn copy_is_a_consistent_snapshot_and_never_overwrites() {
     let place = Place::new();
     let store = place.store();
     append(&store, vec![run(1, 1..=500)]);
@@ -350,7 +350,7 @@ fn copy_is_a_consistent_snapshot_and_overwrites_nothing() {
 }
 
 #[test]
-fn copy_of_a_closed_log_leaves_it_clean() {
+fn copy_of_a_closed_log_keeps_it_clean() {
     let place = Place::new();
     append(&place.store(), vec![run(1, 1..=3)]);
     let file = place.folder.path().join("copy");

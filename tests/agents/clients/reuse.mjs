@@ -36,7 +36,7 @@ for (let turn = 0; turn < turns; turn += 1) {
   if (next.status !== 202) throw new Error(`${next.status}: ${next.text}`);
   const { promptId } = JSON.parse(next.text);
   const stream = call("GET", `${prompts}/${promptId}/events`, "text/event-stream");
-  // With the agent's only connection this waits for the end of the stream, and is sent the moment that it comes.
+  // With the agent's only connection, this request waits for the end of the stream and is sent directly after it.
   const after = kind === "agent" ? begin() : null;
   const { status, text } = await stream;
   if (status !== 200 || !text.includes("event: end")) throw new Error(`${status}: ${text}`);

@@ -38,7 +38,7 @@ async fn a_session_that_needs_a_sign_in_works_after_it_also_in_new_processes() {
 }
 
 #[tokio::test]
-async fn a_restart_forgets_what_only_processes_knew() {
+async fn restart_discards_state_of_processes() {
     let mut gateway = Setup::fake(&["--auth-required"]).start();
     sign_in(&gateway).await;
     gateway.session("fake").await;
@@ -49,7 +49,7 @@ async fn a_restart_forgets_what_only_processes_knew() {
 }
 
 #[tokio::test]
-async fn a_sign_in_on_disk_is_asked_for_and_not_told_again() {
+async fn sign_in_stored_on_disk_is_used_and_not_repeated() {
     let (file, log) =
         (tempfile::tempdir().expect("a folder"), tempfile::NamedTempFile::new().expect("a file"));
     let signed_in = file.path().join("signed-in");
@@ -105,13 +105,13 @@ async fn signing_out_needs_a_capability_and_ends_processes_that_were_signed_in()
 }
 
 #[tokio::test]
-async fn a_sign_in_is_possible_while_idle_sessions_hold_every_process() {
+async fn sign_in_works_while_idle_sessions_use_every_process() {
     let setup = Setup::fake_with(&["--auth-required", "--close"], "pool = { max_size = 1, min_idle = 0 }");
     let gateway = setup.start();
     sign_in(&gateway).await;
     let session = gateway.session("fake").await;
     sign_in(&gateway).await;
-    // The process may take the sign-in beside its session, and goes afterwards.
+    // The process can receive the sign-in in addition to its session, and stops afterwards.
     let mut follower = Follower::start(&gateway, &session);
     follower.until("it has no process", |event| event["type"] == "session.detached").await;
     let events = gateway.lawful(&session).await;
@@ -120,7 +120,7 @@ async fn a_sign_in_is_possible_while_idle_sessions_hold_every_process() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_sign_in_is_told() {
+async fn invalid_sign_in_is_reported() {
     let gateway = Setup::fake_with(&["--auth-required"], "meta = [\"listed\"]").start();
     let post = async |body: Value| gateway.posted(AUTH, &[], &body).await;
     let pointer = |problem: Value| problem["errors"][0]["pointer"].clone();
@@ -149,7 +149,7 @@ async fn reading_needs_read_and_signing_in_and_out_admin() {
 }
 
 #[tokio::test]
-async fn an_agent_without_a_sign_in_needs_none() {
+async fn agent_without_auth_methods_needs_no_sign_in() {
     let gateway = Setup::fake(&[]).start();
     gateway.session("fake").await;
     let auth = gateway.get(AUTH).await;
@@ -161,7 +161,7 @@ async fn an_agent_without_a_sign_in_needs_none() {
 }
 
 #[tokio::test]
-async fn a_sign_in_that_new_processes_do_not_take_is_told_once_more_and_never_again() {
+async fn sign_in_rejected_by_new_processes_is_repeated_once() {
     let log = tempfile::NamedTempFile::new().expect("a file");
     let args = ["--auth-required", "--auth-once", "--log", log.path().to_str().expect("text")];
     let gateway = Setup::fake(&args).settings("testing.call_timeout = \"300ms\"").start();

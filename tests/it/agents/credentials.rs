@@ -127,7 +127,7 @@ async fn a_first_prompt_without_a_sign_in_is_auth_required_with_the_next_step() 
 }
 
 #[tokio::test]
-async fn an_api_key_is_sent_where_the_agent_takes_it_and_is_never_shown() {
+async fn api_key_is_sent_as_the_agent_expects_and_never_shown() {
     let received = tempfile::NamedTempFile::new().expect("a file");
     let log = received.path().to_str().expect("UTF-8");
     let gateway = Setup::fake(&["--auth-required", "--auth-methods", METHODS, "--log", log]).start();

@@ -49,9 +49,9 @@ async fn sessions_are_listed_with_ours_and_only_below_the_roots() {
         gateway.request(Method::GET, LIST).send().await.expect("an answer").text().await.expect("text");
     assert!(text.contains(r#""_meta":{"x":1.10}"#), "raw: {text}");
 
-    // What was deleted is nobody's any more.
+    // A deleted session has no owner.
     gateway.call(Method::DELETE, &format!("/v1/sessions/{session}")).await;
-    // Its folder goes when the agent has answered, so that its last line is in the file.
+    // The folder is deleted after the agent's response, so the file contains the last line.
     eventually("the session's folder has gone with it", Duration::from_secs(10), || async {
         std::fs::create_dir(&folder).ok()
     })

@@ -12,7 +12,7 @@ const RPC: &str = "/v1/agents/fake/rpc";
 const LISTED: &str = "rpc = [\"_vendor/*\", \"providers/list\"]\nmeta = [\"vendor.example/x\"]";
 
 #[tokio::test]
-async fn a_listed_method_gets_its_params_and_gives_its_result_raw() {
+async fn listed_method_passes_params_and_result_raw() {
     let gateway = Setup::fake_with(&[], LISTED).start();
     let body = r#"{"method":"_vendor/echo","params":{"a": 1.10,
         "_meta":{"vendor.example/x":true}}}"#;
@@ -30,7 +30,7 @@ async fn a_listed_method_gets_its_params_and_gives_its_result_raw() {
 }
 
 #[tokio::test]
-async fn errors_of_the_agent_are_told_whole() {
+async fn errors_of_the_agent_are_reported_completely() {
     let gateway = Setup::fake_with(&[], LISTED).start();
     let failed = gateway.posted(RPC, &[], &json!({ "method": "_vendor/fail" })).await;
     let acp = json!({ "code": -32050, "message": "no luck", "data": { "why": 1.1 } });
@@ -39,7 +39,7 @@ async fn errors_of_the_agent_are_told_whole() {
 }
 
 #[tokio::test]
-async fn what_is_not_listed_is_forbidden_and_so_is_what_has_a_route() {
+async fn unlisted_and_routed_methods_are_forbidden() {
     let gateway = Setup::fake_with(&[], LISTED).start();
     for method in [
         "session/set_model",
@@ -72,7 +72,7 @@ async fn what_is_not_listed_is_forbidden_and_so_is_what_has_a_route() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_outside_of_a_session() {
+async fn request_without_a_session_is_not_offered() {
     let gateway = Setup::fake_with(&[], LISTED).start();
     let (status, body) = gateway.post(RPC, &json!({ "method": "_vendor/ask" })).await;
     let answers = json!([{ "action": "cancel" }, { "outcome": { "outcome": "cancelled" } }, -32601]);
@@ -95,7 +95,7 @@ async fn a_notification_is_sent_and_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_is_cancelled_and_its_process_ends() {
+async fn abandoned_call_is_cancelled_and_its_process_stops() {
     let log = tempfile::NamedTempFile::new().expect("a file");
     let args = ["--log", log.path().to_str().expect("text")];
     let gateway =

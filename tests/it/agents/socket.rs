@@ -21,7 +21,7 @@ pub(super) struct Socket {
     pub(super) shown: String,
 }
 
-/// Offers a sign-in in a terminal; gives the path of its socket.
+/// Offers a sign-in in a terminal. Returns the path of its socket.
 pub(super) async fn offered(gateway: &Gateway) -> String {
     let answer = gateway.posted("/v1/agents/fake/auth", &[], &json!({ "methodId": "shell" })).await;
     assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
@@ -66,7 +66,7 @@ impl Socket {
         self.stream.send(Message::text(text)).await.expect("it takes it");
     }
 
-    /// The next text; what is shown before it is kept. None: the socket is over.
+    /// The next text message. Stores the output before it. `None` after the end of the socket.
     pub(super) async fn next(&mut self) -> Option<Value> {
         loop {
             match tokio::time::timeout(WAIT, self.stream.next()).await.expect("in time") {

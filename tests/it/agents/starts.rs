@@ -14,7 +14,7 @@ const EXCLUSIVE: [&str; 2] = ["--exclusive-start", "300"];
 const LIMITS: &str =
     "limits.per_key.max_requests_per_minute = 60000\nlimits.per_key.max_prompts_per_minute = 60000\n";
 
-/// Creates a session with each of these agents at once; gives status and body of each answer.
+/// Creates a session with each of these agents at the same time. Returns the status and the body of each response.
 async fn create_at_once(gateway: &Gateway, agents: &[&str]) -> Vec<(u16, Value)> {
     let create = async |agent: &&str| {
         let answer = gateway.posted("/v1/sessions", &[], &json!({ "agent": agent })).await;
@@ -78,7 +78,7 @@ async fn pid(gateway: &Gateway, session: &str) -> Pid {
 }
 
 #[tokio::test]
-async fn deaths_of_idle_processes_neither_refuse_nor_delay_prompts() {
+async fn crashes_of_idle_processes_neither_reject_nor_delay_prompts() {
     let gateway = Setup::fake(&["--state", "state"]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     let began = Instant::now();

@@ -36,7 +36,7 @@ async fn needs_sign_in(gateway: &Gateway) {
 }
 
 #[tokio::test]
-async fn a_person_signs_in_and_sessions_work_without_another_word() {
+async fn sign_in_makes_sessions_work_without_a_restart() {
     let (setup, _folder) = setup("pool = { max_size = 2, min_idle = 1 }");
     let gateway = setup.start();
     needs_sign_in(&gateway).await;
@@ -62,7 +62,7 @@ async fn a_person_signs_in_and_sessions_work_without_another_word() {
 }
 
 #[tokio::test]
-async fn a_sign_in_recycles_processes_that_know_nothing_of_it() {
+async fn sign_in_reclaims_processes_that_started_before_it() {
     let (setup, folder) = setup("pool = { max_size = 2, min_idle = 1 }");
     std::fs::write(folder.path().join("signed-in"), "").expect("it is ours");
     let gateway = setup.start();
@@ -76,7 +76,7 @@ async fn a_sign_in_recycles_processes_that_know_nothing_of_it() {
 }
 
 #[tokio::test]
-async fn one_that_fails_changes_nothing() {
+async fn failed_setting_changes_nothing() {
     let (setup, _folder) = setup("");
     let gateway = setup.start();
     let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
@@ -167,7 +167,7 @@ async fn only_an_admins_key_or_ticket_and_no_foreign_page_opens_it() {
 }
 
 #[tokio::test]
-async fn a_stop_of_the_gateway_closes_it_and_nothing_is_left() {
+async fn stop_of_the_gateway_closes_the_terminal_and_ends_its_processes() {
     let (setup, _folder) = setup("");
     let mut gateway = setup.start();
     let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
@@ -206,7 +206,7 @@ async fn limits_end_it_with_a_problem() {
 }
 
 #[tokio::test]
-async fn a_client_that_takes_nothing_keeps_no_sign_in_from_its_end() {
+async fn stalled_client_does_not_block_the_end_of_a_sign_in() {
     let idle = "pool = { max_size = 1, min_idle = 0, idle_timeout = \"100ms\" }";
     for stopped in [false, true] {
         let (setup, _folder) = setup(idle);
@@ -229,7 +229,7 @@ async fn a_client_that_takes_nothing_keeps_no_sign_in_from_its_end() {
 }
 
 #[tokio::test]
-async fn it_is_off_unless_the_entry_says_so() {
+async fn off_by_default() {
     let gateway = Setup::fake(&["--auth-required"]).start();
     needs_sign_in(&gateway).await;
     gateway.posted(AUTH, &[], &json!({ "methodId": "shell" })).await.problem(501, "agent_unsupported");
@@ -257,7 +257,7 @@ async fn a_socket_counts_as_a_connection_for_as_long_as_it_is_open() {
     let is_served = || async {
         let mut stream = tokio::net::TcpStream::connect(&address).await.expect("it listens");
         let head = format!("GET /livez HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-        // One that is closed at once may not even take the request.
+        // A socket that is closed immediately may not accept the request.
         drop(tokio::io::AsyncWriteExt::write_all(&mut stream, head.as_bytes()).await);
         let mut answer = String::new();
         drop(tokio::io::AsyncReadExt::read_to_string(&mut stream, &mut answer).await);

@@ -40,7 +40,7 @@ fn starts(gateway: &Gateway) -> usize {
 #[tokio::test]
 async fn a_spare_hides_a_slow_start_and_the_next_one_starts() {
     let pool = "pool = { max_size = 4, min_idle = 1 }";
-    // It is asked often, for as long as three starts take.
+    // The test polls for as long as three starts need.
     let limits = "limits.per_key.max_requests_per_minute = 60000";
     let gateway = Setup::fake_with(&["--slow-start", "4000"], pool).settings(limits).start();
     until(&gateway, "fake", json!({ "idle": 1, "starting": 0, "minIdle": 1, "processes": 1 })).await;
@@ -60,7 +60,7 @@ async fn spares_never_make_more_processes_than_max() {
         sessions.push(gateway.session("fake").await);
         until(&gateway, "fake", json!({ "idle": spare, "processes": processes })).await;
     }
-    // One that serves a principal again is no spare for everybody.
+    // A process that serves a principal again is not an idle process for other principals.
     gateway.call(Method::DELETE, &format!("/v1/sessions/{}", sessions[0])).await;
     until(&gateway, "fake", json!({ "leased": 2, "processes": 3 })).await;
     gateway.session("fake").await;
@@ -69,7 +69,7 @@ async fn spares_never_make_more_processes_than_max() {
 }
 
 #[tokio::test]
-async fn spares_that_fail_are_held_back_and_are_no_reason_to_refuse_a_session() {
+async fn failing_idle_processes_back_off_without_rejecting_sessions() {
     let limits = "testing.min_backoff = \"1500ms\"\ntesting.max_breaker_crashes = 2\n";
     let broken = Setup::fake_with(&["--exit-at-start", "3"], "pool = { max_size = 2, min_idle = 1 }");
     let broken = broken.settings(limits).start();
@@ -89,7 +89,7 @@ async fn spares_that_fail_are_held_back_and_are_no_reason_to_refuse_a_session() 
 }
 
 #[tokio::test]
-async fn an_agent_that_wants_a_sign_in_has_no_spares_until_it_has_one() {
+async fn agent_without_its_sign_in_has_no_idle_processes() {
     let pool = "pool = { max_size = 4, min_idle = 1, idle_timeout = \"100ms\" }";
     let gateway = Setup::fake_with(&["--auth-required"], pool).start();
     until(&gateway, "fake", json!({ "idle": 1, "minIdle": 1 })).await;
@@ -105,7 +105,7 @@ async fn an_agent_that_wants_a_sign_in_has_no_spares_until_it_has_one() {
 }
 
 #[tokio::test]
-async fn an_agent_that_nobody_wants_for_long_has_no_spares() {
+async fn unused_agent_has_no_idle_processes() {
     let pool = "pool = { max_size = 4, min_idle = 2, min_idle_for = \"5s\", idle_timeout = \"100ms\" }";
     let gateway = Setup::fake_with(&[], pool).start();
     until(&gateway, "fake", json!({ "idle": 2, "minIdle": 2 })).await;

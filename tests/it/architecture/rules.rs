@@ -278,7 +278,7 @@ impl Walk {
             at += 2;
         }
         if !base.is_empty() {
-            // The path stays in its own row. A group may leave it.
+            // The path stays in its own row. A group may be in another row.
             base.push(self.word(at).to_owned());
             let group = if self.is(at, '{') { at } else { at + 2 };
             return if self.is(group, '{') { self.group(group, &base) } else { at + 1 };
@@ -366,7 +366,7 @@ fn an_import_up_the_layers_is_found() {
 }
 
 #[test]
-fn the_depth_of_the_file_decides_what_super_is() {
+fn super_resolves_by_the_depth_of_the_file() {
     let source = "use super::session::x;";
     assert_eq!(judged("src/store/mod.rs", source), ["1: store may not import session"]);
     assert_eq!(judged("src/shutdown.rs", source), ["1: shutdown may not import session"]);

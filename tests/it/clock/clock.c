@@ -1,5 +1,5 @@
-/* Moves the wall clock of a program that is started with it in LD_PRELOAD by as many seconds as the file CLOCK_FILE says,
- * a number of 8 bytes that may change at any time. The monotonic clock stays what it is. */
+/* Moves the wall clock of a program by a number of seconds. Load it with LD_PRELOAD. The file CLOCK_FILE contains the
+ * number (8 bytes), which can change at any time. The monotonic clock does not change. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

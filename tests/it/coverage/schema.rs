@@ -15,7 +15,7 @@ pub(crate) fn methods(names: &impl Serialize) -> Vec<String> {
     names.map(|name| name.as_str().expect("a name").to_owned()).collect()
 }
 
-/// The values of the member that tells the variants of a union apart.
+/// The values of the member that distinguishes the variants of a union.
 pub(crate) fn variants<T: JsonSchema>(tag: &str) -> Vec<String> {
     let schema = schema::<T>();
     let union = ["oneOf", "anyOf"].iter().find_map(|key| schema[*key].as_array()).expect("a union");
@@ -45,7 +45,7 @@ fn walk(root: &Value, node: &Value, path: &str, paths: &mut Vec<String>) {
     }
 }
 
-/// Follows references, and what may be null to what it is otherwise.
+/// Resolves references. Resolves a nullable type to its other type.
 fn resolved<'a>(root: &'a Value, node: &'a Value) -> &'a Value {
     if let Some(name) = node["$ref"].as_str() {
         let target = root.pointer(name.trim_start_matches('#')).expect("the reference leads somewhere");
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_walk_finds_what_is_nested_and_what_may_be_null() {
+    fn walk_finds_nested_and_nullable_members() {
         let agent = capabilities::<v1::AgentCapabilities>();
         for path in [
             "loadSession",

@@ -8,7 +8,7 @@ fn refused() -> Value {
     json!({ "code": -32603, "message": "not <today>" })
 }
 
-/// Allows what needs a permission, and answers the rest by `serve`.
+/// Allows each permission request, and answers other requests with `serve`.
 fn allowing(
     mut serve: impl FnMut(&str, &Value) -> Result<Value, Value>,
 ) -> impl FnMut(&str, &Value) -> Result<Value, Value> {
@@ -213,7 +213,7 @@ fn a_command_runs_in_a_terminal_of_the_client_until_it_ends() {
 }
 
 #[test]
-fn a_command_that_takes_too_long_is_killed() {
+fn command_is_killed_at_its_timeout() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(home.path());
     let session = demo.session("/w");
@@ -238,7 +238,7 @@ fn a_command_that_takes_too_long_is_killed() {
 }
 
 #[test]
-fn a_cancelled_turn_takes_its_question_back_and_releases_its_terminal() {
+fn cancelled_turn_withdraws_its_request_and_releases_its_terminal() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(home.path());
     let session = demo.session("/w");
@@ -259,7 +259,7 @@ fn a_cancelled_turn_takes_its_question_back_and_releases_its_terminal() {
 }
 
 #[test]
-fn a_question_is_taken_back_unless_somebody_is_quicker() {
+fn request_is_withdrawn_unless_an_answer_is_first() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(home.path());
     let session = demo.session("/w");
@@ -279,7 +279,7 @@ fn a_question_is_taken_back_unless_somebody_is_quicker() {
 }
 
 #[test]
-fn what_acp_does_not_know_is_asked_and_told_too() {
+fn unknown_methods_and_notifications_reach_clients() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(home.path());
     let session = demo.session("/w");
@@ -293,7 +293,7 @@ fn what_acp_does_not_know_is_asked_and_told_too() {
 }
 
 #[test]
-fn what_the_client_did_not_offer_is_not_asked_of_it() {
+fn client_capability_that_is_missing_is_not_used() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(home.path());
     demo.initialize(&json!({}));

@@ -1,4 +1,4 @@
-//! The demo agent behind the gateway: what it can do is tried through the public contract.
+//! The demo agent behind the gateway, tested through the public API.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(super) async fn quicken(gateway: &Gateway, session: &str) {
 
 /// Begins a turn that asks something; the question as the log has it.
 pub(super) async fn asked(gateway: &Gateway, session: &str, text: &str) -> Value {
-    // What ACP does not know is only shown while somebody is there to see it.
+    // A request that ACP does not define is offered only while a client follows the session.
     let mut stream = gateway.events(&format!("/v1/sessions/{session}/events?after=tail")).await;
     stream.until("ready").await;
     let prompt = gateway.prompt(session, text).await["promptId"].clone();
@@ -94,7 +94,7 @@ async fn a_form_is_checked_before_it_reaches_the_agent() {
 }
 
 #[tokio::test]
-async fn a_page_is_opened_and_its_end_is_told() {
+async fn url_elicitation_is_opened_and_its_completion_is_reported() {
     let (gateway, session) = session("").await;
     let question = asked(&gateway, &session, "/link").await;
     let accept = json!({ "action": "accept" });
@@ -148,7 +148,7 @@ async fn commands_run_when_the_gateway_serves_terminals() {
 }
 
 #[tokio::test]
-async fn what_acp_does_not_know_is_shown_and_answered() {
+async fn unknown_methods_are_shown_and_answered() {
     let (gateway, session) = session("").await;
     let question = asked(&gateway, &session, "/ext").await;
     assert_eq!(
@@ -163,7 +163,7 @@ async fn what_acp_does_not_know_is_shown_and_answered() {
 }
 
 #[tokio::test]
-async fn a_question_that_is_taken_back_waits_no_longer() {
+async fn withdrawn_request_is_no_longer_open() {
     let (gateway, session) = session("").await;
     let question = asked(&gateway, &session, "/withdraw 1").await;
     let events = end(&gateway, &session, &question).await;
@@ -172,7 +172,7 @@ async fn a_question_that_is_taken_back_waits_no_longer() {
 }
 
 #[tokio::test]
-async fn every_kind_of_update_comes_through() {
+async fn every_kind_of_update_arrives() {
     let (gateway, session) = session("").await;
     let plans = played(&gateway, &session, "/plans").await;
     assert_eq!((updates(&plans, "plan_update").len(), updates(&plans, "plan_removed").len()), (4, 1));
@@ -216,7 +216,7 @@ async fn a_fork_remembers_and_a_call_carries_its_trace() {
 }
 
 #[tokio::test]
-async fn a_sign_in_opens_what_was_locked_and_a_logout_locks_it_again() {
+async fn sign_in_enables_and_logout_disables_sessions() {
     let table = "[agents.demo]\nbuiltin = \"demo\"\npool = { max_size = 2, min_idle = 0 }\n\
                  env = { ACP_DEMO_SIGN_IN = \"required\" }\n";
     let gateway = Setup::default().table(table).start();

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// The longest wait for a line that must come.
+/// The longest wait for an expected line.
 const SOON: Duration = Duration::from_secs(20);
 
 /// A demo agent's process. It keeps its sessions below `home`, and ends with this.
@@ -19,7 +19,7 @@ pub(super) struct Demo {
     child: Child,
     pub(super) stdin: Option<ChildStdin>,
     lines: Receiver<Value>,
-    /// Updates and requests of the agent, in order, as they came while something else was waited for.
+    /// Updates and requests of the agent in order of arrival, received during other waits.
     pub(super) seen: Vec<Value>,
     last_id: u64,
 }
@@ -41,7 +41,7 @@ impl Demo {
         demo
     }
 
-    /// A process that nobody has said anything to.
+    /// A process that has received no message.
     #[expect(clippy::disallowed_methods, reason = "the test is the agent's client and starts it itself")]
     pub(super) fn spawn(home: &Path, environment: &[(&str, &str)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_acp-gateway"))
@@ -101,7 +101,7 @@ impl Demo {
         }
     }
 
-    /// The next message for which `wanted` holds; those before it are kept in `seen`.
+    /// The next message for which `wanted` is true. Earlier messages are stored in `seen`.
     pub(super) fn until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
         loop {
             let message = self.next();
@@ -159,8 +159,8 @@ impl Demo {
         response["result"]["stopReason"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned()
     }
 
-    /// A turn whose requests the client answers by `serve`, which is given the method and the params. The turn's
-    /// result, and what was asked.
+    /// Runs a turn and answers its requests with `serve`, which receives the method and the params. Returns the
+    /// turn's result and the requests.
     pub(super) fn played(
         &mut self,
         session: &str,
@@ -192,7 +192,7 @@ impl Demo {
             .collect()
     }
 
-    /// What the agent said since the last prompt.
+    /// The text of the agent since the last prompt.
     pub(super) fn said(&self) -> String {
         self.updates("agent_message_chunk")
             .iter()
@@ -229,7 +229,7 @@ pub(super) fn everything() -> Value {
     })
 }
 
-/// What the agent sends is what the protocol's own types have, with nothing more and nothing less.
+/// Checks that a message of the agent has exactly the members of the protocol's type.
 fn check(message: &Value) {
     let params = &message["params"];
     match message["method"].as_str() {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::client::{Demo, code};
 
 #[test]
-fn sessions_outlive_the_process() {
+fn sessions_survive_their_process() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(home.path());
     let session = demo.session("/w");
@@ -81,7 +81,7 @@ fn sessions_are_listed_by_page_closed_and_deleted() {
 }
 
 #[test]
-fn a_crash_that_was_asked_for_leaves_a_session_that_can_be_resumed() {
+fn demo_crash_keeps_a_session_that_can_be_resumed() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(home.path());
     let session = demo.session("/w");

@@ -1,4 +1,4 @@
-//! Signing in to a demo agent that was told to want that.
+//! Sign-in to a demo agent that requires it.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -17,7 +17,7 @@ fn new(demo: &mut Demo) -> Value {
 }
 
 #[test]
-fn nothing_goes_without_a_sign_in_and_everything_with_one() {
+fn agent_works_only_after_its_sign_in() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::spawn(home.path(), &REQUIRED);
     let info = demo.initialize(&json!({}));
@@ -83,7 +83,7 @@ fn exit_code(mut child: Child) -> Option<i32> {
 }
 
 #[test]
-fn the_terminal_method_asks_for_a_word_at_a_terminal() {
+fn terminal_sign_in_prompts_for_a_word() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::spawn(home.path(), &REQUIRED);
     let info = demo.initialize(&everything());

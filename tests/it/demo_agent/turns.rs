@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::client::{Demo, code};
 
 #[test]
-fn a_first_turn_shows_thoughts_plan_tools_and_markdown_and_says_that_it_is_a_demo() {
+fn first_turn_shows_thoughts_plan_tools_markdown_and_the_demo_notice() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(home.path());
     let session = demo.session("/w");
@@ -38,7 +38,7 @@ fn a_first_turn_shows_thoughts_plan_tools_and_markdown_and_says_that_it_is_a_dem
 }
 
 #[test]
-fn a_permission_is_asked_with_all_kinds_and_the_answer_counts() {
+fn permission_request_has_all_option_kinds_and_uses_the_answer() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(home.path());
     let session = demo.session("/w");
@@ -111,7 +111,7 @@ fn a_cancel_ends_a_turn_at_once_also_with_an_open_question() {
 }
 
 #[test]
-fn what_is_wrong_gets_its_error_and_the_next_request_its_answer() {
+fn invalid_request_gets_an_error_and_the_next_one_its_response() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(home.path());
     let session = demo.session("/w");
@@ -164,7 +164,7 @@ fn turns_of_two_sessions_run_side_by_side_and_one_session_has_one() {
 }
 
 #[test]
-fn an_on_off_option_is_only_for_clients_that_know_them() {
+fn boolean_option_requires_a_client_that_supports_it() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(home.path());
     let session = demo.session("/w");

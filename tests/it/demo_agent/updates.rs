@@ -1,11 +1,11 @@
-//! The kinds of updates, and what a session remembers.
+//! The kinds of updates, and the state of a session.
 
 use serde_json::{Value, json};
 
 use super::client::Demo;
 
 #[test]
-fn plans_with_names_come_change_and_go() {
+fn named_plans_are_created_changed_and_removed() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(home.path());
     let session = demo.session("/w");
@@ -20,7 +20,7 @@ fn plans_with_names_come_change_and_go() {
 }
 
 #[test]
-fn notices_compactions_and_titles_are_told() {
+fn notices_compactions_and_titles_are_reported() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(home.path());
     let session = demo.session("/w");
@@ -101,7 +101,7 @@ fn an_answer_has_blocks_of_every_kind_and_a_turn_its_tokens() {
 }
 
 #[test]
-fn a_word_may_come_after_the_turns_end() {
+fn output_after_the_end_of_a_turn_is_accepted() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(home.path());
     let session = demo.session("/w");
@@ -112,7 +112,7 @@ fn a_word_may_come_after_the_turns_end() {
 }
 
 #[test]
-fn a_session_remembers_its_own_word_in_every_process_and_a_fork_takes_it_along() {
+fn demo_session_and_its_fork_keep_a_remembered_word_across_processes() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(home.path());
     let (one, other) = (demo.session("/w"), demo.session("/w"));
@@ -143,7 +143,7 @@ fn a_session_remembers_its_own_word_in_every_process_and_a_fork_takes_it_along()
 }
 
 #[test]
-fn about_tells_where_a_session_works_and_what_the_client_offers() {
+fn about_shows_the_folder_and_the_client_capabilities() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(home.path());
     let servers = json!([

@@ -1,4 +1,4 @@
-//! The demo agent in v2 of ACP, behind the gateway: what it says and does in a turn.
+//! The demo agent in v2 of ACP, behind the gateway: the messages and actions of a turn.
 
 use agent_client_protocol_schema::v2;
 use reqwest::Method;
@@ -12,7 +12,7 @@ pub(super) async fn of_v2(more: &str) -> (Gateway, String) {
     session(&format!("protocol = 2\n{more}")).await
 }
 
-/// Each update is one that v2 knows, in all that it says.
+/// Checks that v2 defines each update completely.
 fn assert_known(events: &[Value]) {
     for event in all(events, "session.update") {
         let update = &event["update"];
@@ -59,7 +59,7 @@ async fn a_turn_is_a_message_its_work_and_a_state_that_ends_it() {
 }
 
 #[tokio::test]
-async fn every_scene_is_said_in_words_of_v2() {
+async fn every_scene_is_valid_in_v2() {
     let (gateway, session) = of_v2("").await;
     for text in [
         "/plan",
@@ -140,7 +140,7 @@ async fn notices_plans_compactions_and_subagents_need_no_offer() {
 }
 
 #[tokio::test]
-async fn a_part_of_a_turn_is_cancelled_and_the_turn_goes_on() {
+async fn cancel_of_a_part_keeps_the_turn_running() {
     let (gateway, session) = of_v2("").await;
     for (text, kind, member, path) in [
         ("/part tool 60", "tool_call_update", "toolCallId", "tool-calls"),
@@ -207,7 +207,7 @@ async fn a_message_is_replaced_and_the_agent_works_by_itself() {
 }
 
 #[tokio::test]
-async fn a_turn_that_goes_wrong_ends_with_the_agents_error() {
+async fn failed_turn_ends_with_the_agents_error() {
     let (gateway, session) = of_v2("").await;
     let turn = gateway.turn(&session, "/fail error").await;
     assert_eq!((&turn["status"], &turn["error"]["code"]), (&json!("failed"), &json!("agent_error")));

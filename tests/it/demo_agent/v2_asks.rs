@@ -8,7 +8,7 @@ use super::v2::of_v2;
 use crate::support::log::{one, said};
 
 #[tokio::test]
-async fn a_permission_is_about_a_command_or_a_tool_call_and_the_state_says_that_it_waits() {
+async fn permission_for_a_command_or_tool_call_sets_the_state_to_requires_action() {
     let (gateway, session) = of_v2("").await;
     let (set, _) =
         gateway.send(Method::PUT, &format!("/v1/sessions/{session}/mode"), &json!({ "modeId": "ask" })).await;
@@ -48,7 +48,7 @@ async fn a_permission_is_about_a_command_or_a_tool_call_and_the_state_says_that_
 }
 
 #[tokio::test]
-async fn a_form_and_a_page_are_asked_for_in_v2_as_well() {
+async fn v2_supports_form_and_url_elicitations() {
     let (gateway, session) = of_v2("").await;
     let question = asked(&gateway, &session, "/form").await;
     let content = |guests| json!({ "name": "Ada", "colour": "red", "guests": guests });

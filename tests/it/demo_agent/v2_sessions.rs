@@ -1,4 +1,4 @@
-//! Sessions of the demo agent in v2 of ACP, behind the gateway: they come back, fork and go; and signing in.
+//! Sessions of the demo agent in v2 of ACP, behind the gateway: resume, fork, delete, and sign-in.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -55,7 +55,7 @@ fn kept(gateway: &Gateway, cwd: &Path) -> Option<PathBuf> {
 }
 
 #[tokio::test]
-async fn what_only_the_agent_has_is_listed_adopted_with_its_history_and_deleted() {
+async fn agent_session_is_listed_adopted_with_history_and_deleted() {
     let (gateway, _) = of_v2("").await;
     let cwd = gateway.path("data/workspaces/left");
     std::fs::create_dir_all(&cwd).unwrap();
@@ -73,7 +73,7 @@ async fn what_only_the_agent_has_is_listed_adopted_with_its_history_and_deleted(
         kept(&gateway, &cwd).is_none().then_some(())
     })
     .await;
-    // As if another client of the agent had left it behind.
+    // The state after another client of the agent created it.
     std::fs::write(&file, text).unwrap();
     let listed = gateway.get("/v1/agents/demo/sessions").await;
     let all = listed["sessions"].as_array().unwrap();

@@ -1,4 +1,4 @@
-//! A gateway with a fault in it, and what has to hold when the fault is over.
+//! A gateway with a fault, and the conditions after the fault.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -11,26 +11,26 @@ use serde_json::{Value, json};
 use crate::support::history::{Alive, Held, OUTLIVE, PromptAnswer, RequestAnswer};
 use crate::support::{Answer, Follower, Gateway, History, Setup, eventually, procfs};
 
-/// What every case's agents are told.
+/// The flags of the agents in every case.
 const JOURNAL: [&str; 2] = ["--journal", "journal"];
 /// How much a gateway may grow by one fault, in KiB.
 const BUDGET: u64 = 48 << 10;
 
-/// A gateway whose sessions are followed from their first event on, and whose clients remember what they were told.
+/// A gateway whose sessions are followed from their first event. The clients record all responses.
 pub(super) struct Case {
     gateway: Gateway,
     /// The sessions, in the order in which they were made.
     sessions: Vec<String>,
     followers: Vec<Follower>,
-    /// What clients were told so far.
+    /// The responses to clients.
     told: Mutex<History>,
-    /// Memory before anything happened, in KiB, and how much may come to it.
+    /// The memory at the start in KiB, and the maximum growth.
     idle: u64,
     budget: u64,
 }
 
 impl Case {
-    /// Limits that let a fault come again at once, and let the test ask as often as it wants.
+    /// Limits that allow an immediate repetition of a fault and any number of requests.
     pub(super) const LIMITS: &str = "testing.min_backoff = \"10ms\"\ntesting.max_breaker_crashes = 1000\n\
                                      limits.per_key.max_requests_per_minute = 1000000\nlimits.per_key.max_prompts_per_minute = 1000000\n\
                                      testing.stop_stdin_timeout = \"200ms\"\ntesting.stop_term_timeout = \"200ms\"\n";
@@ -62,13 +62,13 @@ impl Case {
         session
     }
 
-    /// A session that somebody else has made.
+    /// A session that another client has created.
     pub(super) fn follow(&mut self, session: &str) {
         self.followers.push(Follower::start(&self.gateway, session));
         self.sessions.push(session.to_owned());
     }
 
-    /// Begins a turn; gives the Prompt.
+    /// Starts a turn. Returns the prompt.
     pub(super) async fn prompt(&self, session: &str, text: &str) -> Value {
         let path = format!("/v1/sessions/{session}/prompts");
         let answer = self.posted(&path, &[], &json!({ "prompt": text })).await;
@@ -76,7 +76,7 @@ impl Case {
         answer.body
     }
 
-    /// A whole turn; gives the Prompt as it ended.
+    /// Runs a turn. Returns the prompt at its end.
     pub(super) async fn turn(&self, session: &str, text: &str) -> Value {
         let path = format!("/v1/sessions/{session}/prompts");
         let answer = self.posted(&path, &[("Prefer", "wait=60")], &json!({ "prompt": text })).await;
@@ -91,7 +91,7 @@ impl Case {
         answer
     }
 
-    /// Remembers what a client was answered to a prompt, or to an answer of its own.
+    /// Records the response to a prompt, or to a client's answer.
     pub(super) fn answered(&self, path: &str, key: Option<&str>, body: &Value, answer: &Answer) {
         let words: Vec<&str> = path.trim_start_matches("/v1/sessions/").split('/').collect();
         let (status, mut told) = (answer.status.as_u16(), self.told());
@@ -119,7 +119,7 @@ impl Case {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How much more memory the gateway may come to hold, in KiB.
+    /// The maximum growth of the gateway's memory, in KiB.
     pub(super) const fn budget(&mut self, kib: u64) {
         self.budget = kib;
     }

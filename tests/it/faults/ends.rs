@@ -1,4 +1,5 @@
-//! How an agent ends, and what it leaves: half a line, half a character, a question, a process that holds its stdout.
+//! Ends of an agent, with an incomplete line, an incomplete character, an open request, or a descendant that keeps
+//! stdout open.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use super::ids::PERMISSION;
 use crate::support::log::{all, noise, one, said};
 use crate::support::{Random, eventually, figure, is_alive};
 
-/// A turn in whose middle the agent ends by itself and well, and one after it.
+/// A turn in which the agent exits successfully, and another turn after it.
 async fn cut_off(text: &str) -> (Value, Vec<Value>) {
     let (case, session) = Case::fake(&[]).await;
     let turn = case.turn(&session, text).await;
@@ -41,7 +42,7 @@ async fn half_a_character_at_the_end_of_file_is_counted_and_not_shown() {
 }
 
 #[tokio::test]
-async fn an_agent_that_closes_its_stdout_alone_and_obeys_nothing_is_ended() {
+async fn agent_that_closes_stdout_and_ignores_signals_is_killed() {
     let (case, session) = Case::fake(&["--ignore-eof", "--ignore-term"]).await;
     let turn = case.turn(&session, "fork; close-stdout").await;
     assert_eq!(turn["error"]["code"], "agent_exited", "{turn}");
@@ -52,7 +53,7 @@ async fn an_agent_that_closes_its_stdout_alone_and_obeys_nothing_is_ended() {
 }
 
 #[tokio::test]
-async fn a_grandchild_that_holds_the_stdout_does_not_hold_the_turn() {
+async fn grandchild_with_open_stdout_does_not_block_the_turn() {
     let (case, session) = Case::fake(&[]).await;
     let began = Instant::now();
     let turn = case.turn(&session, "fork stdout=yes; crash code=7 chunks=0").await;
@@ -72,9 +73,9 @@ async fn a_grandchild_that_holds_the_stdout_does_not_hold_the_turn() {
     case.holds().await;
 }
 
-/// The agent ends with a question open, while a person answers it: one of the two is first, and nobody hears both.
+/// The agent ends while a client answers its open request. Exactly one of both wins.
 #[tokio::test]
-async fn an_answer_at_the_instant_of_the_agents_end_is_taken_or_refused_and_never_both() {
+async fn answer_at_the_agents_end_is_accepted_or_rejected() {
     const ROUNDS: usize = 8;
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed}"));

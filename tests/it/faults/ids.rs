@@ -1,4 +1,4 @@
-//! JSON-RPC ids that are 0, negative, strings, null, of another kind, used twice, or somebody else's.
+//! JSON-RPC ids that are 0, negative, strings, null, of another type, duplicate, or of another session.
 
 use serde_json::json;
 
@@ -92,7 +92,7 @@ async fn two_questions_under_one_id_are_answered_each() {
 
 /// The agent numbers its requests as we number ours: the two do not meet.
 #[tokio::test]
-async fn a_question_under_the_id_of_our_own_open_request_answers_nothing_of_ours() {
+async fn agent_request_with_the_id_of_an_open_call_does_not_complete_the_call() {
     let (case, session) = Case::fake(&[]).await;
     let (_, params) = PERMISSION.split_once(" params=").expect("it has params");
     let line = format!(
@@ -123,7 +123,7 @@ async fn an_answer_under_an_id_that_is_not_open_ends_no_turn() {
     );
     let turn = case.turn(&session, &format!("raw {}", lines.join("\n"))).await;
     assert_eq!((&turn["status"], &turn["stopReason"]), (&json!("completed"), &json!("end_turn")), "{turn}");
-    // The answers to 4 and 5 came before they were asked.
+    // The responses 4 and 5 arrived before their requests.
     for text in ["second", "third"] {
         let turn = case.turn(&session, &format!("echo {text}")).await;
         assert_eq!((&turn["stopReason"], &turn["text"]), (&json!("end_turn"), &json!(text)), "{turn}");

@@ -44,7 +44,7 @@ async fn crashing_prompts_of_one_session_refuse_no_other_session() {
 }
 
 #[tokio::test]
-async fn a_session_takes_prompts_again_after_its_back_off() {
+async fn session_accepts_prompts_again_after_its_back_off() {
     let limits = format!(
         "{LIMITS}testing.min_backoff = \"1s\"\ntesting.max_backoff = \"2s\"\ntesting.max_breaker_crashes = 2\ntesting.session_idle_timeout = \"100ms\"\n"
     );

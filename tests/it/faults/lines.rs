@@ -8,7 +8,7 @@ use crate::support::log::{all, noise, one, said};
 use crate::support::{Answer, Setup};
 
 #[tokio::test]
-async fn lines_that_are_not_json_are_counted_and_the_stream_goes_on() {
+async fn invalid_json_lines_are_counted_and_the_stream_continues() {
     let (gateway, session) = Case::fake(&[]).await;
     let turn = gateway.turn(&session, "garbage n=5").await;
     assert_eq!(turn["stopReason"], "end_turn", "{turn}");
@@ -41,7 +41,7 @@ async fn a_json_rpc_batch_is_one_bad_line() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_not_utf8_is_counted_and_the_stream_goes_on() {
+async fn line_with_invalid_utf8_is_counted_and_the_stream_continues() {
     let (gateway, session) = Case::fake(&[]).await;
     assert_eq!(gateway.turn(&session, "bad-utf8").await["text"], "before after");
     assert_eq!(noise(&gateway.lawful(&session).await), 1);
@@ -71,7 +71,7 @@ async fn a_lone_surrogate_passes_byte_for_byte_in_both_directions() {
     let events = gateway.request(Method::GET, &format!("/v1/sessions/{session}/events"));
     let events = events.send().await.expect("an answer").text().await.expect("a body");
     assert!(events.contains(r#""text":"a lone \ud83d surrogate""#), "{events}");
-    // The scripted agent says back what it cannot read, as it was spelled.
+    // The scripted agent returns the text that it cannot parse, in its original spelling.
     let echoed =
         r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"echo \udead end"}}"#;
     assert!(events.contains(echoed), "{events}");
@@ -82,7 +82,7 @@ async fn a_lone_surrogate_passes_byte_for_byte_in_both_directions() {
 }
 
 #[tokio::test]
-async fn what_is_nested_too_deep_is_a_bad_line() {
+async fn line_above_the_nesting_limit_is_invalid() {
     let (gateway, session) = Case::fake(&[]).await;
     assert_eq!(gateway.turn(&session, "deep depth=200").await["text"], "after");
     assert_eq!(noise(&gateway.lawful(&session).await), 1);
@@ -129,7 +129,7 @@ async fn a_flood_of_bad_lines_ends_the_agent_and_the_next_prompt_works() {
 }
 
 #[tokio::test]
-async fn as_many_bad_lines_as_are_allowed_change_nothing() {
+async fn invalid_lines_up_to_the_limit_change_nothing() {
     let (gateway, session) = Case::fake_with(&[], "", "testing.max_invalid_lines_per_minute = 100").await;
     let turn = gateway.turn(&session, "bad-flood n=100").await;
     assert_eq!(turn["stopReason"], "end_turn", "{turn}");

@@ -1,4 +1,4 @@
-//! Messages that are well formed and wrong: for nobody, for somebody else, too early, too late, twice.
+//! Well-formed messages that are wrong: unknown or foreign session, too early, too late, duplicate.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ fn updates(events: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_asked_for_are_ignored() {
+async fn unexpected_responses_are_ignored() {
     let (gateway, session) = Case::fake(&[]).await;
     let turn = gateway.turn(&session, "unknown-response").await;
     assert_eq!((&turn["stopReason"], &turn["text"]), (&json!("end_turn"), &json!("after")));
-    // The answer to the first prompt comes once more, and is not taken for that of the second.
+    // The response to the first prompt arrives again. It must not complete the second prompt.
     let turn = gateway.turn(&session, "hello").await;
     assert_eq!((&turn["stopReason"], &turn["text"]), (&json!("end_turn"), &json!("hello")));
     eventually("the answer that was used up has come again", Duration::from_secs(10), || async {
@@ -40,7 +40,7 @@ async fn an_answer_may_have_its_id_at_its_end() {
 async fn an_update_for_another_session_shows_in_neither() {
     let (mut gateway, one) = Case::fake(&["--collide-ids"]).await;
     let other = gateway.session().await;
-    // Both sessions are "0" to their agents; "1" is nobody's.
+    // Each agent names its session "0". No session has the id "1".
     for foreign in ["not-mine", "1", &other] {
         let turn = gateway.turn(&one, &format!("spoof session={foreign}")).await;
         assert_eq!((&turn["status"], &turn["text"]), (&json!("completed"), &json!("mine")));
@@ -72,7 +72,7 @@ async fn sessions_with_the_same_id_at_two_agents_stay_apart() {
 #[tokio::test]
 async fn updates_before_the_answer_to_session_new_are_kept() {
     let (gateway, session) = Case::fake(&["--early-updates"]).await;
-    // The session is told of when it is durable, and what came early is so right behind it.
+    // The creation is visible after its commit, and the early updates follow it directly.
     gateway.log_until(&session, |event| event["update"]["sessionUpdate"] == "usage_update").await;
     let events = gateway.lawful(&session).await;
     assert_eq!(kinds(&events), ["session.created", "session.attached", "session.update", "session.update"]);
@@ -84,7 +84,7 @@ async fn updates_before_the_answer_to_session_new_are_kept() {
 }
 
 #[tokio::test]
-async fn updates_for_a_session_that_does_not_exist_yet_disturb_nobody() {
+async fn updates_for_a_future_session_do_not_affect_others() {
     let (gateway, session) = Case::fake(&[]).await;
     assert_eq!(gateway.turn(&session, "early n=3").await["status"], "completed");
     assert_eq!(updates(&gateway.lawful(&session).await), Vec::<&str>::new());
@@ -109,8 +109,8 @@ async fn updates_after_the_end_of_their_turn_are_marked_and_end_nothing() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_not_served_is_answered_and_the_turn_goes_on() {
-    // While somebody follows the session, a request that only clients may know waits for them.
+async fn unsupported_request_is_answered_and_the_turn_continues() {
+    // While a client follows the session, a request with an unknown method waits for a client.
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     let turn = gateway.turn(&session, "unserved").await;
@@ -120,7 +120,7 @@ async fn a_request_that_is_not_served_is_answered_and_the_turn_goes_on() {
 }
 
 #[tokio::test]
-async fn a_message_that_says_a_thing_twice_is_not_shown() {
+async fn message_with_a_duplicate_routed_member_is_not_shown() {
     let (gateway, session) = Case::fake(&["--collide-ids"]).await;
     for other in ["other", "1"] {
         let turn = gateway.turn(&session, &format!("dup-keys session={other}")).await;
@@ -134,7 +134,7 @@ async fn a_message_that_says_a_thing_twice_is_not_shown() {
 }
 
 #[tokio::test]
-async fn a_notification_that_is_not_known_is_shown_raw_with_our_session_id() {
+async fn unknown_notification_is_passed_raw_with_the_gateways_session_id() {
     let (gateway, session) = Case::fake(&[]).await;
     gateway.turn(&session, "ext").await;
     let events = gateway.lawful(&session).await;
@@ -145,7 +145,7 @@ async fn a_notification_that_is_not_known_is_shown_raw_with_our_session_id() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_agent_is_the_end_of_its_turn_with_its_own_words() {
+async fn error_of_the_agent_ends_the_turn_with_its_message() {
     let (gateway, session) = Case::fake(&[]).await;
     for (code, expected) in [
         (-32603, "agent_error"),

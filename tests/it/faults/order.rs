@@ -1,4 +1,4 @@
-//! What comes at a wrong time: twice, before the session, after the end, for nobody, and all of that in a flood.
+//! Messages at a wrong time: twice, before the session, after the end, without a receiver, and in a flood.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::support::figure;
 use crate::support::log::{all, noise, one, said};
 
 #[tokio::test]
-async fn a_second_answer_to_a_prompt_changes_nothing_whatever_it_says() {
+async fn second_response_to_a_prompt_changes_nothing() {
     let (case, session) = Case::fake(&[]).await;
     for (first, second) in [("end_turn", "refusal"), ("refusal", "end_turn"), ("cancelled", "max_tokens")] {
         let turn = case.turn(&session, &format!("twice first={first} second={second}")).await;
@@ -28,11 +28,11 @@ async fn of_the_updates_before_a_session_exists_the_last_ones_are_kept() {
 }
 
 #[tokio::test]
-async fn a_flood_after_the_end_of_its_turn_is_late_and_ends_nothing() {
+async fn flood_after_the_end_of_its_turn_is_late_and_ends_nothing() {
     const UPDATES: usize = 3000;
     let (case, session) = Case::fake(&[]).await;
     assert_eq!(case.turn(&session, &format!("late n={UPDATES} ms=0")).await["status"], "completed");
-    // Behind what created the session, attached it, began and ended the turn.
+    // After the events that created and attached the session, and began and ended the turn.
     let last = 4 + UPDATES as u64;
     case.log_until(&session, |event| event["seq"] == last).await;
     assert_eq!(case.turn(&session, "echo next").await["text"], "next");
@@ -45,7 +45,7 @@ async fn a_flood_after_the_end_of_its_turn_is_late_and_ends_nothing() {
 
 /// Nothing of it is shown, kept, or written to the gateway's own log line by line.
 #[tokio::test]
-async fn a_flood_of_updates_for_a_session_that_nobody_knows_leaves_no_trace() {
+async fn flood_for_an_unknown_session_has_no_effect() {
     const UPDATES: u64 = 50_000;
     let (mut case, session) = Case::fake(&["--collide-ids"]).await;
     let other = case.session().await;

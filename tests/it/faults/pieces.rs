@@ -12,14 +12,14 @@ use crate::support::{eventually, figure};
 const CAP: u64 = 16 << 20;
 
 #[tokio::test]
-async fn a_line_that_comes_byte_by_byte_is_one_line() {
+async fn line_that_arrives_byte_by_byte_is_one_line() {
     let (case, session) = Case::fake(&[]).await;
     let turn = case.turn(&session, "drip").await;
     assert_eq!((&turn["stopReason"], &turn["text"]), (&json!("end_turn"), &json!("é漢😀 drop by drop")));
     assert_eq!(noise(&case.holds().await), 0);
 }
 
-/// Three bytes do not divide what a pipe gives at once, so that reads end inside of characters.
+/// Three bytes do not divide the size of a read from a pipe, so reads end inside characters.
 #[tokio::test]
 async fn characters_that_lie_across_the_edges_of_reads_are_whole() {
     const CHARACTERS: usize = 300_000;

@@ -1,4 +1,4 @@
-//! Backpressure from end to end: an agent that says more than the log takes waits in its write, and nothing else waits.
+//! End-to-end backpressure: an agent that writes faster than the log blocks in its write, and no other session waits.
 
 use std::time::{Duration, Instant};
 
@@ -18,12 +18,12 @@ const UPDATES: u64 = 3077;
 const SOME: u64 = 250;
 /// Turns of another session, beside and before.
 const TURNS: usize = 20;
-/// What may be on its way from an agent to the log: a pipe, a line that is read, eight batches, what waits for its
-/// commit, and what one more batch adds to it.
+/// The maximum number of bytes between an agent and the log: a pipe, a line, eight batches, the uncommitted bytes,
+/// and one more batch.
 const ON_ITS_WAY: u64 = 12 << 20;
 /// How much more memory a gateway may hold for all that, and for the tails of the log, in KiB.
 const GROWS: u64 = 48 << 10;
-/// How long an answer or a cancel may take to reach an agent that floods.
+/// The maximum time until an answer or a cancel reaches an agent that floods.
 const PROMPT: Duration = Duration::from_secs(5);
 
 /// Another writer has the log's file until this is dropped: nothing is committed, and the gateway waits for its turn.
@@ -49,7 +49,7 @@ async fn loud() -> (Gateway, String, u32) {
     (gateway, session, pid)
 }
 
-/// Waits until the agent was sent this, and gives how long that took.
+/// Waits until the agent has received this, and returns the duration.
 async fn told(gateway: &Gateway, words: &str) -> Duration {
     let (began, received) = (Instant::now(), gateway.path("data/homes/default/fake/received"));
     eventually(words, Duration::from_secs(20), async || {
@@ -60,7 +60,7 @@ async fn told(gateway: &Gateway, words: &str) -> Duration {
     began.elapsed()
 }
 
-/// How long whole turns of a session take, the shortest first.
+/// The durations of complete turns of a session, in ascending order.
 async fn turns(gateway: &Gateway, session: &str, count: usize) -> Vec<Duration> {
     let mut took = Vec::new();
     for _ in 0..count {
@@ -90,7 +90,7 @@ async fn most_ahead(gateway: &Gateway, session: &str, agent: u32) -> u64 {
         if shown["state"] == "idle" {
             return most;
         }
-        // What the gateway says of a session is durable.
+        // Every state that the gateway reports is durable.
         let committed = (gateway.last_seq(session).await - seq) * TEXT;
         most = most.max(written.saturating_sub(committed));
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -118,9 +118,9 @@ impl Served {
     }
 }
 
-/// It wants to say 200 MB. All that is said here of its memory and of who is served is so from the first megabyte on.
+/// The agent writes 200 MB. The bounds on memory and on other sessions hold from the first megabyte.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_waits_in_its_agent_and_everybody_is_served_also_its_own_client() {
+async fn flood_blocks_its_agent_and_every_client_is_served() {
     let (gateway, session, agent) = loud().await;
     let quiet = gateway.session("fake").await;
     let alone = turns(&gateway, &quiet, TURNS).await;
@@ -166,9 +166,9 @@ async fn a_flood_waits_in_its_agent_and_everybody_is_served_also_its_own_client(
     assert!((2 * SOME..UPDATES).contains(&said), "{said}");
 }
 
-/// While nothing can be committed at all, the agent stands still, memory too, and its cancel is served.
+/// While no commit is possible, the agent blocks, memory stays constant, and the session serves its cancel.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_stands_still_while_the_log_does_and_hears_of_its_cancel() {
+async fn agent_blocks_with_the_log_and_receives_its_cancel() {
     let (gateway, session, agent) = loud().await;
     let other = gateway.session("fake").await;
     let before = gateway.all_events(&other).await;
@@ -190,7 +190,7 @@ async fn an_agent_stands_still_while_the_log_does_and_hears_of_its_cancel() {
     let path = format!("/v1/sessions/{session}/cancel");
     let (cancelled, told) = tokio::join!(gateway.call(Method::POST, &path), async {
         let told = told(&gateway, r#""method":"session/cancel""#).await;
-        // It has noted what it was sent, and said nothing.
+        // The agent recorded the cancel and wrote nothing.
         assert!(procfs::written(agent) - stopped < 1000, "it still stands when it hears of it");
         drop(still);
         told
@@ -211,9 +211,9 @@ async fn an_agent_stands_still_while_the_log_does_and_hears_of_its_cancel() {
     one(&gateway.all_events(&other).await, "session.created");
 }
 
-/// It has much to say, and nobody listens for longer than it may be silent.
+/// The agent has much output, and no client reads for longer than the silence timeout.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_waits_for_the_log_is_not_taken_for_silent() {
+async fn agent_blocked_by_the_log_is_not_silent() {
     const SILENCE: Duration = Duration::from_secs(2);
     let (case, session) = Case::fake_with(&[], "turn_idle_timeout = \"2s\"", "").await;
     case.prompt(&session, "flood n=30000").await;

@@ -1,4 +1,4 @@
-//! Agents that die, hang or do not obey: the turn ends with the reason, and the session goes on.
+//! Agents that exit, hang or ignore requests: the turn ends with the reason, and the session continues.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ fn millis(event: &Value) -> u64 {
 }
 
 #[tokio::test]
-async fn a_crash_fails_the_turn_within_a_second_with_its_code_and_last_words() {
+async fn crash_fails_the_turn_within_a_second_with_exit_code_and_stderr() {
     let (gateway, session) = Case::fake(&[]).await;
     let began = Instant::now();
     let turn = gateway.turn(&session, "crash code=42").await;
@@ -53,7 +53,7 @@ async fn a_crash_by_a_signal_names_the_signal() {
     gateway.holds().await;
 }
 
-/// A crash and the turn after it; gives the second `session.attached` and the whole log.
+/// Runs a turn that crashes and a turn after it. Returns the second `session.attached` and the whole log.
 async fn reattached(args: &[&str]) -> (Value, Vec<Value>) {
     let (gateway, session) = Case::fake(args).await;
     gateway.turn(&session, "echo one").await;
@@ -82,7 +82,7 @@ async fn the_next_prompt_loads_and_the_history_is_not_doubled() {
 }
 
 #[tokio::test]
-async fn the_next_prompt_starts_afresh_where_the_agent_cannot_and_says_so() {
+async fn next_prompt_starts_a_new_context_without_load_and_reports_it() {
     let (attached, events) = reattached(&["--no-load"]).await;
     assert_eq!((&attached["by"], &attached["context"]), (&json!("fresh"), &json!("lost")));
     assert_eq!(said(&events), "onetwo");
@@ -138,7 +138,7 @@ async fn a_cancel_that_is_ignored_ends_the_agent_and_the_turn() {
 }
 
 #[tokio::test]
-async fn an_agent_that_says_nothing_for_too_long_is_cancelled() {
+async fn silent_agent_is_cancelled_at_the_timeout() {
     let (gateway, session) = Case::fake_with(&[], "turn_idle_timeout = \"2s\"", "").await;
     let turn = gateway.turn(&session, "hang").await;
     assert_eq!((&turn["status"], &turn["stopReason"]), (&json!("completed"), &json!("cancelled")));
@@ -148,7 +148,7 @@ async fn an_agent_that_says_nothing_for_too_long_is_cancelled() {
 }
 
 #[tokio::test]
-async fn what_an_agent_started_dies_with_it() {
+async fn descendants_end_with_their_agent() {
     let (gateway, session) = Case::fake(&[]).await;
     let turn = gateway.turn(&session, "fork; crash chunks=0").await;
     assert_eq!(turn["error"]["code"], "agent_exited");

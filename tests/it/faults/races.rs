@@ -1,4 +1,4 @@
-//! Clients that do the same thing at the same instant, or the opposite: one is first, and everybody is told the truth.
+//! Clients that send the same or opposite requests at the same time: one wins, and every response is true.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,7 +95,7 @@ async fn one_key_on_twenty_connections_at_the_same_instant_is_one_turn() {
         the_first(&answers);
         for answer in answers {
             match answer.status {
-                // Whoever comes when the turn is over already hears so.
+                // A client that arrives after the end of the turn receives that result.
                 StatusCode::ACCEPTED | StatusCode::OK => {
                     assert_eq!(answer.body["promptId"], format!("p{round}"));
                 }
@@ -213,7 +213,7 @@ async fn of_several_tabs_that_answer_one_permission_one_wins_in_every_round() {
 /// Two cancels, of the turn and of all, around the instant at which the turn ends by itself, and a prompt that waits
 /// behind it and is cancelled around the instant at which it starts.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_at_the_instant_of_the_start_or_the_end_leaves_one_end() {
+async fn cancel_at_the_start_or_end_of_a_turn_gives_one_end() {
     const ROUNDS: usize = 25;
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed}"));
@@ -245,7 +245,7 @@ async fn a_cancel_at_the_instant_of_the_start_or_the_end_leaves_one_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_and_an_answer_at_the_same_instant_give_the_agent_one_of_them() {
+async fn concurrent_cancel_and_answer_send_the_agent_one_of_them() {
     const ROUNDS: usize = 25;
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed}"));
@@ -264,7 +264,7 @@ async fn a_cancel_and_an_answer_at_the_same_instant_give_the_agent_one_of_them()
             format!("{base}/cancel"),
             format!("{base}/prompts/p{round}/cancel"),
         );
-        // An answer takes a little longer to come to its session than a cancel.
+        // An answer needs slightly more time than a cancel to reach its session.
         let after = Duration::from_micros(random.below(6000));
         let posts = [
             Post::new(&tabs[0], &permission, &allow),
@@ -304,10 +304,10 @@ async fn a_turn_that_is_cancelled_before_it_was_sent_is_never_sent() {
     let accepted = case.request(Method::POST, &prompts).json(&body);
     let cancels = [format!("{prompts}/p2/cancel"), format!("/v1/sessions/{session}/cancel")];
     let (accepted, cancelled) = tokio::join!(Answer::of(accepted), async {
-        // A turn that its owner has not heard of cannot be cancelled.
+        // A turn that the actor has not received yet cannot be cancelled.
         loop {
             let mut answer = std::pin::pin!(case.call(Method::POST, &cancels[0]));
-            // One that is not answered was heard, and waits for what stands still.
+            // A cancel without a response was received, and waits for the blocked commit.
             let soon = tokio::time::timeout(Duration::from_millis(500), &mut answer).await;
             let answer = if let Ok(answer) = soon {
                 answer

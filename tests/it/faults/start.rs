@@ -1,4 +1,4 @@
-//! Agents that do not come up: the creation fails with a reason, and leaves nothing.
+//! Agents that do not start: the creation fails with a reason and has no other effect.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ async fn create(gateway: &Gateway, agent: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn an_agent_that_never_answers_initialize_is_a_timeout_and_leaves_nothing() {
+async fn missing_initialize_response_is_a_timeout_without_effect() {
     let more = "start_timeout = \"300ms\"";
     let gateway = Setup::fake_with(&["--hang-initialize"], more).start();
     create(&gateway, "fake").await.problem(504, "agent_timeout");
@@ -20,14 +20,14 @@ async fn an_agent_that_never_answers_initialize_is_a_timeout_and_leaves_nothing(
 }
 
 #[tokio::test]
-async fn an_agent_that_never_makes_a_session_is_a_timeout_and_leaves_nothing() {
+async fn missing_session_new_response_is_a_timeout_without_effect() {
     let gateway = Setup::fake(&["--hang-new"]).settings("timeouts.session_new_timeout = \"300ms\"").start();
     create(&gateway, "fake").await.problem(504, "agent_timeout");
     gateway.assert_nothing_left().await;
 }
 
 #[tokio::test]
-async fn who_hangs_up_while_a_session_fails_leaves_nothing_either() {
+async fn disconnect_during_a_failing_creation_has_no_effect() {
     let gateway = Setup::fake(&["--hang-new"]).settings("timeouts.session_new_timeout = \"1500ms\"").start();
     let root = gateway.path("data/workspaces");
     let folders = || std::fs::read_dir(&root).expect("the root of workspaces").count();
@@ -41,7 +41,7 @@ async fn who_hangs_up_while_a_session_fails_leaves_nothing_either() {
 }
 
 #[tokio::test]
-async fn an_agent_that_exits_at_its_start_says_how_and_leaves_nothing() {
+async fn agent_exit_at_start_is_reported_and_has_no_effect() {
     let gateway = Setup::fake(&["--exit-at-start", "3"]).start();
     let problem = create(&gateway, "fake").await.problem(502, "agent_exited");
     assert_eq!((&problem["exitCode"], &problem["signal"]), (&json!(3), &Value::Null));
@@ -76,7 +76,7 @@ async fn an_agent_without_capabilities_is_a_plain_agent() {
 }
 
 #[tokio::test]
-async fn an_agent_that_wants_a_sign_in_says_which_and_nothing_is_left() {
+async fn agent_that_requires_a_sign_in_reports_its_methods_without_effect() {
     let gateway = Setup::fake(&["--auth-required"]).start();
     let problem = create(&gateway, "fake").await.problem(424, "agent_auth_required");
     let methods = problem["authMethods"].as_array().expect("a list");
@@ -108,14 +108,14 @@ async fn an_agent_that_crashes_five_times_is_not_started_for_a_while() {
 }
 
 #[tokio::test]
-async fn an_expired_start_is_reported_when_it_expires_and_its_process_counts_until_it_is_gone() {
+async fn expired_start_is_reported_at_once_and_its_process_counts_until_its_end() {
     let args = ["--hang-initialize", "--ignore-eof", "--ignore-term"];
     let more = "start_timeout = \"300ms\"\npool = { max_size = 1, min_idle = 0 }";
     let gateway =
         Setup::fake_with(&args, more).settings("limits.per_key.max_requests_per_minute = 60000").start();
     let began = Instant::now();
     let problem = create(&gateway, "fake").await.problem(504, "agent_timeout");
-    // Stopping takes ten seconds: five for stdin, five for TERM.
+    // A stop needs ten seconds: five for stdin, five for TERM.
     assert!(began.elapsed() < Duration::from_secs(5), "it waited for the stop: {:?}", began.elapsed());
     let pool = gateway.get("/v1/agents/fake").await["pool"].clone();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Agents that do not read what they are sent.
+//! Agents that do not read their stdin.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use super::ids::PERMISSION;
 use crate::support::figure;
 use crate::support::log::{all, one};
 
-/// Bytes of a prompt that no pipe takes at once.
+/// The size of a prompt that exceeds the buffer of a pipe.
 const HUGE: usize = 4 << 20;
 
-/// A session whose agent reads nothing more but the beginning of what comes next.
+/// A session whose agent reads at most the beginning of the next line.
 async fn deaf(args: &[&str], limits: &str) -> (Case, String) {
     let (case, session) = Case::fake_with(args, "", limits).await;
     assert_eq!(case.turn(&session, "deaf").await["stopReason"], "end_turn");

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{Gateway, Setup, eventually, procfs};
 
-/// A session whose files the gateway serves, with the path of its folder.
+/// A session whose files the gateway serves, and the path of its folder.
 async fn served(gateway: &Gateway, policy: Value) -> (String, String) {
     let body = json!({ "agent": "fake", "policy": policy });
     let (status, session) = gateway.post("/v1/sessions", &body).await;
@@ -131,14 +131,15 @@ async fn additional_directories_are_served_and_other_sessions_folders_are_not() 
 }
 
 #[tokio::test]
-async fn a_session_may_narrow_what_its_agent_has() {
+async fn session_can_restrict_the_capabilities_of_its_agent() {
     let gateway = gateway();
     let (session, cwd) = served(&gateway, json!({ "files": "off" })).await;
     let read = said(&gateway, &session, &format!("read path={cwd}/x")).await;
     assert_eq!(read, "[error -32601]");
 }
 
-/// MiB that a gateway takes for sixty files of one MiB, of which the agent takes none; with all read in the end.
+/// The memory in MiB that the gateway uses for sixty files of one MiB which the agent does not read, and after it has
+/// read all.
 async fn taken(answers: usize) -> u64 {
     let setup = Setup::fake_with(&["--log", "received"], "files = \"gateway\"");
     let limits = format!("testing.max_file_requests = {answers}\ntesting.stdin_stall_timeout = \"2m\"");
@@ -180,7 +181,7 @@ async fn taken(answers: usize) -> u64 {
 }
 
 #[tokio::test]
-async fn an_agent_that_takes_no_answers_is_read_a_few_files_and_no_more() {
+async fn agent_that_does_not_read_answers_is_served_a_bounded_number_of_files() {
     let (few, all) = tokio::join!(taken(4), taken(60));
     assert!(few * 2 < all && all >= 50, "{few} MiB with four places, {all} MiB with sixty");
 }

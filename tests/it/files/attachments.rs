@@ -1,4 +1,4 @@
-//! Files that go with a prompt, as what the agent takes of them.
+//! Files attached to a prompt, in the form that the agent accepts.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::Ground;
 use crate::support::log::all;
 use crate::support::{Answer, Setup};
 
-/// The smallest file that is a PNG by its name; nobody here looks into it.
+/// A minimal file with the extension of a PNG. No test reads its content.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0";
 
 async fn ground(args: &[&str]) -> Ground {
@@ -29,7 +29,7 @@ async fn prompted(ground: &Ground, attachments: &Value) -> Answer {
     ground.gateway.posted(&path, &[("prefer", "wait=60")], &body).await
 }
 
-/// The blocks that the agent got behind the text, with the folder's name taken out.
+/// The blocks after the text that the agent received, without the name of the folder.
 async fn sent(ground: &Ground, attachments: Value) -> Vec<Value> {
     let answer = prompted(ground, &attachments).await;
     assert_eq!((answer.status.as_u16(), &answer.body["status"]), (200, &json!("completed")), "{answer:?}");
@@ -42,7 +42,7 @@ async fn sent(ground: &Ground, attachments: Value) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn without_a_wish_it_is_what_the_agent_takes() {
+async fn default_restore_method_is_the_agents() {
     let ground = ground(&[]).await;
     let files = ["a b.txt", "long.txt", "picture.png", "drawing.svg", "nameless"];
     let blocks = sent(&ground, files.iter().map(|path| json!({ "path": path })).collect()).await;
@@ -59,7 +59,7 @@ async fn without_a_wish_it_is_what_the_agent_takes() {
 }
 
 #[tokio::test]
-async fn an_agent_that_takes_images_and_sounds_gets_them() {
+async fn agent_with_image_and_audio_capability_receives_them() {
     let ground = ground(&["--media"]).await;
     let blocks = sent(&ground, json!([{ "path": "picture.png" }, { "path": "sound.wav" }])).await;
     let data = "iVBORw0KGgoA";
@@ -75,7 +75,7 @@ async fn an_agent_that_takes_images_and_sounds_gets_them() {
 }
 
 #[tokio::test]
-async fn who_says_how_gets_that_or_a_refusal() {
+async fn explicit_restore_method_is_used_or_rejected() {
     let ground = ground(&[]).await;
     let wishes = json!([
         { "path": "a b.txt", "as": "resource_link" },
@@ -95,7 +95,7 @@ async fn who_says_how_gets_that_or_a_refusal() {
 }
 
 #[tokio::test]
-async fn an_agent_that_takes_nothing_gets_links() {
+async fn agent_without_capabilities_receives_resource_links() {
     let ground = ground(&["--no-capabilities"]).await;
     let blocks = sent(&ground, json!([{ "path": "a b.txt" }, { "path": "picture.png" }])).await;
     assert!(blocks.iter().all(|block| block["type"] == "resource_link"), "{blocks:?}");
@@ -104,7 +104,7 @@ async fn an_agent_that_takes_nothing_gets_links() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_attached_is_refused_before_anything_begins() {
+async fn invalid_attachment_is_rejected_before_the_turn() {
     let ground = ground(&[]).await;
     let many: Value = (0..65).map(|_| json!({ "path": "a b.txt", "as": "resource_link" })).collect();
     for (attachments, status, code, pointer) in [
@@ -134,7 +134,7 @@ async fn what_cannot_be_attached_is_refused_before_anything_begins() {
 }
 
 #[tokio::test]
-async fn the_same_request_again_is_the_first_turn_whatever_became_of_the_file() {
+async fn repeated_request_returns_the_first_turn_after_a_change_of_the_file() {
     let ground = ground(&[]).await;
     let path = format!("/v1/sessions/{}/prompts", ground.session);
     let post = async |attachment: &str| {

@@ -13,7 +13,7 @@ const MAX: u64 = 1 << 20;
 const SECRET: &str = "a secret outside";
 const ROUNDS: usize = 10_000;
 
-/// `root/w` is a session's folder; `root-secret` and `root/w-secret` lie beside what may be reached.
+/// `root/w` is a session's folder. `root-secret` and `root/w-secret` are outside it.
 struct Ground {
     dir: TempDir,
     workspaces: Workspaces,
@@ -57,7 +57,7 @@ fn write(workspace: &Workspace, path: &str, text: &str) -> Result<(), FileError>
     upload.finish().map(drop)
 }
 
-/// Every way to a path is refused in the same manner, and what lies outside is as it was.
+/// Every operation rejects the path in the same way, and files outside do not change.
 #[track_caller]
 fn refused(ground: &Ground, workspace: &Workspace, path: &str, fits: fn(&FileError) -> bool) {
     let outcomes = [
@@ -141,7 +141,7 @@ fn absolute() {
 }
 
 #[test]
-fn nul_and_names_that_are_none() {
+fn nul_and_invalid_names_are_rejected() {
     let ground = Ground::new();
     let workspace = ground.open();
     for path in ["", "file\0", "\0", "sub\0/../../w-secret/file"] {
@@ -247,7 +247,7 @@ fn a_folder_is_no_file() {
 }
 
 #[test]
-fn what_is_too_large_leaves_nothing_behind() {
+fn oversized_request_has_no_effect() {
     let ground = Ground::new();
     let workspace = ground.open();
     let mut upload = workspace.begin("file", Precondition::default(), 4).expect("it begins");

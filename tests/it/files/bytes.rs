@@ -70,7 +70,7 @@ async fn one_range_is_partial_and_others_are_the_whole() {
 }
 
 #[tokio::test]
-async fn a_version_that_is_known_is_not_sent_again() {
+async fn known_etag_returns_304() {
     let ground = Ground::fake().await;
     ground.make("a", "one");
     let tag = etag(&ground.get("/a").await);
@@ -105,7 +105,7 @@ async fn a_version_that_is_known_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_large_file_comes_whole_whatever_its_size() {
+async fn large_file_is_served_completely() {
     let ground = Ground::fake().await;
     let bytes: Vec<u8> = (0..20_000_003_u32).map(|n| n.to_le_bytes()[(n % 4) as usize]).collect();
     ground.make("large", &bytes);
@@ -117,7 +117,7 @@ async fn a_large_file_comes_whole_whatever_its_size() {
 }
 
 #[tokio::test]
-async fn what_is_no_file_is_refused() {
+async fn special_file_is_rejected() {
     let ground = Ground::fake().await;
     ground.make("folder/file", "");
     for (path, status, code) in
@@ -132,7 +132,7 @@ async fn what_is_no_file_is_refused() {
     let deleted = ground.gateway.call(Method::DELETE, &format!("/v1/sessions/{}", ground.session)).await;
     assert_eq!((deleted.status.as_u16(), deleted.body), (204, Value::Null));
     ground.gateway.call(Method::GET, &ground.url("/folder/file")).await.problem(404, "not_found");
-    // The session's own folder goes when nothing of the session runs in it any more.
+    // The session's own folder is deleted after the last process of the session has ended.
     eventually("the session's own folder goes with it", Duration::from_secs(10), || async {
         (!std::path::Path::new(&ground.cwd).exists()).then_some(())
     })

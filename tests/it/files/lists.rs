@@ -20,7 +20,7 @@ fn paths(page: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_folder_is_listed_with_what_is_known_of_each_file() {
+async fn folder_listing_contains_the_metadata_of_each_file() {
     let ground = Ground::fake().await;
     ground.make("src/main.rs", "fn main() {}");
     ground.make("notes.md", "# Notes");
@@ -65,7 +65,7 @@ async fn pages_follow_each_other_and_searches_go_on_where_they_were_cut() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_listed_is_refused() {
+async fn listing_of_an_invalid_path_is_rejected() {
     let ground = Ground::fake().await;
     ground.make("file", "");
     for (query, status, code) in [

@@ -24,7 +24,7 @@ async fn guarded() -> Ground {
     ground
 }
 
-/// The answer to a request whose target is written as it is; its status and all of it.
+/// Sends a request with this exact target. Returns the status and the whole response.
 fn raw(ground: &Ground, method: &str, path: &str) -> (u16, String) {
     let address = ground.gateway.url.trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).expect("it listens");
@@ -73,7 +73,7 @@ async fn dot_dot_in_every_spelling() {
     ] {
         refused(&ground, path, &[422]);
     }
-    // Decoded once, and never again; and what is no slash is none.
+    // Paths are decoded exactly once, and only `/` is a separator.
     for path in ["/%252e%252e/other/file", "/%252e%252e%252fother", "/..%5cother%5cfile"] {
         let (status, answer) = raw(&ground, "GET", path);
         assert_eq!(status, 404, "{path}: {answer}");

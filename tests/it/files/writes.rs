@@ -1,4 +1,4 @@
-//! `PUT` and `DELETE` of a file, and what they expect of it.
+//! `PUT` and `DELETE` of a file, and their preconditions.
 
 use reqwest::{Method, StatusCode};
 use serde_json::json;
@@ -73,7 +73,7 @@ async fn preconditions_are_kept() {
 }
 
 #[tokio::test]
-async fn of_many_who_expect_the_same_one_wins() {
+async fn one_of_many_conditional_writes_wins() {
     let setup = Setup::fake(&[]).settings("limits.per_key.max_requests_per_minute = 10000");
     let ground = Ground::new(setup, &json!({ "agent": "fake" })).await;
     let mut tag = etag(&ground.put("/a", "first").await);
@@ -105,7 +105,7 @@ async fn of_many_who_expect_the_same_one_wins() {
 }
 
 #[tokio::test]
-async fn what_is_deleted_is_a_file_an_empty_folder_or_a_link() {
+async fn delete_accepts_a_file_an_empty_folder_or_a_link() {
     let ground = Ground::fake().await;
     ground.make("folder/file", "kept");
     std::os::unix::fs::symlink("folder/file", format!("{}/link", ground.cwd)).expect("a link");
@@ -125,7 +125,7 @@ async fn what_is_deleted_is_a_file_an_empty_folder_or_a_link() {
 }
 
 #[tokio::test]
-async fn an_upload_that_is_too_large_or_breaks_off_leaves_nothing() {
+async fn oversized_or_aborted_upload_writes_nothing() {
     let setup = Setup::fake(&[]).settings("server.max_file_bytes = \"1KiB\"\ntesting.body_timeout = \"1s\"");
     let ground = Ground::new(setup, &json!({ "agent": "fake" })).await;
     assert_eq!(ground.put("/a", &"x".repeat(1024)).await.status(), StatusCode::CREATED);

@@ -1,4 +1,4 @@
-//! What clients send to agents, and what agents answer.
+//! Requests of clients to agents, and the agents' responses.
 
 use reqwest::Method;
 
@@ -14,7 +14,7 @@ const MODES: &str = r#"{"currentModeId":"a","availableModes":[{"id":"a","name":"
 const OPTIONS: &str =
     r#"[{"id":"m","name":"M","type":"select","currentValue":"a","options":[{"value":"a","name":"A"}]}]"#;
 
-/// A gateway whose agent answers with what is given, and keeps what it gets.
+/// A gateway whose agent answers with these results and records its input.
 async fn golden() -> (Gateway, String) {
     let answers = [
         (
@@ -42,7 +42,7 @@ fn one<'a>(events: &'a [Raw], kind: &str) -> &'a Raw {
 }
 
 #[tokio::test]
-async fn what_an_agent_is_and_how_a_session_begins_pass_byte_for_byte() {
+async fn initialize_and_session_new_pass_byte_for_byte() {
     let (gateway, session) = golden().await;
     let events = log(&gateway, &session).await;
     let attached = one(&events, "session.attached");

@@ -19,7 +19,7 @@ fn by_name() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_has_no_route_passes_by_name_byte_for_byte() {
+async fn unrouted_method_passes_byte_for_byte() {
     let names = by_name();
     for known in ["auth/status", "mcp/message", "providers/set", "session/archive", "session/set_title"] {
         assert!(names.iter().any(|name| name == known), "{known} in {names:?}");

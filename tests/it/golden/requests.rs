@@ -1,4 +1,4 @@
-//! Requests of agents, and what clients answer.
+//! Requests of agents, and the clients' answers.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::spelling::{odd, odd_to};
 use super::{Raw, create, log, object, received, says, send};
 use crate::support::{Gateway, Setup, eventually};
 
-/// Lets the agent ask, answers it, and gives the two events of the request.
+/// Makes the agent send a request and answers it. Returns the two events of the request.
 async fn asked(gateway: &Gateway, session: &str, line: &str, answer: &str) -> [Raw; 2] {
     let lines = [line.to_owned()];
     let turn = says(gateway, session, &lines);
@@ -49,10 +49,10 @@ async fn every_request_and_its_answer_pass_byte_for_byte() {
     let setup = Setup::fake_with(&["--log", "received"], "files = \"client\"\nterminals = \"client\"");
     let gateway = setup.start();
     let session = create(&gateway).await;
-    // Who can be asked what nobody knows: somebody who follows.
+    // A request with an unknown method is offered to a client that follows the session.
     let _follower = gateway.events(&format!("/v1/sessions/{session}/events")).await;
     for (row, (method, params, result)) in REQUESTS.iter().enumerate() {
-        // What a form asks for, and what is put into it, are checked against each other.
+        // The gateway validates the answer of a form against its schema.
         let depth = if *method == "elicitation/create" { 1 } else { usize::MAX };
         let (params, result) = (odd_to(params, depth), odd_to(result, depth));
         let answer = format!(r#"{{"result": {result}}}"#);
@@ -80,7 +80,7 @@ async fn an_error_that_a_client_answers_passes_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_visit_passes_with_what_nobody_knows() {
+async fn elicitation_complete_passes_with_unknown_members() {
     let gateway = Setup::fake_with(&["--log", "received"], "").start();
     let session = create(&gateway).await;
     let (method, params, answer) =

@@ -45,7 +45,7 @@ pub(super) fn odd_to(json: &str, depth: usize) -> String {
 }
 
 #[test]
-fn each_object_gets_members_that_nobody_knows() {
+fn each_object_gets_unknown_members() {
     assert_eq!(odd_to(r#"{"a":{"b":{}}}"#, 2).matches("_x.later").count(), 2);
     for (plain, objects) in [("{}", 1), (r#"{"a":{"b":"}"},"c":[{},{"d":"\""}]}"#, 4)] {
         let odd = odd(plain);

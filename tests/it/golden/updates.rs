@@ -15,7 +15,7 @@ fn kinds(examples: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn every_kind_of_update_has_an_example_that_the_schema_knows() {
+fn every_kind_of_update_has_an_example_in_the_schema() {
     let (v1_kinds, v2_kinds) = (kinds(UPDATES), kinds(V2_UPDATES));
     for kind in variants::<v1::SessionUpdate>("sessionUpdate") {
         assert!(v1_kinds.contains(&kind), "v1 has {kind}, and there is no example of it");
@@ -83,7 +83,7 @@ async fn every_kind_of_update_passes_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_members_name_that_is_given_twice_passes_where_nobody_routes_by_it() {
+async fn duplicate_member_passes_where_it_is_not_used_for_routing() {
     let (gateway, session) = fake().await;
     let update = r#"{"n":1,"sessionUpdate":"notice","title":"a","title":"b","n":2}"#;
     let params = format!(r#"{{"sessionId":"$SESSION","update":{update}}}"#);

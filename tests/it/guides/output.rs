@@ -1,4 +1,4 @@
-//! Compares what a block prints with the page: without ids, times, ports and keys, which differ for each run.
+//! Compares the output of a block with the page, without ids, times, ports and keys, which differ for each run.
 
 use std::path::Path;
 
@@ -75,8 +75,8 @@ fn is_hex(word: &str) -> bool {
     word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// `<epoch>-<seq>` or `<epoch>-g<position>`. The gateway makes epochs of six characters. Numbers differ too: an agent's first
-/// updates come before or after the first prompt.
+/// `<epoch>-<seq>` or `<epoch>-g<position>`. Epochs have six characters. Numbers differ too: an agent's first updates
+/// arrive before or after the first prompt.
 fn is_event_id(word: &str) -> bool {
     let Some((epoch, number)) = word.split_once('-') else { return false };
     let digits = number.strip_prefix('g').unwrap_or(number);
@@ -85,7 +85,8 @@ fn is_event_id(word: &str) -> bool {
     counts && plain && epoch.len() == 6
 }
 
-/// Whether the output is the documented one. A line `...` of the page stands for any lines, `...` within a line for any text.
+/// Whether the output matches the documented one. A line `...` of the page matches any lines; `...` within a line
+/// matches any text.
 pub(super) fn matches(printed: &str, expected: &str) -> bool {
     let (printed, expected): (Vec<&str>, Vec<&str>) = (printed.lines().collect(), expected.lines().collect());
     lines(&printed, &expected)

@@ -61,7 +61,7 @@ impl Shell {
         std::fs::write(self.folder().join(name), text).expect("the folder is ours");
     }
 
-    /// Runs a block and gives what it prints. The page's address and link key become those of the gateway.
+    /// Runs a block and returns its output. The page's address and link key are replaced by those of the gateway.
     pub(super) fn run(&mut self, block: &str, gateway: Option<&Served>, place: &str) -> String {
         let block = gateway.map_or_else(|| block.to_owned(), |gateway| gateway.named(block));
         self.blocks += 1;
@@ -110,7 +110,7 @@ fn environment<'a>(command: &'a mut Command, folder: &Path) -> &'a mut Command {
         .current_dir(folder)
 }
 
-/// A gateway on a terminal of its own, with what it printed until it accepted connections.
+/// A gateway in a separate terminal, with its output until it accepted connections.
 pub(super) struct Served {
     child: Child,
     shown: Arc<Mutex<Vec<u8>>>,
@@ -134,7 +134,7 @@ impl Served {
             .expect("bash is there");
         let shown = Arc::new(Mutex::new(Vec::new()));
         let (mut terminal, kept) = (File::from(ours), Arc::clone(&shown));
-        // A terminal whose other side is closed ends with an error.
+        // A read from a terminal whose other side is closed fails.
         let read = move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = terminal.read(&mut bytes) {

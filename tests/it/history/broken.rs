@@ -17,7 +17,7 @@ fn everywhere(history: &mut History, seq: usize, change: impl Fn(&str) -> String
     }
 }
 
-/// Appends to the log and to what was seen of it.
+/// Appends to the log and to the reader's record.
 fn append(history: &mut History, event: &str) {
     history.logs.get_mut(SESSION).expect("it is there").events.push(event.into());
     history.readers[0].frames.push(frame(event));
@@ -45,7 +45,7 @@ fn a_duplicate() {
         },
         &[Rule::Duplicate],
     );
-    // What it had before it began comes again.
+    // Events from before the start arrive again.
     breaks(
         |history| {
             history.readers[0].sessions.insert(SESSION.to_owned(), 2);
@@ -185,7 +185,7 @@ fn a_prompt_that_an_agent_got_twice() {
 }
 
 #[test]
-fn a_prompt_that_nobody_had_made_durable() {
+fn prompt_before_its_commit_is_not_sent() {
     let other = r#"< {"id":4,"method":"session/prompt","params":{"sessionId":"b","prompt":[]}}"#;
     breaks(|history| journal_has(history, other), &[Rule::Twice]);
 }
@@ -269,7 +269,7 @@ fn requests_with_two_answers() {
 }
 
 #[test]
-fn requests_with_another_answer_or_none() {
+fn requests_with_a_wrong_or_missing_answer_are_detected() {
     breaks(|history| history.answers[0].option = Some("reject".to_owned()), &[Rule::Answer]);
     breaks(|history| history.answers[0].request = "r2".to_owned(), &[Rule::Lost]);
     breaks(
@@ -304,10 +304,10 @@ fn a_promise_that_was_lost() {
 }
 
 #[test]
-fn words_that_the_log_does_not_have() {
+fn output_missing_in_the_log_is_detected() {
     let said = |from: &str, to: &str| vec![Journal::new("7.1", &journal().replace(from, to))];
     breaks(|history| history.journals = said("one", "eins"), &[Rule::Words]);
-    // The log has one less than the agent said in a turn that it ended itself.
+    // The log has one chunk less than the agent sent in a turn that it ended itself.
     let line = |text: &str| {
         format!(
             "> {{\"method\":\"session/update\",\"params\":{{\"sessionId\":\"a\",\"update\":{}}}}}\n",

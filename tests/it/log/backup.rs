@@ -1,4 +1,4 @@
-//! Copies of the log: taken while the gateway works, and put back.
+//! Backups of the log during operation, and their restore.
 
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use super::{LIMITS, break_structure, run, said, text_of};
 use crate::support::gateway::command;
 use crate::support::{Gateway, Random, Setup, eventually, figure};
 
-/// An event without what names the epoch.
+/// An event without its epoch.
 fn content(event: &Value) -> Value {
     let mut event = event.clone();
     event.as_object_mut().expect("an event").remove("id");
@@ -18,7 +18,7 @@ fn content(event: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_backup_under_load_restores_to_a_prefix_and_every_client_is_told() {
+async fn backup_under_load_restores_a_prefix_and_resets_every_client() {
     let gateway = Setup::fake(&[]).settings(LIMITS).start();
     let mut sessions = Vec::new();
     for _ in 0..3 {
@@ -38,7 +38,7 @@ async fn a_backup_under_load_restores_to_a_prefix_and_every_client_is_told() {
     let told = said(&run(&gateway, &["backup", text_of(&file)]), true);
     figure(&format!("a backup under load took {:?}: {}", began.elapsed(), told.trim()));
     assert_eq!(std::fs::metadata(&file).expect("the backup").permissions().mode() & 0o777, 0o600);
-    // The load went on over the backup.
+    // The load continued during the backup.
     for session in &sessions {
         let now = gateway.last_seq(session).await;
         gateway.log_until(session, |event| event["seq"].as_u64().is_some_and(|seq| seq > now)).await;
@@ -57,7 +57,7 @@ async fn a_backup_under_load_restores_to_a_prefix_and_every_client_is_told() {
     assert_eq!(second.call(reqwest::Method::GET, &format!("/v1/sessions/{lost}")).await.status, 404);
     for ((session, before), committed) in sessions.iter().zip(before).zip(committed) {
         let restored = second.all_events(session).await;
-        // Behind the prefix there is only what the start closed.
+        // After the common prefix, the log contains only events that the start appended.
         let prefix = restored.iter().position(|event| event["type"] == "prompt.failed").expect("it ran");
         assert!(
             prefix as u64 >= before,
@@ -83,7 +83,7 @@ async fn a_backup_under_load_restores_to_a_prefix_and_every_client_is_told() {
 }
 
 #[tokio::test]
-async fn a_backup_overwrites_nothing_and_leaves_nothing_half_made() {
+async fn backup_never_overwrites_and_removes_partial_files() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;
@@ -114,7 +114,7 @@ async fn a_backup_overwrites_nothing_and_leaves_nothing_half_made() {
 }
 
 #[tokio::test]
-async fn a_backup_beside_a_stopped_gateway_leaves_no_doubt() {
+async fn backup_of_a_stopped_gateway_restores_without_a_check() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;
@@ -130,7 +130,7 @@ async fn a_backup_beside_a_stopped_gateway_leaves_no_doubt() {
 async fn a_backup_that_is_broken_off_is_swept_away() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
-    // More than a pipe takes.
+    // More bytes than the buffer of a pipe.
     gateway.turn(&session, &format!("echo {}", Random::new(1).noise(400_000))).await;
     let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
     command.env_clear().env("ACP_GATEWAY_DATA", gateway.path("data")).args(["backup", "-"]);
@@ -165,7 +165,7 @@ fn names(gateway: &Gateway) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_restore_takes_no_log_from_a_gateway_and_no_file_that_is_none() {
+async fn restore_rejects_a_log_in_use_and_an_invalid_file() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;
@@ -192,7 +192,8 @@ async fn a_restore_takes_no_log_from_a_gateway_and_no_file_that_is_none() {
         assert!(std::fs::read(super::file(&gateway)).expect("the log") == before, "the log stays as it is");
         assert!(!gateway.path("data/private/log.sqlite.restored").exists());
     }
-    // A kill between its last two steps leaves the old log aside, and no gateway makes an empty one.
+    // After a kill between its last two steps the old log exists under its other name, and no gateway creates an
+    // empty one.
     let log = super::file(&gateway);
     std::fs::rename(&log, log.with_file_name("log.sqlite.before-1")).expect("the folder is ours");
     std::fs::copy(&good, log.with_file_name("log.sqlite.restored")).expect("the folder is ours");

@@ -1,4 +1,4 @@
-//! What a gateway does with a log that another one left open.
+//! The check of a log that another gateway did not close.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ const MUCH: &str = "the log is large when decompressed; serving it while the che
 const IN_ORDER: &str = "checked the log and found no damage";
 
 #[tokio::test]
-async fn a_log_that_was_left_open_is_checked_before_it_is_served() {
+async fn unclean_log_is_checked_before_it_is_served() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;
     let before = gateway.all_events(&session).await;
     gateway.kill();
     gateway.start();
-    // It said so before the link that `start` waits for.
+    // The gateway logged this before it printed the link that `start` waits for.
     let said = gateway.log();
     assert!(said.contains(LEFT) && said.contains(IN_ORDER), "{said}");
     assert_eq!(gateway.all_events(&session).await[..before.len()], before);
@@ -49,9 +49,9 @@ async fn a_large_log_is_checked_while_it_is_served() {
     .await;
 }
 
-/// What a check unpacks counts, and not how little of the file says it.
+/// The check limits the uncompressed size, whatever size the file declares.
 #[tokio::test]
-async fn a_small_log_that_says_much_is_checked_while_it_is_served() {
+async fn small_log_with_much_compressed_data_is_checked_during_service() {
     let mut gateway =
         Setup::fake(&[]).settings(&format!("{LIMITS}testing.max_start_check_bytes = \"8MiB\"")).start();
     let session = gateway.session("fake").await;
@@ -83,7 +83,7 @@ fn one_word_again_and_again(session: u128, bytes: usize) -> Run {
 }
 
 #[tokio::test]
-async fn a_log_whose_structure_is_broken_is_not_served() {
+async fn log_with_a_broken_structure_is_not_served() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;
@@ -101,7 +101,7 @@ async fn a_log_whose_structure_is_broken_is_not_served() {
 }
 
 #[tokio::test]
-async fn a_large_log_whose_structure_is_broken_ends_the_gateway_at_its_next_commit() {
+async fn large_log_with_a_broken_structure_stops_the_gateway_at_its_next_commit() {
     let mut gateway =
         Setup::fake(&[]).settings(&format!("{LIMITS}testing.max_start_check_bytes = 1")).start();
     let session = gateway.session("fake").await;

@@ -1,4 +1,4 @@
-//! Bytes on the disk that are not what was written: told, never served, and nobody is stuck before them.
+//! Damaged bytes on disk: the gateway reports them, never serves them, and no reader is blocked.
 
 use acp_gateway::types::SessionId;
 use reqwest::Method;
@@ -10,8 +10,8 @@ use crate::support::replaced::replaced;
 use crate::support::stored::{stored_like, unpacked};
 use crate::support::{Event, Gateway, Random, Setup};
 
-/// Turns each letter of the word in the log into its capital, in the form that its run is stored in: frames that can
-/// be read, and are not what was written.
+/// Changes each letter of the word in the stored run to upper case. The frames stay readable, but differ from the
+/// original.
 fn spoil(gateway: &Gateway, word: &str) {
     let file = open(gateway);
     let mut select = file.prepare("SELECT pos, frames FROM run").expect("SQL");
@@ -61,7 +61,7 @@ fn seq_of(id: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_damaged_run_is_told_once_and_its_readers_are_reset_past_it() {
+async fn damaged_run_is_reported_once_and_readers_are_reset_past_it() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let (damaged, _) = spoilt(&mut gateway).await;
     let path = format!("/v1/sessions/{damaged}/events");
@@ -73,7 +73,7 @@ async fn a_damaged_run_is_told_once_and_its_readers_are_reset_past_it() {
         assert_eq!(frame.data["reason"], "damaged", "{}", frame.data);
         assert_eq!(frame.data["session"]["sessionId"], damaged.as_str());
     }
-    // Between two resets there is no hole, and each says where it goes on.
+    // There is no gap between two resets, and each contains the position to resume from.
     let mut before = 0;
     for frame in &frames {
         match (frame.of("reset"), frame.data["seq"].as_u64()) {
@@ -95,7 +95,7 @@ async fn a_damaged_run_is_told_once_and_its_readers_are_reset_past_it() {
     assert!(events.iter().any(|event| is_end_of(event, "p3")), "and what came behind");
     assert!(!format!("{events:?}").to_lowercase().contains("beta"), "nothing of what is damaged is shown");
 
-    // Who holds the id of the last reset goes on without another one.
+    // A client that has the id of the last reset resumes without another reset.
     let last = told.last().and_then(|frame| frame.id.clone());
     let rest = gateway.events_after(&format!("{path}?follow=false"), last.as_deref()).await.rest().await;
     assert!(resets(&rest).is_empty() && rest.iter().any(|frame| is_end_of(&frame.data, "p3")));
@@ -158,7 +158,7 @@ async fn damage_of_one_session_is_no_matter_of_another_on_the_stream_of_many() {
 }
 
 #[tokio::test]
-async fn a_session_whose_last_events_are_damaged_opens_and_its_turn_is_closed() {
+async fn session_with_damaged_last_events_opens_and_its_turn_is_closed() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "title text=Known").await;
@@ -171,7 +171,7 @@ async fn a_session_whose_last_events_are_damaged_opens_and_its_turn_is_closed() 
         }
     }
     gateway.kill();
-    // The words of the turn that ran: they came after its last record.
+    // The output of the running turn, which followed its last record.
     spoil(&gateway, "epsilon");
     leave_open(&gateway);
     gateway.start();
@@ -184,7 +184,7 @@ async fn a_session_whose_last_events_are_damaged_opens_and_its_turn_is_closed() 
     assert_eq!(gateway.turn(&session, "echo zeta").await["text"], "zeta");
 }
 
-/// Damages the pages that the session's longest runs go on in: where they lead to, and what they hold.
+/// Damages the overflow pages of the session's longest runs: their links and their content.
 fn spoil_chains(gateway: &Gateway, session: &str) {
     const PAGE: usize = 8192;
     let file = super::file(gateway);
@@ -208,7 +208,7 @@ fn spoil_chains(gateway: &Gateway, session: &str) {
 }
 
 #[tokio::test]
-async fn a_session_with_damaged_pages_is_deleted_and_ends_nobody() {
+async fn session_with_damaged_pages_can_be_deleted_without_a_stop() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let (damaged, whole) = (gateway.session("fake").await, gateway.session("fake").await);
     // Nothing of it can be packed.
@@ -235,7 +235,7 @@ async fn a_session_with_damaged_pages_is_deleted_and_ends_nobody() {
 }
 
 #[tokio::test]
-async fn a_session_whose_last_run_lies_about_its_seqs_goes_on_and_gives_none_twice() {
+async fn session_whose_last_run_has_wrong_seqs_continues_without_duplicate_seqs() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let (damaged, whole) = (gateway.session("fake").await, gateway.session("fake").await);
     for session in [&damaged, &whole] {
@@ -244,7 +244,7 @@ async fn a_session_whose_last_run_lies_about_its_seqs_goes_on_and_gives_none_twi
     let events = gateway.all_events(&damaged).await;
     let last = events.last().and_then(|event| event["seq"].as_u64()).expect("a seq");
     assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
-    // One lower than it was: the run's events would be given again from there on.
+    // One less than before: the run's events would be delivered again from this position.
     let sql = "UPDATE run SET last_seq = last_seq - 1 WHERE last_seq = ?1 AND session = ?2";
     let run = rusqlite::params![i64::try_from(last).expect("it is small"), key_of(&damaged)];
     assert_eq!(open(&gateway).execute(sql, run).expect("SQL"), 1);

@@ -8,7 +8,7 @@ use super::LIMITS;
 use crate::support::Setup;
 
 #[tokio::test]
-async fn a_disk_with_little_room_refuses_prompts_and_serves_everything_else() {
+async fn almost_full_disk_rejects_prompts_and_serves_other_requests() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;

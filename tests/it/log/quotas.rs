@@ -1,4 +1,4 @@
-//! A session that writes too much is stopped, and nobody else is.
+//! A session that exceeds its write quota is stopped, and no other session is.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::LIMITS;
 use crate::support::log::{all, one};
 use crate::support::{Answer, Gateway, Setup};
 
-/// What a session may write is less than what its flood would be.
+/// The quota is smaller than the flood.
 async fn stopped(limit: &str) -> (Gateway, String) {
     let gateway = Setup::fake(&[]).settings(&format!("{LIMITS}{limit}")).start();
     let (loud, other) = (gateway.session("fake").await, gateway.session("fake").await);
@@ -37,7 +37,7 @@ async fn a_session_that_writes_too_many_bytes_in_an_hour_is_stopped() {
     let log = gateway.lawful(&loud).await;
     let bytes: usize = log.iter().map(|event| event.to_string().len()).sum();
     assert!(bytes < 8 << 20, "no more than a little above: {bytes}");
-    // What needs no agent goes on.
+    // Operations that need no agent continue.
     assert_eq!(gateway.call(Method::GET, &format!("/v1/sessions/{loud}/transcript")).await.status, 200);
     let (status, _) =
         gateway.send(Method::PATCH, &format!("/v1/sessions/{loud}"), &json!({ "title": "Loud" })).await;
@@ -52,7 +52,7 @@ async fn a_session_that_writes_too_many_events_in_an_hour_is_stopped() {
 }
 
 #[tokio::test]
-async fn a_session_that_left_memory_goes_on_with_its_hour() {
+async fn unloaded_session_keeps_its_hourly_quota() {
     let limits = format!(
         "{LIMITS}limits.per_session.max_events_per_hour = 2000\ntesting.session_idle_timeout = \"100ms\""
     );

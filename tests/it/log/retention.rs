@@ -1,4 +1,4 @@
-//! What goes when logs are too large or too old, and what its readers are told.
+//! Removal of logs that are too large or too old, and the events that their readers receive.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use serde_json::json;
 use super::{LIMITS, file};
 use crate::support::{Event, Gateway, Random, Setup, eventually};
 
-/// The seq of the first event that is left.
+/// The seq of the first event that exists.
 async fn first_seq(gateway: &Gateway, session: &str) -> u64 {
     let mut stream = gateway.events(&format!("/v1/sessions/{session}/events?follow=false")).await;
     let first = stream.next().await.expect("a frame");
     if first.of("reset") { before(&first) + 1 } else { first.seq() }
 }
 
-/// The seq that a reset goes on after.
+/// The seq after which a reset continues.
 fn before(reset: &Event) -> u64 {
     let id = reset.id.as_deref().expect("a reset moves the cursor");
     id.rsplit_once('-').and_then(|(_, seq)| seq.parse().ok()).expect("<epoch>-<seq>")
@@ -28,7 +28,7 @@ async fn until_pruned(gateway: &Gateway, session: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_large_session_loses_its_oldest_events_and_its_readers_are_told() {
+async fn large_session_loses_its_oldest_events_and_readers_are_reset() {
     // What follows is packed.
     let limits =
         format!("{LIMITS}retention.max_session_bytes = \"64KiB\"\ntesting.max_session_tail_bytes = 1\n");
@@ -70,7 +70,7 @@ async fn a_large_session_loses_its_oldest_events_and_its_readers_are_told() {
     assert_eq!(first_seq(&gateway, &small).await, 1, "nobody else loses anything");
     assert_eq!(gateway.turn(&large, "echo on").await["text"], "on");
 
-    // One who follows another session on the stream of many is not reset, though much went since.
+    // A client that follows another session on the stream of all sessions is not reset, although events were removed.
     let own = gateway.events(&format!("/v1/events?session={small}&follow=false")).await.rest().await;
     let id = own.iter().find(|event| event.of("session.created")).and_then(|event| event.id.clone());
     let rest = gateway.events_after(&format!("/v1/events?session={small}&follow=false"), id.as_deref()).await;
@@ -86,7 +86,7 @@ async fn all_logs_together_shrink_by_the_largest_and_the_disk_gets_its_room_back
     for _ in 0..4 {
         gateway.turn(&old, "stream n=50").await;
     }
-    // Prompts that come back, of which nothing can be packed.
+    // Prompts that repeat, with content that cannot be compressed.
     for n in 0..200 {
         let noise = Random::new(n).noise(24_000);
         gateway.turn(&large, &format!("echo {noise}")).await;

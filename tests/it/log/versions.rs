@@ -9,8 +9,8 @@ use super::{LIMITS, file};
 use crate::support::Setup;
 use crate::support::log::all;
 
-/// A small log as each earlier version left it, with the number of its format and its session: one with two turns and
-/// a title. It holds a key as well.
+/// A small log of each earlier version, with the number of its format and its session: one session with two turns and
+/// a title. It also contains a key.
 const RELEASED: [(u8, &str, &[u8]); 2] = [
     (1, "01a201c9-bcdf-7b47-9093-eb85feaa1215", include_bytes!("../../fixtures/log-version-1.sqlite")),
     (2, "01a203d1-df51-7fe1-876c-20ea2de21eb3", include_bytes!("../../fixtures/log-version-2.sqlite")),

@@ -1,4 +1,4 @@
-//! More connections than the gateway takes.
+//! More connections than the limit.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn connect(gateway: &Gateway) -> TcpStream {
     TcpStream::connect(gateway.address()).await.expect("it listens")
 }
 
-/// Opens streams until there is no place left. The last place was somebody's who did not get it.
+/// Opens streams up to the limit. Another client's rejected connection had used the last place.
 async fn fill(gateway: &Gateway, session: &str) -> Vec<(Kept, Lean)> {
     let mut held = Vec::new();
     loop {
@@ -30,9 +30,9 @@ async fn fill(gateway: &Gateway, session: &str) -> Vec<(Kept, Lean)> {
     }
 }
 
-/// Whoever finds a full house is left at once, and costs nobody anything.
+/// A connection above the limit is closed immediately and affects no other connection.
 async fn full(limits: &str) {
-    // A connection that waits while many others come and go is not closed for that.
+    // A waiting connection is not closed because other connections open and close.
     let gateway = Setup::fake(&[]).settings(&format!("{limits}\ntesting.header_timeout = \"2m\"")).start();
     let session = gateway.session("fake").await;
     // The one through which the turn is asked for.
@@ -76,11 +76,11 @@ async fn full(limits: &str) {
 }
 
 #[tokio::test]
-async fn a_full_gateway_refuses_newcomers_and_serves_who_is_there() {
+async fn full_gateway_rejects_new_connections_and_serves_existing_ones() {
     full(&format!("server.max_connections = {CONNECTIONS}")).await;
 }
 
 #[tokio::test]
-async fn an_address_with_all_its_connections_gets_no_more_and_keeps_those() {
+async fn address_at_its_connection_limit_keeps_existing_connections() {
     full(&format!("server.max_connections_per_address = {CONNECTIONS}")).await;
 }

@@ -1,4 +1,4 @@
-//! A prompt whose request or answer is cut on its way, and the client that sends it again.
+//! A prompt whose request or response is cut, and a client that sends it again.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use crate::support::lean::Kept;
 use crate::support::proxy::{Flow, Proxy};
 use crate::support::{Gateway, History, Setup};
 
-/// The request of a prompt, as it goes over the wire.
+/// The bytes of a prompt's request.
 fn request(gateway: &Gateway, session: &str, key: &str) -> Vec<u8> {
     let body = json!({ "prompt": format!("echo {key}") }).to_string();
     let (host, length) = (gateway.address(), body.len());
@@ -24,7 +24,7 @@ fn request(gateway: &Gateway, session: &str, key: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Everything that came before the connection ended, however it did.
+/// All bytes received before the end of the connection, for any kind of end.
 async fn send(to: SocketAddr, request: &[u8]) -> Vec<u8> {
     let mut answer = Vec::new();
     let Ok(mut socket) = TcpStream::connect(to).await else { return answer };
@@ -34,7 +34,7 @@ async fn send(to: SocketAddr, request: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// Sends it once more without a fault, waits for the turn's end, and notes what was answered.
+/// Sends the prompt again without a fault, waits for the turn's end, and records the response.
 async fn again(gateway: &Gateway, session: &str, key: &str, history: &mut History) -> (Value, bool) {
     let path = format!("/v1/sessions/{session}/prompts");
     let body = json!({ "prompt": format!("echo {key}") });
@@ -68,7 +68,7 @@ async fn a_prompt_that_is_cut_and_sent_again_runs_once() {
     let mut history = History::default();
     let mut client = Kept::new(&gateway, &session);
 
-    // In its head and in its body: nothing has run, and the key is not taken.
+    // Cut in its head or in its body: no turn has run, and the key is unused.
     let whole = request(&gateway, &session, "up-0").len();
     for (at, passes) in [1, 40, whole - 20, whole - 1].into_iter().enumerate() {
         let key = format!("up-{at}");
@@ -79,7 +79,7 @@ async fn a_prompt_that_is_cut_and_sent_again_runs_once() {
     }
     proxy.up(Flow::Pass);
 
-    // In its answer: it has run, and whoever sends it again is told of the same turn.
+    // Cut in its response: the turn has run, and a repeated request returns the same turn.
     let (told, ran) = (send(gateway.address(), &request(&gateway, &session, "whole")).await, prompts().await);
     assert!(told.starts_with(b"HTTP/1.1 202 "));
     again(&gateway, &session, "whole", &mut history).await;

@@ -1,4 +1,4 @@
-//! Streams that break or stand still. Whatever happens, the client goes on after the last whole event that it has.
+//! Streams that break or stall. In every case the client resumes after its last complete event.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn hurried(more: &str) -> Gateway {
         .start()
 }
 
-/// Waits until the gateway has left the connection that the proxy made last.
+/// Waits until the gateway has closed the newest connection of the proxy.
 async fn left(proxy: &Proxy) {
     eventually("the connection is left", SLACK, || async { (!proxy.is_held()).then_some(()) }).await;
 }
@@ -34,12 +34,12 @@ async fn assert_kept(gateway: &Gateway, session: &str, clients: Vec<Kept>) {
 enum Leaves {
     Reset,
     Close,
-    /// It says that it has said all, and would still listen.
+    /// The client closes its sending direction and still reads.
     HalfClose,
 }
 
 #[tokio::test]
-async fn who_leaves_in_mid_stream_leaves_nothing_and_the_turn_goes_on() {
+async fn disconnect_during_a_stream_frees_it_and_the_turn_continues() {
     let gateway = hurried("limits.per_key.max_streams = 1");
     let proxy = Proxy::start(gateway.address()).await;
     for how in [Leaves::Reset, Leaves::Close, Leaves::HalfClose] {
@@ -71,7 +71,7 @@ async fn who_leaves_in_mid_stream_leaves_nothing_and_the_turn_goes_on() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_cut_in_an_event_goes_on_after_the_last_whole_one() {
+async fn stream_cut_within_an_event_resumes_after_the_last_complete_one() {
     let gateway = Setup::fake(&[]).settings("limits.per_key.max_requests_per_minute = 100000").start();
     let session = gateway.session("fake").await;
     let proxy = Proxy::start(gateway.address()).await;
@@ -153,15 +153,15 @@ async fn streams_of_one_connection_of_http_2_that_is_cut_all_go_on() {
     assert_kept(&gateway, &session, done).await;
 }
 
-/// A log that is longer than what kernels keep for one who does not read.
+/// A log that exceeds the socket buffers of a client that does not read.
 async fn with_a_long_log(gateway: &Gateway) -> String {
     let session = gateway.session("fake").await;
     gateway.turn(&session, "flood n=1500 size=2000").await;
     session
 }
 
-/// A reader of a long log at whose stream `flow` happens: it is left after a while with little kept for it, and has all of
-/// it in the end. Others notice nothing.
+/// A reader of a long log, with the fault `flow` on its stream: the gateway closes it after a while, buffers little
+/// for it, and it receives everything in the end. Other readers are not affected.
 async fn is_left_and_comes_back(flow: Flow) {
     let gateway = hurried("");
     let session = with_a_long_log(&gateway).await;
@@ -192,17 +192,17 @@ async fn is_left_and_comes_back(flow: Flow) {
 }
 
 #[tokio::test]
-async fn a_reader_that_stalls_is_left_and_has_all_in_the_end() {
+async fn stalled_reader_is_closed_and_resumes_without_loss() {
     is_left_and_comes_back(Flow::Stall).await;
 }
 
 #[tokio::test]
-async fn one_that_takes_a_byte_at_a_time_of_much_is_left_and_has_all_in_the_end() {
+async fn slow_reader_of_a_long_backlog_is_closed_and_resumes_without_loss() {
     is_left_and_comes_back(Flow::Drip(Duration::from_millis(100))).await;
 }
 
 #[tokio::test]
-async fn one_that_takes_a_byte_at_a_time_of_little_is_not_left() {
+async fn slow_reader_of_a_short_backlog_stays_connected() {
     let gateway = hurried("");
     let session = gateway.session("fake").await;
     let proxy = Proxy::start(gateway.address()).await;
@@ -210,14 +210,14 @@ async fn one_that_takes_a_byte_at_a_time_of_little_is_not_left() {
     let mut stream = client.connect(proxy.address).await.expect("a stream");
     client.read(&mut stream, "session.created").await.expect("it goes on");
     proxy.down(Flow::Drip(Duration::from_millis(1)));
-    // Longer than it takes to leave who takes nothing.
+    // Longer than the timeout for a client that does not read.
     gateway.turn(&session, "echo slowly").await;
     client.read(&mut stream, END).await.expect("it is not cut");
     assert_kept(&gateway, &session, vec![client]).await;
 }
 
 #[tokio::test]
-async fn a_proxy_that_gathers_delays_a_stream_and_changes_nothing() {
+async fn buffering_proxy_delays_a_stream_and_changes_nothing() {
     let gateway = hurried("");
     let session = gateway.session("fake").await;
     let proxy = Proxy::start(gateway.address()).await;

@@ -20,7 +20,7 @@ const WATCHED: Duration = Duration::from_millis(500);
 
 type Tasks = JoinSet<Result<(), h2::Error>>;
 
-/// A connection whose streams have no window.
+/// A connection whose streams have a closed window.
 async fn connect(gateway: &Gateway, tasks: &mut Tasks) -> SendRequest<Bytes> {
     let socket = TcpStream::connect(gateway.url.trim_start_matches("http://")).await.expect("it listens");
     let made = h2::client::Builder::new().initial_window_size(0).handshake(socket).await;
@@ -39,7 +39,7 @@ async fn get(client: &SendRequest<Bytes>, gateway: &Gateway, path: &str, key: bo
     client.send_request(request.body(()).expect("a request"), true).expect("a stream").0
 }
 
-/// The head of the response, if it comes.
+/// The head of the response, if it arrives.
 async fn head(response: &mut ResponseFuture, patience: Duration) -> Option<http::Response<h2::RecvStream>> {
     let response = tokio::time::timeout(patience, response).await.ok()?.expect("a response");
     assert_eq!(response.status(), StatusCode::OK);
@@ -56,7 +56,7 @@ fn largest_asset() -> (String, u64) {
 }
 
 #[tokio::test]
-async fn clients_without_a_key_that_read_nothing_cost_little_memory() {
+async fn unauthenticated_clients_that_do_not_read_use_little_memory() {
     const CONNECTIONS: usize = 40;
     let gateway = Setup::fake(&[]).start();
     let (asset, size) = largest_asset();
@@ -127,7 +127,7 @@ async fn large_transcript(limits: &str) -> (Gateway, String) {
 }
 
 #[tokio::test]
-async fn a_connection_that_reads_nothing_gets_no_more_responses() {
+async fn connection_that_does_not_read_gets_no_more_responses() {
     let (gateway, path) = large_transcript("testing.max_connection_unsent_bytes = \"100KiB\"").await;
     let mut tasks = JoinSet::new();
     let client = connect(&gateway, &mut tasks).await;

@@ -1,4 +1,4 @@
-//! Answers: what reaches the agent, and what is refused.
+//! Answers to permission requests: the response to the agent, and rejected answers.
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ async fn answer(gateway: &Gateway, session: &str, path: &str, body: &Value) -> A
     gateway.posted(&format!("/v1/sessions/{session}/{path}"), &[], body).await
 }
 
-/// Waits for the end of the only turn; gives the log.
+/// Waits for the end of the only turn. Returns the log.
 async fn end(gateway: &Gateway, session: &str) -> Vec<Value> {
     gateway.log_until(session, |event| event["type"] == "prompt.completed").await;
     gateway.lawful(session).await
@@ -58,7 +58,7 @@ async fn the_option_that_was_chosen_reaches_the_agent() {
 }
 
 #[tokio::test]
-async fn the_first_answer_wins_and_the_second_learns_who_gave_it() {
+async fn first_answer_wins_and_the_second_receives_its_author() {
     let (gateway, session, _) = asking(Setup::fake(&[]), "permission").await;
     let (allow, reject) = (json!({ "optionId": "allow" }), json!({ "optionId": "reject" }));
     let (one_answer, other) = tokio::join!(
@@ -83,7 +83,7 @@ async fn the_first_answer_wins_and_the_second_learns_who_gave_it() {
 }
 
 #[tokio::test]
-async fn what_was_not_offered_or_is_no_answer_is_refused_and_the_request_stays() {
+async fn unoffered_option_or_invalid_answer_is_rejected_and_the_request_stays_open() {
     let (gateway, session, _) = asking(Setup::fake(&[]), "permission").await;
     let before = gateway.all_events(&session).await;
     for (path, body) in [
@@ -123,7 +123,7 @@ async fn a_person_can_decline_to_choose() {
 }
 
 #[tokio::test]
-async fn the_general_form_takes_a_result_or_an_error() {
+async fn general_answer_is_a_result_or_an_error() {
     let outcome = json!({ "outcome": { "outcome": "selected", "optionId": "reject" }, "_meta": { "a": 1 } });
     let error = json!({ "code": -32099, "message": "not now", "data": [1] });
     for (body, heard) in [
@@ -155,7 +155,7 @@ async fn several_requests_are_answered_each_in_any_order() {
 }
 
 #[tokio::test]
-async fn a_request_may_come_before_its_tool_call() {
+async fn permission_request_can_precede_its_tool_call() {
     for (option, calls) in [("allow", 2), ("reject", 0)] {
         let (gateway, session, _) = asking(Setup::fake(&[]), "permission-first").await;
         let given = answer(&gateway, &session, "permissions/r1", &json!({ "optionId": option })).await;

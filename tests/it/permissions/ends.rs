@@ -35,7 +35,7 @@ async fn a_kind_that_the_operator_does_not_allow_waits_for_a_person() {
 }
 
 #[tokio::test]
-async fn a_session_may_narrow_what_the_operator_allows_and_never_widen_it() {
+async fn session_can_restrict_but_not_extend_the_operators_policy() {
     let gateway = Setup::fake_with(&[], "permissions = { allow = [\"edit\"] }").start();
     for policy in [
         json!({ "permissions": { "allow": ["edit", "execute"] } }),
@@ -59,7 +59,7 @@ async fn a_session_may_narrow_what_the_operator_allows_and_never_widen_it() {
 }
 
 #[tokio::test]
-async fn what_nobody_answers_in_time_is_rejected() {
+async fn unanswered_permission_is_rejected_by_policy() {
     let gateway = Setup::fake_with(&[], "permissions = { timeout = \"300ms\" }").start();
     let session = gateway.session("fake").await;
     let began = Instant::now();
@@ -76,7 +76,7 @@ async fn what_nobody_answers_in_time_is_rejected() {
 }
 
 #[tokio::test]
-async fn what_may_wait_has_no_deadline() {
+async fn request_with_policy_wait_has_no_deadline() {
     let more = "permissions = { on_timeout = \"wait\", timeout = \"50ms\" }\nturn_idle_timeout = \"1s\"";
     let (gateway, session, created) = asking(Setup::fake_with(&[], more), "permission").await;
     assert_eq!(created["deadline"], Value::Null);
@@ -91,7 +91,7 @@ async fn what_may_wait_has_no_deadline() {
 }
 
 #[tokio::test]
-async fn a_cancel_answers_what_is_open_as_cancelled() {
+async fn cancel_answers_open_requests_as_cancelled() {
     for text in ["permissions n=3", "permission wait=yes"] {
         let (gateway, session, _) = asking(Setup::fake(&["--log", "received"]), text).await;
         let count = if text.contains("n=3") { 3 } else { 1 };
@@ -120,7 +120,7 @@ async fn a_cancel_answers_what_is_open_as_cancelled() {
 }
 
 #[tokio::test]
-async fn what_the_agent_takes_back_is_withdrawn() {
+async fn request_cancelled_by_the_agent_is_withdrawn() {
     for ids in [&[][..], &["--zero-ids"], &["--string-ids"]] {
         let gateway = Setup::fake(ids).start();
         let session = gateway.session("fake").await;
@@ -134,7 +134,7 @@ async fn what_the_agent_takes_back_is_withdrawn() {
 }
 
 #[tokio::test]
-async fn a_crash_withdraws_what_was_open() {
+async fn crash_withdraws_open_requests() {
     let (gateway, session, _) = asking(Setup::fake(&[]), "pid; permission").await;
     let pid = said(&gateway.all_events(&session).await);
     let pid: i32 = pid.strip_prefix("pid=").and_then(|pid| pid.parse().ok()).expect("its pid");

@@ -17,13 +17,13 @@ use tokio::runtime::Builder;
 
 use super::{Bench, SOON, STEP, alive, code, line_of, pid, signal, soon, until};
 
-/// Leaves behind a process of its own session whose parents have ended and that ignores what asks it to end.
+/// Leaves a process in its own session whose parents have ended and that ignores TERM.
 const RUNAWAY: &str = r#"
     (setsid sh -c 'trap "" TERM HUP INT; echo $$ >runaway; while :; do sleep 1; done' >/dev/null 2>&1 &)
     "#;
 
 #[tokio::test]
-async fn term_comes_after_stdin_and_may_be_answered() {
+async fn term_follows_the_end_of_stdin_and_can_be_handled() {
     let bench = Bench::with(Limits { stop_stdin_timeout: Duration::from_millis(50), ..Limits::default() });
     let child = bench.start("trap 'exit 9' TERM; echo >ready; while :; do sleep 0.05; done").await;
     line_of(&bench.path("ready")).await;
@@ -32,7 +32,7 @@ async fn term_comes_after_stdin_and_may_be_answered() {
 }
 
 #[tokio::test]
-async fn who_ignores_term_is_killed_in_time() {
+async fn process_that_ignores_term_is_killed() {
     let bench = Bench::new();
     let child = bench.start("trap '' TERM; echo >ready; while :; do sleep 0.05; done").await;
     line_of(&bench.path("ready")).await;
@@ -99,7 +99,7 @@ async fn a_whole_forest_ends() {
 }
 
 #[tokio::test]
-async fn what_replaces_itself_all_the_time_ends() {
+async fn self_replacing_process_is_killed() {
     let bench = Bench::new();
     let roller = bench.path("roller");
     fs::write(&roller, "trap '' TERM\n[ -e rolling ] || echo >rolling\nsetsid sh \"$0\" &\nexit\n").unwrap();
@@ -118,8 +118,8 @@ fn command_lines() -> impl Iterator<Item = String> {
     })
 }
 
-/// Not a test: the gateway's part in the next one, played by a second process of this binary, which is
-/// told the folder on stdin. Run by hand it finds none and returns.
+/// Not a test: the gateway's part of the next test, run in a second process of this binary. It reads the folder from
+/// stdin, and returns if stdin is empty.
 #[tokio::test]
 #[ignore = "the other test starts it"]
 async fn gateway_that_will_be_killed() {
@@ -139,7 +139,7 @@ async fn gateway_that_will_be_killed() {
 }
 
 #[tokio::test]
-async fn nothing_outlives_a_killed_gateway() {
+async fn no_child_survives_a_kill_of_the_gateway() {
     let dir = tempfile::tempdir().unwrap();
     #[expect(clippy::disallowed_methods, reason = "this process plays the gateway's parent")]
     let mut gateway = std::process::Command::new(std::env::current_exe().unwrap())
@@ -161,7 +161,7 @@ async fn nothing_outlives_a_killed_gateway() {
 }
 
 #[tokio::test]
-async fn a_first_term_to_the_keeper_passes_on_and_a_second_kills() {
+async fn first_term_to_the_supervisor_is_forwarded_and_a_second_kills() {
     let bench = Bench::new();
     let script = "trap 'echo got >term' TERM; echo >ready; while :; do sleep 0.05; done";
     let child = bench.start(&format!("{RUNAWAY} {script}")).await;
@@ -178,7 +178,7 @@ async fn a_first_term_to_the_keeper_passes_on_and_a_second_kills() {
 }
 
 #[tokio::test]
-async fn a_keeper_that_was_stopped_still_kills_all() {
+async fn suspended_supervisor_still_kills_all_descendants() {
     let bench = Bench::new();
     let child = bench.start(&format!("{RUNAWAY} exec sleep 60")).await;
     let runaway = pid(&line_of(&bench.path("runaway")).await);
@@ -225,13 +225,13 @@ fn begin(bench: &Bench) -> Pin<Box<impl Future<Output = Result<Child, SpawnError
     Box::pin(bench.spawner.spawn(spec))
 }
 
-/// Has it begin what it does before it has to wait.
+/// Polls the future once, so that it starts its work.
 async fn poll_once(start: &mut Pin<Box<impl Future<Output = Result<Child, SpawnError>>>>) {
     let waits = poll_fn(|context| Poll::Ready(start.as_mut().poll(context).is_pending())).await;
     assert!(waits, "a process does not start at once");
 }
 
-/// Waits for the end of all that a start has begun; nobody but who gave it up has asked for that.
+/// Waits for the end of every process of a start. Only the abandoned start has requested their end.
 async fn assert_nothing_left(bench: &Bench) {
     assert!(bench.shutdown.wait_for_tasks(SOON).await, "a task of it goes on");
     assert_eq!(bench.run_files(), Vec::<PathBuf>::new());
@@ -241,7 +241,7 @@ async fn assert_nothing_left(bench: &Bench) {
 }
 
 #[tokio::test]
-async fn a_start_that_is_given_up_while_the_keeper_starts_leaves_nothing() {
+async fn start_abandoned_during_the_start_of_the_supervisor_has_no_effect() {
     let bench = Bench::new();
     let mut start = begin(&bench);
     poll_once(&mut start).await;
@@ -254,7 +254,7 @@ async fn a_start_that_is_given_up_while_the_keeper_starts_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_start_that_is_given_up_at_any_moment_leaves_nothing() {
+async fn start_abandoned_at_any_time_has_no_effect() {
     for moment in 0..30 {
         let bench = Bench::new();
         let mut start = begin(&bench);
@@ -267,7 +267,7 @@ async fn a_start_that_is_given_up_at_any_moment_leaves_nothing() {
 }
 
 #[test]
-fn a_start_that_is_given_up_before_its_turn_starts_nothing() {
+fn start_abandoned_before_its_turn_starts_nothing() {
     let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
     runtime.block_on(async {
         let bench = Bench::new();
@@ -285,7 +285,7 @@ fn a_start_that_is_given_up_before_its_turn_starts_nothing() {
 
 #[test]
 fn a_panic_in_a_start_is_an_error() {
-    // Where nobody waits for pipes there are none to be had.
+    // Without free descriptors, the pipes cannot be created.
     let runtime = Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         let bench = Bench::new();
@@ -297,7 +297,7 @@ fn a_panic_in_a_start_is_an_error() {
 }
 
 #[tokio::test]
-async fn the_sweep_ends_only_the_very_keepers_that_are_named() {
+async fn sweep_ends_only_supervisors_with_a_matching_run_file() {
     let bench = Bench::new();
     let child = bench.start(&format!("{RUNAWAY} cat")).await;
     let runaway = pid(&line_of(&bench.path("runaway")).await);

@@ -16,7 +16,7 @@ async fn start(bench: &Bench, script: &str) -> (PtyChild, PtyReader) {
     (child, reader)
 }
 
-/// Reads until `wanted` stands in what was shown.
+/// Reads until the output contains `wanted`.
 async fn shown(reader: &mut PtyReader, wanted: &str) -> String {
     let (mut text, mut buffer) = (String::new(), [0; 1024]);
     while !text.contains(wanted) {
@@ -45,7 +45,7 @@ async fn a_program_has_a_terminal_that_is_its_own() {
 }
 
 #[tokio::test]
-async fn what_is_typed_goes_in_and_the_size_follows() {
+async fn terminal_input_and_size_reach_the_program() {
     let bench = Bench::new();
     let (mut child, mut reader) = start(
         &bench,
@@ -63,7 +63,7 @@ async fn what_is_typed_goes_in_and_the_size_follows() {
 }
 
 #[tokio::test]
-async fn a_stop_terminates_then_kills_and_nothing_stays() {
+async fn stop_sends_term_then_kill_and_no_process_survives() {
     let bench = Bench::with(Limits { stop_term_timeout: STEP, ..Limits::default() });
     let script = "(setsid sh -c 'trap \"\" TERM HUP; echo $$ >runaway; exec sleep 300' &) ; \
                   trap '' TERM HUP; echo >ready; while :; do sleep 0.05; done";
@@ -92,7 +92,7 @@ async fn dropped_handles_hang_the_terminal_up() {
 }
 
 #[tokio::test]
-async fn a_terminal_that_nobody_reads_stalls_only_its_program() {
+async fn unread_terminal_blocks_only_its_program() {
     let bench = Bench::new();
     let (child, _reader) = start(&bench, "yes").await;
     tokio::time::sleep(Duration::from_millis(100)).await;

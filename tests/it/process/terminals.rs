@@ -1,4 +1,4 @@
-//! Terminals beside a child, under its keeper.
+//! Terminals of a child, under its supervisor.
 
 use std::fs;
 use std::io::{self, BufRead, Write};
@@ -12,7 +12,7 @@ use rustix::process::{Signal, kill_process};
 
 use super::{Bench, alive, code, line_of, pid, signal, soon, until};
 
-/// Leaves behind a process of its own session whose parents have ended and that ignores what asks it to end.
+/// Leaves a process in its own session whose parents have ended and that ignores TERM.
 const RUNAWAY: &str = r#"
     (setsid sh -c 'trap "" TERM HUP INT; echo $$ >runaway; while :; do sleep 1; done' >/dev/null 2>&1 &)
     "#;
@@ -47,7 +47,7 @@ async fn run(bench: &Bench, agent: &Child, spec: TerminalSpec) -> (String, Exit)
 }
 
 #[tokio::test]
-async fn codes_and_signals_and_both_outputs_come_back() {
+async fn exit_codes_signals_and_both_outputs_are_returned() {
     let bench = Bench::new();
     let agent = bench.start("cat").await;
     for number in [0, 3, 255] {
@@ -62,7 +62,7 @@ async fn codes_and_signals_and_both_outputs_come_back() {
 }
 
 #[tokio::test]
-async fn it_runs_as_the_agent_does_and_has_what_was_asked_for() {
+async fn terminal_runs_with_the_agents_user_and_the_requested_environment() {
     let bench = Bench::new();
     let mut agent_spec = bench.shell("cat");
     agent_spec.env.extend([("AGENT".into(), "its own".into()), ("BOTH".into(), "agent".into())]);
@@ -92,7 +92,7 @@ async fn it_runs_as_the_agent_does_and_has_what_was_asked_for() {
 }
 
 #[tokio::test]
-async fn arguments_pass_untouched_and_show_on_no_keeper() {
+async fn arguments_pass_unchanged_and_are_hidden_from_the_supervisor() {
     let bench = Bench::new();
     let agent = bench.start("cat").await;
     let args = ["--", "-h", "", "two words", "$HOME", "`id`", "é"];
@@ -106,7 +106,7 @@ async fn arguments_pass_untouched_and_show_on_no_keeper() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_started_says_why_and_leaves_nothing() {
+async fn failed_start_has_a_reason_and_no_effect() {
     let bench = Bench::new();
     let agent = bench.start("cat").await;
     let mut wrong = spec(&bench, "");
@@ -129,7 +129,7 @@ async fn what_cannot_be_started_says_why_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_kill_takes_all_that_was_started_and_the_agent_lives() {
+async fn kill_ends_all_processes_of_a_terminal_and_the_agent_continues() {
     let bench = Bench::new();
     let agent = bench.start("cat").await;
     let (terminal, mut output) =
@@ -146,7 +146,7 @@ async fn a_kill_takes_all_that_was_started_and_the_agent_lives() {
 }
 
 #[tokio::test]
-async fn what_a_command_leaves_in_the_background_lives_until_its_terminal_is_let_go() {
+async fn background_process_lives_until_its_terminal_is_closed() {
     let bench = Bench::new();
     let agent = bench.start("cat").await;
     let script = format!("{RUNAWAY} while ! [ -s runaway ]; do sleep 0.02; done; exit 4");
@@ -215,7 +215,7 @@ async fn secrets_of_the_agent_do_not_show() {
 }
 
 #[tokio::test]
-async fn output_that_nobody_takes_stalls_only_its_command() {
+async fn unread_output_blocks_only_its_command() {
     let bench = Bench::new();
     let agent = bench.start("cat").await;
     let (loud, output) = start(&bench, &agent, "yes").await;
@@ -229,7 +229,7 @@ async fn output_that_nobody_takes_stalls_only_its_command() {
 }
 
 #[tokio::test]
-async fn what_was_written_before_the_end_is_there_at_the_end() {
+async fn output_before_the_exit_is_complete_at_the_exit() {
     let bench = Bench::new();
     let agent = bench.start("cat").await;
     let (terminal, mut output) = start(&bench, &agent, "sleep 60 & echo last words; exit 2").await;
@@ -242,8 +242,8 @@ async fn what_was_written_before_the_end_is_there_at_the_end() {
     soon(agent.stop()).await;
 }
 
-/// Not a test: the gateway's part in the next one, played by a second process of this binary, which is
-/// told the folder on stdin. Run by hand it finds none and returns.
+/// Not a test: the gateway's part of the next test, run in a second process of this binary. It reads the folder from
+/// stdin, and returns if stdin is empty.
 #[tokio::test]
 #[ignore = "the other test starts it"]
 async fn gateway_with_a_terminal() {
@@ -265,7 +265,7 @@ async fn gateway_with_a_terminal() {
 }
 
 #[tokio::test]
-async fn no_terminal_outlives_a_killed_gateway() {
+async fn no_terminal_survives_a_kill_of_the_gateway() {
     let dir = tempfile::tempdir().unwrap();
     #[expect(clippy::disallowed_methods, reason = "this process plays the gateway's parent")]
     let mut gateway = std::process::Command::new(std::env::current_exe().unwrap())

@@ -1,4 +1,4 @@
-//! Cancel: what the agent makes of it, and when there is nothing to cancel.
+//! Cancel: the agent's reaction, and a cancel without a running turn.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ async fn cancel(gateway: &Gateway, session: &str, what: &str) -> Answer {
     gateway.call(Method::POST, &format!("/v1/sessions/{session}{what}/cancel")).await
 }
 
-/// A turn that is cancelled in its middle; gives its last event.
+/// Cancels a running turn. Returns its last event.
 async fn cancelled(text: &str) -> Value {
     let (gateway, session) = fake(&[]).await;
     gateway.prompt(&session, text).await;
@@ -52,7 +52,7 @@ async fn an_agent_that_ends_a_cancelled_turn_in_its_own_way_is_shown_so() {
 }
 
 #[tokio::test]
-async fn where_nothing_runs_a_cancel_is_204_and_an_unknown_turn_404() {
+async fn cancel_without_a_turn_is_204_and_of_an_unknown_turn_404() {
     let (gateway, session) = fake(&[]).await;
     assert_eq!(cancel(&gateway, &session, "").await.status, 204);
     gateway.turn(&session, "hello").await;

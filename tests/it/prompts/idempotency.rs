@@ -14,7 +14,7 @@ async fn fake() -> (Gateway, String) {
     (gateway, session)
 }
 
-/// A prompt with a key, whose end is waited for.
+/// Sends a prompt with a key and waits for its end.
 async fn keyed(gateway: &Gateway, session: &str, key: &str, text: &str) -> Answer {
     let headers = [("Idempotency-Key", key), ("Prefer", "wait=60")];
     gateway.posted(&format!("/v1/sessions/{session}/prompts"), &headers, &json!({ "prompt": text })).await
@@ -90,7 +90,7 @@ async fn a_key_is_of_one_route() {
 }
 
 #[tokio::test]
-async fn what_is_refused_before_it_begins_is_not_kept() {
+async fn rejected_request_is_not_stored() {
     let (gateway, session) = fake().await;
     gateway.prompt(&session, "stream n=1; hang").await;
     keyed(&gateway, &session, "k", "hello").await.problem(409, "turn_running");
@@ -120,7 +120,7 @@ async fn while_the_first_is_in_flight_the_second_is_refused() {
 }
 
 #[tokio::test]
-async fn a_key_whose_client_hung_up_still_makes_one_session() {
+async fn idempotency_key_of_a_disconnected_client_creates_one_session() {
     let gateway = Setup::fake(&["--slow-start", "5000"]).start();
     let body = json!({ "agent": "fake" });
     let request = gateway.request(Method::POST, "/v1/sessions").header("Idempotency-Key", "k").json(&body);
@@ -137,7 +137,7 @@ async fn a_key_whose_client_hung_up_still_makes_one_session() {
 }
 
 #[tokio::test]
-async fn keys_are_known_after_a_kill_of_the_gateway() {
+async fn keys_survive_a_kill_of_the_gateway() {
     let (mut gateway, _) = fake().await;
     let body = json!({ "agent": "fake" });
     let session = create(&gateway, "s", &body).await.body["sessionId"].as_str().expect("an id").to_owned();

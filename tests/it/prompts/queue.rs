@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::log::{all, one, said};
 use crate::support::{Answer, Gateway, Setup, eventually};
 
-/// A session whose first turn runs until it is cancelled.
+/// A session whose first turn runs until a cancel.
 async fn busy(setup: Setup) -> (Gateway, String) {
     let gateway = setup.start();
     let session = gateway.session("fake").await;
@@ -26,7 +26,7 @@ async fn cancel(gateway: &Gateway, session: &str, what: &str) -> Answer {
     gateway.call(Method::POST, &format!("/v1/sessions/{session}{what}/cancel")).await
 }
 
-/// Waits until this turn has ended, and gives it.
+/// Waits for the end of this turn and returns it.
 async fn ended(gateway: &Gateway, session: &str, prompt: &str) -> Value {
     let path = format!("/v1/sessions/{session}/prompts/{prompt}");
     let answer = Answer::of(gateway.request(Method::GET, &path).header("Prefer", "wait=60")).await;
@@ -83,7 +83,7 @@ async fn queued_prompts_run_one_after_the_other_in_their_order() {
 }
 
 #[tokio::test]
-async fn a_prompt_that_may_queue_starts_at_once_when_nothing_runs() {
+async fn queueable_prompt_starts_at_once_on_an_idle_session() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     let answer = queue(&gateway, &session, "hello").await;
@@ -93,7 +93,7 @@ async fn a_prompt_that_may_queue_starts_at_once_when_nothing_runs() {
 }
 
 #[tokio::test]
-async fn a_full_queue_refuses_the_next_and_takes_it_when_there_is_room() {
+async fn full_queue_rejects_a_prompt_and_accepts_it_after_a_release() {
     let (gateway, session) =
         busy(Setup::fake(&[]).settings("limits.per_session.max_queued_prompts = 2")).await;
     queue(&gateway, &session, "echo a").await;
@@ -127,7 +127,7 @@ async fn a_queued_prompt_can_be_cancelled_and_the_others_do_not_notice() {
 }
 
 #[tokio::test]
-async fn one_cancel_ends_what_runs_and_what_waits() {
+async fn one_cancel_ends_the_running_turn_and_queued_prompts() {
     let (gateway, session) = busy(Setup::fake(&[])).await;
     for text in ["echo a", "echo b"] {
         queue(&gateway, &session, text).await;
@@ -144,7 +144,7 @@ async fn one_cancel_ends_what_runs_and_what_waits() {
 }
 
 #[tokio::test]
-async fn who_waits_in_the_queue_can_wait_for_the_end() {
+async fn queued_prompt_can_wait_for_its_end() {
     let (gateway, session) = busy(Setup::fake(&[])).await;
     let body = json!({ "prompt": "hello", "queue": true });
     let path = format!("/v1/sessions/{session}/prompts");
@@ -161,7 +161,7 @@ async fn who_waits_in_the_queue_can_wait_for_the_end() {
 }
 
 #[tokio::test]
-async fn a_restart_ends_what_runs_and_runs_what_waits_each_once() {
+async fn restart_ends_running_turns_and_runs_queued_prompts_once() {
     let (mut gateway, session) = busy(Setup::fake(&["--resume-any"])).await;
     for text in ["echo a", "echo b"] {
         assert_eq!(queue(&gateway, &session, text).await.status.as_u16(), 202);

@@ -44,7 +44,7 @@ async fn snapshots(
     taken
 }
 
-/// The last value that the log up to there says of something.
+/// The last value of a member in the log up to a position.
 fn latest(log: &[Value], kind: &str, member: &str) -> Value {
     let mut updates = all(log, "session.update").into_iter().map(|event| &event["update"]);
     let of_kind = updates.rfind(|update| update["sessionUpdate"] == kind);

@@ -50,7 +50,7 @@ async fn pages_follow_each_other_without_a_gap() {
 }
 
 #[tokio::test]
-async fn an_empty_page_is_held_until_something_comes() {
+async fn long_poll_waits_for_the_first_event() {
     let (gateway, path, whole) = talked().await;
     let session = whole[0]["sessionId"].as_str().expect("an id");
     let after = id(whole.last().expect("events"));
@@ -146,7 +146,7 @@ async fn unnamed_frames_reach_one_handler() {
 }
 
 #[tokio::test]
-async fn a_reconnect_goes_on_after_the_last_event_that_was_seen() {
+async fn reconnect_resumes_after_the_last_received_event() {
     let (gateway, path, whole) = talked().await;
     for seen in [1, 13, 29] {
         let query = format!("{path}?follow=false&after={}", id(&whole[seen - 1]));
@@ -162,7 +162,7 @@ async fn a_reconnect_goes_on_after_the_last_event_that_was_seen() {
 }
 
 #[tokio::test]
-async fn a_cursor_that_this_log_never_gave_begins_with_a_reset() {
+async fn unknown_cursor_starts_with_a_reset() {
     let (gateway, path, whole) = talked().await;
     let epoch = id(&whole[0]).split_once('-').expect("an id").0;
     let session = gateway.get(path.trim_end_matches("/events")).await;
@@ -191,7 +191,7 @@ async fn a_cursor_that_this_log_never_gave_begins_with_a_reset() {
 }
 
 #[tokio::test]
-async fn from_the_tail_only_what_is_new_comes_and_a_reconnect_before_it_loses_nothing() {
+async fn stream_from_the_tail_delivers_only_new_events_also_after_a_reconnect() {
     let (gateway, path, whole) = talked().await;
     let session = whole[0]["sessionId"].as_str().expect("an id");
     let mut stream = gateway.events(&format!("{path}?after=tail")).await;

@@ -19,7 +19,7 @@ fn prompts(session: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_prompt_is_admitted_at_once_and_after_its_id_nothing_is_missed() {
+async fn prompt_returns_at_once_with_an_id_to_follow_from() {
     let (gateway, session) = fake().await;
     let answer = gateway.posted(&prompts(&session), &[], &json!({ "prompt": "slow chunks=5 ms=20" })).await;
     assert_eq!(answer.status, 202);
@@ -62,7 +62,7 @@ async fn a_prompt_as_a_stream_is_its_turn_from_the_first_event_to_the_last() {
 }
 
 #[tokio::test]
-async fn who_prefers_to_wait_gets_the_end_of_the_turn() {
+async fn prefer_wait_returns_the_end_of_the_turn() {
     let (gateway, session) = fake().await;
     let wait = [("Prefer", "wait=60")];
     let answer = gateway.posted(&prompts(&session), &wait, &json!({ "prompt": "hello" })).await;
@@ -77,7 +77,7 @@ async fn who_prefers_to_wait_gets_the_end_of_the_turn() {
 }
 
 #[tokio::test]
-async fn who_prefers_to_wait_less_gets_the_turn_as_it_is() {
+async fn prefer_wait_timeout_returns_the_running_turn() {
     let (gateway, session) = fake().await;
     let began = Instant::now();
     let wait = [("Prefer", "wait=1")];
@@ -152,7 +152,7 @@ async fn turns_are_listed_newest_first_by_pages() {
 }
 
 #[tokio::test]
-async fn a_page_of_long_turns_is_short_and_none_is_missed() {
+async fn page_of_long_turns_is_short_and_complete() {
     let gateway = Setup::fake(&[]).settings("testing.max_page_bytes = \"8KiB\"").start();
     let session = gateway.session("fake").await;
     for _ in 0..4 {
@@ -173,7 +173,7 @@ async fn a_page_of_long_turns_is_short_and_none_is_missed() {
 }
 
 #[tokio::test]
-async fn content_that_the_agent_does_not_take_is_refused_before_anything_begins() {
+async fn unsupported_content_is_rejected_before_the_turn() {
     let (gateway, session) = fake().await;
     let before = gateway.all_events(&session).await;
     let text = json!({ "type": "text", "text": "look" });

@@ -86,7 +86,7 @@ async fn claude_is_refused_a_tool() {
 }
 
 #[tokio::test]
-async fn claude_is_cancelled_while_it_asks_and_while_it_speaks() {
+async fn claude_is_cancelled_during_a_request_and_during_output() {
     let claude = Claude::start().await;
     let (session, mut stream, request, made) = claude.asked().await;
     let path = format!("/v1/sessions/{session}");
@@ -125,7 +125,7 @@ async fn claude_remembers_in_a_second_process_after_the_first_was_killed() {
     let claude = Claude::start().await;
     let session = claude.gateway.session("claude").await;
     claude.gateway.turn(&session, "banana").await;
-    // Claude Code writes its own record some time after the answer; what it had not written yet, no process can know.
+    // Claude Code writes its record some time after the response. Another process cannot read unwritten entries.
     let projects = claude.gateway.path("data/homes/default/claude/.claude/projects");
     eventually("it has written what was said", Duration::from_secs(20), || async {
         written(&projects).contains("banana comes after").then_some(())
@@ -144,7 +144,7 @@ async fn claude_remembers_in_a_second_process_after_the_first_was_killed() {
     let attached: Vec<_> = events.iter().filter(|event| event["type"] == "session.attached").collect();
     assert_eq!(attached.len(), 2);
     assert_eq!(attached[1]["context"], "kept");
-    // What was said before is not said twice.
+    // The history does not repeat earlier events.
     let said = |events: &[Value]| {
         events.iter().filter(|event| event["update"].to_string().contains("banana")).count()
     };
@@ -153,7 +153,7 @@ async fn claude_remembers_in_a_second_process_after_the_first_was_killed() {
 }
 
 #[tokio::test]
-async fn a_second_gateway_loads_what_claude_kept_after_its_first_process_was_killed() {
+async fn second_gateway_loads_a_claude_session_after_a_kill_of_the_first_process() {
     let (model, kept) = (Model::start().await, tempfile::tempdir().expect("a temporary folder"));
     let config = [("CLAUDE_CONFIG_DIR", kept.path().to_str().expect("UTF-8").to_owned())];
     let mut first = Claude::gateway(&model, &config, Setup::default());

@@ -76,7 +76,7 @@ async fn the_typescript_agent_is_refused() {
 }
 
 #[tokio::test]
-async fn the_typescript_agent_is_cancelled_before_and_while_it_asks() {
+async fn typescript_agent_is_cancelled_before_and_during_a_request() {
     let gateway = typescript();
     let session = gateway.session("ts").await;
     let path = format!("/v1/sessions/{session}");
@@ -100,7 +100,7 @@ async fn the_typescript_agent_is_cancelled_before_and_while_it_asks() {
     figure(&format!("cancelled in its question after {:?}: {}", began.elapsed(), second["stopReason"]));
     let resolved = events.iter().find(|event| event["type"] == "request.resolved").expect("it is resolved");
     assert_eq!(resolved["resolution"], "cancelled");
-    // It answers `end_turn` though it was cancelled: what an agent says is what is shown.
+    // The agent answers `end_turn` after a cancel. The gateway reports the agent's answer.
     assert_eq!(
         (&second["type"], &second["promptId"]),
         (&json!("prompt.completed"), &json!("p2")),
@@ -138,7 +138,7 @@ async fn a_python_agent_without_a_cancel_of_its_own_still_ends_its_turn() {
     let gateway = Setup::default().agent("echo", &file(PYTHON), &[&file(ECHO)], "").start();
     let session = gateway.session("echo").await;
     let path = format!("/v1/sessions/{session}");
-    // Many blocks, so that the cancel comes in mid-turn, or at least right after it.
+    // Many blocks, so that the cancel arrives during the turn or directly after it.
     let blocks: Vec<Value> = (0..2000).map(|n| json!({ "type": "text", "text": format!("{n} ") })).collect();
     let mut stream = gateway.events(&format!("{path}/events")).await;
     let (status, prompt) = gateway.post(&format!("{path}/prompts"), &json!({ "prompt": blocks })).await;

@@ -17,7 +17,7 @@ struct Kimi {
 }
 
 impl Kimi {
-    /// A session whose files and terminals are served by `served`.
+    /// A session whose files and terminals `served` serves.
     async fn start(served: &str) -> Self {
         let model = Model::start().await;
         let more = format!("files = \"{served}\"\nterminals = \"{served}\"");
@@ -32,7 +32,7 @@ impl Kimi {
         format!("call {name} {input}")
     }
 
-    /// A turn in which the model calls this tool; gives what it was told of the result.
+    /// Runs a turn in which the model calls this tool. Returns the tool's result as the model received it.
     async fn told(&self, name: &str, input: &Value) -> String {
         let (prompt, methods) =
             self.served(name, input, |method, _| panic!("nobody is asked for {method}")).await;
@@ -44,8 +44,8 @@ impl Kimi {
         self.cwd.join(name).to_str().expect("UTF-8").to_owned()
     }
 
-    /// A turn in which a person allows everything and plays the client: answers what is asked. Gives the turn, and the
-    /// methods that were asked for.
+    /// Runs a turn in which a client allows everything and serves the agent's requests. Returns the turn and the
+    /// requested methods.
     async fn served(
         &self,
         name: &str,

@@ -107,7 +107,7 @@ fn reply(conversation: &[Message]) -> Reply {
     }
 }
 
-/// An answer of these frames, which goes on for ever with `again`.
+/// A response with these frames, endless with `again`.
 fn streamed(frames: Vec<String>, again: Option<String>) -> Response {
     let first = tokio_stream::iter(frames.into_iter().map(Ok::<_, Infallible>));
     let rest = again.into_iter().flat_map(|frame| std::iter::repeat_n(frame, 10_000));
@@ -121,7 +121,7 @@ fn whole(status: u16, body: &Value) -> Response {
     response.body(Body::from(body.to_string())).expect("a response")
 }
 
-/// An error with the members that the four APIs give it.
+/// An error with the members of the four APIs.
 fn failed(status: u16, reason: &str) -> Response {
     let error =
         json!({ "code": status, "message": reason, "status": "UNAVAILABLE", "type": "overloaded_error" });

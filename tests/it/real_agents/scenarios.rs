@@ -230,7 +230,8 @@ fn minute() -> u64 {
     since.expect("the clock is after 1970").as_secs() / 60
 }
 
-/// The agent's id of the session whose file has this text: the UUID with which the name of the file ends, or the id in it.
+/// The agent's id of the session whose file contains this text: the UUID at the end of the file name, or the id in
+/// the file.
 fn session_of(folder: &Path, text: &str) -> Option<String> {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();

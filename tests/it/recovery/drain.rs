@@ -58,7 +58,7 @@ async fn a_drain_ends_turns_streams_and_agents_in_time() {
 }
 
 #[tokio::test]
-async fn a_slow_stream_is_told_of_the_stop_also_when_nothing_else_is_left() {
+async fn slow_stream_receives_the_stop_notice_last() {
     let mut gateway = Setup::fake(&[]).settings(&format!("{LIMITS}timeouts.drain_timeout = \"20s\"")).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "flood n=20000").await;
@@ -88,7 +88,7 @@ async fn a_slow_stream_is_told_of_the_stop_also_when_nothing_else_is_left() {
 }
 
 #[tokio::test]
-async fn an_agent_that_ignores_everything_does_not_hold_up_a_drain() {
+async fn unresponsive_agent_does_not_delay_a_drain() {
     let agent = ["--ignore-term", "--ignore-eof"];
     let mut gateway =
         Setup::fake(&agent).settings(&format!("{LIMITS}timeouts.drain_timeout = \"1s\"")).start();

@@ -53,7 +53,7 @@ async fn over_http_2(
     (h2, tasks)
 }
 
-/// Streams are told when to come back, each at a time of its own, and end.
+/// Streams receive a reconnect delay, different for each stream, and end.
 async fn come_back_apart(streams: &mut [Events]) {
     let mut retries = BTreeMap::new();
     for stream in streams {
@@ -68,7 +68,7 @@ async fn come_back_apart(streams: &mut [Events]) {
 }
 
 #[tokio::test]
-async fn while_it_drains_everybody_is_told_so_and_nobody_is_cut_off() {
+async fn drain_notifies_every_client_and_cuts_no_response() {
     let mut gateway = Setup::fake(&[])
         .settings(&format!("{LIMITS}timeouts.drain_timeout = \"4s\"\ntesting.drain_cancel_timeout = \"10s\""))
         .start();
@@ -90,7 +90,7 @@ async fn while_it_drains_everybody_is_told_so_and_nobody_is_cut_off() {
         gateway.signal(Signal::TERM);
         come_back_apart(&mut streams).await;
 
-        // Whoever comes now is told, also over a connection that is new.
+        // A client that arrives now receives the notice, also on a new connection.
         gateway.http = new_client();
         let probe = Answer::of(gateway.request(Method::GET, "/readyz")).await;
         assert_eq!(probe.header("connection"), Some("close"));
@@ -119,11 +119,11 @@ async fn while_it_drains_everybody_is_told_so_and_nobody_is_cut_off() {
             "an EventSource comes back from a 200: {only:?}"
         );
         assert!(late.next().await.is_none());
-        // A connection that was there is asked once more, and says that this was the last time.
+        // An existing connection serves one more request and announces its close.
         let last = ask(&mut kept, "/readyz").await;
         assert!(last.starts_with("HTTP/1.1 503 ") && last.contains("connection: close"), "{last}");
         assert_eq!(kept.read(&mut [0; 16]).await.expect("it is closed in peace"), 0);
-        // HTTP/2 is told by GOAWAY, which is no error.
+        // HTTP/2 uses GOAWAY, which is not an error.
         let ended = tokio::time::timeout(Duration::from_secs(20), tasks.join_next()).await;
         ended.expect("in time").expect("a connection").expect("no panic").expect("no error");
     };
@@ -147,7 +147,7 @@ struct Worked {
     answers: usize,
 }
 
-/// Prompts one session again and again, until nobody lets it in any more.
+/// Prompts one session repeatedly, until the gateway rejects it.
 async fn works(client: Client, url: String, session: String, number: usize) -> Worked {
     let mut worked = Worked::default();
     let turns = ["echo x", "slow chunks=5 ms=20", "stream n=100", "slow chunks=200 ms=20"];

@@ -57,7 +57,7 @@ impl Sender {
             if commands.starts_with("permission") && random.below(2) == 0 {
                 answer_permission(gateway, &self.session).await;
             }
-            // The point of the kill is what is random here; nothing waits for a condition by it.
+            // Only the time of the kill is random. No condition depends on this sleep.
             tokio::time::sleep(Duration::from_micros(random.below(400_000))).await;
         }
         gateway.kill();
@@ -85,7 +85,7 @@ async fn answer_permission(gateway: &Gateway, session: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_misses_nothing_through_kills() {
+async fn client_receives_every_event_across_kills() {
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed}"));
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -13,7 +13,7 @@ use crate::support::gateway::KEY;
 use crate::support::log::{all, one};
 use crate::support::{Answer, Events, Follower, Gateway, History, Setup, eventually};
 
-/// A configuration whose agent keeps sessions and writes a journal into `journals`.
+/// A configuration whose agent stores sessions and writes a journal into `journals`.
 fn setup(journals: &tempfile::TempDir, more: &str, limits: &str) -> Setup {
     let journals = journals.path().to_str().expect("UTF-8");
     let more = if more.is_empty() { "pool = { max_size = 8, min_idle = 0 }" } else { more };
@@ -46,7 +46,7 @@ async fn ended(gateway: &Gateway, session: &str, prompt: &str) -> Value {
     answer.body
 }
 
-/// Judges the whole history of sessions that have come to rest.
+/// Checks the whole history of sessions without a running turn.
 async fn judge(gateway: &Gateway, sessions: &[&str], journals: &tempfile::TempDir) {
     let followers = sessions.iter().map(|session| Follower::start(gateway, session)).collect();
     History::of(gateway, followers).await.with_agents(journals.path()).assert_holds();
@@ -101,7 +101,7 @@ async fn queued_prompts_run_in_order_after_a_drain() {
     assert_eq!(of(&events, "prompt.completed", "p1")[0]["stopReason"], "cancelled");
 }
 
-/// A session whose prompt has started and waits for the only process, which another session holds.
+/// A session whose prompt has started and waits for the only process, which another session uses.
 async fn waiting_for_a_process(journals: &tempfile::TempDir, limits: &str) -> (Gateway, String, String) {
     let gateway = setup(journals, "pool = { max_size = 1, min_idle = 0 }", limits).start();
     let waiting = gateway.session("fake").await;
@@ -182,7 +182,7 @@ async fn a_retry_with_the_same_key_after_a_restart_returns_the_prompt_that_runs(
 }
 
 #[tokio::test]
-async fn a_client_that_waits_in_the_queue_gets_202_at_a_drain_and_goes_on_by_the_id() {
+async fn queued_wait_returns_202_at_a_drain_and_resumes_by_id() {
     let journals = journals();
     let mut gateway = setup(&journals, "", "timeouts.drain_timeout = \"1s\"").start();
     let session = hanging(&gateway).await;
@@ -215,7 +215,7 @@ async fn a_client_that_waits_in_the_queue_gets_202_at_a_drain_and_goes_on_by_the
 }
 
 #[tokio::test]
-async fn a_restored_prompt_whose_key_was_revoked_fails() {
+async fn restored_prompt_of_a_revoked_key_fails() {
     let journals = journals();
     let mut gateway = setup(&journals, "", "").start();
     let text = key(&gateway, "ci", "read,prompt").await;
@@ -346,7 +346,7 @@ async fn a_restored_prompt_of_an_agent_that_was_removed_fails() {
 }
 
 #[tokio::test]
-async fn a_restored_prompt_has_its_attachments_though_their_file_is_gone() {
+async fn restored_prompt_keeps_attachments_of_deleted_files() {
     let journals = journals();
     let mut gateway = setup(&journals, "", "").start();
     let session = hanging(&gateway).await;

@@ -16,7 +16,7 @@ fn heard(file: &Path) -> String {
 }
 
 #[tokio::test]
-async fn a_sign_in_that_ends_after_a_reload_is_none_of_the_new_entry() {
+async fn sign_in_that_ends_after_a_reload_does_not_apply_to_the_new_entry() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("heard");
     let agent = |more: &str| {
@@ -47,7 +47,7 @@ async fn a_sign_in_that_ends_after_a_reload_is_none_of_the_new_entry() {
 }
 
 #[tokio::test]
-async fn a_process_is_never_told_a_secret_that_it_does_not_hide() {
+async fn secret_is_never_sent_to_a_process_that_does_not_mask_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let (log, secret) = (folder.path().join("heard"), folder.path().join("secret"));
     let state = folder.path().join("state");
@@ -70,7 +70,7 @@ async fn a_process_is_never_told_a_secret_that_it_does_not_hide() {
 
         std::fs::write(&secret, "later-secret").expect("the folder is ours");
         reload(&gateway, &config, RELOADED).await;
-        // The call keeps the process, and what is asked of that is asked by its own entry.
+        // The call keeps the process, and the process's own entry answers its requests.
         let forked = gateway.call(Method::POST, &format!("/v1/sessions/{session}/fork")).await;
         assert_eq!(forked.status, StatusCode::CREATED, "{forked:?}");
         let fork = heard(&log);

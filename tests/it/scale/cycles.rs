@@ -1,4 +1,4 @@
-//! The gateway dies again and again while twenty sessions work: nothing is lost, run twice or left behind.
+//! The gateway is killed repeatedly while twenty sessions work: nothing is lost, runs twice or stays behind.
 
 use std::time::{Duration, Instant};
 
@@ -72,7 +72,7 @@ async fn run(plan: Plan) -> Figures {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn fifty_kills_under_load_lose_double_and_leave_nothing() {
+async fn fifty_kills_under_load_lose_and_duplicate_nothing() {
     const CYCLES: usize = 50;
     let goes_on = Box::new(|cycles, _| cycles < CYCLES);
     let figures = run(Plan { goes_on, life: 2000, mixed: false }).await;
@@ -86,7 +86,7 @@ async fn fifty_kills_under_load_lose_double_and_leave_nothing() {
     assert!(figures.reconnects >= CYCLES * SESSIONS / 2, "{} reconnects", figures.reconnects);
 }
 
-/// As long as `SOAK_MINUTES` or `SOAK_CYCLES` say: `scripts/soak` runs it.
+/// Runs until the limit in `SOAK_MINUTES` or `SOAK_CYCLES`. `scripts/soak` runs it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "it takes as long as one asks; scripts/soak runs it"]
 #[expect(clippy::disallowed_methods, reason = "the test reads its own length, and no configuration")]

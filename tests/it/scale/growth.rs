@@ -1,5 +1,6 @@
-//! What many stored sessions and long logs cost: a start, a page of the list and a session read what they need, however
-//! much else there is. What is counted is bytes that the gateway reads, which no other process changes.
+//! The cost of many stored sessions and long logs. A start, a page of the list, and a session read only the data that
+//! they need, independent of the size of the store. The test counts bytes that the gateway reads, because other
+//! processes do not change this number.
 
 use std::time::Duration;
 
@@ -83,7 +84,7 @@ async fn read_for<T>(gateway: &Gateway, work: impl Future<Output = T>) -> (u64, 
 }
 
 #[tokio::test]
-async fn two_thousand_stored_sessions_are_read_when_somebody_asks_for_them() {
+async fn two_thousand_stored_sessions_are_loaded_on_demand() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "hello").await;

@@ -58,7 +58,7 @@ async fn measure(gateway: &Gateway, session: &str, stream: &mut Events) -> [Dura
     [times[times.len() / 2], *times.last().expect("there are samples")]
 }
 
-/// Reads what a flood says, as fast as it comes.
+/// Reads the output of a flood at full speed.
 async fn listen(mut stream: Events) {
     while stream.bytes().await > 0 {}
 }
@@ -71,8 +71,8 @@ async fn quiet(gateway: &Gateway) -> (String, Events) {
     (session, stream)
 }
 
-/// The flood keeps the machine busy too, and whatever else runs here. So the same is measured on a gateway of its own
-/// meanwhile: what the two differ by is what sessions of one gateway do to each other.
+/// The flood and other programs use the machine too. The test measures the same load on a second gateway at the same
+/// time. The difference is the effect of sessions of one gateway on each other.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_delays_no_cancel_and_no_answer_of_another_session() {
     let _alone = ALONE.lock().await;

@@ -12,7 +12,7 @@ use crate::support::{Gateway, Setup, figure, procfs};
 const SESSIONS: usize = 300;
 const PROCESSES: u64 = 8;
 
-/// One person with so many sessions at once is more than the defaults allow, and so is the line that they stand in.
+/// The defaults do not allow this number of sessions for one key, and the wait queue is shorter.
 const LIMITS: &str = "limits.per_key.max_requests_per_minute = 1000000\nlimits.per_key.max_prompts_per_minute = 1000000\nlimits.per_key.max_live_sessions = 300\n\
                       testing.max_queue_places = 300\ntesting.settings_queue_timeout = \"5m\"\nlimits.per_key.max_streams = 300\nserver.max_connections_per_address = 1000\n";
 
@@ -21,7 +21,7 @@ fn word(of: usize) -> String {
     format!("w{of:03}x")
 }
 
-/// A turn in each session, all at once; what each was answered.
+/// Runs a turn in each session at the same time. Returns the responses.
 async fn all_at_once(
     gateway: &Arc<Gateway>,
     sessions: &[String],

@@ -58,7 +58,7 @@ async fn two_hundred_blocking_prompts_of_one_key_succeed_with_the_defaults() {
     for session in &sessions {
         following.spawn(followed(Arc::clone(&gateway), session.clone()));
     }
-    // Waiting for a process takes its time; this client waits for as long as it asked the gateway to.
+    // The wait for a process takes time. The client waits as long as the gateway does.
     let http =
         reqwest::Client::builder().no_proxy().timeout(Duration::from_mins(6)).build().expect("a client");
     let mut prompts = JoinSet::new();

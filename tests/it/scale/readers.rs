@@ -17,7 +17,7 @@ const SUBSCRIBERS: usize = 2000;
 /// What one may cost, in KiB.
 const SUBSCRIBER: u64 = 40;
 
-/// One person opens all of them; what one connection or stream may cost is as it is by default.
+/// One key opens all of them. The limits of one connection or stream have their default values.
 const MANY: &str = "limits.per_key.max_streams = 3000\nserver.max_connections_per_address = 4000\n";
 
 const STALLED: usize = 200;
@@ -70,7 +70,7 @@ async fn subscribed(gateway: &Gateway, session: &str, count: usize, prompt: &str
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_thousand_subscribers_miss_nothing_and_cost_little() {
+async fn two_thousand_subscribers_receive_every_event_at_low_cost() {
     let _alone = ALONE.lock().await;
     let gateway = Setup::fake(&[]).settings(&format!("{LIMITS}{MANY}")).start();
     let session = gateway.session("fake").await;
@@ -92,7 +92,7 @@ const IDLE: usize = 2000;
 const IDLE_STREAM: u64 = 8;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_waits_costs_little_and_is_told_that_it_lives() {
+async fn idle_stream_is_cheap_and_receives_keep_alives() {
     let _alone = ALONE.lock().await;
     let gateway =
         Setup::fake(&[]).settings(&format!("{LIMITS}{MANY}timeouts.keep_alive_interval = \"2s\"")).start();
@@ -118,7 +118,7 @@ async fn a_stream_that_waits_costs_little_and_is_told_that_it_lives() {
     let each = after.saturating_sub(before) * 1024 / IDLE as u64;
     figure(&format!("{IDLE} idle streams: {before} KiB before, {after} KiB after, {each} bytes each"));
     assert!(each <= IDLE_STREAM << 10, "{each} bytes each");
-    // Each is told within its time, and goes on.
+    // Each stream is notified within its time limit and continues.
     for stream in streams.iter_mut().step_by(100) {
         stream.said().await.expect("it does not break");
     }
@@ -148,14 +148,15 @@ async fn stall(to: SocketAddr, path: &str) -> TcpStream {
     socket
 }
 
-/// Takes what the kernels kept of a stream that was cut, and goes on after the last whole event to the log's end.
+/// Reads the bytes in the socket buffers of a stream that was cut, and resumes after its last complete event until
+/// the end of the log.
 async fn resume(to: SocketAddr, path: String, cut: TcpStream, after: Option<u64>, end: u64) {
     let mut seq = after;
     let mut check = |frames: Vec<Frame>| {
         let mut last = None;
         for frame in frames {
             if let Some(next) = frame.seq() {
-                // Who begins at the tail is told where that is.
+                // A client that starts at the tail receives the position of the tail.
                 let due = seq.map_or(next, |seq| seq + 1);
                 assert_eq!(next, due, "once, and in order");
                 assert!(seq.is_some() || frame.of("ready"));
@@ -177,7 +178,7 @@ async fn resume(to: SocketAddr, path: String, cut: TcpStream, after: Option<u64>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_that_never_read_cost_little_and_are_cut_and_come_back() {
+async fn readers_that_do_not_read_are_cheap_closed_and_resume() {
     // More than the kernels keep for a reader.
     const FLOOD: &str = "flood n=250 size=4000";
     let _alone = ALONE.lock().await;
@@ -190,7 +191,7 @@ async fn readers_that_never_read_cost_little_and_are_cut_and_come_back() {
     subscribed(&gateway, &session, 20, FLOOD).await;
     let (before, descriptors) = (procfs::resident(pid), procfs::open_files(pid));
 
-    // Half of them replay from the store, half stall at what comes.
+    // Half of the clients replay from the store, half stall on new events.
     let path = format!("/v1/sessions/{session}/events");
     let mut stalled = Vec::new();
     for at in 0..STALLED {

@@ -1,4 +1,4 @@
-//! Hundreds of clients whose connections break at the same moment, again and again, and who all come back at once.
+//! The connections of hundreds of clients break at the same time, repeatedly, and all clients reconnect at once.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use crate::support::{History, Setup, figure};
 
 const CLIENTS: usize = 500;
 const CUTS: u32 = 5;
-/// What a turn of another session may take meanwhile, on a busy machine and without optimisations.
+/// The maximum duration of another session's turn, on a busy machine without optimisations.
 const TURN: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn five_hundred_clients_come_back_at_once_again_and_again_and_miss_nothing() {
+async fn five_hundred_clients_reconnect_repeatedly_without_loss() {
     let _alone = ALONE.lock().await;
     let many = "limits.per_key.max_streams = 3000\nserver.max_connections_per_address = 4000\n";
     let gateway = Setup::fake(&[]).settings(&format!("{LIMITS}{many}")).start();

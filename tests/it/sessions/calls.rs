@@ -48,7 +48,7 @@ async fn a_listed_method_gets_the_agents_id_and_its_answer_ours() {
 }
 
 #[tokio::test]
-async fn a_notification_is_sent_and_nobody_waits() {
+async fn notification_is_sent_without_a_response() {
     let (gateway, session) = fake(&[]).await;
     let answer =
         call(&gateway, &session, &json!({ "method": "_vendor/note", "params": { "a": 1 }, "notify": true }))
@@ -61,7 +61,7 @@ async fn a_notification_is_sent_and_nobody_waits() {
 }
 
 #[tokio::test]
-async fn what_is_not_listed_or_brings_what_clients_may_not_bring_is_refused() {
+async fn unlisted_methods_and_forbidden_params_are_rejected() {
     let (gateway, session) = fake(&[]).await;
     for (body, status, code, pointer) in [
         (json!({ "method": "other/thing" }), 403, "forbidden", None),
@@ -101,7 +101,7 @@ async fn what_is_not_listed_or_brings_what_clients_may_not_bring_is_refused() {
 }
 
 #[tokio::test]
-async fn agents_that_still_have_models_take_set_model_without_a_list() {
+async fn agents_with_models_accept_set_model_without_a_list() {
     let (gateway, session) = fake(&["--models"]).await;
     let body = json!({ "method": "session/set_model", "params": { "modelId": "large" } });
     let answer = call(&gateway, &session, &body).await;
@@ -114,7 +114,7 @@ async fn agents_that_still_have_models_take_set_model_without_a_list() {
 }
 
 #[tokio::test]
-async fn a_set_up_that_takes_too_long_is_taken_back_by_its_id() {
+async fn slow_set_up_is_cancelled_by_its_id() {
     let setup = Setup::fake(&["--log", "received", "--hang-new"]);
     let gateway = setup.settings("timeouts.session_new_timeout = \"500ms\"").start();
     gateway.posted("/v1/sessions", &[], &json!({ "agent": "fake" })).await.problem(504, "agent_timeout");
@@ -128,7 +128,7 @@ async fn a_set_up_that_takes_too_long_is_taken_back_by_its_id() {
 }
 
 #[tokio::test]
-async fn the_agent_hears_that_nobody_waits_for_an_answer_any_more() {
+async fn agent_receives_the_withdrawal_of_a_call() {
     let setup = Setup::fake_with(&["--log", "received"], "rpc = [\"_vendor/*\"]");
     let gateway = setup.settings("timeouts.session_new_timeout = \"500ms\"").start();
     let session = gateway.session("fake").await;

@@ -65,7 +65,7 @@ async fn a_patch_merges_and_null_clears() {
 }
 
 #[tokio::test]
-async fn if_match_lets_only_who_has_seen_the_latest_change_it() {
+async fn if_match_requires_the_latest_etag() {
     let (gateway, session) = fake().await;
     let got = gateway.call(Method::GET, &format!("/v1/sessions/{session}")).await;
     let seen = got.header("etag").expect("an ETag").to_owned();
@@ -135,7 +135,7 @@ async fn an_option_is_set_at_the_agent_and_shown() {
 }
 
 #[tokio::test]
-async fn what_the_agent_changes_itself_is_shown_too() {
+async fn changes_by_the_agent_are_reported() {
     let (gateway, session) = fake().await;
     gateway.turn(&session, "modes; plan").await;
     let shown = gateway.get_session(&session).await;
@@ -145,7 +145,7 @@ async fn what_the_agent_changes_itself_is_shown_too() {
 }
 
 #[tokio::test]
-async fn a_mode_can_be_set_while_a_turn_runs_and_brings_a_process_when_there_is_none() {
+async fn set_mode_works_during_a_turn_and_starts_a_process_if_none_is_attached() {
     let gateway = Setup::fake(&["--state", "state"]).settings("testing.min_backoff = \"10ms\"").start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "stream n=1; hang").await;

@@ -1,4 +1,4 @@
-//! New sessions: what they are, and what a client may not ask for.
+//! New sessions: their state, and the parameters that a client may not set.
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn received(gateway: &Gateway) -> String {
 }
 
 #[tokio::test]
-async fn a_new_session_is_whole_and_its_log_begins_with_it() {
+async fn new_session_is_complete_and_is_the_first_event_of_its_log() {
     let gateway = Setup::fake(&[]).start();
     let body = json!({ "agent": "fake", "title": "First", "metadata": { "a": [1, null] } });
     let answer = create(&gateway, &body).await;
@@ -104,7 +104,7 @@ async fn a_session_has_a_folder_of_its_own_or_one_below_the_root() {
 }
 
 #[tokio::test]
-async fn a_folder_outside_the_roots_is_forbidden_and_one_that_is_missing_invalid() {
+async fn folder_outside_the_roots_is_forbidden_and_a_missing_folder_invalid() {
     let gateway = Setup::fake(&[]).start();
     let root = gateway.path("data/workspaces");
     let link = root.join("link");
@@ -163,7 +163,7 @@ async fn a_client_brings_no_command_and_no_address_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_for_a_session_is_a_problem_and_nothing_is_left() {
+async fn invalid_session_request_is_a_problem_without_effect() {
     let gateway = Setup::fake(&[]).start();
     for body in [
         json!({}),
@@ -199,7 +199,7 @@ async fn what_is_no_request_for_a_session_is_a_problem_and_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn what_is_no_id_is_not_found_as_an_id_that_names_nothing() {
+async fn malformed_id_and_unknown_id_are_both_not_found() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     let body = json!({});
@@ -227,10 +227,10 @@ async fn what_is_no_id_is_not_found_as_an_id_that_names_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_the_agent_does_not_take_is_refused_and_not_left_out_in_silence() {
+async fn unsupported_mcp_server_is_rejected_and_not_silently_omitted() {
     let mcp = "[mcp.far]\nurl = \"https://mcp.example/far\"\n[mcp.old]\nurl = \"https://mcp.example/old\"\ntype = \"sse\"\n[mcp.near]\ncommand = \"cat\"\nenv = { TOKEN = \"s3cret\" }\n";
     let gateway = Setup::fake(&["--log", "received"]).table(mcp).start();
-    // Before any process has said what it takes, and after one has.
+    // Before any process has reported its capabilities, and after one has.
     for _ in 0..2 {
         let body = json!({ "agent": "fake", "mcpServers": ["near", "far"] });
         let problem = create(&gateway, &body).await.problem(422, "invalid");
@@ -257,7 +257,7 @@ async fn a_server_that_the_agent_does_not_take_is_refused_and_not_left_out_in_si
 }
 
 #[tokio::test]
-async fn directories_are_only_for_agents_that_take_them_and_are_sent_again_with_the_servers() {
+async fn additional_directories_require_the_capability_and_are_restored_with_the_servers() {
     let gateway = Setup::fake(&[]).start();
     std::fs::create_dir(gateway.path("data/workspaces/more")).expect("the root is there");
     let body = json!({ "agent": "fake", "additionalDirectories": ["more"] });

@@ -51,7 +51,7 @@ async fn a_closed_session_is_read_and_not_prompted_until_it_is_attached() {
 }
 
 #[tokio::test]
-async fn an_agent_that_can_close_is_asked_to() {
+async fn agent_with_close_receives_session_close() {
     let gateway = Setup::fake(&["--close", "--log", "received"]).start();
     let session = gateway.session("fake").await;
     post(&gateway, &session, "close").await;
@@ -62,7 +62,7 @@ async fn an_agent_that_can_close_is_asked_to() {
 }
 
 #[tokio::test]
-async fn close_ends_what_runs_and_what_waits() {
+async fn close_ends_the_running_turn_and_queued_prompts() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "permission").await;
@@ -82,7 +82,7 @@ async fn close_ends_what_runs_and_what_waits() {
 }
 
 #[tokio::test]
-async fn attach_gets_a_process_now_and_changes_nothing_when_there_is_one() {
+async fn attach_starts_a_process_and_is_idempotent() {
     let gateway = Setup::fake(&["--state", "state"]).settings("testing.min_backoff = \"10ms\"").start();
     let session = gateway.session("fake").await;
     let before = gateway.all_events(&session).await;
@@ -114,7 +114,7 @@ async fn assert_gone(gateway: &Gateway, session: &str) {
 }
 
 #[tokio::test]
-async fn a_deleted_session_is_gone_with_its_log_its_folder_and_its_process() {
+async fn delete_removes_log_folder_and_process_of_a_session() {
     let mut gateway = Setup::fake(&["--delete", "--log", "received"]).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "hello").await;
@@ -144,7 +144,7 @@ async fn a_deleted_session_is_gone_with_its_log_its_folder_and_its_process() {
 }
 
 #[tokio::test]
-async fn a_session_can_be_deleted_whatever_it_does() {
+async fn session_can_be_deleted_in_every_state() {
     for text in ["stream n=1; hang cancel=no", "permission", "ignore-cancel ms=20", "crash"] {
         let gateway =
             Setup::fake(&["--ignore-eof"]).settings("testing.stop_stdin_timeout = \"200ms\"").start();
@@ -159,7 +159,7 @@ async fn a_session_can_be_deleted_whatever_it_does() {
 }
 
 #[tokio::test]
-async fn a_folder_that_the_session_only_used_is_left() {
+async fn delete_keeps_a_folder_that_the_session_did_not_create() {
     let gateway = Setup::fake(&[]).start();
     let project = gateway.path("data/workspaces/project");
     std::fs::create_dir(&project).expect("the root is there");

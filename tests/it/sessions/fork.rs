@@ -22,7 +22,7 @@ fn id(answer: &Answer) -> String {
 }
 
 #[tokio::test]
-async fn a_fork_has_what_was_said_and_goes_its_own_way() {
+async fn fork_has_the_history_and_continues_independently() {
     for args in [&["--fork", "--state", "state", "--close"][..], &["--fork", "--state", "state", "--resume"]]
     {
         let gateway = Setup::fake(args).start();
@@ -80,7 +80,7 @@ async fn a_fork_has_its_parents_title_until_its_agent_names_it() {
 }
 
 #[tokio::test]
-async fn a_fork_that_is_deleted_leaves_its_parents_folder() {
+async fn delete_of_a_fork_keeps_the_parents_folder() {
     // Without `session/close` the fork is there before anything else is written.
     let gateway = Setup::fake(&["--fork", "--state", "state"]).start();
     let parent = gateway.session("fake").await;
@@ -122,7 +122,7 @@ async fn a_detached_session_gets_a_process_to_be_forked() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_forked_says_why_and_leaves_nothing() {
+async fn failed_fork_has_a_reason_and_no_effect() {
     let gateway = Setup::fake(&["--fork", "--state", "state"]).start();
     let parent = gateway.session("fake").await;
     gateway.prompt(&parent, "stream n=1; hang").await;
@@ -142,7 +142,7 @@ async fn what_cannot_be_forked_says_why_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn the_folder_that_forks_share_goes_with_the_last_of_them() {
+async fn folder_shared_by_forks_is_deleted_with_the_last_one() {
     let gateway = Setup::fake(&["--fork", "--state", "state"]).start();
     let parent = gateway.session("fake").await;
     let forked = id(&fork(&gateway, &parent, None).await);

@@ -123,7 +123,7 @@ async fn an_idle_timeout_keeps_the_context_of_an_agent_that_locks_sessions() {
     for session in &sessions {
         gateway.log_until(session, |event| event["type"] == "session.detached").await;
     }
-    // Another session takes the processes that closed theirs.
+    // Another session uses the processes that closed their sessions.
     let others = remembering(&gateway, 4).await;
     assert_all_recalled(&gateway, &sessions, "after the idle timeout").await;
     assert_none_lost(&gateway, &sessions).await;
@@ -169,7 +169,7 @@ async fn a_session_that_another_process_of_the_gateway_keeps_locked_is_adopted()
 }
 
 #[tokio::test]
-async fn a_lock_that_no_process_of_the_gateway_holds_is_waited_for() {
+async fn lock_of_an_external_process_is_awaited() {
     let gateway =
         locking("max_size = 2, min_idle = 0, idle_timeout = \"100ms\"", "testing.restore_timeout = \"1s\"");
     let session = remembering(&gateway, 1).await.remove(0);
@@ -253,7 +253,7 @@ async fn a_lost_context_says_why() {
 }
 
 #[tokio::test]
-async fn a_process_that_held_a_session_gets_it_back() {
+async fn process_that_had_a_session_gets_it_again() {
     let setup = Setup::fake_with(&["--close", "--state", "state"], "pool = { max_size = 2, min_idle = 0 }");
     let gateway = setup.start();
     let sessions = [gateway.session("fake").await, gateway.session("fake").await];
@@ -292,7 +292,7 @@ async fn an_agent_that_cannot_load_keeps_its_process_past_the_idle_timeout() {
 }
 
 #[tokio::test]
-async fn an_agent_that_cannot_load_gives_its_process_up_after_its_own_idle_timeout() {
+async fn agent_without_load_releases_its_process_after_its_own_idle_timeout() {
     let pool = "pool = { max_size = 1, min_idle = 0, no_load_idle_timeout = \"100ms\" }";
     let gateway = Setup::fake_with(&["--no-load"], pool).start();
     let session = gateway.session("fake").await;
@@ -350,7 +350,7 @@ async fn late_history_of_an_adopted_or_forked_session_is_marked_replayed() {
 }
 
 #[tokio::test]
-async fn a_prompt_after_a_resume_is_not_held() {
+async fn prompt_after_a_resume_is_not_delayed() {
     let gateway = Setup::fake(&["--state", "state", "--resume"])
         .settings("testing.replay_quiet_interval = \"30s\"\ntesting.min_backoff = \"10ms\"")
         .start();
@@ -362,7 +362,7 @@ async fn a_prompt_after_a_resume_is_not_held() {
 }
 
 #[tokio::test]
-async fn a_held_prompt_is_sent_at_the_latest_after_replay_quiet_timeout_and_can_be_cancelled_before() {
+async fn delayed_prompt_is_sent_after_replay_quiet_timeout_or_cancelled_before() {
     let limits = "testing.replay_quiet_interval = \"1h\"\ntesting.replay_quiet_timeout = \"700ms\"\ntesting.min_backoff = \"10ms\"";
     let gateway = Setup::fake(&["--state", "state"]).settings(limits).start();
     let session = gateway.session("fake").await;

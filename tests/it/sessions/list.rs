@@ -53,7 +53,7 @@ async fn the_list_has_pages_the_newest_change_first() {
 }
 
 #[tokio::test]
-async fn the_list_is_narrowed_by_agent_state_words_and_folder() {
+async fn session_list_filters_by_agent_state_text_and_folder() {
     let setup = Setup::fake(&[]).agent("other", FAKE, &[], "");
     let gateway = setup.start();
     let root = gateway.path("data/workspaces").canonicalize().expect("the root of workspaces");

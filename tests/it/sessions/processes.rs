@@ -1,4 +1,4 @@
-//! Sessions last, processes come and go.
+//! Sessions outlive their processes.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::support::log::{all, one, said};
 use crate::support::{Gateway, Setup, eventually};
 
 #[tokio::test]
-async fn an_idle_session_gives_its_process_back_and_the_next_prompt_brings_it_back() {
+async fn idle_session_releases_its_process_and_the_next_prompt_attaches_one() {
     let setup = Setup::fake_with(
         &["--state", "state"],
         "pool = { max_size = 2, min_idle = 0, idle_timeout = \"200ms\" }",
@@ -29,7 +29,7 @@ async fn an_idle_session_gives_its_process_back_and_the_next_prompt_brings_it_ba
 }
 
 #[tokio::test]
-async fn a_turn_or_a_question_keeps_the_process_however_long_it_takes() {
+async fn turn_or_open_request_keeps_the_process() {
     let gateway =
         Setup::fake_with(&[], "pool = { max_size = 2, min_idle = 0, idle_timeout = \"100ms\" }").start();
     let session = gateway.session("fake").await;
@@ -104,7 +104,7 @@ async fn when_all_processes_work_a_prompt_waits_in_line_for_one() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_full_refuses_and_nothing_is_appended() {
+async fn full_commit_queue_rejects_and_appends_nothing() {
     let setup = Setup::fake_with(&["--state", "state"], "pool = { max_size = 1, min_idle = 0 }");
     let gateway = setup.settings("testing.max_queue_places = 1").start();
     let sessions = [gateway.session("fake").await, gateway.session("fake").await];
@@ -171,7 +171,7 @@ async fn the_stream_over_sessions_has_each_event_of_each_in_its_order() {
 }
 
 #[tokio::test]
-async fn sessions_and_their_logs_are_there_after_a_kill_of_the_gateway() {
+async fn sessions_and_logs_survive_a_kill_of_the_gateway() {
     let mut gateway: Gateway = Setup::fake(&["--state", "state"]).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;

@@ -28,7 +28,7 @@ const PROMPTS: [&str; 14] = [
     "unknown-response",
 ];
 const STORM: Duration = Duration::from_secs(3);
-/// Longer than anything may take with these limits.
+/// Longer than any action with these limits.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Numbers that look random, and are the same each time (Numerical Recipes' generator).
@@ -72,7 +72,7 @@ async fn act(gateway: &Gateway, session: &str, dice: &mut Dice) -> Answer {
     }
 }
 
-/// Does one thing after the other until the storm is over; gives how many.
+/// Runs actions one after another until the end of the storm. Returns their number.
 async fn client(gateway: &Gateway, sessions: &[String], seed: u32) -> usize {
     let (mut dice, mut count, began) = (Dice(seed), 0, Instant::now());
     while began.elapsed() < STORM {
@@ -88,7 +88,7 @@ async fn client(gateway: &Gateway, sessions: &[String], seed: u32) -> usize {
                     | (429, Some("queue_full"))
                     | (502, Some("agent_exited"))
                     | (503, Some("pool_full"))
-                    // All processes may be held by turns that nobody cancels.
+                    // Turns without a cancel may use all processes.
                     | (504, Some("agent_timeout"))
             );
         assert!(expected, "{answer:?}\n{}", gateway.log());
@@ -97,7 +97,7 @@ async fn client(gateway: &Gateway, sessions: &[String], seed: u32) -> usize {
     count
 }
 
-/// Ends what runs, and gives the log.
+/// Ends the running turns and returns the log.
 async fn calmed(gateway: &Gateway, session: &str) -> Vec<Value> {
     eventually("the session is idle", Duration::from_secs(30), || async {
         gateway.call(Method::POST, &format!("/v1/sessions/{session}/cancel")).await;
@@ -110,7 +110,7 @@ async fn calmed(gateway: &Gateway, session: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn whatever_clients_do_at_once_each_turn_has_one_end_and_the_log_keeps_its_rules() {
+async fn concurrent_clients_keep_one_end_per_turn_and_a_valid_log() {
     for resumes in [&["--resume", "--close", "--state", "state"][..], &["--no-load"]] {
         let setup = Setup::fake_with(
             resumes,
@@ -139,7 +139,7 @@ async fn whatever_clients_do_at_once_each_turn_has_one_end_and_the_log_keeps_its
         assert!(started > 5, "only {started} turns were begun");
         assert!(!gateway.log().contains("panicked"), "{}", gateway.log());
         gateway.kill();
-        // Nobody is in a hurry any more: with only so many places, a turn may wait for one that is given back.
+        // No deadline from here on: with few processes, a turn may wait for a released one.
         let config = gateway.path("config.toml");
         let hurried = std::fs::read_to_string(&config).expect("the folder is ours");
         let calm = hurried.replace("timeouts.queue_timeout = \"1s\"", "timeouts.queue_timeout = \"1m\"");

@@ -1,4 +1,4 @@
-//! The trace of an HTTP request goes with every call to the agent that it causes.
+//! The trace context of an HTTP request is part of every agent call that the request causes.
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ async fn set_mode(gateway: &Gateway, session: &str) -> Answer {
     Answer::of(request.json(&json!({ "modeId": "code" }))).await
 }
 
-/// A detached session, and another one whose turn keeps the only process.
+/// A detached session, and another one whose turn uses the only process.
 async fn full(limits: &str) -> (Gateway, String, String) {
     let setup = Setup::fake_with(&["--state", "state"], "pool = { max_size = 1, min_idle = 0 }");
     let gateway = setup.settings(limits).start();
@@ -25,7 +25,7 @@ async fn full(limits: &str) -> (Gateway, String, String) {
 }
 
 #[tokio::test]
-async fn a_setting_or_an_attach_is_not_held_for_long_by_a_full_pool() {
+async fn setting_or_attach_on_a_full_pool_fails_fast() {
     let (gateway, idle, busy) = full("testing.settings_queue_timeout = \"300ms\"").await;
     let began = Instant::now();
     let refused = set_mode(&gateway, &idle).await;
@@ -40,7 +40,7 @@ async fn a_setting_or_an_attach_is_not_held_for_long_by_a_full_pool() {
         (gateway.get("/v1/agents/fake").await["pool"]["waiting"] == 0).then_some(())
     })
     .await;
-    // A turn may stand in line for longer, and takes the setting that comes meanwhile with it.
+    // A turn may wait longer than a setting, and a setting that arrives during the wait runs with the turn.
     gateway.prompt(&idle, "echo at last").await;
     gateway.call(Method::POST, &format!("/v1/sessions/{busy}/cancel")).await;
     gateway.log_until(&idle, |event| event["type"] == "prompt.completed").await;
@@ -49,7 +49,7 @@ async fn a_setting_or_an_attach_is_not_held_for_long_by_a_full_pool() {
 }
 
 #[tokio::test]
-async fn a_new_session_is_not_held_for_long_by_a_full_pool() {
+async fn new_session_on_a_full_pool_fails_fast() {
     let (gateway, _idle, busy) = full("testing.settings_queue_timeout = \"300ms\"").await;
     let body = json!({ "agent": "fake" });
     let refused = gateway.posted("/v1/sessions", &[("Idempotency-Key", "one")], &body).await;
@@ -96,7 +96,7 @@ async fn a_process_that_starts_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_setting_outlives_the_process_whose_cancel_was_ignored() {
+async fn setting_survives_the_stop_of_a_process_that_ignored_a_cancel() {
     let setup = Setup::fake(&["--state", "state"]);
     let gateway = setup.settings("testing.cancel_timeout = \"200ms\"\ntesting.cancel_total_timeout = \"5s\"\ntesting.stop_stdin_timeout = \"1s\"").start();
     let session = gateway.session("fake").await;
@@ -139,8 +139,7 @@ async fn a_session_without_a_process_is_deleted_at_the_agent_too() {
 }
 
 #[tokio::test]
-async fn an_agent_that_gives_a_session_back_by_resume_is_asked_for_that_after_idleness_a_crash_and_a_restart()
-{
+async fn resume_restores_a_session_after_idle_timeout_crash_and_restart() {
     let mut gateway = Setup::fake_with(
         &["--state", "state", "--resume", "--log", "received"],
         "pool = { max_size = 2, min_idle = 0, idle_timeout = \"150ms\" }",
@@ -162,7 +161,7 @@ async fn an_agent_that_gives_a_session_back_by_resume_is_asked_for_that_after_id
 }
 
 #[tokio::test]
-async fn a_session_that_resume_does_not_find_is_loaded_and_one_that_load_does_not_find_begins_anew() {
+async fn failed_resume_falls_back_to_load_and_failed_load_to_a_new_session() {
     for (args, by, context) in [
         (&["--state", "state", "--fail-resume"][..], "load", "kept"),
         (&["--state", "state", "--fail-resume", "--fail-load"], "fresh", "lost"),

@@ -1,5 +1,5 @@
-//! Each call to the disk fails once, or from then on until somebody looks: what was acknowledged stays, and what was
-//! refused is taken later.
+//! Each disk call fails once, or from then on until a check: acknowledged data stays, and rejected data is accepted
+//! later.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ struct Seen {
     did_not_open: usize,
 }
 
-/// A store whose disk fails, and those who open it again.
+/// A store with a failing disk, and its later instances.
 struct Life<'a> {
     path: &'a Path,
     disk: &'a Disk,
@@ -50,7 +50,8 @@ impl Life<'_> {
         let mut step = self.script.next();
         while self.done < STEPS {
             if self.done == STEPS / 2 {
-                // The end of the one moves the write-ahead log, and the other finds what that has left.
+                // The end of one instance runs a checkpoint of the write-ahead log. The next instance reads the
+                // result.
                 drop(store);
                 store = self.open();
             }
@@ -93,9 +94,9 @@ impl Life<'_> {
     }
 }
 
-/// Lives in which the first call fails, the second, and so on until none is left to fail.
+/// Runs in which the first call fails, then the second, until no call is left.
 #[test]
-#[ignore = "the other half of whichever_call_fails_nothing_acknowledged_is_lost"]
+#[ignore = "the other half of no_acknowledged_data_is_lost_by_any_failing_call"]
 fn victim() {
     let words = input();
     let [place, disk, seed, errno, times] = &words[..] else { return };
@@ -104,7 +105,7 @@ fn victim() {
     let expected = expected(seed, STEPS);
     let mut sums = Seen::default();
     let last = if times == "once" { 0 } else { u64::MAX };
-    // Each call, and not some: commits have a rhythm, and who looks at each fourth call may never meet a sync.
+    // Every call, not a sample: commits repeat the same calls, so a sample could miss every sync.
     for first in 1.. {
         let path = place.join(format!("{first}.sqlite"));
         disk.forget();
@@ -126,7 +127,7 @@ fn victim() {
 }
 
 #[test]
-fn whichever_call_fails_nothing_acknowledged_is_lost() {
+fn no_acknowledged_data_is_lost_by_any_failing_call() {
     let (seed, _) = Random::seeded();
     figure(&format!("SEED={seed}"));
     let start = |(errno, times): (i32, &str)| {
@@ -147,7 +148,7 @@ fn whichever_call_fails_nothing_acknowledged_is_lost() {
 
 /// The store's own checkpoint, of which one call fails.
 #[test]
-#[ignore = "the other half of a_checkpoint_that_fails_ends_the_store_and_loses_nothing"]
+#[ignore = "the other half of failed_checkpoint_stops_the_store_and_loses_nothing"]
 fn idle_victim() {
     let words = input();
     let [place, disk, seed, errno, kind, nth] = &words[..] else { return };
@@ -159,7 +160,7 @@ fn idle_victim() {
     for _ in 0..STEPS - 1 {
         script.next().take(&store).expect("the disk works");
     }
-    // Something that is not looked at, so that there is something to move, whatever was moved while this one slept.
+    // An unrelated write, so that a checkpoint has work, whatever it did during the sleep.
     let touch = Put { table: Table::Meta, key: b"touched".to_vec(), value: "".into() };
     let touch = Batch { puts: vec![touch], ..Batch::default() };
     while !disk.has_failed() {
@@ -174,7 +175,7 @@ fn idle_victim() {
     assert_eq!(content(&store), expected[STEPS - 1], "reading goes on");
     disk.heal();
     if errno == EIO {
-        // The thread that moved the log tells it to those who commit.
+        // The thread that runs the checkpoint reports its error to the committers.
         when(|| store.commit(&Batch::default()).is_err());
     }
     let taken = script.next().take(&store);
@@ -188,7 +189,7 @@ fn idle_victim() {
 }
 
 #[test]
-fn a_checkpoint_that_fails_ends_the_store_and_loses_nothing() {
+fn failed_checkpoint_stops_the_store_and_loses_nothing() {
     let (seed, _) = Random::seeded();
     figure(&format!("SEED={seed}"));
     let start = |(errno, kind, nth): (i32, &str, u64)| {

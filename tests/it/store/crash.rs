@@ -27,7 +27,7 @@ const STATES: usize = 2100;
 /// A while without a commit, and the store moves its write-ahead log and cuts it; this is long enough for that.
 const IDLE: Duration = Duration::from_secs(20);
 
-/// In memory where there is such a disk: what counts is what was written, not that it was.
+/// On tmpfs if available: the test needs the recorded writes, not a durable disk.
 pub(crate) fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
@@ -49,7 +49,7 @@ pub(crate) fn again(test: &str, disk: &Disk, input: &str) -> Child {
     child
 }
 
-/// Gives what it printed.
+/// Returns the output.
 pub(crate) fn assert_passed(child: Child) -> String {
     let output = child.wait_with_output().expect("it is ours");
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -100,7 +100,7 @@ fn writer() {
     }
 }
 
-/// Waits for what the store does by itself when nothing happens.
+/// Waits for the store's background work.
 pub(crate) fn when(holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
@@ -214,7 +214,7 @@ fn check(life: &Life, cut: usize, left: Left, random: &mut Random, place: &Path)
     Found { beyond: holds - known.acknowledged, forms }
 }
 
-/// That the writers did what is worth a crash.
+/// Checks that the writers did enough work before the crash.
 fn assert_worth_it(life: &Life) {
     let count = |name: &str, fits: &dyn Fn(&Kind) -> bool| {
         life.calls.iter().filter(|call| call.name == name && fits(&call.kind)).count()
@@ -266,7 +266,7 @@ fn the_store_opens_with_a_prefix_of_the_commits_and_all_that_were_acknowledged()
                 check(life, cut, left, &mut random, &place)
             }));
             let found = checked.unwrap_or_else(|_| {
-                // The next worker need not look for what this one has found.
+                // The next worker skips the states that this worker has checked.
                 turn.store(STATES, Ordering::Relaxed);
                 panic!(
                     "SEED={seed}, state {state}, {left:?} after call {cut}: {:?}",
@@ -299,7 +299,7 @@ fn the_store_opens_with_a_prefix_of_the_commits_and_all_that_were_acknowledged()
 }
 
 #[test]
-fn a_first_page_that_was_half_written_is_taken_from_the_log() {
+fn torn_first_page_is_restored_from_the_log() {
     let (place, copy) = (folder(), folder());
     let store = open(&place.path().join(NAME));
     let mut script = Script::new(1);

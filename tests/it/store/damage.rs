@@ -1,5 +1,5 @@
-//! A bit that is not what was written. Runs have checksums and the write-ahead log has; the rest of the file has
-//! SQLite's own sense of order. Whatever bit it is: never wrong bytes, and an end with a message or a gateway that works.
+//! Flipped bits. Runs and the write-ahead log have checksums, and SQLite checks the structure of the rest of the
+//! file. For every bit, the gateway serves no wrong bytes: it exits with a message or works.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,7 +33,7 @@ fn without_id(data: &[u8]) -> Vec<u8> {
     data[at..].to_vec()
 }
 
-/// What can be read: every event is one that was written, or it is told that it cannot be.
+/// The readable content: every event equals a written event, or is reported as damaged.
 fn read(store: &SqliteStore, whole: &Events) -> usize {
     let mut told = 0;
     for number in 1..=5 {
@@ -127,7 +127,7 @@ fn place(bytes: &[u8], what: &str, run: &[u8]) -> usize {
     }
 }
 
-/// What the gateway gives of a session, after whatever it does not give.
+/// The gateway's response for a session, after the part that it does not serve.
 async fn readable(gateway: &Gateway, session: &str) -> Vec<Value> {
     let path = format!("/v1/sessions/{session}/events?limit=1000");
     let response = gateway.request(Method::GET, &path).send().await.expect("an answer");
@@ -138,7 +138,7 @@ async fn readable(gateway: &Gateway, session: &str) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_on_a_damaged_file_serves_what_is_whole_or_says_why_not() {
+async fn gateway_on_a_damaged_file_serves_intact_data_or_reports_the_error() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let sessions = [gateway.session("fake").await, gateway.session("fake").await];
     let mut whole: BTreeMap<(String, u64), Value> = BTreeMap::new();
@@ -206,12 +206,12 @@ fn flip(path: &Path, bytes: &[u8], at: usize) {
     fs::write(path, bytes).expect("the folder is ours");
 }
 
-/// A flip in what was durable loses what comes after it in the log, and nothing is made of it.
+/// A flipped bit in durable data loses the events after it in the log, and invents none.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flipped_bit_in_the_write_ahead_log_ends_it_there() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let (session, other) = (gateway.session("fake").await, gateway.session("fake").await);
-    // While somebody writes, the log is not moved.
+    // During writes, no checkpoint runs.
     gateway.prompt(&other, "slow chunks=4000 ms=20").await;
     for _ in 0..4 {
         gateway.turn(&session, "stream n=40").await;

@@ -1,4 +1,4 @@
-//! The disk of a process under test: what the process wrote, in order, and what of it is to fail or to be slow.
+//! The disk of a process under test: its writes in order, and the calls that fail or are slow.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -46,7 +46,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// The files whose paths begin with `prefix`, which is absolute and without links.
+    /// The files whose paths start with `prefix`, which is absolute and without links.
     pub(crate) fn of(prefix: &Path) -> Self {
         let made = tempfile::tempdir().expect("a temporary folder");
         let folder = made.path().to_owned();
@@ -90,7 +90,7 @@ impl Disk {
         self.order(&(bytes..=u64::MAX), ENOSPC, "q", Duration::ZERO);
     }
 
-    /// From now on each call of `kinds` takes this long.
+    /// From now on each call of `kinds` lasts this long.
     pub(crate) fn slow(&self, kinds: &str, each: Duration) {
         self.order(&(1..=u64::MAX), 0, kinds, each);
     }

@@ -1,5 +1,5 @@
-//! A disk that fails: the gateway cannot know what is durable, so it ends, says why, and begins again with everything
-//! that anybody saw.
+//! A failing disk: the gateway cannot know which data is durable. It exits, reports the reason, and starts again with
+//! every event that a client has seen.
 
 use std::time::Duration;
 

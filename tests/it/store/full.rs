@@ -1,4 +1,4 @@
-//! A disk that is full for a while: nothing new is taken, what was seen can be read, what waited is kept.
+//! A full disk: new data is rejected, existing data is readable, and pending data is kept.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn is_chunk(event: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_refuses_what_is_new_and_keeps_what_it_has() {
+async fn full_disk_rejects_new_data_and_keeps_existing_data() {
     let journals = tempfile::tempdir().expect("a temporary folder");
     let flags = ["--journal", journals.path().to_str().expect("UTF-8")];
     let (mut gateway, disk) = on_disk(Setup::fake(&flags).settings(LIMITS));
@@ -45,7 +45,7 @@ async fn a_full_disk_refuses_what_is_new_and_keeps_what_it_has() {
     refused.problem(507, "storage_full");
     let body = json!({ "agent": "fake" });
     gateway.posted("/v1/sessions", &[], &body).await.problem(507, "storage_full");
-    // Commits that were under way have ended by now. What the agent goes on to say is not seen.
+    // Commits in progress have ended by now. Later output of the agent is not visible.
     let page = gateway.all_events(&busy).await;
     let seen = eventually("what is durable has come", Duration::from_secs(10), || async {
         Some(followers[0].seen().len()).filter(|seen| *seen >= page.len())
@@ -83,7 +83,7 @@ async fn a_full_disk_refuses_what_is_new_and_keeps_what_it_has() {
     assert_eq!(before.as_array().expect("events")[..], after[..before.as_array().map_or(0, Vec::len)]);
 }
 
-/// Calls that are to be answered although the disk takes nothing.
+/// Calls that must be answered although the disk is full.
 async fn soon(gateway: &Gateway, method: Method, path: &str) -> Answer {
     let calling = gateway.call(method, path);
     let answer = tokio::time::timeout(Duration::from_secs(5), calling).await;
@@ -97,7 +97,7 @@ async fn ready(gateway: &Gateway) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_that_takes_nothing_answers_reads_cancels_and_deletes_at_once() {
+async fn full_disk_serves_reads_cancels_and_deletes_at_once() {
     let (gateway, disk) = on_disk(Setup::fake(&[]).settings(LIMITS));
     let (busy, idle) = (gateway.session("fake").await, gateway.session("fake").await);
     gateway.turn(&idle, "echo before").await;

@@ -1,4 +1,4 @@
-//! A sequence of commits that is random and comes again with its seed, and what a store holds after each.
+//! A random sequence of commits that its seed reproduces, and the content of a store after each commit.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -43,8 +43,8 @@ pub(crate) fn open(path: &std::path::Path) -> SqliteStore {
     SqliteStore::open(path, Ids::system(), &limits()).unwrap_or_else(|error| panic!("{error:?}"))
 }
 
-/// Events of a session, with `filler` bytes in each. Every other event says what packs well, and what does not: some
-/// runs are stored as they are, and some packed, both with pages of their own or without.
+/// Events of a session, each with `filler` bytes. Every other event is compressible. Some runs are stored raw, and
+/// some compressed, both with and without overflow pages.
 pub(crate) fn run(number: u8, first_seq: u64, events: u64, filler: u64) -> Run {
     let mut frames = String::new();
     for seq in first_seq..first_seq + events {
@@ -142,7 +142,7 @@ pub(crate) fn expected(seed: u64, steps: usize) -> Vec<u64> {
     contents
 }
 
-/// What the runs of a session, or of all, take where they are stored.
+/// The stored size of the runs of a session, or of all sessions.
 fn stored(store: &dyn Maintenance, session: Option<SessionId>) -> u64 {
     let heads = store.run_headers(session, 0, usize::MAX).expect("they can be read");
     heads.iter().map(|head| head.bytes).sum()
@@ -162,8 +162,8 @@ pub(crate) fn forms(store: &(impl EventStore + Maintenance)) -> [usize; 2] {
     forms
 }
 
-/// Everything that a store holds, read whole and hashed. A run that is damaged cannot be read. What it counts of each
-/// log has to be what the log's runs take where they are stored, which is no matter of content.
+/// The complete content of a store, hashed. A damaged run cannot be read. The store's statistics for each log must
+/// equal the stored size of its runs, which is not part of the content.
 pub(crate) fn content(store: &(impl EventStore + Maintenance)) -> u64 {
     let mut hash = DefaultHasher::new();
     let (mut cursor, tail) = (0, store.tail());

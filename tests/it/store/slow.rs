@@ -1,4 +1,4 @@
-//! A disk that takes its time to sync: nobody sees an event before its sync has ended, and nobody else waits for it.
+//! A slow disk: no client sees an event before its sync has ended, and no unrelated request waits for it.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn durable(calls: &[Call], run: &[u8]) -> Option<Duration> {
     first.map(|end| end.expect("what was seen was synced").time)
 }
 
-/// Whether all of a call lies within one sync of the log.
+/// Whether a call lies completely within one sync of the log.
 fn is_within_a_sync(calls: &[Call], (began, ended): (Duration, Duration)) -> bool {
     let mut syncs = calls.iter().filter(|call| call.name.ends_with("-wal"));
     let mut since = None;
@@ -46,7 +46,7 @@ fn is_within_a_sync(calls: &[Call], (began, ended): (Duration, Duration)) -> boo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_sync_delays_what_is_seen_and_nothing_else() {
+async fn slow_sync_delays_only_visibility() {
     let (gateway, disk) = on_disk(Setup::fake(&[]).settings(LIMITS));
     let (session, other) = (gateway.session("fake").await, gateway.session("fake").await);
     gateway.turn(&other, "echo before").await;
@@ -78,7 +78,7 @@ async fn a_slow_sync_delays_what_is_seen_and_nothing_else() {
         }
     }
     disk.heal();
-    // What was written before says nothing from here on.
+    // Earlier records do not count from here on.
     let journal: Vec<Call> = disk.journal().into_iter().filter(|call| call.time >= slow).collect();
     let meanwhile = calls.iter().filter(|call| is_within_a_sync(&journal, **call)).count();
     let log = gateway.path(LOG);

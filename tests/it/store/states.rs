@@ -1,11 +1,11 @@
-//! What may be on a disk when its machine stops: all that was synced, and of the rest whatever the disk had taken.
+//! Possible contents of a disk after a stop of its machine: all synced writes, and any part of the later writes.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::disk::{Call, Kind};
 use crate::support::Random;
 
-/// What the disk had taken of the writes after the last sync of a file.
+/// The part of the writes after the last sync of a file that reached the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Left {
     /// As when only the process dies.
@@ -34,7 +34,7 @@ pub(crate) fn files(
     let history = History::of(calls, folder);
     let mut files = BTreeMap::new();
     for (name, file) in history.names(left, random) {
-        // The index of the write-ahead log is made anew by whoever opens first, whatever it is.
+        // The first process that opens the store rebuilds the index of the write-ahead log, whatever its content is.
         if !name.ends_with("-shm") && name != super::crash::MARKS {
             files.insert(name, history.content(calls, file, left, random));
         }
@@ -42,7 +42,7 @@ pub(crate) fn files(
     files
 }
 
-/// Which calls were on which file, whatever its name was then, and what of them was synced.
+/// The calls on each file, independent of renames, and the synced ones among them.
 #[derive(Debug, Default)]
 struct History {
     /// Changes of names in order: the call, and the name that is gone or the one that leads to a file.
@@ -157,7 +157,7 @@ fn put(content: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     content[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// A write of which the beginning has come, by sectors or by half.
+/// A write of which only the first sectors, or the first half, reached the disk.
 fn tear(content: &mut Vec<u8>, at: usize, bytes: &[u8], random: &mut Random) {
     let sectors = (bytes.len() / SECTOR) as u64;
     let came = match random.below(3) {

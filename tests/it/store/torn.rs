@@ -24,7 +24,7 @@ fn written(log: &mut File) -> u64 {
     (32 + (last - 32).div_ceil(FRAME) * FRAME) as u64
 }
 
-/// A gateway whose agent remembers its sessions.
+/// A gateway whose agent stores its sessions.
 fn start(folder: &tempfile::TempDir) -> Gateway {
     let state = folder.path().join("state");
     Setup::fake(&["--resume", "--state", state.to_str().expect("UTF-8")]).settings(LIMITS).start()
@@ -39,7 +39,7 @@ async fn kill_while_it_writes(gateway: &mut Gateway, session: &str, follower: &m
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_machine_half_wrote_behind_the_log_is_ignored() {
+async fn torn_write_after_the_log_is_ignored() {
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed}"));
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -48,7 +48,7 @@ async fn what_a_killed_machine_half_wrote_behind_the_log_is_ignored() {
     let mut follower = Follower::start(&gateway, &session);
     for size in [1, 24, 24 + 4096, 2 * 8216] {
         kill_while_it_writes(&mut gateway, &session, &mut follower).await;
-        // The beginning is that of frames that this log had, as a disk leaves them that did not come to their end.
+        // The beginning contains valid frames of this log, as after an incomplete write.
         let mut tail = vec![0; size];
         let mut log = OpenOptions::new().read(true).write(true).open(wal(&gateway));
         let log = log.as_mut().expect("a killed gateway leaves its log");
@@ -64,9 +64,9 @@ async fn what_a_killed_machine_half_wrote_behind_the_log_is_ignored() {
     History::of(&gateway, vec![follower]).await.assert_holds();
 }
 
-/// A disk that lost what it had acknowledged: what is left is the beginning of what was.
+/// A disk that lost acknowledged writes: a prefix of the log is left.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_was_cut_gives_the_beginning_of_what_was() {
+async fn truncated_log_restores_a_prefix() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut gateway = start(&folder);
     let session = gateway.session("fake").await;
@@ -87,7 +87,7 @@ async fn a_log_that_was_cut_gives_the_beginning_of_what_was() {
         let same = after.iter().zip(&before).take_while(|(after, before)| ***after == ***before).count();
         figure(&format!("{lost} of {size} bytes gone: {same} of {} events are the same", before.len()));
         if same < before.len() {
-            // What comes behind them is what a restart says of the turn that was interrupted.
+            // The events after them are those of a restart for the interrupted turn.
             let said =
                 after[same..].iter().filter(|text| text.contains("\"type\":\"session.update\"")).count();
             assert_eq!(said, 0, "nothing that the agent said is made up, or moved");

@@ -1,4 +1,4 @@
-//! Calls whose headers matter, and waits for what a session's log will hold.
+//! Requests with their response headers, and waits for events in a session's log.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl Answer {
         self.headers.get(name).map(|value| value.to_str().expect("ASCII"))
     }
 
-    /// Checks that it is a problem of this code, as every problem is shaped, and gives its body.
+    /// Checks that the response is a problem with this code and the common shape. Returns its body.
     #[track_caller]
     pub(crate) fn problem(self, status: u16, code: &str) -> Value {
         assert_eq!((self.status.as_u16(), &self.body["code"]), (status, &json!(code)), "{self:?}");
@@ -100,7 +100,7 @@ impl Gateway {
         self.get(&format!("/v1/sessions/{session}")).await
     }
 
-    /// What failed creations have to leave: no session, no process, no folder.
+    /// Checks the state after failed creations: no session, no process, no folder.
     pub(crate) async fn assert_nothing_left(&self) {
         assert_eq!(self.get("/v1/sessions").await["sessions"], json!([]));
         self.none_alive().await;

@@ -1,5 +1,5 @@
-//! A client that never gives up: it follows the log by `Last-Event-ID` through every end of its stream. It keeps what it
-//! was shown, as it came; the history says whether that is right.
+//! A client that always reconnects: it follows the log with `Last-Event-ID` through every end of its stream. It
+//! records all events in order of arrival. The history checks them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ use super::sse::Events;
 
 /// How long a gateway may be away.
 const AWAY: Duration = Duration::from_secs(30);
-/// How long it may take until a follower sees what a test waits for.
+/// The deadline until a follower sees the events that a test waits for.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) struct Follower {
@@ -89,8 +89,8 @@ impl Follower {
         }
     }
 
-    /// Waits until it has come to these places, as far as they are of what it reads. One that does not come there
-    /// is for the history to judge.
+    /// Waits until the follower has reached these positions, if it reads their logs. The history reports a follower
+    /// that does not reach them.
     pub(crate) async fn reaches(&self, ends: &BTreeMap<String, u64>, limit: Duration) {
         let there = |places: &BTreeMap<String, u64>| {
             places.iter().all(|(session, at)| ends.get(session).is_none_or(|end| at >= end))
@@ -98,7 +98,7 @@ impl Follower {
         drop(tokio::time::timeout(limit, self.places.clone().wait_for(there)).await);
     }
 
-    /// Ends it, and gives what it saw.
+    /// Stops the follower and returns its events.
     pub(crate) fn end(self) -> Reader {
         self.task.abort();
         self.with(Reader::clone)
@@ -118,7 +118,7 @@ impl Drop for Follower {
 async fn follow(url: String, reader: Arc<Mutex<Reader>>, tell: watch::Sender<BTreeMap<String, u64>>) {
     let keep = |frame: Frame| {
         let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
-        // Both in one step for who takes what was seen so far.
+        // Both in one step, for a caller that takes the record at any time.
         if let Frame::Event { text, .. } = &frame
             && let Ok(event) = Event::parse(text)
         {
@@ -128,7 +128,7 @@ async fn follow(url: String, reader: Arc<Mutex<Reader>>, tell: watch::Sender<BTr
         }
         reader.frames.push(frame);
     };
-    // What a killed gateway leaves in a pool of connections is not tried.
+    // No connection pool: it could contain connections to a killed gateway.
     let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().expect("a client");
     let mut last: Option<String> = None;
     loop {

@@ -19,7 +19,7 @@ use super::wait::LONGEST;
 pub(crate) const KEY: &str = "acpg_test_key_that_is_long_enough_for_an_admin";
 const START: Duration = Duration::from_secs(30);
 
-/// What a test wants to be configured.
+/// The configuration of a test.
 #[derive(Debug, Default)]
 pub(crate) struct Setup {
     config: String,
@@ -199,13 +199,13 @@ impl Gateway {
         child.wait().expect("it is our child");
     }
 
-    /// TERM, and its end within its own drain; gives the exit code.
+    /// Sends TERM and waits for the end within the drain timeout. Returns the exit code.
     pub(crate) fn stop(&mut self) -> Option<i32> {
         self.signal(Signal::TERM);
         self.ended(START)
     }
 
-    /// Its end by itself, in time; gives the exit code.
+    /// Waits for the gateway to exit. Returns the exit code.
     pub(crate) fn ended(&mut self, limit: Duration) -> Option<i32> {
         let mut child = self.child.take().expect("it runs");
         let began = Instant::now();
@@ -232,7 +232,7 @@ impl Gateway {
         response.json().await.expect("JSON")
     }
 
-    /// Sends JSON; gives the status and the JSON of the answer, null if it has none.
+    /// Sends JSON. Returns the status and the JSON of the response, or null.
     pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
         let response = self.request(method, path).json(body).send().await.expect("an answer");
         let status = response.status();
@@ -244,14 +244,14 @@ impl Gateway {
         self.send(Method::POST, path, body).await
     }
 
-    /// A new session of this agent; gives its id.
+    /// Creates a session with this agent. Returns its id.
     pub(crate) async fn session(&self, agent: &str) -> String {
         let (status, session) = self.post("/v1/sessions", &json!({ "agent": agent })).await;
         assert_eq!(status, StatusCode::CREATED, "{session}\n{}", self.log());
         session["sessionId"].as_str().expect("an id").to_owned()
     }
 
-    /// Begins a turn; gives the Prompt.
+    /// Starts a turn. Returns the prompt.
     pub(crate) async fn prompt(&self, session: &str, text: &str) -> Value {
         let (status, prompt) =
             self.post(&format!("/v1/sessions/{session}/prompts"), &json!({ "prompt": text })).await;
@@ -259,7 +259,7 @@ impl Gateway {
         prompt
     }
 
-    /// A whole turn; gives the Prompt as it ended.
+    /// Runs a turn. Returns the prompt at its end.
     pub(crate) async fn turn(&self, session: &str, text: &str) -> Value {
         let request = self.request(Method::POST, &format!("/v1/sessions/{session}/prompts"));
         let request = request.header("Prefer", "wait=60").json(&json!({ "prompt": text }));
@@ -303,7 +303,7 @@ impl Gateway {
         last.rsplit_once('-').and_then(|(_, seq)| seq.parse().ok()).expect("<epoch>-<seq>")
     }
 
-    /// Pids of everything that the agents' keepers of this gateway run, by the folder that they stand in.
+    /// The pids of all processes below the agents' supervisors of this gateway, by working directory.
     pub(crate) fn agents_alive(&self) -> Vec<u32> {
         let home = self.path("data");
         let stands_in =

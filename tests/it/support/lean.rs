@@ -13,10 +13,10 @@ use super::gateway::KEY;
 use super::history::{Frame as Shown, Log, Reader};
 use super::wait::LONGEST;
 
-/// How long anything may take to come.
+/// The deadline for every expected byte.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One frame as it came, without the empty line at its end.
+/// One received frame, without the empty line at its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Frame(pub(crate) String);
 
@@ -29,7 +29,7 @@ impl Frame {
         self.field("id")
     }
 
-    /// The place of an event in its session's log; `None` for what is not in the log.
+    /// The position of an event in its session's log. `None` for events that are not in the log.
     pub(crate) fn seq(&self) -> Option<u64> {
         let (_, seq) = self.id()?.rsplit_once('-')?;
         seq.parse().ok()
@@ -44,13 +44,13 @@ impl Frame {
 #[derive(Debug)]
 pub(crate) struct Lean {
     socket: TcpStream,
-    /// What came and was not taken out of its chunks yet.
+    /// Received bytes that are not decoded yet.
     raw: Vec<u8>,
-    /// What came in chunks and is no whole frame yet.
+    /// Decoded bytes that are not a complete frame yet.
     body: Vec<u8>,
-    /// How much of the chunk that has begun is still to come, with the end of its line.
+    /// The remaining bytes of the current chunk, including the end of its line.
     left: usize,
-    /// The last one has come.
+    /// The last chunk has arrived.
     ended: bool,
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn head(host: SocketAddr, path: &str, last: Option<&str>) -> String {
     )
 }
 
-/// A connection whose kernel keeps little of what nobody reads.
+/// A connection with a small receive buffer.
 pub(crate) async fn connect_small(to: SocketAddr) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_recv_buffer_size(8 << 10)?;
@@ -82,7 +82,7 @@ impl Lean {
         Self::over(TcpStream::connect(to).await?, to, path, last).await
     }
 
-    /// The same over a connection that is there. `host` is the gateway, whoever is at the other end.
+    /// The same over an existing connection. `host` is the gateway, independent of the peer.
     pub(crate) async fn over(
         mut socket: TcpStream,
         host: SocketAddr,
@@ -117,7 +117,7 @@ impl Lean {
         }
     }
 
-    /// Takes what came out of its chunks; true when there was something.
+    /// Decodes the received chunks. Returns true if there were any.
     fn dechunk(&mut self) -> bool {
         /// What ends a chunk.
         const LINE: usize = 2;
@@ -142,7 +142,7 @@ impl Lean {
         self.ended || self.body.len() > before
     }
 
-    /// Waits until anything comes, were it a comment.
+    /// Waits for any data, including a comment.
     pub(crate) async fn said(&mut self) -> io::Result<()> {
         while !self.dechunk() {
             self.fill().await?;
@@ -150,7 +150,7 @@ impl Lean {
         Ok(())
     }
 
-    /// The frames that came, at least one; `None` at the stream's own end. Fails when it breaks off.
+    /// The received frames, at least one. `None` at the end of the stream. Fails if the connection breaks.
     pub(crate) async fn frames(&mut self) -> io::Result<Option<Vec<Frame>>> {
         loop {
             let found = split(&mut self.body);
@@ -167,7 +167,7 @@ impl Lean {
     }
 }
 
-/// Takes the whole frames from what came of a stream.
+/// Removes the complete frames from the received bytes of a stream.
 pub(crate) fn split(body: &mut Vec<u8>) -> Vec<Frame> {
     let (mut found, mut taken) = (Vec::new(), 0);
     while let Some(end) = memchr::memmem::find(&body[taken..], b"\n\n") {
@@ -179,7 +179,7 @@ pub(crate) fn split(body: &mut Vec<u8>) -> Vec<Frame> {
     found
 }
 
-/// A client of one session that keeps what it was shown, and goes on by `Last-Event-ID` when its stream broke.
+/// A client of one session that records its events, and resumes with `Last-Event-ID` after a broken stream.
 #[derive(Debug)]
 pub(crate) struct Kept {
     host: SocketAddr,
@@ -205,7 +205,7 @@ impl Kept {
         self.reader.frames.iter().filter(|shown| matches!(shown, Shown::Connected { .. })).count()
     }
 
-    /// Notes that it asks, after what it has.
+    /// Records a request with its position.
     pub(crate) fn asks(&mut self) -> Option<&str> {
         self.reader.frames.push(Shown::Connected { after: self.last.clone() });
         self.last.as_deref()
@@ -217,7 +217,7 @@ impl Kept {
         Lean::over(socket, host, &path, self.asks()).await
     }
 
-    /// Keeps what came; whether an event of this type was among it.
+    /// Records the events. Returns whether they contain an event of this type.
     pub(crate) fn keep(&mut self, frames: &[Frame], until: &str) -> bool {
         let mut found = false;
         for frame in frames {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Event;
 
-/// The events themselves, without what is not in the log.
+/// The events, without frames that are not in the log.
 pub(crate) fn logged(frames: Vec<Event>) -> Vec<Value> {
     frames.into_iter().map(|frame| frame.data).filter(|event| event["seq"].is_u64()).collect()
 }
@@ -27,7 +27,7 @@ pub(crate) fn kinds(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["type"].as_str().expect("an event has a type")).collect()
 }
 
-/// What the agent said, joined.
+/// The agent's text, joined.
 pub(crate) fn said(events: &[Value]) -> String {
     let chunks = all(events, "session.update").into_iter().map(|event| &event["update"]);
     let chunks = chunks.filter(|update| update["sessionUpdate"] == "agent_message_chunk");
@@ -39,7 +39,7 @@ pub(crate) fn noise(events: &[Value]) -> u64 {
     all(events, "agent.invalid_output").iter().map(|event| event["lines"].as_u64().expect("a number")).sum()
 }
 
-/// What holds for the whole log of any session, whatever its agent does: no hole, no double, and each turn one end.
+/// Checks the rules for every log: no gap, no duplicate, and one end for each turn.
 pub(crate) fn assert_lawful(events: &[Value]) {
     let mut ends: HashMap<&str, usize> = HashMap::new();
     for (seq, event) in (1u64..).zip(events) {

@@ -25,7 +25,7 @@ fn module(file: &Path, folder: &Path) -> String {
     parts.join("::")
 }
 
-/// Functions that are tests, as `module::name`. What stands in a `mod tests` of its file is named as cargo does.
+/// Functions that are tests, as `module::name`. A test in `mod tests` of a file has the name that cargo uses.
 pub(crate) fn own_tests() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut tests = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! What `/proc` says of processes.
+//! Reads `/proc`.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -14,7 +14,7 @@ fn pids() -> impl Iterator<Item = u32> {
     all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-/// Everything that a process has started and that runs, whatever its session; zombies aside.
+/// All running descendants of a process, in any session, without zombies.
 pub(crate) fn descendants(of: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for pid in pids() {
@@ -77,8 +77,8 @@ pub(crate) fn open_files(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").count()
 }
 
-/// Everything that runs with this home: a gateway, its keepers, their agents and what those have started, whatever its
-/// session or parent. For each its pid, when it started (in ticks since the machine did) and its command.
+/// All running processes with this home, in any session and with any parent: a gateway, its supervisors, their agents
+/// and descendants. For each the pid, the start time (in ticks since boot) and the command.
 pub(crate) fn at_home(home: &Path) -> Vec<(u32, u64, String)> {
     let home = format!("HOME={}", home.display());
     let home = home.trim_end_matches('/').as_bytes();
@@ -101,7 +101,7 @@ pub(crate) fn started(pid: u32) -> Option<u64> {
     if matches!(members.first(), Some(&("Z" | "X"))) { None } else { members.get(19)?.parse().ok() }
 }
 
-/// The processes among these whose first argument is this.
+/// The processes among these whose first argument has this value.
 pub(crate) fn called(pids: &[u32], argument: &str) -> usize {
     let first = |pid: u32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -110,7 +110,7 @@ pub(crate) fn called(pids: &[u32], argument: &str) -> usize {
     pids.iter().filter(|pid| first(**pid)).count()
 }
 
-/// Whether somebody on this machine holds the end `port` of a connection with `peer`.
+/// Whether a process on this machine owns the end `port` of a connection with `peer`.
 pub(crate) fn holds(port: u16, peer: u16) -> bool {
     /// Established, and closed by the other end alone. What a process has closed is the kernel's own.
     const HELD: [&str; 2] = ["01", "08"];

@@ -19,7 +19,7 @@ use super::procfs;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
     Pass,
-    /// They are not taken, and whoever sends them has to wait.
+    /// The proxy does not read the bytes, so the sender blocks.
     Stall,
     /// One byte, then a pause.
     Drip(Duration),
@@ -27,11 +27,11 @@ pub(crate) enum Flow {
     Gather(usize),
     /// So many of a connection pass; then both ends get a reset.
     CutAfter(usize),
-    /// The sender seems to have said all; what it still says is lost.
+    /// The receiver sees an end of the stream. Later bytes are lost.
     HalfClosed,
 }
 
-/// Both directions of every connection, those that are there and those to come.
+/// Both directions of every existing and later connection.
 #[derive(Debug, Clone, Copy)]
 struct Rules {
     up: Flow,
@@ -75,12 +75,12 @@ impl Proxy {
         procfs::holds(self.to.port(), self.port.load(Ordering::Relaxed))
     }
 
-    /// What goes to the gateway.
+    /// The direction to the gateway.
     pub(crate) fn up(&self, flow: Flow) {
         self.rules.send_modify(|rules| rules.up = flow);
     }
 
-    /// What comes from the gateway.
+    /// The direction from the gateway.
     pub(crate) fn down(&self, flow: Flow) {
         self.rules.send_modify(|rules| rules.down = flow);
     }
@@ -132,7 +132,7 @@ struct Connect {
 }
 
 impl Connect {
-    /// What is not taken does not disappear in the kernel's buffers.
+    /// Small buffers, so that the kernel does not hide unread bytes.
     async fn connect(&self) -> io::Result<TcpStream> {
         let socket = TcpSocket::new_v4()?;
         socket.set_recv_buffer_size(64 << 10)?;

@@ -1,4 +1,4 @@
-//! Numbers that look random and come again with their seed (splitmix64).
+//! Pseudo-random numbers that a seed reproduces (splitmix64).
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
@@ -28,7 +28,7 @@ impl Random {
         &all[usize::try_from(self.below(all.len() as u64)).expect("it is an index")]
     }
 
-    /// Text in which nothing comes again, so that a store cannot pack it.
+    /// Text without repetitions, which a store cannot compress.
     pub(crate) fn noise(&mut self, length: usize) -> String {
         const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
         std::iter::repeat_with(|| char::from(*self.one_of(LETTERS))).take(length).collect()

@@ -1,4 +1,4 @@
-//! A reader of Server-Sent Events that checks what it reads.
+//! A reader of Server-Sent Events that checks its input.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ pub(crate) struct Event {
     pub(crate) id: Option<String>,
     pub(crate) kind: Option<String>,
     pub(crate) data: Value,
-    /// The data as they came.
+    /// The received data.
     pub(crate) text: Box<str>,
 }
 
@@ -46,10 +46,10 @@ pub(crate) struct Events {
 /// The types of frames after which a stream may be complete.
 const LAST: [&str; 3] = ["end", "shutdown", "problem"];
 
-/// How long it may be silent: where there is nothing to say, comments come.
+/// The maximum silence. A stream without events sends comments.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How much is told of what came, frames and characters of each.
+/// The number of frames, and of characters of each, in a failure message.
 const TOLD: (usize, usize) = (20, 200);
 
 impl Events {
@@ -72,7 +72,7 @@ impl Events {
         event.unwrap_or_else(|_| panic!("no frame within {LONGEST:?}; {}", self.so_far()))
     }
 
-    /// The same for who waits as long as there are comments.
+    /// The same for a caller that waits as long as comments arrive.
     pub(crate) async fn whenever(&mut self) -> Option<Event> {
         loop {
             while self.buffer.starts_with(b":\n") {
@@ -132,7 +132,7 @@ impl Events {
         self.up_to(kind, |event| event.of(kind)).await
     }
 
-    /// Reads up to and with the first event that fits, which is `what`.
+    /// Reads up to and including the first matching event, described by `what`.
     pub(crate) async fn up_to(&mut self, what: &str, fits: impl Fn(&Event) -> bool) -> Vec<Event> {
         let (began, mut events) = (Instant::now(), Vec::new());
         loop {

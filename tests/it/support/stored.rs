@@ -1,4 +1,5 @@
-//! What the store keeps of a run's frames, taken apart and made by the tests' own means: the form is one on disk.
+//! Reads and writes the stored form of a run's frames, independently of the gateway's code, because the form is a
+//! disk format.
 
 use lz4_flex::block;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// How long a test waits for any one thing, were it the last of many on a busy machine.
 pub(crate) const LONGEST: Duration = Duration::from_mins(2);
 
-/// Asks every few milliseconds until there is an answer; panics with `what` after `limit`.
+/// Polls every few milliseconds for a result. Panics with `what` after `limit`.
 pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
     what: &str,
     limit: Duration,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{SERVED, gateway, play, prompt, shell};
 use crate::support::{Gateway, Setup, eventually, is_alive};
 
-/// Leaves behind a process of its own session whose parents have ended and that ignores what asks it to end.
+/// Leaves a process in its own session whose parents have ended and that ignores TERM.
 const RUNAWAY: &str = "(setsid sh -c 'trap \"\" TERM HUP INT; echo $$ >runaway; while :; do sleep 1; done' >/dev/null 2>&1 &); \
      while ! [ -s runaway ]; do sleep 0.02; done";
 
@@ -33,7 +33,7 @@ async fn dead(what: &str, pids: &[u32]) {
     .await;
 }
 
-/// A command that runs with a runaway, in a turn that has ended; gives their pids.
+/// A running command with such a process, in a turn that has ended. Returns their pids.
 async fn left_running(gateway: &Gateway, session: &str) -> [u32; 2] {
     let script = format!("{RUNAWAY}; echo $$ >program; echo up; trap '' TERM; while :; do sleep 0.05; done");
     play(gateway, session, &json!([shell(&script), { "poll": "up" }])).await;
@@ -49,7 +49,7 @@ fn exits(events: &[Value]) -> Vec<(&Value, &Value, &Value)> {
 }
 
 #[tokio::test]
-async fn those_who_wait_hear_of_the_end_before_and_after_it() {
+async fn waiters_are_notified_before_and_after_the_end() {
     let gateway = gateway();
     let session = gateway.session("fake").await;
     let steps = json!([
@@ -66,7 +66,7 @@ async fn those_who_wait_hear_of_the_end_before_and_after_it() {
 }
 
 #[tokio::test]
-async fn a_killed_terminal_still_shows_what_it_has_shown() {
+async fn killed_terminal_keeps_its_output() {
     let gateway = gateway();
     let session = gateway.session("fake").await;
     let script = format!("{RUNAWAY}; echo up; trap '' TERM; while :; do sleep 0.05; done");
@@ -102,7 +102,7 @@ async fn a_release_kills_and_its_end_is_still_shown() {
 }
 
 #[tokio::test]
-async fn what_a_command_puts_into_the_background_lives_until_the_release() {
+async fn background_process_lives_until_the_release_of_the_terminal() {
     let gateway = gateway();
     let session = gateway.session("fake").await;
     let came = play(&gateway, &session, &json!([shell(&format!("{RUNAWAY}; exit 0")), "wait"])).await;
@@ -115,7 +115,7 @@ async fn what_a_command_puts_into_the_background_lives_until_the_release() {
 }
 
 #[tokio::test]
-async fn a_session_takes_its_terminals_with_it() {
+async fn delete_of_a_session_ends_its_terminals() {
     let gateway = gateway();
     for way in ["close", "delete", "crash", "stop"] {
         let session = gateway.session("fake").await;
@@ -144,7 +144,7 @@ async fn a_session_takes_its_terminals_with_it() {
 }
 
 #[tokio::test]
-async fn nothing_outlives_a_killed_gateway_and_the_next_one_says_so() {
+async fn no_process_survives_a_kill_and_the_next_start_reports_it() {
     let mut gateway = gateway();
     let session = gateway.session("fake").await;
     let pids = left_running(&gateway, &session).await;
@@ -178,7 +178,7 @@ async fn a_running_command_keeps_the_process_but_not_for_ever() {
 }
 
 #[tokio::test]
-async fn a_silent_agent_whose_command_runs_is_not_cancelled() {
+async fn silent_agent_with_a_running_command_is_not_cancelled() {
     let gateway = Setup::fake_with(&[], &format!("{SERVED}\nturn_idle_timeout = \"2s\"")).start();
     let session = gateway.session("fake").await;
     let came = play(&gateway, &session, &json!([shell("sleep 6; exit 4"), { "pause": 5000 }, "wait"])).await;
@@ -186,7 +186,7 @@ async fn a_silent_agent_whose_command_runs_is_not_cancelled() {
 }
 
 #[tokio::test]
-async fn a_cancelled_turn_stops_its_command_and_leaves_the_terminal_to_the_agent() {
+async fn cancelled_turn_stops_its_command_and_keeps_the_terminal() {
     let gateway = gateway();
     let session = gateway.session("fake").await;
     let script = format!("{RUNAWAY}; echo $$ >program; echo up; trap '' TERM; while :; do sleep 0.05; done");

@@ -30,7 +30,7 @@ async fn the_last_bytes_are_kept_from_a_character_s_start() {
 }
 
 #[tokio::test]
-async fn a_character_that_is_cut_waits_for_its_rest_and_what_is_none_is_replaced() {
+async fn split_character_is_joined_and_invalid_bytes_are_replaced() {
     let gateway = gateway();
     let session = gateway.session("fake").await;
     let script =
@@ -67,7 +67,7 @@ async fn output_is_read_while_the_command_runs() {
 }
 
 #[tokio::test]
-async fn a_flood_is_bounded_and_disturbs_nobody() {
+async fn flood_is_bounded_and_does_not_affect_others() {
     let gateway = Setup::fake_with(&[], SERVED).settings("testing.max_terminal_log_bytes = \"1MiB\"").start();
     let (loud, calm) = (gateway.session("fake").await, gateway.session("fake").await);
     gateway.turn(&calm, "echo warm").await;
@@ -118,7 +118,7 @@ async fn much_output_that_is_within_the_limit_is_logged_whole() {
 }
 
 #[tokio::test]
-async fn polls_are_answered_at_once_and_leave_no_trace() {
+async fn polls_return_at_once_and_create_no_events() {
     let gateway = gateway();
     let session = gateway.session("fake").await;
     let create = json!({ "create": {

@@ -98,7 +98,7 @@ async fn a_person_kills_what_runs() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found() {
+async fn missing_file_is_not_found() {
     let gateway = gateway();
     let session = gateway.session("fake").await;
     let terminals = format!("/v1/sessions/{session}/terminals");

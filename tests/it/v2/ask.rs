@@ -30,11 +30,11 @@ async fn a_request_is_shown_raw_and_its_answer_reaches_the_agent() {
 }
 
 #[tokio::test]
-async fn the_policy_knows_the_kind_of_the_subject_and_of_nothing_else() {
+async fn policy_uses_only_the_kind_of_the_subject() {
     let gateway = setup(&[], "permissions = { allow = [\"edit\", \"execute\"], timeout = \"1s\" }").start();
     let session = gateway.session("fake").await;
     assert_eq!(gateway.turn(&session, "permission").await["text"], "permission: allow");
-    // A command has no kind: nobody has allowed it, and nobody answers.
+    // A command request has no option kinds. The policy cannot allow it, and no client answers.
     assert_eq!(gateway.turn(&session, "command-permission").await["text"], "permission: reject");
     let events = gateway.lawful(&session).await;
     let how: Vec<&Value> =
@@ -43,7 +43,7 @@ async fn the_policy_knows_the_kind_of_the_subject_and_of_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_the_agent_takes_back_or_a_cancel_ends_is_answered_cancelled() {
+async fn withdrawn_or_cancelled_requests_are_answered_cancelled() {
     let (gateway, session) = fake().await;
     assert_eq!(gateway.turn(&session, "withdrawn").await["text"], "permission: cancelled");
     gateway.prompt(&session, "permission").await;

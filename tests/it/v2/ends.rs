@@ -1,4 +1,4 @@
-//! Each turn has one end, in whatever order the agent says its words.
+//! Each turn has one end, for every order of the agent's messages.
 
 use std::time::{Duration, Instant};
 
@@ -40,11 +40,11 @@ async fn every_order_of_the_answer_and_the_states_is_one_turn() {
         "raw;running;user;say text=x;idle;answer",
         "raw;running;answer;say text=x;idle;user",
         "raw;user;answer;running;requires-action;running;say text=x;idle",
-        // A state of the future is no end, and neither is an idle that is said again.
+        // An unknown state is not an end, and neither is a repeated idle.
         "raw;answer;running;state name=_mine;pause ms=20;say text=x;state name=open;idle",
         "raw;idle reason=none;answer;idle reason=none;running;say text=x;idle",
         "raw;running;idle;running;say text=x;answer;idle",
-        // Not all agents say when they begin, or why they stop.
+        // Some agents report neither the start nor the stop reason.
         "raw;answer;user;say text=x;idle",
         "raw;answer;running;say text=x;idle reason=none",
     ]
@@ -73,7 +73,7 @@ fn interleavings(words: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn wherever_the_answer_and_the_message_come_the_turn_ends_once() {
+async fn turn_ends_once_for_every_order_of_response_and_message() {
     let (gateway, session) = fake().await;
     let lawful_words = ["running", "say text=x", "requires-action", "running", "idle"];
     let scripts = interleavings(&lawful_words);
@@ -83,7 +83,7 @@ async fn wherever_the_answer_and_the_message_come_the_turn_ends_once() {
         assert_eq!(prompt["stopReason"], "end_turn", "{script}");
         assert_eq!(prompt["promptId"], format!("p{}", number + 1));
     }
-    // The last update may have been late; then it has come before the next turn, or comes now.
+    // The last update may be late. It arrives before the next turn, or now.
     assert_eq!(gateway.turn(&session, "say text=last").await["text"], "last");
     let events = gateway.lawful(&session).await;
     assert_eq!(all(&events, "prompt.completed").len(), scripts.len() + 1);
@@ -110,7 +110,7 @@ async fn reasons_of_the_future_pass_and_an_error_is_a_failure() {
 }
 
 #[tokio::test]
-async fn a_prompt_that_is_not_taken_fails_and_what_the_agent_says_then_belongs_to_no_turn() {
+async fn rejected_prompt_fails_and_later_output_belongs_to_no_turn() {
     let (gateway, session) = fake().await;
     let turn = gateway.turn(&session, "raw;refuse code=-32602").await;
     assert_eq!((&turn["status"], &turn["error"]["code"]), (&json!("failed"), &json!("invalid")));
@@ -130,7 +130,7 @@ async fn impatient() -> (Gateway, String) {
     (gateway, session)
 }
 
-/// Cancels what runs when the agent has said something; gives the turn's end.
+/// Cancels the turn after the agent's first output. Returns the turn's end.
 async fn cancelled(gateway: &Gateway, session: &str, script: &str) -> Value {
     let prompt = gateway.prompt(session, script).await["promptId"].clone();
     gateway
@@ -162,7 +162,7 @@ async fn a_cancel_ends_with_idle() {
 }
 
 #[tokio::test]
-async fn an_agent_that_took_the_prompt_and_does_nothing_is_not_ended_by_a_cancel() {
+async fn cancel_keeps_an_agent_that_accepted_the_prompt_without_work() {
     let (gateway, session) = impatient().await;
     let end = cancelled(&gateway, &session, "raw;answer;user").await;
     assert_eq!((&end["type"], &end["stopReason"]), (&json!("prompt.completed"), &json!("cancelled")));
@@ -171,7 +171,7 @@ async fn an_agent_that_took_the_prompt_and_does_nothing_is_not_ended_by_a_cancel
 }
 
 #[tokio::test]
-async fn an_agent_that_goes_on_after_a_cancel_loses_its_process() {
+async fn agent_that_ignores_a_cancel_is_stopped() {
     let (gateway, session) = impatient().await;
     let end = cancelled(&gateway, &session, "deaf").await;
     assert_eq!(end["problem"]["code"], "cancel_timeout");
@@ -181,7 +181,7 @@ async fn an_agent_that_goes_on_after_a_cancel_loses_its_process() {
 }
 
 #[tokio::test]
-async fn an_answer_that_never_comes_holds_no_turn_that_is_over() {
+async fn missing_answer_does_not_block_an_ended_turn() {
     let (gateway, session) = impatient().await;
     let turn = gateway.turn(&session, "raw;running;user;say text=x;idle").await;
     assert_eq!((&turn["stopReason"], &turn["text"]), (&json!("end_turn"), &json!("x")));
@@ -210,7 +210,7 @@ async fn a_process_that_dies_in_a_turn_fails_it_and_the_session_is_resumed() {
 }
 
 #[tokio::test]
-async fn a_kill_of_the_gateway_in_a_turn_leaves_one_end() {
+async fn kill_of_the_gateway_in_a_turn_gives_one_end() {
     let mut gateway =
         setup(&["--state", "state"], "").settings("testing.drain_cancel_timeout = \"10s\"").start();
     let session = gateway.session("fake").await;

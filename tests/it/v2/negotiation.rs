@@ -49,7 +49,7 @@ async fn falls_back(args: &[&str]) {
     let path = format!("/v1/sessions/{session}/mode");
     let (status, modes) = gateway.send(reqwest::Method::PUT, &path, &json!({ "modeId": "code" })).await;
     assert_eq!((status.as_u16(), &modes["modes"]["currentModeId"]), (200, &json!("code")));
-    // A second process of the same entry: nobody tries v2 again.
+    // A second process of the same entry: the gateway does not try v2 again.
     let other = gateway.session("fake").await;
     assert_eq!(said(&gateway.lawful(&session).await), "one");
     assert_eq!(gateway.turn(&other, "echo two").await["text"], "two");
@@ -84,7 +84,7 @@ async fn any_other_error_or_version_is_an_end() {
 }
 
 #[tokio::test]
-async fn who_does_not_opt_in_speaks_one() {
+async fn default_protocol_version_is_one() {
     let gateway = Setup::fake(&["--v2"]).start();
     let problem = gateway.posted("/v1/sessions", &[], &json!({ "agent": "fake" })).await;
     assert_eq!(problem.problem(502, "agent_error")["acp"]["code"], -32022);
@@ -94,7 +94,7 @@ async fn who_does_not_opt_in_speaks_one() {
 }
 
 #[tokio::test]
-async fn a_sign_in_that_is_missing_is_told_with_the_methods() {
+async fn missing_sign_in_is_reported_with_the_methods() {
     let gateway = super::setup(&["--auth-required"], "").start();
     let answer = gateway.posted("/v1/sessions", &[], &json!({ "agent": "fake" })).await;
     assert_eq!(answer.problem(424, "agent_auth_required")["authMethods"][0]["methodId"], "login");

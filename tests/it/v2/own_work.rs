@@ -36,7 +36,7 @@ async fn work_of_its_own_belongs_to_no_turn_and_shows_as_running() {
 }
 
 #[tokio::test]
-async fn the_end_of_its_own_work_is_not_the_end_of_a_prompt_that_came_meanwhile() {
+async fn end_of_background_work_is_not_the_end_of_a_later_prompt() {
     let (gateway, session) = fake().await;
     gateway.turn(&session, "raw;answer;user;running;idle;running;pause ms=400;idle").await;
     gateway
@@ -44,7 +44,7 @@ async fn the_end_of_its_own_work_is_not_the_end_of_a_prompt_that_came_meanwhile(
         .await;
     let turn = gateway.turn(&session, "raw;pause ms=800;answer;user;running;say text=mine;idle").await;
     assert_eq!((&turn["stopReason"], &turn["text"]), (&json!("end_turn"), &json!("mine")));
-    // A prompt that was taken into the work that ran ends with it.
+    // A prompt that joined the running work ends with it.
     gateway.turn(&session, "raw;answer;user;running;idle;running;pause ms=3000;idle").await;
     let running = |event: &Value| event["update"]["state"] == "running" && event["promptId"].is_null();
     let before = all(&gateway.lawful(&session).await, "session.update").len();

@@ -7,7 +7,7 @@ use super::fake;
 use crate::support::Setup;
 
 #[tokio::test]
-async fn a_tool_call_that_says_so_can_be_cancelled() {
+async fn cancellable_tool_call_can_be_cancelled() {
     let (gateway, session) = fake().await;
     let path = format!("/v1/sessions/{session}/tool-calls/call%3A1/cancel");
     gateway.call(Method::POST, &path).await.problem(404, "not_found");
@@ -24,7 +24,7 @@ async fn a_tool_call_that_says_so_can_be_cancelled() {
 }
 
 #[tokio::test]
-async fn a_terminal_of_the_agent_that_says_so_can_be_cancelled() {
+async fn cancellable_terminal_of_the_agent_can_be_cancelled() {
     let (gateway, session) = fake().await;
     gateway.prompt(&session, "terminal-hang").await;
     gateway.log_until(&session, |event| event["update"]["terminalId"] == "term 1").await;

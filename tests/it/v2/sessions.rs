@@ -1,4 +1,4 @@
-//! Sessions of v2 come back by resume; their settings are options.
+//! Sessions of v2 use resume, and their settings are options.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::support::Gateway;
 use crate::support::log::{all, one, said};
 
 #[tokio::test]
-async fn a_session_comes_back_by_resume_and_nothing_is_said_twice() {
+async fn session_restored_by_resume_repeats_no_event() {
     let gateway =
         setup(&["--state", "state"], "pool = { max_size = 2, min_idle = 0, idle_timeout = \"200ms\" }")
             .start();
@@ -27,7 +27,7 @@ async fn a_session_comes_back_by_resume_and_nothing_is_said_twice() {
 }
 
 #[tokio::test]
-async fn a_session_that_the_agent_has_lost_begins_anew() {
+async fn session_unknown_to_the_agent_starts_again() {
     let gateway = setup(&["--fail-resume"], "").settings("testing.min_backoff = \"10ms\"").start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "crash").await;
@@ -54,7 +54,7 @@ async fn the_mode_is_the_option_of_that_category() {
     assert_eq!((status.as_u16(), &body["configOptions"][1]["currentValue"]), (200, &json!("large")));
 }
 
-/// A session that only the agent has, with something said in it; gives the agent's id of it.
+/// A session with one message that only the agent knows. Returns the agent's id.
 async fn left_behind(gateway: &Gateway, cwd: &Path) -> String {
     std::fs::create_dir_all(cwd).expect("the folder is ours");
     let created = gateway.posted("/v1/sessions", &[], &json!({ "agent": "fake", "cwd": cwd })).await;
@@ -93,7 +93,7 @@ async fn a_session_of_the_agent_is_adopted_with_its_history() {
 }
 
 #[tokio::test]
-async fn servers_are_told_with_their_transport() {
+async fn servers_are_listed_with_their_transport() {
     let table = "[mcp.files]\ncommand = \"/bin/true\"\nargs = [\"-v\"]";
     let gateway = setup(&["--log", "received"], "").table(table).start();
     let body = json!({ "agent": "fake", "mcpServers": ["files"] });

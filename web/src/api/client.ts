@@ -81,13 +81,13 @@ export class Client {
     return this.#call("../v1");
   }
 
-  /** Nothing when it is done; else where the terminal is in which it goes on. */
+  /** Resolves to nothing if the sign-in is complete, otherwise to the path of its terminal. */
   signIn(agent: string, methodId: string, apiKey?: string): Promise<{ url: string } | undefined> {
     const body = apiKey === undefined ? { methodId } : { methodId, apiKey };
     return this.#call(`agents/${encodeURIComponent(agent)}/auth`, { method: "POST", body });
   }
 
-  /** The terminal of a sign-in; a ticket stands for the key, which an address must not hold. */
+  /** The terminal of a sign-in. It uses a ticket instead of the key, because a URL must not contain the key. */
   async signInTerminal(url: string): Promise<WebSocket> {
     const path = new URL(url, location.origin).pathname;
     const { ticket } = await this.#call<{ ticket: string }>("tickets", { method: "POST", body: { paths: [path] } });

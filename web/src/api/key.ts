@@ -1,9 +1,8 @@
-// Where the key lives in this browser.
+// The storage of the key in this browser.
 //
-// By default it stays in sessionStorage: only this tab has it, and it is gone when the tab closes. An origin on this machine
-// is a port number, and tomorrow another program may listen on the same port: what lies in localStorage would be handed to it.
-// Keeping the key on the device is therefore something that the person has to ask for. A cookie is never used, because cookies
-// are shared by all ports of a host.
+// By default the key is in sessionStorage: only this tab has it, until the tab closes. An origin on this machine is a
+// port number, and another program may use the same port later. It could read localStorage. Therefore the page stores
+// the key on the device only on request. It never uses a cookie, because all ports of a host share cookies.
 
 const NAME = "acp-gateway.key";
 

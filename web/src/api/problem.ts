@@ -1,4 +1,4 @@
-// Turns what went wrong into words for a person, with what to do about it.
+// Converts errors to text for people, with the next step.
 
 import type { Problem } from "./types";
 
@@ -15,7 +15,7 @@ export class ApiProblem extends Error {
   }
 }
 
-/** No answer came: the gateway is down, or the network is. */
+/** No response: the gateway or the network is down. */
 export class Unreachable extends Error {
   constructor(cause: unknown) {
     super("The gateway cannot be reached.", { cause });
@@ -23,14 +23,14 @@ export class Unreachable extends Error {
   }
 }
 
-/** Reads a refusal. What stands between us and the gateway may answer in its own way, so nothing is taken for granted. */
+/** Reads an error response. A proxy may answer in its own format, so the function checks every member. */
 export async function problemOf(response: Response): Promise<ApiProblem> {
   let problem: Problem = { code: `http_${response.status}`, title: `The server answered with ${response.status}.` };
   try {
     const body: unknown = await response.json();
     if (typeof body === "object" && body !== null && typeof (body as Problem).code === "string") problem = body as Problem;
   } catch {
-    // Not JSON: the words above are all there is to say.
+    // Not JSON: the text for the status is used.
   }
   const wait = Number(response.headers.get("Retry-After"));
   if (problem.retryAfterSeconds == null && Number.isFinite(wait) && wait > 0) problem.retryAfterSeconds = wait;
@@ -80,7 +80,7 @@ export function hintFor(code: string): string | undefined {
 export function explainProblem(problem: Problem): Explanation {
   const title = problem.title ?? problem.code.replaceAll("_", " ");
   const agent = problem.acp?.message;
-  // The gateway's own words often quote the agent's: nobody wants to read them twice.
+  // The gateway's text often quotes the agent's text, which must not appear twice.
   const own = agent && problem.detail?.includes(agent) ? [] : [problem.detail, ...(problem.errors ?? []).map((error) => error.detail)];
   const said = own.filter((part): part is string => !!part && part !== title).map(sentence);
   const detail = [...new Set(agent ? [...said, agent] : said)].join(" ");
@@ -96,7 +96,7 @@ export function explain(error: unknown): Explanation {
   return { title: "Something went wrong in this page.", detail: error instanceof Error ? error.message : String(error) };
 }
 
-/** The gateway writes its details as phrases, for they also stand in logs. */
+/** The gateway writes details as phrases, because logs contain them too. */
 export function sentence(phrase: string): string {
   const capital = /^[a-z]+[ ,]/.test(phrase) ? phrase[0]!.toUpperCase() + phrase.slice(1) : phrase;
   return /[\p{L}\p{N})]$/u.test(capital) ? `${capital}.` : capital;

@@ -1,5 +1,5 @@
-// The gateway's REST contract as this page uses it. Members that the page does not read are left out, and every enum stays
-// open: within /v1 the server may add members, event types and values at any time.
+// The part of the gateway's REST API that this page uses. Unused members are omitted. Every enum is open: within /v1
+// the server may add members, event types and values at any time.
 
 /** A raw piece of ACP: passed on as the agent sent it, so nothing about it is certain. */
 export type Raw = Record<string, unknown>;

@@ -1,5 +1,5 @@
-// How long to wait before the next try: doubling from the server's own `retry:`, capped, and spread so that many pages that
-// lost the same gateway do not come back in one moment.
+// The delay before the next attempt: it starts at the server's `retry:`, doubles up to a maximum, and has jitter, so
+// that many pages of one gateway do not reconnect at the same time.
 
 const CAP_MS = 30_000;
 

@@ -1,5 +1,5 @@
-// Follows a session's log: connects, hands over events, and comes back by itself when the connection is lost. It knows nothing
-// of what the events mean beyond the frames that steer the connection.
+// Follows a session's log: connects, delivers events, and reconnects after a lost connection. It knows only the
+// frames that control the connection.
 
 import { backoff } from "./backoff";
 import { SseParser } from "./sse";
@@ -111,7 +111,7 @@ export class Follower {
         if (outcome && (outcome as Outcome).kind === "end") break;
       }
     } catch {
-      // The connection broke; what was read before is kept, and `#lastEventId` says where to go on.
+      // The connection broke. All events before it are kept, and `#lastEventId` is the position to resume from.
     } finally {
       clearTimeout(silence);
     }

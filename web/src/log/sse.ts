@@ -1,4 +1,5 @@
-// Parses a `text/event-stream` as the HTML standard says: any of the three line ends, a byte order mark, frames cut anywhere.
+// Parses a `text/event-stream` as in the HTML standard: all three line ends, a byte order mark, frames split at any
+// byte.
 
 export interface Frame {
   id: string | null;
@@ -13,7 +14,7 @@ export interface SseHandlers {
 
 export class SseParser {
   readonly #handlers: SseHandlers;
-  /** What came since the last line end, in pieces, so that a long line is joined once and not for each chunk. */
+  /** The bytes since the last line end, in pieces, so that a long line is joined once and not for each chunk. */
   #rest: string[] = [];
   #skipLineFeed = false;
   #first = true;

@@ -1,5 +1,6 @@
-// The action of a tool call, as far as its raw input describes it. A title may be shortened; a person who approves a call has to
-// see all of it. Agents name the members of their input differently, so the usual names are tried in turn.
+// The action of a tool call, from its raw input. A title may be shortened, but a person who approves a call must see
+// the complete action. Agents use different names for the members of their input, so the code tries the usual names
+// in order.
 
 import type { Raw } from "../api/types";
 import { line, record, records, text } from "./read";
@@ -10,7 +11,7 @@ export interface Action {
   command: string | null;
   /** Paths and addresses that the call names. */
   targets: string[];
-  /** Where it runs, if the call says so. */
+  /** The working directory, if the call contains one. */
   cwd: string | null;
   /** The whole input, as the agent passes it to its tool. */
   input: unknown;
@@ -20,7 +21,7 @@ const COMMAND = ["command", "cmd", "script", "commands"];
 const CWD = ["cwd", "workdir", "working_directory", "workingDirectory", "dir_path", "directory"];
 const TARGET = ["path", "file_path", "filePath", "abs_path", "absolute_path", "notebook_path", "uri", "url"];
 
-/** A permission request may say less than the card of its call, and the other way round: what is newer comes first. */
+/** A permission request may contain less than the card of its call, or more. The newer value has priority. */
 export function actionOf(toolCall: Raw | null, item: ToolItem | null): Action {
   const input = toolCall?.["rawInput"] ?? item?.rawInput;
   const members = record(input);

@@ -1,5 +1,5 @@
-// A plain line diff: the longest common subsequence of what differs between the common head and tail. It is meant for the eye,
-// and gives up on being minimal where that would cost too much.
+// A line diff: the longest common subsequence of the lines between the common head and tail. It is for people, and is
+// not minimal for large inputs.
 
 export interface DiffLine {
   kind: "same" | "removed" | "added" | "skipped";
@@ -74,7 +74,7 @@ function middle(old: string[], fresh: string[]): ("same" | "removed" | "added")[
   return steps;
 }
 
-/** Long unchanged stretches say nothing; a few lines around each change stay. */
+/** Omits long unchanged parts, except a few lines around each change. */
 function foldUnchanged(lines: DiffLine[]): DiffLine[] {
   const near = new Uint8Array(lines.length);
   lines.forEach((line, index) => {

@@ -10,13 +10,13 @@ import { EMPTY, type SessionLog } from "./state";
 export interface FeedState {
   log: SessionLog;
   connection: Connection;
-  /** The replay has ended at least once: what changes from here on happens now. */
+  /** The first replay has ended: later changes are live. */
   caughtUp: boolean;
 }
 
 /** A hidden tab gets no frames, and its title still has to follow. */
 const HIDDEN_MS = 250;
-/** A long history is shown in a few large steps: to draw each frame of its replay would make it take longer. */
+/** Renders a long history in a few large steps. Rendering every frame of the replay would be slower. */
 const REPLAY_MS = 500;
 
 export class Feed {

@@ -1,5 +1,5 @@
-// The one reducer: a session's log in, what the page shows out. It is pure, it takes every event once, and it ignores what it
-// does not know, because the gateway may add event types at any time.
+// The only reducer: from a session's log to the state of the page. It is pure, accepts every event once, and ignores
+// unknown events, because the gateway may add event types at any time.
 
 import type { LogEvent, Problem, Session, SessionModes } from "../api/types";
 import { parseCursor } from "../log/cursor";
@@ -115,7 +115,7 @@ function changed(log: SessionLog, event: LogEvent): SessionLog {
   };
 }
 
-/** After `prompt.queued` the start comes without the prompt; else it makes the turn. */
+/** After `prompt.queued` the start has no prompt; otherwise it creates the turn. */
 function started(log: SessionLog, event: LogEvent): SessionLog {
   const known = log.turns.some((turn) => turn.promptId === event.promptId);
   if (!known || !event.promptId) return { ...log, turns: [...log.turns, turnOf(event, "running")] };
@@ -137,7 +137,7 @@ function turnOf(event: LogEvent, status: "queued" | "running"): Turn {
   };
 }
 
-/** What a turn left unfinished stays as it was, but nothing of it is open any more. */
+/** Unfinished parts of an ended turn keep their state, but are no longer open. */
 function ended(log: SessionLog, event: LogEvent, end: Partial<Turn>): SessionLog {
   if (!event.promptId) return log;
   return { ...log, turns: updateTurn(log.turns, event.promptId, (turn) => ({ ...turn, ...end, endedAt: event.time })) };
@@ -148,7 +148,7 @@ function problemIn(event: LogEvent): Problem {
   return problem && typeof problem["code"] === "string" ? (problem as unknown as Problem) : { code: "internal" };
 }
 
-/** In a turn its `prompt.failed` says the same with more, so only an exit between turns is shown. */
+/** In a turn, `prompt.failed` contains the same with more details, so the page shows only an exit between turns. */
 function agentExited(log: SessionLog, event: LogEvent): SessionLog {
   if (event.promptId || log.turns.some((turn) => turn.status === "running")) return log;
   const item = note(event, "info", "The agent's process ended. It starts again with the next message.", text(event["stderrTail"]));

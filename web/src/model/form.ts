@@ -1,5 +1,5 @@
-// Forms that an agent asks for: fields out of its schema, and an answer out of what was filled in. What is wrong with an answer is the
-// gateway's to say; here is only what has to be known before it can be sent.
+// Forms of agents: fields from the schema, and an answer from the input. The gateway validates the answer. This file
+// checks only the conditions for sending it.
 
 import { sentence } from "../api/problem";
 import type { Problem, Raw } from "../api/types";
@@ -23,7 +23,7 @@ export type Control =
 export interface Field {
   name: string;
   label: string;
-  /** The agent's words, and what the value has to be like. */
+  /** The agent's description, and the constraints of the value. */
   description: string | null;
   required: boolean;
   control: Control;
@@ -133,7 +133,7 @@ export interface Filled {
   errors: Record<string, string>;
 }
 
-/** The answer's content; what is empty is left out. */
+/** The content of the answer, without empty fields. */
 export function contentOf(fields: Field[], values: Values): Filled {
   const content: Raw = {};
   const errors: Record<string, string> = {};

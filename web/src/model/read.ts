@@ -1,4 +1,4 @@
-// Looks into raw payloads, where any member may be absent or of another type than the protocol says.
+// Reads raw payloads, in which any member may be absent or have an unexpected type.
 
 import type { ContentBlock, Raw } from "../api/types";
 import { visible } from "./words";
@@ -11,7 +11,7 @@ export function text(value: unknown): string | null {
   return typeof value === "string" ? value : null;
 }
 
-/** Words that stand for a thing or an action, where nothing may hide. */
+/** Text that names a thing or an action, in which no character may be invisible. */
 export function line(value: unknown): string | null {
   return typeof value === "string" ? visible(value) : null;
 }

@@ -1,4 +1,4 @@
-// Folds what the agent asks of people: a request is made, and somebody or something resolves it.
+// Folds the agent's requests: creation and resolution.
 
 import type { LogEvent, Raw } from "../api/types";
 import { line, record, records, text } from "./read";
@@ -39,7 +39,7 @@ export function requestResolved(log: SessionLog, event: LogEvent): SessionLog {
   return patchRequest(log, (item) => item.requestId === event["requestId"], { resolution });
 }
 
-/** The page that somebody was sent to is done with. */
+/** The page of a URL elicitation is complete. */
 export function elicitationCompleted(log: SessionLog, event: LogEvent): SessionLog {
   const elicitationId = text(event["elicitationId"]);
   return patchRequest(log, (item) => elicitationId !== null && item.params["elicitationId"] === elicitationId, { done: true });

@@ -117,7 +117,7 @@ export interface RelayItem {
   blocks: ContentBlock[];
 }
 
-/** A subagent, and what it said and did. */
+/** A subagent with its messages and actions. */
 export interface SubagentItem {
   kind: "subagent";
   key: string;
@@ -141,7 +141,7 @@ export type Item =
 
 export type TurnStatus = "queued" | "running" | "completed" | "failed" | "between";
 
-/** A prompt and all that came of it. `between` holds what the agent said outside of any turn. */
+/** A prompt and its results. `between` contains the agent's messages outside of turns. */
 export interface Turn {
   key: string;
   promptId: string | null;

@@ -1,4 +1,5 @@
-// Subagents: sessions of the agent's own, whose words come through their parent and stand under their name.
+// Subagents: child sessions of the agent, whose messages arrive in the log of their parent and are shown under their
+// name.
 
 import type { LogEvent, Raw } from "../api/types";
 import { blocks, line, record, text } from "./read";
@@ -6,7 +7,7 @@ import type { Item, RelayItem, SessionLog, SubagentItem, Turn } from "./state";
 import { updateHolder, updateItem, updateOwner } from "./turns";
 import { addItem, joined } from "./update";
 
-/** Changes what a subagent said and did as if it were a turn of its own. */
+/** Applies updates to a subagent's messages and actions, as to a turn. */
 export function inSubagent(log: SessionLog, event: LogEvent, subagent: string, change: (holder: Turn) => Turn): SessionLog {
   return patch(log, event, subagent, (item, turn) => {
     const { items } = change({ ...turn, promptId: null, prompt: [], items: item.items });
@@ -25,7 +26,7 @@ export function subagentUpdate(log: SessionLog, update: Raw, event: LogEvent): S
   }));
 }
 
-/** A message to or from a subagent stands with it; one between others stands in the turn. */
+/** A message to or from a subagent is shown with the subagent; other messages are shown in the turn. */
 export function relayed(log: SessionLog, update: Raw, event: LogEvent): SessionLog {
   const messageId = text(update["messageId"]);
   if (messageId === null) return log;

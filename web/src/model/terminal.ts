@@ -42,10 +42,10 @@ function changed(terminal: Terminal, event: LogEvent): Terminal {
   }
 }
 
-/** Colours, cursor moves and window titles: what is written for a screen and not for a reader. */
+/** Colours, cursor movements and window titles: escape sequences for a screen. */
 const SEQUENCES = /\u001b(?:\][^\u0007\u001b]*(?:\u0007|\u001b\\|$)|[PX^_][^\u001b]*(?:\u001b\\|$)|\[[0-?]*[ -/]*[@-~]?|[ -/]*[0-~]?)|\u009b[0-?]*[ -/]*[@-~]?/g;
 
-/** The output as it would stand on paper: lines that were written over show their last words. */
+/** The output as plain text: a line that was overwritten shows its last content. */
 export function paper(output: string): string {
   const text = output.replace(SEQUENCES, "").replaceAll("\r\n", "\n");
   if (!/[\r\b]/.test(text)) return visible(text);

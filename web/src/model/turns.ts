@@ -1,5 +1,5 @@
-// Small pure steps on the list of turns. Nothing here changes its arguments: what is not touched is shared with the old state,
-// so that the page redraws only what changed.
+// Small pure functions on the list of turns. They do not change their arguments. Unchanged parts are shared with the
+// old state, so that the page renders only changes.
 
 import type { LogEvent } from "../api/types";
 import type { Item, Turn } from "./state";
@@ -9,7 +9,7 @@ export function updateTurn(turns: Turn[], promptId: string, change: (turn: Turn)
   return index < 0 ? turns : turns.with(index, change(turns[index]!));
 }
 
-/** Finds the turn that an event belongs to, or makes the place for what came outside of any. */
+/** Finds the turn of an event, or creates the place for events outside of turns. */
 export function updateOwner(turns: Turn[], event: LogEvent, change: (turn: Turn) => Turn): Turn[] {
   const index = event.promptId ? turns.findLastIndex((turn) => turn.promptId === event.promptId) : -1;
   if (index >= 0) return turns.with(index, change(turns[index]!));
@@ -38,7 +38,7 @@ function between(event: LogEvent): Turn {
   };
 }
 
-/** The update of the turn that holds what fits, wherever that is; null when none does. */
+/** Updates the turn that contains a match, or returns null. */
 export function updateHolder(turns: Turn[], fits: (item: Item) => boolean, change: (turn: Turn) => Turn): Turn[] | null {
   const index = turns.findLastIndex((turn) => turn.items.some(fits));
   return index < 0 ? null : turns.with(index, change(turns[index]!));

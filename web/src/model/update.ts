@@ -51,7 +51,7 @@ const SHOWN: ReadonlySet<unknown> = new Set([
   "compaction_summary_chunk",
 ]);
 
-/** What has its place among the words of whoever said it: a turn, or a subagent in one. */
+/** The list of parts in which an update appears: of a turn, or of a subagent in a turn. */
 function inPlace(turn: Turn, update: Raw, event: LogEvent): Turn {
   switch (update["sessionUpdate"]) {
     case "agent_message_chunk":
@@ -113,7 +113,7 @@ function chunk(turn: Turn, kind: MessageItem["kind"], update: Raw, event: LogEve
   return { ...turn, items: turn.items.with(same, { ...item, blocks: joined(item.blocks, block), endedAt: event.time }) };
 }
 
-/** Text goes on where text ended. */
+/** Appends text to the last text. */
 export function joined(all: ContentBlock[], block: ContentBlock): ContentBlock[] {
   const before = all.at(-1);
   if (block.type !== "text" || before?.type !== "text") return [...all, block];
@@ -126,7 +126,7 @@ function isEcho(turn: Turn, update: Raw): boolean {
   return turn.promptId !== null && words !== null && blocksText(turn.prompt).includes(words);
 }
 
-/** An update without its call makes the card; omitted and null members keep what was there. */
+/** An update without its call creates the card. Omitted and null members keep the old value. */
 export function tool(turn: Turn, update: Raw, event: LogEvent): Turn {
   const toolCallId = text(update["toolCallId"]);
   if (toolCallId === null) return turn;

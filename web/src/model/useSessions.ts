@@ -1,5 +1,5 @@
-// The list of sessions. It is asked for again after every action of this page, when the window comes back into view, and now
-// and then in between.
+// The list of sessions. The page reloads it after each of its actions, when the window becomes visible, and
+// periodically.
 
 import { useCallback, useEffect, useRef, useState } from "react";
 import type { Client } from "../api/client";

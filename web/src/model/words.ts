@@ -1,8 +1,8 @@
 // Small phrases that several parts of the page share.
 
 /**
- * Shows what would otherwise hide: characters that turn the reading order around, or have no form at all. In a path or a title
- * they can make a dangerous action look like another one.
+ * Makes invisible characters visible: characters that change the reading order, or have no glyph. In a path or a title
+ * they can disguise a dangerous action.
  */
 export function visible(text: string): string {
   return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]/g, (hidden) => {

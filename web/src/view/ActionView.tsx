@@ -7,7 +7,7 @@ import { WorkingFolder } from "./workingFolder";
 
 interface Props {
   action: Action;
-  /** The call's title is shown beside it: what says nothing more is left out. */
+  /** The call's title is shown beside it, so an action with the same text is omitted. */
   title: string;
 }
 

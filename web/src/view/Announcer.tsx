@@ -1,4 +1,4 @@
-// Tells people who do not see the screen what matters: a finished turn, and a question that waits. Never single tokens.
+// Announces events to screen readers: a finished turn, and an open question. Never single tokens.
 
 import { useEffect, useRef, useState } from "react";
 import { blocksText, openRequests, type SessionLog, type Turn } from "../model/state";

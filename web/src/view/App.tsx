@@ -1,4 +1,4 @@
-// The door: with a key comes the chat, without one the request for it.
+// The root: the chat if the page has a key, otherwise the form for the key.
 
 import { useCallback, useEffect, useMemo, useState } from "react";
 import { Client } from "../api/client";

@@ -1,4 +1,4 @@
-// The agent summed up what was said, to make room.
+// The agent compacted its context.
 
 import type { CompactionItem } from "../model/state";
 import { ContentBlocks } from "./ContentBlocks";

@@ -25,12 +25,15 @@ interface Props {
 export function Composer({ client, sessionId, commands, text, setText, running, act, onStop, children }: Props) {
   const field = useRef<HTMLTextAreaElement>(null);
   const [sending, setSending] = useState(false);
-  /** A message whose answer was lost may have arrived: the same text is sent again under the same key, and runs once. */
+  /**
+   * A message without a response may have arrived. The page sends the same text again with the same key, and it runs
+   * once.
+   */
   const unanswered = useRef<{ text: string; queue: boolean; key: string } | null>(null);
 
   useEffect(focusMessage, []);
 
-  // The field grows with what is written, up to the limit that the style sets.
+  // The field grows with its content up to the maximum in the style sheet.
   useLayoutEffect(() => {
     const box = field.current;
     if (!box) return;
@@ -64,7 +67,7 @@ export function Composer({ client, sessionId, commands, text, setText, running, 
       }
     });
     setSending(false);
-    // Somebody who has begun the next message is not interrupted.
+    // Text in the field is not replaced.
     if (field.current?.value === written) focusNext();
     if (sent) setText((now) => (now === written ? "" : now));
   }

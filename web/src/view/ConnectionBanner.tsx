@@ -1,9 +1,9 @@
-// Says when the page does not hear the gateway, and when it tries again.
+// Shows a lost connection to the gateway and the time of the next attempt.
 
 import { useEffect, useState } from "react";
 import type { Connection } from "../log/follow";
 
-/** A reconnect that succeeds at once is nobody's business. */
+/** An immediate reconnect is not shown. */
 const GRACE_MS = 400;
 
 export function ConnectionBanner({ connection, onRetry }: { connection: Connection; onRetry(): void }) {

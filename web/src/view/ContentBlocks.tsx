@@ -1,4 +1,4 @@
-// ACP content: text, images, and what they refer to. `plain` shows text as it was typed.
+// ACP content: text, images and resources. `plain` shows text without Markdown.
 
 import { memo } from "react";
 import type { ContentBlock } from "../api/types";

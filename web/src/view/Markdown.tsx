@@ -1,4 +1,4 @@
-// The only component that puts nodes into the page that React did not make. They come from `sanitize` and from nowhere else.
+// The only component that inserts DOM nodes which React did not create. All of them come from `sanitize`.
 
 import { memo, useLayoutEffect, useMemo, useRef } from "react";
 import { renderBlocks, sanitize } from "./sanitize";

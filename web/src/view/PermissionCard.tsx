@@ -29,7 +29,7 @@ export function PermissionCard({ request, tool, terminals, onAnswer }: Props) {
   async function answer(given: Answer) {
     if (!armed || busy) return;
     setBusy(true);
-    // When it worked the log takes the card away; until then nothing more can be pressed.
+    // After a success, the log removes the card. Until then the buttons are disabled.
     if (!(await onAnswer(given))) setBusy(false);
   }
   const answerRef = useRef(answer);

@@ -1,4 +1,4 @@
-// The agent's plan, with what is done of it.
+// The agent's plan with its progress.
 
 import { memo } from "react";
 import type { PlanItem } from "../model/state";

@@ -1,4 +1,4 @@
-// What went wrong, in words, and what to do about it.
+// An error as text, with the next step.
 
 import { useContext } from "react";
 import { ApiProblem, explain, explainProblem } from "../api/problem";

@@ -1,4 +1,4 @@
-// The place of a question in the conversation: that it waits, or who answered it and how. It is answered in the dock below.
+// A request in the transcript: open, or answered with author and answer. The dock below contains the form.
 
 import { memo } from "react";
 import type { RequestItem, Resolution } from "../model/state";

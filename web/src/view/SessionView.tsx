@@ -1,4 +1,4 @@
-// One session: its head, its transcript, what waits for an answer, and the composer.
+// One session: its header, its transcript, its open requests, and the composer.
 
 import { useCallback, useEffect, useMemo, useState, useSyncExternalStore, type ReactNode } from "react";
 import type { Client } from "../api/client";
@@ -66,7 +66,7 @@ function Followed({ client, sessionId, menu, onActivity, feed }: Props & { feed:
     if (caughtUp) onActivity(title);
   }, [state, title, caughtUp, onActivity]);
 
-  /** Runs an action and shows what came of it; the outcome itself arrives by the log. */
+  /** Runs an action and shows its error. Its result arrives in the log. */
   async function act(action: () => Promise<unknown>): Promise<boolean> {
     try {
       await action();

@@ -1,4 +1,4 @@
-// The list of sessions, newest first, and what concerns the key.
+// The list of sessions, newest first, and the settings of the key.
 
 import { useState } from "react";
 import type { Client } from "../api/client";

@@ -1,4 +1,4 @@
-// A subagent, with what it said and did, folded away like a tool call.
+// A subagent with its messages and actions, collapsed like a tool call.
 
 import type { ReactNode } from "react";
 import type { SubagentItem } from "../model/state";

@@ -1,4 +1,4 @@
-// A command in a terminal, with what it wrote. A long output shows its end until somebody wants all of it.
+// A command in a terminal with its output. A long output shows its end until it is expanded.
 
 import { memo, useMemo, useState } from "react";
 import type { Terminal } from "../model/state";

@@ -1,4 +1,4 @@
-// What the agent thought, folded away until somebody wants to read it.
+// The agent's thoughts, collapsed by default.
 
 import { memo } from "react";
 import type { MessageItem } from "../model/state";

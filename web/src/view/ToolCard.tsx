@@ -1,4 +1,4 @@
-// A tool call: what it is, how it stands, and, unfolded, what it did.
+// A tool call: its title and state, and, when expanded, its content.
 
 import { memo } from "react";
 import type { Terminal, ToolItem, ToolLocation } from "../model/state";
@@ -12,7 +12,7 @@ import { useShortPath } from "./workingFolder";
 interface Props {
   item: ToolItem;
   live: boolean;
-  /** How a call ended that its turn left open. */
+  /** The final state of a call that was open at the end of its turn. */
   settled: string;
   folded: boolean;
   terminals: Record<string, Terminal>;
@@ -38,7 +38,7 @@ const KINDS: Record<string, string> = {
 };
 
 export const ToolCard = memo(function ToolCard({ item, live, settled, folded, terminals }: Props) {
-  // A call that its turn left behind is not running any more.
+  // A call that was open at the end of its turn is not running any more.
   const open = item.status === "pending" || item.status === "in_progress";
   const status = open && !live ? settled : (STATUS[item.status] ?? item.status);
   const action = actionOf(null, item);

@@ -15,7 +15,7 @@ interface Props {
   onRewrite(text: string): void;
 }
 
-/** A long conversation is drawn from its end; what came earlier is a press of a button away. */
+/** A long conversation is rendered from its end. A button shows earlier turns. */
 const TURNS = 50;
 /** Nearer to the end than this counts as being there. */
 const NEAR_PX = 80;
@@ -25,7 +25,7 @@ export function Transcript({ log, agent, busy, caughtUp, loading, onRewrite }: P
   const content = useRef<HTMLDivElement>(null);
   const stuck = useRef(true);
   const [away, setAway] = useState(false);
-  // Fixed once the replay is over, so that nothing vanishes from under a reader when new turns come.
+  // Fixed after the replay, so that no turn disappears while a person reads.
   const [from, setFrom] = useState<number | null>(null);
   const latest = Math.max(0, log.turns.length - TURNS);
   const earlier = Math.min(from ?? latest, latest);

@@ -1,4 +1,4 @@
-// A prompt and all that came of it.
+// A prompt and its results.
 
 import { memo } from "react";
 import { records } from "../model/read";
@@ -36,7 +36,7 @@ export const TurnView = memo(function TurnView({ turn, terminals, onRewrite }: P
   );
 });
 
-/** Calls whose content an open question shows, right below: it need not stand there twice. */
+/** Calls whose content an open request shows directly below, so that it does not appear twice. */
 function askedAbout(turn: Turn): Set<string | null> {
   const shows = (request: RequestItem) => records(request.toolCall?.["content"]).length > 0;
   const open = turn.items.filter((item): item is RequestItem => item.kind === "request" && item.resolution === null);

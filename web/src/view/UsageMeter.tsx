@@ -1,4 +1,4 @@
-// How much of the model's context is used, and what it has cost, when the agent says so.
+// The use of the model's context and the cost, if the agent reports them.
 
 import type { Usage } from "../model/state";
 

@@ -1,4 +1,5 @@
-// What all questions of the agent share: they take the focus when nobody is typing, and no press that was on its way answers them.
+// Common behaviour of all request cards: they get the focus if nobody is typing, and a key press that started before
+// does not answer them.
 
 import { useEffect, useState, type RefObject } from "react";
 import { focusMessage } from "./focus";
@@ -15,18 +16,18 @@ export function useArmed(): boolean {
   return armed;
 }
 
-/** Focus comes to the card and not to a button, so that a key that was on its way answers nothing. */
+/** The focus moves to the card and not to a button, so that an earlier key press does not answer it. */
 export function useCardFocus(card: RefObject<HTMLElement | null>): void {
   useEffect(() => {
     if (!isTyping()) card.current?.focus({ preventScroll: true });
-    // When the card goes and takes the focus with it, it goes back to where the next message is written.
+    // If the card had the focus when it disappears, the focus moves to the composer.
     return () => {
       if (document.activeElement === null || document.activeElement === document.body) focusMessage();
     };
   }, [card]);
 }
 
-/** Somebody who is in the middle of a sentence keeps the focus. */
+/** A person who is typing keeps the focus. */
 function isTyping(): boolean {
   const active = document.activeElement;
   return isEditable(active) && (!(active instanceof HTMLTextAreaElement) || active.value !== "");

@@ -8,7 +8,7 @@ export function focusMessage(): void {
   if (matchMedia("(hover: hover)").matches) document.getElementById(MESSAGE_ID)?.focus();
 }
 
-/** A quick agent asks before the gateway's answer to the prompt is here: its question keeps what it needs. */
+/** A fast agent may send a request before the gateway's response to the prompt. The request keeps the required data. */
 export function focusNext(): void {
   const question = document.getElementById(QUESTION_ID);
   if (question) question.focus({ preventScroll: true });

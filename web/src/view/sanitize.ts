@@ -1,5 +1,5 @@
-// Markdown of agents, made harmless. Two walls stand one behind the other: the renderer never lets raw HTML through, and
-// DOMPurify then keeps only what the lists below name. What comes out are DOM nodes, never a string that somebody could insert.
+// Sanitizes the Markdown of agents in two independent steps: the renderer never emits raw HTML, and DOMPurify keeps
+// only the elements listed below. The result is DOM nodes, never a string.
 
 import DOMPurify from "dompurify";
 import { Marked, type Token, type Tokens } from "marked";
@@ -11,7 +11,10 @@ const TAGS = [
 const ATTRIBUTES = ["href", "src", "alt", "title", "start", "align", "target", "rel"];
 
 const LINK = /^(https?:\/\/|mailto:)/i;
-/** A remote image would tell a stranger that this message was read, so only what needs no request is shown. */
+/**
+ * A request for a remote image would show its server that the message was read. Only images that need no request are
+ * shown.
+ */
 const IMAGE = /^(data:image\/(png|jpeg|gif|webp|avif);base64,)/i;
 
 function escape(text: string): string {
@@ -56,7 +59,7 @@ export function renderBlocks(markdown: string): string[] {
   return tokens.filter((token) => token.type !== "space" && token.type !== "def").map((token: Token) => marked.parser([token]));
 }
 
-/** The page's own heading is the first; the highest of a message, whatever it chose, comes right below it. */
+/** The page's own heading has level 1. The highest heading of a message gets level 2. */
 function placeHeadings(tokens: Token[]): void {
   const headings: Tokens.Heading[] = [];
   marked.walkTokens(tokens, (token) => void (token.type === "heading" && headings.push(token as Tokens.Heading)));

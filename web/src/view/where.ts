@@ -1,4 +1,4 @@
-// Whom a problem is about: what is needed to do something about it where it is shown.
+// The object of a problem: the data for the actions at the place where it is shown.
 
 import { createContext } from "react";
 import type { Client } from "../api/client";

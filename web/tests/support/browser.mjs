@@ -19,7 +19,7 @@ export function launch() {
 const FAILED_REQUEST = /^Failed to load resource/;
 
 export class Watch {
-  /** `allowFailedRequests`: the test takes the gateway or the key away. */
+  /** `allowFailedRequests`: the test stops the gateway or removes the key. */
   static async page(browser, origin, { allowFailedRequests = false, ...options } = {}) {
     const context = await browser.newContext(options);
     const watch = new Watch(context, origin, allowFailedRequests);

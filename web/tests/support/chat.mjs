@@ -28,7 +28,7 @@ export class Chat {
     return this.page.getByRole("region", { name: /^The agent asks/ }).and(this.page.locator(".question"));
   }
 
-  /** The part of the answer that stands last in the last turn. */
+  /** The last part of the answer in the last turn. */
   get answer() {
     return this.lastTurn.locator(".from-agent").last();
   }

@@ -1,4 +1,4 @@
-// Words that would run as a program, or tell a stranger something, in a page that trusts them.
+// Payloads that would run as a program or send a request in an unsafe page.
 
 const HOST = "https://stranger.invalid";
 

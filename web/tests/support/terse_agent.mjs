@@ -1,5 +1,5 @@
-// An ACP agent with short titles: its titles are cut, its errors have their reason in `data`, its commands report their
-// output in `_meta`, and a cancelled turn leaves its tool call open. Agents in use do each of these.
+// An ACP agent with short titles: it truncates titles, reports the reason of an error in `data` and the output of
+// commands in `_meta`, and does not complete the tool call of a cancelled turn. Existing agents do each of these.
 
 import { createInterface } from "node:readline";
 

@@ -1,4 +1,4 @@
-// Builds events of a log as the gateway writes them, and looks into what comes of them.
+// Builds events of a log as the gateway writes them, and reads the resulting state.
 
 import type { LogEvent, Raw } from "../../src/api/types";
 import { foldAll } from "../../src/model/fold";

@@ -107,7 +107,7 @@ mod tests {
     use crate::targets::{self, Places};
 
     #[test]
-    fn it_says_in_words_what_it_shows() {
+    fn every_scene_has_a_text() {
         let place = PathBuf::from("/nowhere");
         let places =
             Places { gateway: place.clone(), programs: place.clone(), peers: place.clone(), scratch: place };

@@ -96,7 +96,7 @@ mod tests {
     use crate::targets::GATEWAY;
 
     #[test]
-    fn what_costs_the_same_is_level_and_twice_as_much_is_higher() {
+    fn equal_cost_is_level_and_double_cost_is_higher() {
         let results = made(&[
             (Test::Growth, GATEWAY, "open_ms@100 events", &[2.0]),
             (Test::Growth, GATEWAY, "open_ms@1000 events", &[2.0]),

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_stands_between_the_marks_changes() {
+    fn only_the_marked_section_changes() {
         let text = "a\n<!-- measured: x -->\nold\n<!-- end: x -->\nb\n";
         let new = replaced(text, "x", "| new |\n").unwrap();
         assert_eq!(new, "a\n<!-- measured: x -->\n\n| new |\n\n<!-- end: x -->\nb\n");

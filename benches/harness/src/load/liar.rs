@@ -1,4 +1,4 @@
-//! A server that sends given numbers and ids. Readers must detect every error.
+//! A server that sends wrong numbers and ids. Readers must detect every error.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -1,7 +1,7 @@
-//! The number of allocations for an event, and the bytes that they ask for.
+//! Counts allocations per event, and their bytes.
 //!
-//! A library that is preloaded before libc counts all allocations of the process, SQLite's among them. Two runs that
-//! differ only in their number of events give the cost of one event.
+//! A library that is preloaded before libc counts all allocations of the process, including those of SQLite. Two runs
+//! that differ only in the number of events show the cost of one event.
 
 use std::fs;
 use std::io::Write as _;
@@ -36,7 +36,7 @@ impl Counts {
     }
 }
 
-/// Events at full speed share their commits; of those that come one by one, each has its own.
+/// Events at full speed share commits. Single events have a commit each.
 pub(super) fn measure(gateway: &Gateway, less: impl Fn(u64) -> u64, folder: &Path) -> Outcome<Sample> {
     fs::create_dir_all(folder)?;
     let library = build(folder)?;

@@ -76,7 +76,7 @@ mod tests {
     const OLD: ConfigFlavor = ConfigFlavor { name: "old", template: "max = @PROCESSES@\n" };
     const NEW: ConfigFlavor = ConfigFlavor { name: "new", template: "max_size = @PROCESSES@\n" };
 
-    /// A program whose `check` accepts files with this key only.
+    /// A program whose `check` accepts only files with this key.
     fn build(folder: &Path, name: &str, key: &str) -> PathBuf {
         let path = folder.join(name);
         let script = format!(

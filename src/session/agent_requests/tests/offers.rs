@@ -121,7 +121,7 @@ fn only_an_end_without_a_decision_is_sent_before_its_commit() {
 }
 
 #[test]
-fn answers_leave_in_order_after_their_commit() {
+fn answers_are_sent_in_order_after_their_commit() {
     let mut fixture = Fixture::new();
     assert!(!fixture.part.waits_for_commit());
     let ids = [5, 6, 9].map(|seq| {

@@ -211,7 +211,7 @@ fn a_session_in_use_is_retried_until_the_time_is_over() {
 }
 
 #[test]
-fn the_time_for_all_attempts_begins_with_the_first() {
+fn deadline_of_all_attempts_starts_at_the_first() {
     for in_use in [true, false] {
         assert_eq!(attempts(in_use, 1, &[0])[0].0, Some(250));
         assert_eq!(attempts(in_use, 1, &[0, 1])[1].0, None);

@@ -7,7 +7,7 @@ use crate::types::limits::KNOWN_SUBAGENTS;
 const CHUNK: &str = update::AGENT_MESSAGE_CHUNK;
 
 #[test]
-fn updates_wait_only_until_the_id_of_a_new_session_is_known() {
+fn early_updates_wait_for_the_id_of_a_new_session() {
     for phase in PHASES {
         let mut fixture = Fixture::new(phase);
         let passed = fixture.part.buffer_update(raw("1"), &limits()).is_some();

@@ -83,7 +83,7 @@ fn the_start_of_a_process_extends_only_shorter_waits() {
 }
 
 #[test]
-fn clients_are_taken_in_the_order_of_their_arrival() {
+fn clients_are_served_in_order_of_arrival() {
     let clients = [Attaching(3), Attaching(1), Queued(2), Queued(9), Queued(4), Sent(5)];
     let mut fixture = Fixture::new(&clients);
     let attaching: Vec<u64> =

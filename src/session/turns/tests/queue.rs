@@ -29,7 +29,7 @@ fn a_prompt_runs_waits_or_is_rejected() {
 }
 
 #[test]
-fn the_queue_begins_only_after_the_running_turn_and_in_order() {
+fn queued_prompts_start_in_order_after_the_running_turn() {
     let mut fixture = Fixture::unsent();
     fixture.enqueue([2, 3]);
     assert!(fixture.turns.next().is_none());

@@ -181,7 +181,7 @@ fn work_moves_between_the_turn_and_the_background() {
 }
 
 #[test]
-fn a_late_update_belongs_to_the_last_turn_until_another_begins() {
+fn late_update_belongs_to_the_last_turn_until_the_next_one_starts() {
     type Inputs = fn(&mut Fixture);
     let ended: Inputs = |fixture| {
         fixture.end();

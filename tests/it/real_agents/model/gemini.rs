@@ -40,7 +40,7 @@ pub(super) async fn generate(Path(call): Path<String>, axum::Json(body): axum::J
     let frame = |chunk: &Value| format!("data: {chunk}\r\n\r\n");
     match call.rsplit_once(':').expect("a model and a method").1 {
         "countTokens" => whole(200, &json!({ "totalTokens": 10 })),
-        // Gemini CLI asks beside the conversation who speaks next, and which model should answer.
+        // Gemini CLI sends additional requests: for the next speaker, and for the model of an answer.
         "generateContent" => {
             let choice = json!({ "reasoning": "-", "next_speaker": "user", "model_choice": "flash" });
             whole(200, &chunk(json!({ "text": choice.to_string() }), Some("STOP")))

@@ -1,4 +1,4 @@
-//! What many lives of a gateway come to, in numbers.
+//! Figures of many runs of a gateway.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ pub(super) struct Figures {
     pub(super) interrupted: usize,
     /// Other failures, by their code.
     failed: BTreeMap<String, usize>,
-    /// What agents got: prompts, and answers to what they asked.
+    /// The number of prompts and of answers that agents received.
     pub(super) prompts: usize,
     pub(super) answers: usize,
     pub(super) events: usize,
@@ -154,7 +154,7 @@ fn failure(event: &Event<'_>) -> Option<String> {
     event["problem"]["code"].as_str().map(str::to_owned)
 }
 
-/// Of the line that lies closest to these points (least squares).
+/// The slope of the line through these points (least squares).
 fn slope(points: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
     let (mut count, mut sum_x, mut sum_y) = (0.0, 0.0, 0.0);
     for (x, y) in points.clone() {

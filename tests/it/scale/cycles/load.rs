@@ -1,4 +1,4 @@
-//! One person with one session: turn after turn of any kind, whatever the gateway does meanwhile.
+//! One client with one session: turns of every kind, independent of the state of the gateway.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,14 +11,14 @@ use crate::support::Random;
 use crate::support::gateway::KEY;
 use crate::support::history::{PromptAnswer, RequestAnswer};
 
-/// How long anything may take that the gateway is to do at some time.
+/// The deadline for every action of the gateway.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Until somebody asks again who had no answer.
+/// The interval between two attempts without a response.
 const AGAIN: Duration = Duration::from_millis(30);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// A prompt that comes to its end by itself.
+    /// A prompt whose turn ends without a cancel.
     Plain(&'static str),
     Permission,
     Terminal,
@@ -62,7 +62,7 @@ pub(super) struct Person {
 }
 
 impl Person {
-    /// Turns until it is to stop; none is left open.
+    /// Runs turns until the stop. No turn stays open.
     pub(super) async fn work(self, mut random: Random) {
         let mut turn = 0;
         while !self.stop.load(Ordering::Relaxed) {
@@ -116,7 +116,8 @@ impl Person {
         self.http.request(method, url).bearer_auth(KEY)
     }
 
-    /// Sends a prompt until it is admitted; gives its turn. Who was not answered sends it again under the same key.
+    /// Sends a prompt until it is admitted and returns its turn. Without a response, the client repeats it with the
+    /// same key.
     async fn submit(&self, key: &str, body: &Value) -> String {
         let began = Instant::now();
         loop {
@@ -178,7 +179,7 @@ impl Person {
         status == 204
     }
 
-    /// Waits for a turn's end, and cancels it until then if that is what it takes.
+    /// Waits for a turn's end, and cancels it if it needs a cancel.
     async fn over(&self, turn: &str, cancel: bool) {
         let began = Instant::now();
         loop {
@@ -197,7 +198,7 @@ impl Person {
         let request = self.request(Method::GET, &format!("/prompts/{turn}"));
         match sent(request.header("Prefer", format!("wait={seconds}"))).await {
             Some((200, prompt)) => prompt["endedAt"].is_string(),
-            // It was promised and is not there: what the log has is for the history.
+            // The gateway acknowledged the turn, but it does not exist. The history checks the log.
             Some((404, _)) => true,
             _ => {
                 tokio::time::sleep(AGAIN).await;
@@ -207,7 +208,7 @@ impl Person {
     }
 }
 
-/// The whole answer; none when the gateway went away over it.
+/// The whole response. `None` if the gateway ended before.
 async fn sent(request: RequestBuilder) -> Option<(u16, Value)> {
     let response = request.timeout(Duration::from_secs(30)).send().await.ok()?;
     let status = response.status().as_u16();

@@ -154,7 +154,7 @@ impl World {
         kill_process(pid.expect("a pid"), Signal::KILL).ok();
     }
 
-    /// Lets everybody come to the end of what they do, and deletes the sessions; what happened in them.
+    /// Lets all clients finish, deletes the sessions, and returns their history.
     pub(super) async fn close(&mut self, window: Window, figures: &mut Figures) -> History {
         let Window { sessions, followers, people, told, stop } = window;
         stop.store(true, Ordering::Relaxed);
@@ -180,7 +180,7 @@ impl World {
         history
     }
 
-    /// Stops the gateway; what is alive of it when it may not be any more.
+    /// Stops the gateway. Returns its processes that still run after that.
     pub(super) async fn end(mut self) -> History {
         self.gateway.kill();
         self.alive.extend(left_of(&self.gateway, "the gateway").await);

@@ -1,4 +1,4 @@
-//! What agents were sent: each prompt once at most, and only after its start was in the log. And what they said.
+//! Messages to and from agents: each prompt at most once, and only after its start was in the log.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,7 +21,7 @@ struct Params<'a> {
     update: Option<&'a RawValue>,
 }
 
-/// A prompt that an agent got, what it said then, and whether it answered it.
+/// A prompt that an agent received, its output, and whether it answered.
 struct Run<'a> {
     agent: &'a str,
     session: &'a str,
@@ -113,7 +113,7 @@ fn turns<'a>(logs: &'a Logs<'a>) -> HashMap<&'a str, Vec<Turn<'a>>> {
     turns
 }
 
-/// What the log has of a turn is what its agent said, up to some place; all of it when the agent ended the turn.
+/// The log contains a prefix of the agent's output in a turn, or all of it if the agent ended the turn.
 fn words(run: &Run<'_>, turn: &Turn<'_>, found: &mut Found) {
     let (said, logged, name) = (&run.said, &turn.logged, &turn.name);
     let differs = said.iter().zip(logged).position(|(said, logged)| said != logged);

@@ -1,4 +1,4 @@
-//! The journals of scripted agents (`--journal`): every line that went in and out of each process.
+//! The journals of scripted agents (`--journal`): every line that each process read and wrote.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ pub(crate) struct Message<'a> {
 }
 
 impl Line {
-    /// What it says; none when it is no object.
+    /// The parsed line. `None` if it is not an object.
     pub(crate) fn message(&self) -> Option<Message<'_>> {
         serde_json::from_str(&self.text).ok()
     }
@@ -79,7 +79,7 @@ impl Journals {
         names
     }
 
-    /// Whole lines that have come since the last call.
+    /// Complete lines since the last call.
     pub(crate) fn take(&mut self) -> Vec<Journal> {
         let mut journals = Vec::new();
         for name in self.names() {
@@ -98,7 +98,7 @@ impl Journals {
         journals
     }
 
-    /// Removes what was read of processes that have ended.
+    /// Removes the read journals of processes that have ended.
     pub(crate) fn forget(&mut self, ended: impl Fn(u32, u64) -> bool) {
         for name in self.names() {
             if process(&name).is_some_and(|(pid, start)| ended(pid, start)) {

@@ -1,10 +1,10 @@
-//! What is left when something has ended, and what is held while it runs.
+//! Remaining processes after an end, and resources in use during a run.
 
 use std::time::Duration;
 
 use super::{Found, History, OUTLIVE, Rule};
 
-/// A process that was seen alive after what it belongs to had ended.
+/// A process that was alive after the end of its owner.
 #[derive(Debug, Clone)]
 pub(crate) struct Alive {
     pub(crate) pid: u32,

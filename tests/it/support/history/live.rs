@@ -11,12 +11,12 @@ use serde_json::value::RawValue;
 use super::{Alive, History, Journals, Log, OUTLIVE};
 use crate::support::{Follower, Gateway, procfs};
 
-/// How long readers may take to come to the end of the log.
+/// The deadline for readers to reach the end of the log.
 const CATCH_UP: Duration = Duration::from_mins(1);
 
 impl History {
-    /// The logs of what these followers read, and what they saw. It waits until each has come to what was the end of
-    /// its log, and ends them.
+    /// The logs that these followers read, and the events that they saw. Waits until each follower has reached the
+    /// current end of its log, and stops them.
     pub(crate) async fn of(gateway: &Gateway, followers: Vec<Follower>) -> Self {
         let mut history = Self::default();
         let sessions = followers.iter().flat_map(|follower| follower.sessions().into_keys());
@@ -42,7 +42,7 @@ impl History {
         self
     }
 
-    /// With what is left of the agents when what they belonged to has ended, once they had their time to end.
+    /// Includes the agents' processes that are alive after their owner's end and a grace period.
     pub(crate) async fn with_left(mut self, gateway: &Gateway, owner: &str) -> Self {
         self.alive.extend(left_of(gateway, owner).await);
         self

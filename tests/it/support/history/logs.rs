@@ -1,4 +1,4 @@
-//! The logs themselves: each event where it says it is, none twice, none missing.
+//! The logs: each event at its position, no duplicates, no gaps.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
-//! What happened, as everyone who took part saw it, and whether it keeps the promises of the gateway.
+//! The record of all participants, and the check of the gateway's guarantees.
 //!
-//! A history is collected while things break: what each reader was shown, what clients were answered, what each agent was
-//! sent, what the log holds in the end, which processes were left, how much memory was held. [`History::check`] looks at
-//! nothing else, and lists everything that is wrong with it. `tests/it/history.rs` shows that each rule can be broken.
+//! Tests collect a history during faults: the events of each reader, the responses to clients, the input of each
+//! agent, the final log, the remaining processes, and the memory in use. [`History::check`] uses only this record,
+//! and lists every violation. `tests/it/history.rs` shows that each rule can fail.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -35,12 +35,11 @@ pub(crate) struct History {
     pub(crate) memory: Vec<Held>,
     /// How much memory a gateway may hold, in KiB; none: that is not looked at.
     pub(crate) memory_budget: Option<u64>,
-    /// Readers may have to begin anew, since what they saw was dropped or put back.
+    /// Readers may start again, because events that they saw were removed or restored.
     pub(crate) resets: bool,
     /// Turns may still run.
     pub(crate) unfinished: bool,
-    /// The agents say nothing but plain updates of the session that they are in: what they said in a turn is what
-    /// its log holds.
+    /// The agents send only plain updates of their own session, so the log of a turn equals their output.
     pub(crate) plain_words: bool,
 }
 
@@ -51,7 +50,7 @@ pub(crate) struct Log {
     pub(crate) after: u64,
     /// As they were sent, byte for byte.
     pub(crate) events: Vec<Box<str>>,
-    /// Every reader has come at least this far.
+    /// Every reader has reached at least this position.
     pub(crate) read_to: u64,
 }
 
@@ -77,24 +76,25 @@ pub(crate) struct RequestAnswer {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Rule {
-    /// A reader was not shown an event that stands before one that it was shown.
+    /// A reader missed an event before an event that it saw.
     Gap,
     Duplicate,
     Reordered,
-    /// What somebody was shown or promised is not in the log, or a reader never saw what is.
+    /// An event that a reader saw, or that was acknowledged, is not in the log, or a reader never saw an event of the
+    /// log.
     Lost,
     /// A reader saw other bytes than the log holds.
     Changed,
     /// An id that is none, or of another event.
     Id,
     Reset,
-    /// A prompt, a key or a turn that had more than one run, or one that nobody asked for.
+    /// A prompt, a key or a turn that ran more than once, or a turn without a request.
     Twice,
     /// A turn has not exactly one end, after its start.
     End,
-    /// A request has more than one answer, or another one than its client was told.
+    /// A request has more than one answer, or a different answer than its client's response.
     Answer,
-    /// What an agent said in a turn is not what the log has of it.
+    /// The agent's output in a turn differs from the log.
     Words,
     Survivor,
     Memory,
@@ -112,7 +112,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Where the rules put what they find.
+/// Collects the violations.
 #[derive(Debug, Default)]
 struct Found(Vec<Violation>);
 
@@ -122,7 +122,7 @@ impl Found {
     }
 }
 
-/// How long a process may outlive what it belongs to.
+/// The maximum time that a process may outlive its owner.
 pub(crate) const OUTLIVE: Duration = Duration::from_secs(10);
 
 impl History {

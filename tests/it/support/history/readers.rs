@@ -11,7 +11,7 @@ pub(crate) struct Reader {
     pub(crate) name: String,
     /// What it reads: each session, and the seq after which it began.
     pub(crate) sessions: BTreeMap<String, u64>,
-    /// It reads `/v1/events`, whose ids are places in the whole store.
+    /// The reader uses `/v1/events`, whose ids are positions in the whole store.
     pub(crate) all: bool,
     pub(crate) frames: Vec<Frame>,
     /// It stopped before the end, so that it may not have seen all.
@@ -24,7 +24,7 @@ pub(crate) enum Frame {
     Connected {
         after: Option<String>,
     },
-    /// An event of the log: the id of the frame, and its data as they came.
+    /// An event of the log: the id of the frame, and its data.
     Event {
         id: Option<Box<str>>,
         text: Box<str>,
@@ -34,7 +34,7 @@ pub(crate) enum Frame {
 }
 
 impl Reader {
-    /// The events that it saw, as they came.
+    /// The received events, in order.
     pub(crate) fn events(&self) -> impl Iterator<Item = &str> {
         self.frames.iter().filter_map(|frame| match frame {
             Frame::Event { text, .. } => Some(&**text),

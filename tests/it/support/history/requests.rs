@@ -1,4 +1,4 @@
-//! Requests of agents: at most one answer to each, and the one that its client was told of.
+//! Requests of agents: at most one answer each, equal to the response of its client.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ pub(super) fn check(history: &History, logs: &Logs<'_>, found: &mut Found) {
     journals(history, found);
 }
 
-/// What clients were told of their answers is so.
+/// Checks the responses to clients' answers.
 fn told(session: &str, history: &History, requests: &BTreeMap<&str, Request<'_>>, found: &mut Found) {
     let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
     for answer in history.answers.iter().filter(|answer| answer.session == session) {

@@ -91,7 +91,7 @@ fn keys(session: &str, turns: &BTreeMap<&str, Turn<'_>>, found: &mut Found) {
     }
 }
 
-/// What clients were told of their prompts is so.
+/// Checks the responses to clients' prompts.
 fn promised(session: &str, history: &History, turns: &BTreeMap<&str, Turn<'_>>, found: &mut Found) {
     let mut told: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for answer in history.prompts.iter().filter(|answer| answer.session == session) {

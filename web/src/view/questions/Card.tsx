@@ -1,4 +1,4 @@
-// The frame of a question: its words, what is in it, and its buttons.
+// The frame of a request: its text, its content and its buttons.
 
 import { useRef, type ReactNode } from "react";
 import type { RequestItem } from "../../model/state";

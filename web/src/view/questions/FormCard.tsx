@@ -1,4 +1,4 @@
-// A form that the agent asks for. The gateway checks the answer; what it finds wrong stands at its field.
+// A form of the agent. The gateway validates the answer, and each error is shown at its field.
 
 import { useMemo, useRef, useState, type FormEvent } from "react";
 import { ApiProblem } from "../../api/problem";
@@ -47,7 +47,7 @@ export function FormCard({ request, act, send }: Props) {
       }
     });
     if (placed) show(placed);
-    // When it worked the log takes the card away; until then nothing more can be pressed.
+    // After a success, the log removes the card. Until then the buttons are disabled.
     if (placed || !done) setBusy(false);
   }
 

@@ -1,4 +1,4 @@
-// One field of a form, with its name, what it is for, and what is wrong with it.
+// One field of a form, with its name, its description and its error.
 
 import type { Choice, Field, Value } from "../../model/form";
 
@@ -47,7 +47,7 @@ export function FormField(props: Props) {
   );
 }
 
-/** What says more about a field than its name. */
+/** The description of a field and its constraints. */
 function about({ field, id, error }: Props) {
   const described = [field.description && `${id}-about`, error !== null && `${id}-wrong`].filter(Boolean).join(" ");
   return { ...(described ? { "aria-describedby": described } : {}), ...(error !== null ? { "aria-invalid": true } : {}) };

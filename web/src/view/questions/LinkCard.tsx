@@ -1,4 +1,5 @@
-// A page that the agent wants to be opened. It is opened by a press of the person and by nothing else, and the host is said first.
+// A page that the agent asks the person to open. Only a press of the button opens it, and the card shows the host
+// first.
 
 import { useState } from "react";
 import type { ElicitationAnswer } from "../../api/types";

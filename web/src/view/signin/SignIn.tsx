@@ -1,4 +1,4 @@
-// The agent wants a sign-in: what ways there are, and, for a key that may, the way itself.
+// The sign-in of an agent: the offered methods, and, for a key with the right, their forms.
 
 import { useEffect, useState } from "react";
 import type { Client } from "../../api/client";

@@ -1,4 +1,4 @@
-// The terminal in which an agent signs somebody in. It reads line by line, which is what such commands want.
+// The terminal of an agent's sign-in. It sends input line by line, as these commands expect.
 
 import { useEffect, useRef, useState, type FormEvent } from "react";
 import type { Client } from "../../api/client";

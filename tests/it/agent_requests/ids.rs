@@ -44,7 +44,7 @@ async fn the_answer_has_the_id_as_it_was_spelled() {
 }
 
 #[tokio::test]
-async fn a_request_is_taken_back_by_an_id_of_any_form() {
+async fn request_with_any_id_type_can_be_withdrawn() {
     for id in IDS {
         let setup = Setup::fake_with(&["--log", "received"], CLIENT);
         let (gateway, session, _) = asking(setup, &format!("{} id={id} take-back=200", read())).await;
@@ -90,7 +90,7 @@ async fn an_id_may_be_used_again_once_it_was_answered() {
 }
 
 #[tokio::test]
-async fn a_cancel_of_what_is_not_open_does_nothing() {
+async fn cancel_of_a_closed_request_does_nothing() {
     let setup = Setup::fake_with(&[], CLIENT);
     let (gateway, session, _) = asking(setup, &read()).await;
     // It is one of the agent's own ids that is meant, never one of ours.

@@ -1,4 +1,5 @@
-//! Files and terminals that a client serves: what is shown, what is an answer, what the agent hears.
+//! Files and terminals that a client serves: the events, the accepted answers, and the response that the agent
+//! receives.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::support::{Gateway, Setup, eventually};
 /// A method, params, a result, and results that are none.
 type Kind = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-/// Each method with params, a result with members that nobody knows, and results that are none, with their pointers.
+/// Each method with params, a result with unknown members, and invalid results with JSON pointers to the error.
 const KINDS: &[Kind] = &[
     (
         "fs/read_text_file",
@@ -73,7 +74,7 @@ const KINDS: &[Kind] = &[
 ];
 
 #[tokio::test]
-async fn each_kind_is_shown_raw_answered_once_and_heard_byte_for_byte() {
+async fn each_request_kind_is_shown_raw_and_its_answer_passes_unchanged() {
     let gateway = Setup::fake_with(&[], CLIENT).start();
     for (method, params, result, _) in KINDS {
         let session = gateway.session("fake").await;
@@ -102,7 +103,7 @@ async fn each_kind_is_shown_raw_answered_once_and_heard_byte_for_byte() {
     }
 }
 
-/// The one event of this type, as it stands in the log.
+/// The only event of this type, as in the log.
 async fn raw_event(gateway: &Gateway, session: &str, kind: &str) -> String {
     let path = format!("/v1/sessions/{session}/events?follow=false&types={kind}");
     let request = gateway.request(Method::GET, &path).header("Accept", "application/x-ndjson");
@@ -112,7 +113,7 @@ async fn raw_event(gateway: &Gateway, session: &str, kind: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_refused_with_its_place_and_the_request_stays() {
+async fn invalid_answer_is_rejected_with_a_pointer_and_the_request_stays_open() {
     let gateway = Setup::fake_with(&[], CLIENT).start();
     for (method, params, result, wrong) in KINDS {
         let session = gateway.session("fake").await;

@@ -1,4 +1,4 @@
-//! Pages to visit, what an elicitation belongs to, and its end.
+//! URL elicitations: the session that an elicitation belongs to, and its end.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ async fn only_pages_of_the_web_are_shown() {
 }
 
 #[tokio::test]
-async fn the_agent_tells_once_that_a_page_did_its_work() {
+async fn completion_of_a_url_elicitation_is_reported_once() {
     let (gateway, session, _) = asking(Setup::fake(&[]), &visit(OWN, "e9", PAGE)).await;
     taken(&gateway, &session, "elicitations/r1", r#"{"action":"accept"}"#).await;
     end(&gateway, &session).await;
@@ -76,7 +76,7 @@ async fn the_agent_tells_once_that_a_page_did_its_work() {
 }
 
 #[tokio::test]
-async fn an_elicitation_may_belong_to_a_call_of_ours_and_names_it_as_clients_know_it() {
+async fn elicitation_for_a_gateway_call_has_the_clients_id() {
     let gateway = Setup::fake(&[]).start();
     for scope in [r#""requestId":$PROMPT"#, r#""sessionId":$SESSION,"requestId":$PROMPT"#] {
         let session = gateway.session("fake").await;
@@ -113,7 +113,7 @@ async fn an_elicitation_for_no_call_of_ours_is_refused() {
 }
 
 #[tokio::test]
-async fn while_a_session_is_set_up_nobody_can_be_asked() {
+async fn request_during_set_up_is_not_offered() {
     let gateway = Setup::fake(&["--ask-at-new", "--log", "received"]).start();
     let session = gateway.session("fake").await;
     let received = gateway.path("data/homes/default/fake/received");
@@ -128,7 +128,7 @@ async fn while_a_session_is_set_up_nobody_can_be_asked() {
 }
 
 #[tokio::test]
-async fn what_nobody_answers_in_time_is_cancelled_by_the_policy_for_people() {
+async fn unanswered_elicitation_is_cancelled_by_policy() {
     let setup = Setup::fake_with(&[], "permissions = { timeout = \"300ms\" }");
     let (gateway, session, _) = asking(setup, &visit(OWN, "e1", PAGE)).await;
     let events = end(&gateway, &session).await;

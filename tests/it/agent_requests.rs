@@ -23,7 +23,7 @@ fn ask(method: &str, params: &str) -> String {
     format!("ask method={method} params={params}")
 }
 
-/// A session whose agent has asked this; gives the event of it.
+/// A session whose agent has sent this request. Returns its event.
 async fn asking(setup: Setup, text: &str) -> (Gateway, String, Value) {
     let gateway = setup.start();
     let session = gateway.session("fake").await;
@@ -31,7 +31,7 @@ async fn asking(setup: Setup, text: &str) -> (Gateway, String, Value) {
     (gateway, session, created)
 }
 
-/// Has the agent ask; gives the event of it. Somebody follows the session from before on.
+/// Makes the agent send a request and returns its event. A client follows the session before.
 async fn asked(gateway: &Gateway, session: &str, text: &str) -> Value {
     let mut stream = gateway.events(&format!("/v1/sessions/{session}/events?after=tail")).await;
     gateway.prompt(session, text).await;
@@ -54,13 +54,13 @@ async fn taken(gateway: &Gateway, session: &str, path: &str, body: &str) {
     assert_eq!(answer.status, StatusCode::NO_CONTENT, "{body}: {answer:?}");
 }
 
-/// Waits for the end of the only turn; gives the log.
+/// Waits for the end of the only turn. Returns the log.
 async fn end(gateway: &Gateway, session: &str) -> Vec<Value> {
     gateway.log_until(session, |event| event["type"] == "prompt.completed").await;
     gateway.lawful(session).await
 }
 
-/// What the agent said it heard, once its only turn is over.
+/// The text of the agent about the responses it received, after the end of the only turn.
 async fn heard(gateway: &Gateway, session: &str) -> String {
     said(&end(gateway, session).await)
 }

@@ -1,4 +1,4 @@
-//! Streams that have the socket of their connection: whatever was asked before, beside and after.
+//! Streams that own the socket of their connection, with other requests before, beside and after them.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::support::gateway::KEY;
 use crate::support::lean::{self, Lean};
 use crate::support::{Gateway, Setup};
 
-/// How long anything may take, on a busy machine.
+/// The deadline for every action, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn connect(gateway: &Gateway) -> TcpStream {
@@ -29,7 +29,7 @@ fn request(method: &str, to: SocketAddr, path: &str, more: &str) -> String {
 
 const STREAM: &str = "accept: text/event-stream\r\n";
 
-/// Reads until `end` has come, with whatever came after it; panics when the connection ends before.
+/// Reads until `end` has arrived, and returns all bytes after it too. Panics if the connection ends before.
 async fn until(socket: &mut TcpStream, end: &str) -> String {
     let mut text = Vec::new();
     while memchr::memmem::find(&text, end.as_bytes()).is_none() {
@@ -40,7 +40,7 @@ async fn until(socket: &mut TcpStream, end: &str) -> String {
     String::from_utf8(text).expect("text")
 }
 
-/// One answer to its end; the connection goes on.
+/// Reads one complete response. The connection stays open.
 async fn whole(socket: &mut TcpStream, only_head: bool) -> String {
     let mut text = Vec::new();
     loop {
@@ -84,12 +84,12 @@ async fn opened(socket: &mut TcpStream) -> String {
     for name in ["date: ", "x-request-id: "] {
         assert!(head.lines().any(|is| is.starts_with(name)), "{name}: {head}");
     }
-    // With that header Node's fetch takes a stream that was cut for a complete one.
+    // With this header, Node's fetch accepts a truncated stream as complete.
     assert!(!head.contains("connection: "), "{head}");
     text
 }
 
-/// It gets what comes.
+/// Receives new events.
 async fn lives(gateway: &Gateway, session: &str, socket: &mut TcpStream) {
     let turn = gateway.turn(session, "echo it-lives");
     let (_, text) = tokio::join!(turn, until(socket, "event: prompt.completed"));
@@ -104,7 +104,7 @@ async fn with_session() -> (Gateway, String, SocketAddr) {
 }
 
 #[tokio::test]
-async fn a_request_for_a_stream_may_take_every_form() {
+async fn stream_request_accepts_every_form() {
     let (gateway, session, to) = with_session().await;
     let path = events(&session);
     let (status, ticket) = gateway.post("/v1/tickets", &json!({ "paths": [path] })).await;
@@ -139,7 +139,7 @@ async fn a_request_for_a_stream_may_take_every_form() {
 }
 
 #[tokio::test]
-async fn who_does_not_know_chunks_gets_a_stream_without() {
+async fn http_1_0_client_gets_an_unchunked_stream() {
     let (gateway, session, to) = with_session().await;
     let mut socket = connect(&gateway).await;
     let head = request("GET", to, &events(&session), STREAM).replacen("HTTP/1.1", "HTTP/1.0", 1);
@@ -178,7 +178,7 @@ async fn a_connection_has_other_answers_before_its_stream() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_asked_for_in_the_same_breath_comes_before_the_stream_whole() {
+async fn pipelined_response_before_a_stream_is_complete() {
     let (gateway, session, to) = with_session().await;
     let mut socket = connect(&gateway).await;
     let both = request("GET", to, "/v1", "") + &request("GET", to, &events(&session), STREAM);
@@ -261,7 +261,7 @@ async fn a_connection_serves_the_next_request_after_its_stream() {
 }
 
 #[tokio::test]
-async fn requests_that_come_during_a_stream_are_answered_after_it() {
+async fn requests_during_a_stream_are_answered_after_it() {
     let (gateway, session, to) = with_session().await;
     let mut socket = connect(&gateway).await;
     let permission = waiting_turn(&gateway, &session, &mut socket, "").await;
@@ -278,7 +278,7 @@ async fn requests_that_come_during_a_stream_are_answered_after_it() {
 }
 
 #[tokio::test]
-async fn a_stream_is_whole_and_the_last_answer_when_a_request_came_with_its_own_or_close_was_asked_for() {
+async fn stream_is_complete_and_last_after_a_pipelined_request_or_close() {
     let (gateway, session, _) = with_session().await;
     let next = request("GET", gateway.address(), "/v1", "");
     let next = format!("\r\n{}", next.strip_suffix("\r\n").expect("an empty line"));
@@ -292,7 +292,7 @@ async fn a_stream_is_whole_and_the_last_answer_when_a_request_came_with_its_own_
 }
 
 #[tokio::test]
-async fn an_answer_that_streams_in_a_drain_does_not_say_close() {
+async fn streaming_response_in_a_drain_has_no_connection_close() {
     let mut gateway = Setup::fake(&[]).settings("timeouts.drain_timeout = \"12s\"").start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "slow chunks=5000 ms=1").await;
@@ -312,7 +312,7 @@ async fn an_answer_that_streams_in_a_drain_does_not_say_close() {
         socket.write_all(request("GET", to, &path, STREAM).as_bytes()).await.expect("it is open");
         let text = until(&mut socket, LAST_CHUNK).await;
         assert!(text.contains("event: shutdown") && !text.contains("connection: "), "{text}");
-        // Other answers say it.
+        // Other responses contain the header.
         socket.write_all(request("GET", to, "/readyz", "").as_bytes()).await.expect("it is open");
         assert!(whole(&mut socket, false).await.contains("\r\nconnection: close\r\n"));
     }
@@ -332,7 +332,7 @@ async fn heads_that_are_wrong_large_or_late_get_no_stream() {
         (request("GET", to, &path, &format!("{STREAM}content-length: 1\r\ncontent-length: 2\r\n")), "400"),
     ] {
         let mut socket = connect(&gateway).await;
-        // The answer may come, and the connection close, before everything is written.
+        // The response may arrive and the connection may close before the client has written everything.
         drop(socket.write_all(head.as_bytes()).await);
         let mut answer = [0; 12];
         let read = tokio::time::timeout(PATIENCE, socket.read_exact(&mut answer)).await;
@@ -347,7 +347,7 @@ async fn heads_that_are_wrong_large_or_late_get_no_stream() {
     assert!(!text.contains("200 OK") && began.elapsed() >= Duration::from_millis(900), "{text}");
 }
 
-/// A client that takes whole answers slowly, and no faster than this. It asks for the next one while the first comes.
+/// A client that reads complete responses slowly, and sends the next request during the current response.
 async fn sip(socket: &mut TcpStream, heads: [&str; 2], bytes: usize, pause: Duration) -> Vec<u8> {
     socket.write_all(heads[0].as_bytes()).await.expect("it is open");
     let (mut taken, mut piece) = (Vec::new(), vec![0; bytes]);
@@ -365,7 +365,7 @@ async fn sip(socket: &mut TcpStream, heads: [&str; 2], bytes: usize, pause: Dura
 }
 
 #[tokio::test]
-async fn an_answer_of_one_piece_is_not_cut_while_its_client_takes_it() {
+async fn slowly_read_single_response_is_complete() {
     let gateway = Setup::fake(&[])
         .settings("testing.header_timeout = \"1s\"\ntesting.write_stall_timeout = \"1s\"\ntesting.send_buffer_bytes = \"32KiB\"")
         .start();
@@ -392,7 +392,7 @@ async fn an_answer_of_one_piece_is_not_cut_while_its_client_takes_it() {
     }
 }
 
-/// A client whose kernel holds little for it.
+/// A client with a small receive buffer.
 async fn follows(gateway: &Gateway, session: &str) -> Lean {
     let to = gateway.address();
     let mut socket = lean::connect_small(to).await.expect("a connection");
@@ -400,7 +400,7 @@ async fn follows(gateway: &Gateway, session: &str) -> Lean {
     Lean::answered(socket).await.expect("a stream")
 }
 
-/// The log as a client gets it that takes a little after each pause, up to the end of so many turns.
+/// The log as received by a client that reads a little after each pause, up to the end of this number of turns.
 async fn taken(stream: &mut Lean, turns: usize, pause: Duration) -> Vec<serde_json::Value> {
     let (mut came, mut ended) = (Vec::new(), 0);
     while ended < turns {
@@ -416,7 +416,7 @@ async fn taken(stream: &mut Lean, turns: usize, pause: Duration) -> Vec<serde_js
 }
 
 #[tokio::test]
-async fn a_stream_of_many_pieces_is_the_log_to_the_byte_however_slowly_it_is_taken() {
+async fn slowly_read_stream_of_many_pieces_equals_the_log() {
     let gateway = Setup::fake(&[]).settings("testing.send_buffer_bytes = \"8KiB\"").start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "flood n=600 size=1000").await;
@@ -425,9 +425,9 @@ async fn a_stream_of_many_pieces_is_the_log_to_the_byte_however_slowly_it_is_tak
 }
 
 #[tokio::test]
-async fn what_comes_while_streams_wait_is_the_log_to_the_byte_however_slowly_it_is_taken() {
+async fn slowly_read_waiting_streams_equal_the_log() {
     let gateway = Setup::fake(&[]).settings("testing.send_buffer_bytes = \"8KiB\"").start();
-    // The writer tells one of them itself, and other threads tell many.
+    // The writer notifies one reader itself; other threads notify many readers.
     for count in [1, 6] {
         let session = gateway.session("fake").await;
         let mut streams = Vec::new();
@@ -440,7 +440,7 @@ async fn what_comes_while_streams_wait_is_the_log_to_the_byte_however_slowly_it_
                 gateway.turn(&session, turn).await;
             }
         };
-        // They take a little less than comes.
+        // The clients read slightly slower than the agent writes.
         let take = streams.iter_mut().map(|stream| taken(stream, turns.len(), Duration::from_millis(7)));
         let ((), taken) = tokio::join!(says, futures_util::future::join_all(take));
         let log = gateway.all_events(&session).await;

@@ -1,4 +1,4 @@
-//! Forms: what is checked of an answer, and what the agent hears.
+//! Forms: the validation of an answer, and the response that the agent receives.
 
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ async fn a_form_is_shown_raw_and_a_fitting_answer_reaches_the_agent_byte_for_byt
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_told_field_by_field() {
+async fn invalid_form_answer_is_reported_by_field() {
     let (gateway, session, _) = asking(Setup::fake(&[]), &form()).await;
     let before = gateway.all_events(&session).await;
     for (content, wrong) in [
@@ -135,7 +135,7 @@ async fn refused(gateway: &Gateway, session: &str, params: &str) {
 }
 
 #[tokio::test]
-async fn a_form_that_cannot_be_shown_is_refused_to_the_agent_and_asks_nobody() {
+async fn unsupported_form_is_rejected_without_a_request_to_clients() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     let with = |schema: &str| {
@@ -164,7 +164,7 @@ async fn a_form_that_cannot_be_shown_is_refused_to_the_agent_and_asks_nobody() {
 }
 
 #[tokio::test]
-async fn a_pattern_that_would_never_end_is_given_up() {
+async fn pattern_with_exponential_cost_is_rejected() {
     let schema = r#"{"properties":{"f":{"type":"string","pattern":"^(?=a)((a|a)*)*b$"}}}"#;
     let params =
         format!(r#"{{"sessionId":$SESSION,"mode":"form","message":"m","requestedSchema":{schema}}}"#);

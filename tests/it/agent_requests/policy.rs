@@ -1,4 +1,4 @@
-//! Who serves what: the agent's entry, and what a session narrows of it.
+//! The policy of files and terminals: the agent's entry, and a session that restricts it further.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ async fn offered(gateway: &Gateway, count: usize) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_is_off_is_not_offered_and_not_served() {
+async fn disabled_capability_is_neither_offered_nor_served() {
     let gateway = Setup::fake_with(&["--log", "received"], "").start();
     let session = gateway.session("fake").await;
     for (method, params) in [("fs/read_text_file", READ), ("terminal/output", OUTPUT)] {
@@ -58,7 +58,7 @@ async fn a_session_narrows_the_agents_policy_for_itself() {
 }
 
 #[tokio::test]
-async fn a_request_for_another_session_or_none_is_refused() {
+async fn request_for_another_or_no_session_is_rejected() {
     let gateway = Setup::fake_with(&[], CLIENT).start();
     let session = gateway.session("fake").await;
     for method in ["fs/read_text_file", "terminal/create", "session/request_permission", "elicitation/create"]
@@ -77,7 +77,7 @@ async fn a_request_for_another_session_or_none_is_refused() {
 }
 
 #[tokio::test]
-async fn what_a_subagent_asks_is_asked_in_its_name() {
+async fn request_of_a_subagent_names_the_subagent() {
     let gateway = Setup::fake_with(&[], CLIENT).start();
     let announced = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"$SESSION","update":{"sessionUpdate":"subagent_update","sessionId":"c1"}}}"#;
     for (method, rest, result) in [

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use crate::support::log::{all, kinds, one, said};
 use crate::support::{Answer, Gateway, Setup};
 
-/// Makes a session that the agent alone knows, with a turn in it; gives the agent's id. The gateway that made it has
-/// forgotten it.
+/// Creates a session with one turn that only the agent knows. Returns the agent's id. The gateway that created it has
+/// deleted it.
 async fn left_behind(gateway: &Gateway) -> (String, String) {
     std::fs::create_dir(gateway.path("data/workspaces/project")).expect("the root is ours");
     let created = gateway.posted("/v1/sessions", &[], &json!({ "agent": "fake", "cwd": "project" })).await;
@@ -58,7 +58,7 @@ async fn a_session_of_the_agent_is_adopted_with_its_history() {
     assert!(history.iter().all(|event| event.get("promptId").is_none()));
     assert_eq!(history[0]["update"]["sessionUpdate"], "user_message_chunk");
     assert_eq!(said(&events), "before");
-    // It is a session as any other from here on, and its history is not told twice.
+    // From here on it is an ordinary session, and its history is not sent twice.
     assert_eq!(gateway.turn(session, "echo after").await["text"], "after");
     gateway.call(Method::POST, &format!("/v1/sessions/{session}/close")).await;
     let attached = gateway.call(Method::POST, &format!("/v1/sessions/{session}/attach")).await;
@@ -70,7 +70,7 @@ async fn a_session_of_the_agent_is_adopted_with_its_history() {
 }
 
 #[tokio::test]
-async fn the_agents_own_list_says_where_an_adopted_session_works() {
+async fn adopted_session_uses_the_folder_of_the_agents_list() {
     let gateway = Setup::fake(&["--state", "state", "--list"]).start();
     let (theirs, cwd) = left_behind(&gateway).await;
     let answer = adopt(&gateway, &json!({ "agentSessionId": theirs })).await;
@@ -82,7 +82,7 @@ async fn the_agents_own_list_says_where_an_adopted_session_works() {
 }
 
 #[tokio::test]
-async fn an_agent_that_only_resumes_gives_the_session_without_its_history() {
+async fn agent_with_only_resume_restores_without_history() {
     let gateway = Setup::fake(&["--state", "state", "--resume", "--no-load"]).start();
     let (theirs, cwd) = left_behind(&gateway).await;
     let answer = adopt(&gateway, &json!({ "agentSessionId": theirs, "cwd": cwd })).await;
@@ -98,7 +98,7 @@ async fn an_agent_that_only_resumes_gives_the_session_without_its_history() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_adopted_leaves_nothing() {
+async fn failed_adoption_has_no_effect() {
     let gateway = Setup::fake(&["--state", "state"]).start();
     let work = gateway.path("data/workspaces/w");
     std::fs::create_dir(&work).expect("the root is ours");
@@ -143,7 +143,7 @@ async fn a_session_that_is_one_of_ours_already_is_named_and_not_made_twice() {
 }
 
 #[tokio::test]
-async fn an_agent_that_dies_in_the_middle_of_the_history_leaves_no_session() {
+async fn agent_crash_during_the_history_creates_no_session() {
     let gateway = Setup::fake(&["--state", "state", "--break-load"]).start();
     let (theirs, cwd) = left_behind(&gateway).await;
     let mut everything = gateway.events("/v1/events").await;
@@ -159,7 +159,7 @@ async fn an_agent_that_dies_in_the_middle_of_the_history_leaves_no_session() {
 
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "the test ends the request with its gateway")]
-async fn a_session_whose_history_is_not_whole_is_nowhere_and_a_restart_erases_it() {
+async fn session_with_an_incomplete_history_is_hidden_and_removed_by_a_restart() {
     let mut gateway = Setup::fake(&["--state", "state", "--stall-load"]).start();
     let (theirs, cwd) = left_behind(&gateway).await;
     let mut everything = gateway.events("/v1/events").await;

@@ -11,7 +11,7 @@ use crate::support::{Follower, Setup};
 const PARAMS: &str = r#"{"sessionId":$SESSION,"thing":{"sessionId":"inner","n":1.10}}"#;
 
 #[tokio::test]
-async fn a_client_that_follows_answers_with_whatever_it_is() {
+async fn following_client_can_answer_unknown_requests_with_any_value() {
     let gateway = Setup::fake(&[]).start();
     for (method, result) in
         [("_vendor/thing", "null"), ("later/method", "[1.10,\"\\u00e9\"]"), ("_x", "\"yes\"")]
@@ -41,7 +41,7 @@ async fn params_need_not_name_a_session_nor_be_an_object() {
 }
 
 #[tokio::test]
-async fn without_anybody_who_follows_the_agent_hears_at_once_that_nobody_can() {
+async fn request_without_a_follower_is_rejected_at_once() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     let other = gateway.session("fake").await;
@@ -56,7 +56,7 @@ async fn without_anybody_who_follows_the_agent_hears_at_once_that_nobody_can() {
 }
 
 #[tokio::test]
-async fn whoever_follows_all_sessions_follows_this_one() {
+async fn reader_of_all_sessions_counts_as_follower() {
     let gateway = Setup::fake(&[]).settings("testing.extension_answer_timeout = \"300ms\"").start();
     let session = gateway.session("fake").await;
     let mut all = gateway.events("/v1/events").await;
@@ -70,7 +70,7 @@ async fn whoever_follows_all_sessions_follows_this_one() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_gone_does_not_follow() {
+async fn disconnected_client_does_not_count_as_follower() {
     let setup = Setup::fake(&[]).settings("testing.extension_answer_timeout = \"500ms\"");
     let (gateway, session, _) = asking(setup, &ask("_vendor/thing", PARAMS)).await;
     let asked = async || {

@@ -17,7 +17,7 @@ const FORM: (&str, &str) = (
     r#"{"sessionId":$SESSION,"mode":"form","message":"m","requestedSchema":{"properties":{}}}"#,
 );
 
-/// What the agent hears of each when nobody will answer.
+/// The response that the agent receives for each request if no client can answer.
 const TAKEN_BACK: [((&str, &str), &str); 4] =
     [(READ, "-32800"), (WAIT, "-32800"), (THING, "-32800"), (FORM, r#"{"action":"cancel"}"#)];
 
@@ -26,7 +26,7 @@ fn command((method, params): (&str, &str)) -> String {
 }
 
 #[tokio::test]
-async fn a_file_that_nobody_gives_in_time_is_an_error() {
+async fn file_request_without_an_answer_is_an_error() {
     let setup = Setup::fake_with(&[], CLIENT).settings("testing.client_answer_timeout = \"300ms\"");
     let (gateway, session, created) = asking(setup, &command(READ)).await;
     let events = end(&gateway, &session).await;
@@ -86,7 +86,7 @@ async fn a_cancel_of_the_turn_answers_every_kind() {
 }
 
 #[tokio::test]
-async fn after_the_cancel_no_question_is_put_and_what_runs_can_still_be_ended() {
+async fn after_a_cancel_no_request_is_offered_and_commands_can_be_killed() {
     let gateway = Setup::fake_with(&[], CLIENT).start();
     let kill = ("terminal/kill", WAIT.1);
     for (kind, hears) in
@@ -110,7 +110,7 @@ async fn after_the_cancel_no_question_is_put_and_what_runs_can_still_be_ended() 
 }
 
 #[tokio::test]
-async fn the_end_of_the_turn_takes_questions_back_and_leaves_files_and_terminals() {
+async fn end_of_a_turn_withdraws_permission_requests_and_keeps_file_and_terminal_requests() {
     let gateway = Setup::fake_with(&[], CLIENT).start();
     for (kind, stays) in [(FORM, false), (READ, true), (WAIT, true)] {
         let session = gateway.session("fake").await;
@@ -135,7 +135,7 @@ async fn the_end_of_the_turn_takes_questions_back_and_leaves_files_and_terminals
 }
 
 #[tokio::test]
-async fn what_the_agent_takes_back_is_withdrawn_and_a_late_answer_learns_it() {
+async fn request_cancelled_by_the_agent_rejects_a_late_answer() {
     for (kind, hears) in TAKEN_BACK {
         let setup = Setup::fake_with(&["--log", "received"], CLIENT);
         let hears = if hears.starts_with('-') { format!("error {hears}") } else { hears.to_owned() };
@@ -194,7 +194,7 @@ async fn after_a_kill_of_the_gateway_every_kind_has_expired_with_its_own_answer(
 }
 
 #[tokio::test]
-async fn more_than_may_wait_are_refused_to_the_agent_whatever_their_kind() {
+async fn requests_above_the_limit_are_rejected_for_every_kind() {
     let gateway = Setup::fake_with(&[], CLIENT).start();
     let session = gateway.session("fake").await;
     let mut stream = gateway.events(&format!("/v1/sessions/{session}/events")).await;
@@ -214,14 +214,14 @@ async fn more_than_may_wait_are_refused_to_the_agent_whatever_their_kind() {
 }
 
 #[tokio::test]
-async fn what_the_gateway_serves_can_be_taken_back_and_its_work_ends() {
+async fn request_served_by_the_gateway_can_be_withdrawn() {
     let gateway =
         Setup::fake_with(&[], "terminals = \"gateway\"").settings("testing.max_pending_requests = 2").start();
     let session = gateway.session("fake").await;
     let create = r#"{"sessionId":$SESSION,"command":"sleep","args":["60"]}"#;
     let one_terminal = r#"{"sessionId":$SESSION,"terminalId":"t1"}"#;
     let wait = format!("{} take-back=100", ask("terminal/wait_for_exit", one_terminal));
-    // More waits than may be served at a time: each that was taken back has left its place.
+    // More waits than the limit of concurrent requests: a withdrawn request releases its place.
     let text = format!(
         "{}; {wait}; {wait}; {wait}; {}",
         ask("terminal/create", create),
