@@ -131,9 +131,9 @@ impl ChunkWriter {
             let taken = written.min(part.len());
             written -= taken;
             if taken == part.len() {
-                *part = Bytes::new()
+                *part = Bytes::new();
             } else {
-                part.advance(taken)
+                part.advance(taken);
             }
             part.is_empty()
         };
