@@ -26,11 +26,39 @@ const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// Gathers pieces, encodes them as a chunk, and tracks how much of it is written.
 #[derive(Debug)]
 pub(super) struct ChunkWriter {
-    /// The bytes before the pieces: the head of the response, then the size line of a chunk.
-    prefix: Bytes,
+    /// The head of the response. It precedes the first chunk.
+    head: Bytes,
+    size_line: SizeLine,
     pieces: Vec<Bytes>,
+    /// The end of the chunk, and after the last chunk the end of the body.
+    suffix: &'static [u8],
     /// The chunk is encoded, and nothing can be added until it is written.
     started: bool,
+}
+
+/// The line before a chunk with its size in hexadecimal.
+#[derive(Debug)]
+struct SizeLine {
+    text: [u8; 10],
+    from: u8,
+}
+
+impl SizeLine {
+    const EMPTY: Self = Self { text: [0; 10], from: 10 };
+
+    fn encode(mut bytes: usize) -> Self {
+        let mut line = Self { text: *b"        \r\n", from: 8 };
+        while bytes > 0 && line.from > 0 {
+            line.from -= 1;
+            line.text[usize::from(line.from)] = b"0123456789abcdef"[bytes & 0xf];
+            bytes >>= 4;
+        }
+        line
+    }
+
+    fn remaining(&self) -> &[u8] {
+        &self.text[usize::from(self.from)..]
+    }
 }
 
 /// The last small chunk that a thread encoded. A thousand readers of one session write the same chunk one
@@ -52,22 +80,18 @@ impl ChunkCache {
     fn encode(&self, piece: &Bytes) -> Bytes {
         let mut last = lock_or_abort(self.0.lock());
         if last.bytes[last.payload.clone()] != **piece {
-            let line = size_line(piece.len());
+            let line = SizeLine::encode(piece.len());
+            let line = line.remaining();
             last.payload = line.len()..line.len() + piece.len();
-            last.bytes = [line.as_bytes(), piece, CHUNK_END].concat().into();
+            last.bytes = [line, piece, CHUNK_END].concat().into();
         }
         last.bytes.clone()
     }
 }
 
-/// The line before a chunk with its size in hexadecimal.
-fn size_line(bytes: usize) -> String {
-    format!("{bytes:x}\r\n")
-}
-
 impl ChunkWriter {
     pub(super) fn with_head(head: Bytes) -> Self {
-        Self { prefix: head, pieces: Vec::new(), started: false }
+        Self { head, size_line: SizeLine::EMPTY, pieces: Vec::new(), suffix: &[], started: false }
     }
 
     pub(super) fn push(&mut self, piece: Bytes) {
@@ -80,13 +104,15 @@ impl ChunkWriter {
         self.started
     }
 
-    pub(super) fn gathered_bytes(&self) -> usize {
-        self.pieces.iter().map(Bytes::len).sum()
+    /// The number of gathered bytes, and the number of pieces.
+    pub(super) fn gathered(&self) -> (usize, usize) {
+        (self.pieces.iter().map(Bytes::len).sum(), self.pieces.len())
     }
 
     /// Whether the chunk must be written before pieces are added.
     pub(super) fn is_full(&self) -> bool {
-        self.pieces.len() >= MAX_PIECES || self.gathered_bytes() >= MAX_GATHERED_BYTES
+        let (bytes, pieces) = self.gathered();
+        bytes >= MAX_GATHERED_BYTES || pieces >= MAX_PIECES
     }
 
     /// Encodes the gathered pieces as a chunk, unless one is already encoded. `last` also ends the body.
@@ -100,24 +126,21 @@ impl ChunkWriter {
             *piece = cache.encode(piece);
             return;
         }
-        let bytes = self.gathered_bytes();
-        if bytes > 0 {
-            self.prefix = [&*self.prefix, size_line(bytes).as_bytes()].concat().into();
-        }
-        let suffix = match (bytes, last) {
-            (0, false) => return,
-            (0, true) => LAST_CHUNK,
-            (_, false) => CHUNK_END,
-            (_, true) => CHUNK_END_AND_LAST,
+        let (bytes, _) = self.gathered();
+        (self.size_line, self.suffix) = match (bytes, last) {
+            (0, false) => (SizeLine::EMPTY, &[][..]),
+            (0, true) => (SizeLine::EMPTY, LAST_CHUNK),
+            (_, false) => (SizeLine::encode(bytes), CHUNK_END),
+            (_, true) => (SizeLine::encode(bytes), CHUNK_END_AND_LAST),
         };
-        self.pieces.push(Bytes::from_static(suffix));
     }
 
     /// The unwritten parts of the chunk, for one vectored write.
-    pub(super) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; MAX_PIECES + 2]) -> usize {
-        let parts = std::iter::once(&self.prefix).chain(&self.pieces).filter(|part| !part.is_empty());
+    pub(super) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; MAX_PIECES + 3]) -> usize {
+        let edges = [&*self.head, self.size_line.remaining()];
+        let parts = edges.into_iter().chain(self.pieces.iter().map(|piece| &**piece)).chain([self.suffix]);
         let mut count = 0;
-        for (slice, part) in slices.iter_mut().zip(parts) {
+        for (slice, part) in slices.iter_mut().zip(parts.filter(|part| !part.is_empty())) {
             *slice = IoSlice::new(part);
             count += 1;
         }
@@ -127,26 +150,35 @@ impl ChunkWriter {
     /// Removes the written bytes. A completely written piece is released at once, also while the peer does
     /// not read.
     pub(super) fn advance(&mut self, mut written: usize) {
-        let mut advance = |part: &mut Bytes| {
-            let taken = written.min(part.len());
+        let mut take = |len: usize| {
+            let taken = written.min(len);
             written -= taken;
-            if taken == part.len() {
-                *part = Bytes::new();
-            } else {
-                part.advance(taken);
-            }
-            part.is_empty()
+            taken
         };
-        if advance(&mut self.prefix) {
-            let whole = self.pieces.iter_mut().position(|piece| !advance(piece));
-            let whole = whole.unwrap_or(self.pieces.len());
-            self.pieces.drain(..whole);
+        self.head.advance(take(self.head.len()));
+        if self.head.is_empty() {
+            self.head = Bytes::new();
         }
+        self.size_line.from +=
+            u8::try_from(take(self.size_line.remaining().len())).expect("a size line has ten bytes");
+        let mut whole = 0;
+        for piece in &mut self.pieces {
+            piece.advance(take(piece.len()));
+            if !piece.is_empty() {
+                break;
+            }
+            whole += 1;
+        }
+        self.pieces.drain(..whole);
+        self.suffix = &self.suffix[take(self.suffix.len())..];
     }
 
     /// Whether the chunk is completely written. If so, its memory is released.
     pub(super) fn finish_if_written(&mut self) -> bool {
-        let written = self.prefix.is_empty() && self.pieces.is_empty();
+        let written = self.head.is_empty()
+            && self.size_line.remaining().is_empty()
+            && self.pieces.is_empty()
+            && self.suffix.is_empty();
         if written {
             self.pieces = Vec::new();
             self.started = false;
@@ -171,7 +203,7 @@ mod tests {
         let mut out = Vec::new();
         chunk.start(last, made);
         while !chunk.finish_if_written() {
-            let mut slices = [IoSlice::new(&[]); MAX_PIECES + 2];
+            let mut slices = [IoSlice::new(&[]); MAX_PIECES + 3];
             let count = chunk.slices(&mut slices);
             let all: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect();
             let step = steps.next().expect("the iterator is endless").min(all.len());

@@ -85,7 +85,7 @@ impl SharedSocket {
     fn write(&self, chunk: &mut ChunkWriter) -> (bool, io::Result<()>) {
         let mut any = false;
         while !chunk.finish_if_written() {
-            let mut slices = [IoSlice::new(&[]); MAX_PIECES + 2];
+            let mut slices = [IoSlice::new(&[]); MAX_PIECES + 3];
             let count = chunk.slices(&mut slices);
             match send(&self.stream, &slices[..count]) {
                 Ok(0) => return (any, Err(io::ErrorKind::WriteZero.into())),
@@ -292,9 +292,9 @@ mod tests {
         }
         assert!(events > 1);
         append_event(&session).await;
-        let left = peer.lock().writer.gathered_bytes();
+        let left = peer.lock().writer.gathered();
         assert_eq!(
-            (peer.try_deliver(), peer.lock().writer.gathered_bytes()),
+            (peer.try_deliver(), peer.lock().writer.gathered()),
             (Delivery::WakeTask, left),
             "nothing is added"
         );
