@@ -102,7 +102,7 @@ fn read(stream: &[u8], cuts: &[u8]) -> Vec<whatwg::Event> {
 }
 
 /// The same events, encoded one by one, with keep-alive and `position` frames between them.
-fn shaped(run: &Run, sent: &[Sent], cuts: &[u8], mut encoder: Sse) {
+fn shaped(run: &Run, sent: &[Sent], cuts: &[u8], encoder: Sse) {
     let mut out = BytesMut::new();
     encoder.retry(&mut out, RETRY);
     for event in run.events() {

@@ -77,9 +77,14 @@ impl ActorEntries {
         if lock_or_abort(self.inner.deleted.lock()).contains(&id) {
             return Err(SessionError::NoSuchSession);
         }
-        if let Some(found) = self.running_entry(id) {
-            return Ok(found);
+        match self.running_entry(id) {
+            Some(found) => Ok(found),
+            // Boxed, because the future of almost every request contains this one, and few requests load.
+            None => Box::pin(self.load(id)).await,
         }
+    }
+
+    async fn load(&self, id: SessionId) -> Result<Arc<ActorEntry>, SessionError> {
         let lock = usize::from(id.as_bytes()[15]) % LOAD_LOCKS;
         let _guard = self.inner.load_locks[lock].lock().await;
         if let Some(found) = self.running_entry(id) {

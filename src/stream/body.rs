@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -17,14 +17,7 @@ use super::sink::{Disconnected, StreamSink};
 use crate::shutdown::lock_or_abort;
 
 /// The chunks that the connection has not accepted yet.
-#[derive(Debug, Clone, Default)]
-struct Chunks(Arc<Mutex<VecDeque<Bytes>>>);
-
-impl Chunks {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Bytes>> {
-        lock_or_abort(self.0.lock())
-    }
-}
+type Chunks = Arc<Mutex<VecDeque<Bytes>>>;
 
 /// The writing end of a body.
 #[derive(Debug)]
@@ -42,12 +35,12 @@ impl ChunkSender {
 impl StreamSink for ChunkSender {
     fn push(&mut self, chunk: Bytes) {
         if !chunk.is_empty() {
-            self.0.lock().push_back(chunk);
+            lock_or_abort(self.0.lock()).push_back(chunk);
         }
     }
 
     fn is_full(&self) -> bool {
-        !self.0.lock().is_empty()
+        !lock_or_abort(self.0.lock()).is_empty()
     }
 
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
@@ -67,7 +60,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     let chunks = Chunks::default();
-    let future = write(ChunkSender(chunks.clone()));
+    let future = write(ChunkSender(Arc::clone(&chunks)));
     FutureBody { chunks, future: Some(Box::pin(future)) }
 }
 
@@ -84,7 +77,7 @@ impl Body for FutureBody {
         {
             self.future = None;
         }
-        let chunk = self.chunks.lock().pop_front();
+        let chunk = lock_or_abort(self.chunks.lock()).pop_front();
         match chunk {
             Some(chunk) => Poll::Ready(Some(Ok(Frame::data(chunk)))),
             None if self.future.is_none() => Poll::Ready(None),
@@ -93,7 +86,7 @@ impl Body for FutureBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.future.is_none() && self.chunks.lock().is_empty()
+        self.future.is_none() && lock_or_abort(self.chunks.lock()).is_empty()
     }
 }
 

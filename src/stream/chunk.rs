@@ -1,6 +1,7 @@
 //! Encodes a body of unknown length as chunks (RFC 9112, section 7.1), without copying large shared bytes.
 
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Mutex;
 
 use bytes::{Buf, Bytes};
@@ -66,17 +67,25 @@ impl SizeLine {
 /// The cache compares the content. A reference to the original piece would keep its whole run in memory until
 /// the next chunk. Comparing a few bytes costs little next to the write that follows.
 #[derive(Debug, Default)]
-pub(super) struct ChunkCache(Mutex<Bytes>);
+pub(super) struct ChunkCache(Mutex<CachedChunk>);
+
+#[derive(Debug, Default)]
+struct CachedChunk {
+    bytes: Bytes,
+    /// The piece in the chunk.
+    payload: Range<usize>,
+}
 
 impl ChunkCache {
     fn encode(&self, piece: &Bytes) -> Bytes {
-        let line = SizeLine::encode(piece.len());
         let mut last = lock_or_abort(self.0.lock());
-        let payload = last.strip_prefix(line.remaining()).and_then(|rest| rest.strip_suffix(CHUNK_END));
-        if payload != Some(&**piece) {
-            *last = [line.remaining(), piece, CHUNK_END].concat().into();
+        if last.bytes[last.payload.clone()] != **piece {
+            let line = SizeLine::encode(piece.len());
+            let line = line.remaining();
+            last.payload = line.len()..line.len() + piece.len();
+            last.bytes = [line, piece, CHUNK_END].concat().into();
         }
-        last.clone()
+        last.bytes.clone()
     }
 }
 
@@ -260,7 +269,7 @@ mod tests {
         let out = write_in_steps(&mut chunk, false, &made, &mut std::iter::repeat(1000));
         assert_eq!(out, [b"12c\r\n", &run[..300], b"\r\n"].concat());
         assert!(run.is_unique());
-        assert_eq!(made.0.lock().unwrap().len(), out.len(), "the cache holds the encoded chunk");
+        assert_eq!(made.0.lock().unwrap().bytes.len(), out.len(), "the cache holds the encoded chunk");
     }
 
     proptest! {

@@ -33,21 +33,20 @@ pub(crate) struct Feed {
     pub(crate) ids: Ids,
 }
 
-/// A part of a feed.
+/// A part of a feed. With `end`, it completes the feed.
 #[derive(Debug)]
-pub(super) enum Piece {
-    /// Events. With `end`, they complete the feed.
-    Events {
-        run: Run,
-        end: Option<End>,
-    },
+pub(super) struct Piece {
+    pub(super) content: Content,
+    pub(super) end: Option<End>,
+}
+
+#[derive(Debug)]
+pub(super) enum Content {
+    Events(Run),
     Control(ControlFrame),
-    /// The end of the replay. With `end`, it completes the feed.
-    Ready {
-        frame: ControlFrame,
-        end: Option<End>,
-    },
-    End(End),
+    /// The end of the replay.
+    Ready(ControlFrame),
+    Nothing,
 }
 
 /// Events before a reset are void for the client.
@@ -79,30 +78,28 @@ impl Feed {
         let item = self.source.reader.next().await?;
         Ok(match self.piece(item) {
             Ok(piece) => vec![piece],
-            Err(reset) => self.reset_frames(reset).await,
+            Err(reset) => Box::pin(self.reset_frames(reset)).await,
         })
     }
 
     /// Converts an item to a piece. A reset is returned as the error, because it has to be awaited and may
     /// become several pieces.
     pub(super) fn piece(&self, item: Item) -> Result<Piece, Reset> {
-        Ok(match item {
+        let (content, end) = match item {
             Item::Run(run) => {
                 let last = self.turn_end(&run);
                 let run = last.and_then(|seq| run.through(seq)).unwrap_or(run);
-                Piece::Events { run, end: last.map(|_| End { reason: EndReason::TurnEnded, cursor: last }) }
+                (Content::Events(run), last.map(|_| End { reason: EndReason::TurnEnded, cursor: last }))
             }
             Item::Ready { cursor } => {
-                let ended =
-                    self.turn.as_ref().and_then(|turn| turn.last_seq).is_some_and(|seq| seq <= cursor);
-                Piece::Ready {
-                    frame: self.ready_frame(cursor),
-                    end: ended.then_some(End::new(EndReason::TurnEnded)),
-                }
+                let last = self.turn.as_ref().and_then(|turn| turn.last_seq);
+                let ended = last.filter(|seq| *seq <= cursor).map(|_| End::new(EndReason::TurnEnded));
+                (Content::Ready(self.ready_frame(cursor)), ended)
             }
             Item::Reset { reason, before, session } => return Err(Reset { reason, before, session }),
-            Item::End => Piece::End(End::new(EndReason::SessionDeleted)),
-        })
+            Item::End => (Content::Nothing, Some(End::new(EndReason::SessionDeleted))),
+        };
+        Ok(Piece { content, end })
     }
 
     /// The sequence number of the event in this run that ends the turn.
@@ -137,7 +134,8 @@ impl Feed {
         }
         // Only the last frame has an id. A client that disconnects earlier receives all frames again.
         let last = resets.pop().map(|frame| frame.with_id(self.source.id(&self.epoch, before)));
-        resets.into_iter().chain(last).map(Piece::Control).collect()
+        let piece = |frame| Piece { content: Content::Control(frame), end: None };
+        resets.into_iter().chain(last).map(piece).collect()
     }
 
     /// Returns `None` if the session no longer exists. The end of the session follows.
@@ -176,7 +174,7 @@ impl Feed {
     }
 
     /// Encodes a run for the client. In the common case, this shares the stored bytes without a copy.
-    pub(super) fn write(&mut self, run: &Run, encoder: &mut dyn Encoder) -> Bytes {
+    pub(super) fn write(&mut self, run: &Run, encoder: &dyn Encoder) -> Bytes {
         let stored = self.uses_stored_frames(encoder);
         if stored && self.passes_all() {
             self.client_cursor = run.last_seq;

@@ -17,10 +17,6 @@ use tokio::time::Instant;
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::Limits;
 
-/// A number of ticks of the clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ticks(u64);
-
 /// A cheap handle to the clock.
 #[derive(Debug, Clone)]
 pub(crate) struct KeepAliveTicker(Arc<Inner>);
@@ -31,8 +27,9 @@ struct Inner {
     key_endings: watch::Receiver<u64>,
     started: Instant,
     tick: Duration,
-    keep_alive: Ticks,
-    write_stall: Ticks,
+    /// In ticks, as `write_stall`.
+    keep_alive: u64,
+    write_stall: u64,
     /// The number of ticks since `started`, as counted by the task.
     now: AtomicU64,
     /// Incremented when all streams must check whether they continue.
@@ -83,9 +80,9 @@ impl KeepAliveTicker {
             key_endings,
             started: Instant::now(),
             tick,
-            keep_alive: Ticks(ticks(limits.keep_alive_interval).max(1)),
+            keep_alive: ticks(limits.keep_alive_interval).max(1),
             // The current tick is incomplete and does not count, so no stream times out early.
-            write_stall: Ticks(ticks(limits.write_stall_timeout) + 1),
+            write_stall: ticks(limits.write_stall_timeout) + 1,
             now: AtomicU64::new(0),
             signals: AtomicU32::new(0),
             registry: Mutex::default(),
@@ -105,7 +102,7 @@ impl KeepAliveTicker {
         registry.registered += 1;
         // The stagger spreads streams that an event woke together over several ticks. It also allows for a
         // late tick.
-        let stagger = Ticks(1 + registry.registered % (self.0.keep_alive.0 / 4).max(1));
+        let stagger = 1 + registry.registered % (self.0.keep_alive / 4).max(1);
         if !std::mem::replace(&mut registry.is_running, true) {
             self.0.update_now();
             let ticker = self.clone();
@@ -191,19 +188,20 @@ pub(crate) struct KeepAlive(Timer);
 pub(crate) struct Timer {
     ticker: KeepAliveTicker,
     entry: Arc<Entry>,
-    stagger: Ticks,
+    /// In ticks.
+    stagger: u64,
 }
 
 impl Timer {
     /// Records that data was sent. The next keep-alive is due after `keep_alive` at the latest.
     pub(super) fn data_sent(&self) {
-        self.due_in(self.ticker.0.keep_alive.0.saturating_sub(self.stagger.0).max(1));
+        self.due_in(self.ticker.0.keep_alive.saturating_sub(self.stagger).max(1));
     }
 
     /// Records that the peer accepted bytes of a pending write. Without further progress, the timer is due
     /// after `write_stall`.
     pub(super) fn write_progressed(&self) {
-        self.due_in(self.ticker.0.write_stall.0);
+        self.due_in(self.ticker.0.write_stall);
     }
 
     fn due_in(&self, ticks: u64) {

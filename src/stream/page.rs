@@ -1,6 +1,6 @@
 //! Pages: events as one JSON object, for clients that poll.
 
-use super::feed::{Feed, Piece};
+use super::feed::{Content, Feed, Piece};
 use crate::eventlog::{ReadError, Run};
 
 /// The page that a client receives.
@@ -45,28 +45,25 @@ impl Page {
 
     fn push_pieces(&mut self, feed: &Feed, pieces: Vec<Piece>) -> PageState {
         let mut ready = false;
-        for piece in pieces {
-            match piece {
-                Piece::Events { run, end } => {
+        for Piece { content, end } in pieces {
+            match content {
+                Content::Events(run) => {
                     if !self.push_run(feed, &run) {
                         return PageState::Full;
                     }
-                    if end.is_some() {
-                        return PageState::Ended;
-                    }
                 }
-                Piece::Control(frame) => {
+                Content::Control(frame) => {
                     self.push_event(&frame.json());
                     self.cursor = feed.source.cursor();
                 }
-                Piece::Ready { end, .. } => {
+                Content::Ready(_) => {
                     self.cursor = feed.source.cursor();
-                    if end.is_some() {
-                        return PageState::Ended;
-                    }
                     ready = true;
                 }
-                Piece::End(_) => return PageState::Ended,
+                Content::Nothing => {}
+            }
+            if end.is_some() {
+                return PageState::Ended;
             }
         }
         PageState::Accepted { ready }

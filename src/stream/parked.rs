@@ -50,9 +50,4 @@ impl Parked {
         }
         None
     }
-
-    /// Returns the position to the task.
-    pub(super) fn resume(self, feed: &mut Feed) {
-        feed.resume(&self.cursor);
-    }
 }

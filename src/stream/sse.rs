@@ -1,6 +1,8 @@
 //! Server-Sent Events.
 
-use bytes::{BufMut, BytesMut};
+use std::fmt::Write as _;
+
+use bytes::BytesMut;
 
 use super::encoder::Encoder;
 use crate::event::{self, ControlFrame, EventRef};
@@ -31,11 +33,11 @@ impl Encoder for Sse {
         self.named
     }
 
-    fn event(&mut self, out: &mut BytesMut, id: &str, event: &EventRef<'_>) {
+    fn event(&self, out: &mut BytesMut, id: &str, event: &EventRef<'_>) {
         event::write_block(out, Some(id), self.kind(event.kind()), event.raw_json());
     }
 
-    fn control(&mut self, out: &mut BytesMut, frame: &ControlFrame) {
+    fn control(&self, out: &mut BytesMut, frame: &ControlFrame) {
         let data = frame.json();
         out.reserve(data.len() + 96);
         event::write_block(out, frame.id(), self.kind(frame.kind()), &data);
@@ -43,8 +45,8 @@ impl Encoder for Sse {
 
     /// The line belongs to the block that the next frame completes, because some clients deliver a block
     /// without data as an empty event.
-    fn retry(&mut self, out: &mut BytesMut, milliseconds: u64) {
-        out.put_slice(format!("retry: {milliseconds}\n").as_bytes());
+    fn retry(&self, out: &mut BytesMut, milliseconds: u64) {
+        writeln!(out, "retry: {milliseconds}").expect("a buffer in memory grows");
     }
 
     /// A comment line.

@@ -11,7 +11,7 @@ use http::HeaderValue;
 use tokio::task::coop::poll_proceed;
 
 use super::encoder::Encoder;
-use super::feed::{End, Feed, Piece, Reset};
+use super::feed::{Content, End, Feed, Piece, Reset};
 use super::keep_alive::KeepAlive;
 use super::open_streams::StreamGuard;
 use super::parked::Parked;
@@ -27,7 +27,7 @@ use crate::types::{Ids, Timestamp};
 #[derive(Debug)]
 pub(crate) struct Stream {
     feed: Feed,
-    encoder: Box<dyn Encoder>,
+    encoder: &'static dyn Encoder,
     /// Continues after the replay.
     follow: bool,
     /// Keeps a ticket valid, and reports whether the key is valid.
@@ -62,7 +62,7 @@ enum Wakeup<T> {
 impl Stream {
     pub(crate) fn new(
         feed: Feed,
-        encoder: Box<dyn Encoder>,
+        encoder: &'static dyn Encoder,
         follow: bool,
         admission: Arc<Admission>,
         keep_alive: KeepAlive,
@@ -122,13 +122,13 @@ impl Stream {
             let Self { feed, keep_alive, encoder, .. } = &mut *self;
             let gone = match step {
                 Step::Wait => {
-                    if let Some(parked) = Parked::new(feed, &**encoder, keep_alive) {
+                    if let Some(parked) = Parked::new(feed, *encoder, keep_alive) {
                         sink.park(parked);
                     }
                     let reader = &mut feed.source.reader;
                     let wake = wait_for_wakeup(keep_alive, &mut sink, pin!(reader.changed())).await;
                     if let Some(parked) = sink.unpark() {
-                        parked.resume(feed);
+                        feed.resume(&parked.cursor);
                     }
                     matches!(wake, Wakeup::Disconnected) || self.flush(&mut sink).await.is_err()
                 }
@@ -210,11 +210,11 @@ impl Stream {
             self.send_control(&ControlFrame::new(&ShutdownFrame { retry_ms }, self.now()), sink);
             return true;
         }
-        let holds = self.admission.is_key_valid();
-        if !holds {
+        let ended = !self.admission.is_key_valid();
+        if ended {
             self.send_problem(&Problem::key_ended(), sink);
         }
-        !holds
+        ended
     }
 
     fn send<W: StreamSink>(&mut self, chunk: Bytes, sink: &mut W) {
@@ -261,29 +261,21 @@ impl Stream {
         flushed
     }
 
-    /// Queues a piece. Returns whether the stream is complete.
+    /// Queues a piece, and the last frame if the piece completes the stream. Returns whether it does.
     fn push_piece<W: StreamSink>(&mut self, piece: Piece, sink: &mut W) -> bool {
-        match piece {
-            Piece::Events { run, end } => {
-                let written = self.feed.write(&run, &mut *self.encoder);
+        let mut end = piece.end;
+        match piece.content {
+            Content::Events(run) => {
+                let written = self.feed.write(&run, self.encoder);
                 self.send(written, sink);
-                self.push_end(end, sink)
             }
-            Piece::Control(frame) => {
+            Content::Control(frame) => self.send_control(&frame, sink),
+            Content::Ready(frame) => {
                 self.send_control(&frame, sink);
-                false
+                end = end.or((!self.follow).then_some(End::new(EndReason::CaughtUp)));
             }
-            Piece::Ready { frame, end } => {
-                self.send_control(&frame, sink);
-                let caught_up = (!self.follow).then_some(End::new(EndReason::CaughtUp));
-                self.push_end(end.or(caught_up), sink)
-            }
-            Piece::End(end) => self.push_end(Some(end), sink),
+            Content::Nothing => {}
         }
-    }
-
-    /// Queues the last frame if the stream is complete. Returns whether it is complete.
-    fn push_end<W: StreamSink>(&mut self, end: Option<End>, sink: &mut W) -> bool {
         if let Some(end) = end {
             self.send_control(&self.feed.end_frame(end), sink);
         }

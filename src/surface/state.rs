@@ -92,7 +92,7 @@ impl Gateway {
         admission: &Arc<Admission>,
         guard: StreamGuard,
         feed: Feed,
-        encoder: Box<dyn Encoder>,
+        encoder: &'static dyn Encoder,
         follow: bool,
     ) -> Response {
         let keep_alive = self.0.keep_alive_ticker.register();

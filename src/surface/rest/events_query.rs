@@ -91,10 +91,11 @@ impl EventsQuery {
     }
 
     /// The encoder of a stream. `None` for a page.
-    pub fn encoder(&self, form: Representation) -> Option<Box<dyn Encoder>> {
+    pub fn encoder(&self, form: Representation) -> Option<&'static dyn Encoder> {
         match form {
-            Representation::EventStream => Some(Box::new(Sse { named: self.named })),
-            Representation::Ndjson => Some(Box::new(Ndjson)),
+            Representation::EventStream if self.named => Some(&Sse { named: true }),
+            Representation::EventStream => Some(&Sse { named: false }),
+            Representation::Ndjson => Some(&Ndjson),
             Representation::Json | Representation::Markdown => None,
         }
     }

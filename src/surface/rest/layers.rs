@@ -1,4 +1,5 @@
-//! The middleware of REST, outermost first: problem documents, panics, and admission.
+//! The middleware of REST: problem documents with admission, and panics. It has few layers, because axum clones
+//! and boxes the service of each layer for each request.
 
 use std::any::Any;
 
@@ -25,9 +26,8 @@ pub(crate) fn with_layers(router: Router<Gateway>, gateway: &Gateway) -> Router<
     router
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn_with_state(gateway.clone(), admit))
         .layer(CatchPanicLayer::custom(panic_response))
-        .layer(from_fn_with_state(gateway.clone(), describe_failure))
+        .layer(from_fn_with_state(gateway.clone(), respond))
 }
 
 async fn not_found() -> ApiError {
@@ -38,11 +38,11 @@ async fn method_not_allowed() -> ApiError {
     ApiError::new(ProblemCode::MethodNotAllowed, "this path supports only the methods in the Allow header")
 }
 
-/// Writes the problem document of a failed request.
-async fn describe_failure(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
+/// Admits a request and responds to it. Writes the problem document if it failed.
+async fn respond(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
     let streams = wants_stream(&request);
-    let mut response = next.run(request).await;
+    let mut response = admit(&gateway, request, next).await;
     if let Some(FailedResponse(error)) = response.extensions_mut().remove::<FailedResponse>() {
         error.log();
         let problem = Problem { instance: id.map(|id| id.as_str().to_owned()), ..error.problem().clone() };
@@ -57,7 +57,7 @@ async fn describe_failure(State(gateway): State<Gateway>, request: Request, next
 /// Reports a temporary problem as a stream with a `problem` frame. A status would stop an `EventSource` from
 /// reconnecting.
 fn problem_stream(problem: &Problem, ids: &Ids) -> Response {
-    let (mut encoder, mut body) = (Sse { named: true }, BytesMut::new());
+    let (encoder, mut body) = (Sse { named: true }, BytesMut::new());
     encoder.retry(&mut body, retry_delay(ids, problem.retry_after_seconds.unwrap_or(1) * 1000, 1000));
     encoder.control(&mut body, &ControlFrame::new(&ProblemFrame { problem }, ids.now()));
     event_response(encoder.media_type(), Body::from(body.freeze()))
@@ -99,7 +99,7 @@ fn panic_response(panic: Box<dyn Any + Send + 'static>) -> Response {
 }
 
 /// Admits the request, or responds with the reason why it is not admitted.
-async fn admit(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
+async fn admit(gateway: &Gateway, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     match gateway.requests().admit(&mut parts) {
         Ok(None) => next.run(Request::from_parts(parts, body)).await,

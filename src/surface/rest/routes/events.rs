@@ -48,7 +48,8 @@ async fn stream_or_page<I>(
     let wait = wait.duration(MAX_WAIT_SECONDS);
     // A held page counts as a stream.
     let _guard = wait.map(|_| gateway.streams().acquire(&by)).transpose()?;
-    page_response(&gateway, by.admission(), feed, query.limit, wait).await
+    // Boxed, because the future of a stream would otherwise reserve the space of a page.
+    Box::pin(page_response(&gateway, by.admission(), feed, query.limit, wait)).await
 }
 
 /// Reads the events of a session, page by page.
