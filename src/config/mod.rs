@@ -6,9 +6,9 @@
 //! The order of precedence is defaults < file < environment < flags. No file in the current directory is read
 //! implicitly.
 //!
-//! Read `load` first, then `layers`, `node` and `section`. `key` and `keys` define the table of keys, whose rows are in
-//! `settings` and `types/limits.rs`. `agent_keys` is the table for the entries of agents. `kinds` reads and prints values. `show` and `sample` print both tables.
-//! The other modules read single sections and values.
+//! Read `load` first, then `layers`, `node` and `section`. `key` and `keys` define the table of keys, whose rows
+//! are in `settings` and `types/limits.rs`. `agent_keys` is the table for the entries of agents. `kinds` reads and
+//! prints values. `show` and `sample` print both tables. The other modules read single sections and values.
 
 mod admin_key;
 mod agent;
