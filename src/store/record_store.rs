@@ -15,7 +15,8 @@ use super::run::{Run, RunHeader};
 /// The methods block and may be called from any thread.
 pub trait RecordStore: Send + Sync + Debug {
     /// Commits a batch atomically: records, and runs of events if the batch has any. The batch is durable when
-    /// this returns the headers of its runs, in their order. The order is: compare expected records, erase logs, append runs, write records.
+    /// this returns. The result has the header of each run, in the order of the batch. The order of changes is:
+    /// compare expected records, erase logs, append runs, write records.
     ///
     /// Commits are serialized. After [`CommitError::Failed`] the process must exit.
     fn commit(&self, batch: &Batch) -> Result<Vec<RunHeader>, CommitError>;
