@@ -44,7 +44,7 @@ fn record(id: SessionId, by: &Principal, now: crate::types::Timestamp, last_prom
         additional_directories: Vec::new(),
         mcp_servers: Vec::new(),
         meta: None,
-        policy: api::SessionPolicy::default().into(),
+        policy: api::SessionPolicy::default(),
         state: SessionState::Idle,
         attached: false,
         agent_session_id: Some("theirs".to_owned()),

@@ -15,7 +15,7 @@ fn owned(kinds: &[&str]) -> Vec<String> {
 }
 
 fn narrowed(permissions: PermissionPolicy) -> SessionPolicy {
-    SessionPolicy { permissions: Some(permissions), ..SessionPolicy::default() }.into()
+    SessionPolicy { permissions: Some(permissions), ..SessionPolicy::default() }
 }
 
 #[test]
