@@ -140,24 +140,6 @@ async fn the_metadata_index_follows_patch_fork_delete_and_restart() {
     assert_eq!(index_rows(&gateway), 0, "a deleted session leaves no row");
 }
 
-#[tokio::test]
-async fn a_log_without_a_metadata_index_gets_one_at_the_start() {
-    let mut gateway = Setup::fake(&[]).start();
-    let session = made(&gateway, "fake", json!({ "user": "alice" })).await;
-    made(&gateway, "fake", json!({})).await;
-    assert_eq!(gateway.stop(), Some(0));
-    let file = Connection::open(gateway.path("data/private/log.sqlite")).expect("the log");
-    let removed = file.execute("DELETE FROM record WHERE tbl IN (10, 14)", []).expect("the file is ours");
-    assert!(removed >= 2, "an entry and the mark that the index is whole: {removed}");
-    drop(file);
-    gateway.start();
-    assert_eq!(found(&gateway, "metadata.user=alice").await, std::slice::from_ref(&session));
-    assert_eq!(patch(&gateway, &session, json!({ "user": "bob" })).await.status, 200);
-    assert_eq!(found(&gateway, "metadata.user=alice").await, Vec::<String>::new());
-    assert_eq!(gateway.stop(), Some(0));
-    assert_eq!(index_rows(&gateway), 1);
-}
-
 /// All pages of a bulk call; the sessions in their order, each with its status.
 async fn bulk(gateway: &Gateway, method: &Method, path: &str) -> Vec<(String, u64)> {
     let (mut done, mut cursor) = (Vec::new(), String::new());
