@@ -56,7 +56,8 @@ proptest! {
         let time = Timestamp::from_millis(millis);
         let mut frames = Vec::new();
         for (seq, (kind, prompt, text)) in (first_seq..).zip(&events_in) {
-            let members = serde_json::json!({ "promptId": text, "time": text }).to_string();
+            // No event type has `promptId` as its first member after the head.
+            let members = serde_json::json!({ "member": text, "promptId": text, "time": text }).to_string();
             let members = Members::whole(&members.as_bytes()[1..members.len() - 1]);
             let event = Event { kind, prompt: prompt.map(PromptId::new), members };
             framer.frame(&mut frames, seq, &event, time);
