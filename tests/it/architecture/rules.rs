@@ -270,8 +270,7 @@ impl Walk {
                 _ => break,
             }
             if !self.is_sep(at + 1) {
-                // The rules treat the crate's own name like `crate`.
-                if base.is_empty() && self.word(at + 1) == "as" && self.word(at + 2) != "acp_gateway" {
+                if base.is_empty() && self.word(at + 1) == "as" {
                     self.report(at, "the crate's root may not be renamed".to_owned());
                 }
                 return at + 1;
@@ -379,8 +378,6 @@ fn ways_around_the_table_are_found() {
     assert_eq!(judged("src/store/mod.rs", "use crate::*;"), ["1: `crate::*` is no module of the table"]);
     assert_eq!(judged("src/store/mod.rs", "use crate as c;"), ["1: the crate's root may not be renamed"]);
     assert_eq!(judged("src/store/mod.rs", "use super as c;"), ["1: the crate's root may not be renamed"]);
-    assert_eq!(judged("src/lib.rs", "extern crate self as c;"), ["1: the crate's root may not be renamed"]);
-    assert_eq!(judged("src/lib.rs", "extern crate self as acp_gateway;"), Vec::<String>::new());
     assert_eq!(judged("src/new/mod.rs", "use crate::types::A;"), ["1: new may not import types"]);
     assert_eq!(judged("src/types/mod.rs", "use crate::telemetry;"), ["1: types may not import telemetry"]);
     assert_eq!(judged("src/lib.rs", "pub use types::A;"), ["1: lib.rs lists modules and re-exports nothing"]);
