@@ -2,10 +2,6 @@
 //!
 //! `ARCHITECTURE.md` describes the structure. The modules below are in the order of the layers, lowest first.
 
-// The tests share files with other crates, which import this crate by its name.
-#[cfg(test)]
-extern crate self as acp_gateway;
-
 pub mod types;
 pub mod shutdown;
 pub mod telemetry;

@@ -11,14 +11,10 @@ use acp_gateway::event::{Event, Framer, SessionUpdate};
 use acp_gateway::eventlog::{EventLog, Item, Records, Run, SessionLog, Start};
 use acp_gateway::jsonrpc::{self, LineDecoder};
 use acp_gateway::shutdown::Shutdown;
+use acp_gateway::store::MemoryStore;
 use acp_gateway::transcript::{SessionFold, TurnFold};
 use acp_gateway::types::{Ids, Limits, PromptId, SessionId, Tenant, Timestamp};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-
-#[path = "../../tests/it/store/memory.rs"]
-mod memory_store;
-
-use memory_store::MemoryStore;
 
 const LINE_CAP: usize = 1 << 20;
 const DEPTH: usize = 128;

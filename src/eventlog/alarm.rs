@@ -158,7 +158,7 @@ fn is_low(disk: Disk, limits: &Limits) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::memory::MemoryStore;
+    use crate::store::MemoryStore;
     use crate::types::Ids;
 
     #[test]

@@ -11,11 +11,12 @@
 //! readers.
 //!
 //! Reading order: `run` and `record` (the data), `record_store`, `event_store` and `maintenance` (the
-//! ports), `sqlite` (the adapter), `usage` (log sizes in memory).
+//! ports), `memory` and `sqlite` (the adapters), `usage` (log sizes in memory).
 
 mod error;
 mod event_store;
 mod maintenance;
+mod memory;
 mod record;
 mod record_store;
 mod run;
@@ -26,13 +27,11 @@ mod usage;
 pub(crate) mod contract;
 #[cfg(test)]
 pub(crate) mod faulty;
-#[cfg(test)]
-#[path = "../../tests/it/store/memory.rs"]
-pub(crate) mod memory;
 
 pub use error::{BoxError, CommitError, ReadError};
 pub use event_store::{EventStore, LogUsage, Page, Tail};
 pub use maintenance::{Cut, Disk, Maintenance, Pruned};
+pub use memory::MemoryStore;
 pub use record::{Delete, Expect, Put, Record, Table};
 pub use record_store::{Batch, RecordStore};
 pub use run::{Run, RunHeader};

@@ -8,10 +8,8 @@ use std::time::Duration;
 
 use acp_gateway::auth::{CreateKeyError, KeyHash, KeyKind, Keys, NewKey, RevokeError};
 use acp_gateway::shutdown::Shutdown;
-use acp_gateway::store::{RecordStore as _, Table};
+use acp_gateway::store::{MemoryStore, RecordStore as _, Table};
 use acp_gateway::types::{Clock, Ids, Limits, Scope, Tenant, Timestamp};
-
-use crate::store::memory::MemoryStore;
 
 #[derive(Debug)]
 struct HandClock(AtomicI64);

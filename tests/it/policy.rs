@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acp_gateway::auth::{Admission, AdmissionError, Keys, Policy, PolicyOptions, Tickets};
+use acp_gateway::store::MemoryStore;
 use acp_gateway::types::{Ids, Limits};
 use http::Request;
 use http::request::Parts;
-
-use crate::store::memory::MemoryStore;
 
 struct Gate {
     policy: Policy,

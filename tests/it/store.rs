@@ -13,7 +13,6 @@ mod damage;
 mod disk;
 mod failing;
 mod full;
-pub(crate) mod memory;
 mod script;
 mod slow;
 mod states;

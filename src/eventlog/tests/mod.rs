@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::event::{Event, Members, ResetReason};
+use crate::store::MemoryStore;
 use crate::store::contract::session as id;
 use crate::store::faulty::{FaultyStore, Outcome};
-use crate::store::memory::MemoryStore;
 use crate::store::{RecordStore as _, Run};
 
 /// A timeout for waits in tests.

@@ -15,7 +15,7 @@ use crate::session::record::SessionRecord;
 use crate::session::refusal::Refusal;
 use crate::session::{MayPrompt, PromptRequest};
 use crate::shutdown::Shutdown;
-use crate::store::memory::MemoryStore;
+use crate::store::MemoryStore;
 use crate::types::{Ids, Limits, PrincipalLimits, PromptId, Scope, Tenant};
 use crate::workspace::Workspaces;
 

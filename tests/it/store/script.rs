@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use acp_gateway::store::{
-    Batch, CommitError, Cut, Delete, EventStore, Expect, Maintenance, Put, Run, SqliteStore, Table,
+    Batch, CommitError, Cut, Delete, EventStore, Expect, Maintenance, MemoryStore, Put, Run, SqliteStore,
+    Table,
 };
 use acp_gateway::types::{Ids, Limits, SessionId, Tenant};
 use bytes::Bytes;
 
-use super::memory::MemoryStore;
 use crate::support::Random;
 
 /// The tables that the script writes to.

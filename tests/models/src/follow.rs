@@ -14,7 +14,7 @@ use crate::eventlog::{
     SessionLog, Start, TailCursor, Delivery,
 };
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::memory_store::MemoryStore;
+use acp_gateway::store::MemoryStore;
 use crate::types::{Ids, Limits, SessionId, Tenant};
 
 /// A log in memory with small limits, so that readers often read the next event from the store.

@@ -10,8 +10,6 @@ extern crate model_std as std;
 #[path = "../../../src/eventlog/mod.rs"]
 pub mod eventlog;
 pub mod follow;
-#[path = "../../it/store/memory.rs"]
-mod memory_store;
 pub mod session;
 
 mod acp {

@@ -1,21 +1,23 @@
 //! A store in memory: the reference that the durable store is compared with, and the fastest store for tests.
-//! Unit tests, the benchmarks and the models include this file too.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard};
 
-use acp_gateway::store::{
+use bytes::Bytes;
+
+use crate::shutdown::lock_or_abort;
+use crate::types::{Epoch, Ids, SessionId, Timestamp};
+
+use super::{
     Batch, CommitError, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError, Record,
     RecordStore, Run, RunHeader, Table, Tail,
 };
-use acp_gateway::types::{Epoch, Ids, SessionId, Timestamp};
-use bytes::Bytes;
 
 /// Keeps everything in maps.
 #[derive(Debug)]
-pub(crate) struct MemoryStore {
+pub struct MemoryStore {
     epoch: Epoch,
     ids: Ids,
     maps: Mutex<Maps>,
@@ -39,12 +41,12 @@ struct Log {
 }
 
 impl MemoryStore {
-    pub(crate) fn new(ids: Ids) -> Self {
+    pub fn new(ids: Ids) -> Self {
         Self { epoch: ids.epoch(), ids, maps: Mutex::default() }
     }
 
     fn maps(&self) -> MutexGuard<'_, Maps> {
-        self.maps.lock().expect("no call panics with the lock")
+        lock_or_abort(self.maps.lock())
     }
 }
 
