@@ -1,9 +1,9 @@
 //! The stored records of a session. Each is written in the commit of the event that changed it.
 //!
 //! This module owns the stored form of all records and their keys. Their version is the version of the store's
-//! file (`src/store/sqlite/schema.rs`): a change that cannot read the old bytes needs a migration. The types must
-//! not depend on types of the API, which change for other reasons. Only `api` knows both. Enums and the policy are
-//! types of `types`, and a test compares the stored bytes.
+//! file (`src/store/sqlite/schema.rs`): a change that cannot read the old bytes needs a new version, and the gateway
+//! rejects files of other versions. The types must not depend on types of the API, which change for other reasons.
+//! Only `api` knows both. Enums and the policy are types of `types`, and a test compares the stored bytes.
 //!
 //! Reading order: `session`, `prompt`, `request`, `terminal`, `idempotency`, then `keys`, `codec` and `api`.
 
