@@ -53,6 +53,6 @@ start_gateway() {
 }
 
 gateway_log() {
-  printf '\nthe last lines of the gateway's log:\n' >&2
+  printf '\nthe last lines of the log of the gateway:\n' >&2
   tail -n 40 "$scratch/stderr" >&2
 }
