@@ -18,7 +18,7 @@ use crate::types::Principal;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ShortLeaseError {
     #[error(transparent)]
-    Refused(#[from] AcquireError),
+    Acquire(#[from] AcquireError),
     #[error(transparent)]
     Agent(#[from] AgentFailure),
 }

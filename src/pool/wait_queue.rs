@@ -19,7 +19,7 @@ pub(super) const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Why the pool cannot provide a process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AcquireError {
-    #[error("no agent with this name is configured")]
+    #[error("no agent of that name is configured")]
     NoSuchAgent,
     #[error("the wait queue of this agent is full (limit {max}); retry later")]
     QueueFull { max: usize, retry_after: Duration },

@@ -6,10 +6,11 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::error::SessionError;
+use super::error::{
+    AnswerError, AttachError, CallError, CreateError, PartError, PatchError, PromptError, SessionError,
+};
 use super::idempotency::{Claim, IdempotencyKey};
 use super::origin::Origin;
-use super::refusal::Refusal;
 use crate::acp::{self, CancelTarget, Outcome, TraceContext};
 use crate::api::{Attachment, PendingRequest, Prompt, Session, SessionPatch};
 use crate::types::{Principal, PromptId, RequestId, TerminalId};
@@ -40,7 +41,7 @@ pub enum Answer {
     Elicitation(Box<RawValue>),
 }
 
-pub(super) type Reply<T, E = Refusal> = oneshot::Sender<Result<T, E>>;
+pub(super) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
 
 /// A client-initiated call to the agent, outside a turn.
 #[derive(Debug)]
@@ -82,7 +83,7 @@ pub(super) struct CreateWaiter {
     pub(super) origin: Origin,
     pub(super) claim: Option<Claim>,
     pub(super) trace: Option<TraceContext>,
-    pub(super) reply: Reply<(Session, u64)>,
+    pub(super) reply: Reply<(Session, u64), CreateError>,
     /// Until when the session waits for a process while all processes are busy.
     pub(super) deadline: Instant,
 }
@@ -99,11 +100,11 @@ pub(super) enum Command {
         by: Principal,
         patch: SessionPatch,
         if_match: Option<Vec<String>>,
-        reply: Reply<(Session, u64)>,
+        reply: Reply<(Session, u64), PatchError>,
     },
     Attach {
         trace: Option<TraceContext>,
-        reply: Reply<u64>,
+        reply: Reply<u64, AttachError>,
     },
     Close {
         by: Principal,
@@ -122,32 +123,32 @@ pub(super) enum Command {
         trace: Option<TraceContext>,
         /// The idempotency record to be written in the commit of the turn.
         key: Option<Claim>,
-        reply: Reply<(Prompt, u64)>,
+        reply: Reply<(Prompt, u64), PromptError>,
     },
     Cancel {
         prompt: Option<PromptId>,
         trace: Option<TraceContext>,
-        reply: Reply<(Vec<PromptId>, u64)>,
+        reply: Reply<(Vec<PromptId>, u64), PartError>,
     },
     Pending {
         request: RequestId,
-        reply: Reply<Arc<PendingRequest>>,
+        reply: Reply<Arc<PendingRequest>, AnswerError>,
     },
     Answer {
         by: Principal,
         request: RequestId,
         outcome: Outcome,
-        reply: Reply<u64>,
+        reply: Reply<u64, AnswerError>,
     },
     Call {
         by: Principal,
         call: ClientCall,
         trace: Option<TraceContext>,
-        reply: Reply<(Box<RawValue>, u64)>,
+        reply: Reply<(Box<RawValue>, u64), CallError>,
     },
     KillTerminal {
         terminal: TerminalId,
-        reply: Reply<u64>,
+        reply: Reply<u64, PartError>,
     },
     Stderr {
         reply: Reply<String, SessionError>,

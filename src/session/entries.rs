@@ -145,8 +145,8 @@ impl ActorEntries {
         lock_or_abort(self.inner.panicked.lock()).insert(id);
         self.uninstall(id, entry);
         entry.stopped.cancel();
-        if let Err(refusal) = self.entry(id).await {
-            tracing::warn!(session = %id, %refusal, "could not load the session again after its actor panicked");
+        if let Err(error) = self.entry(id).await {
+            tracing::warn!(session = %id, %error, "could not load the session again after its actor panicked");
         }
     }
 

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use super::context::Context;
-use super::error::{InputError, SessionError};
+use super::error::{CreateError, InputError, NotFound, SessionError, WorkspaceError};
 use super::record::{self, SessionRecord, SessionRecordView, index_prefix};
-use super::refusal::Refusal;
 use crate::store::Table;
 use crate::types::{SessionId, Tenant};
 use crate::workspace::{FileError, Workspace, Workspaces};
@@ -20,7 +19,7 @@ pub(super) struct Folder {
 
 impl Workspaces {
     /// The folder that a client named, or a new folder of the session. Blocks on the file system.
-    pub(super) fn folder(&self, id: SessionId, wanted: Option<&str>) -> Result<Folder, Refusal> {
+    pub(super) fn folder(&self, id: SessionId, wanted: Option<&str>) -> Result<Folder, CreateError> {
         let Some(wanted) = wanted else {
             return Ok(Folder { path: self.create_directory(&id.to_string())?, created: true });
         };
@@ -44,12 +43,12 @@ impl Workspaces {
 
 impl Context {
     /// Opens a session's folders.
-    pub(super) async fn open_workspace(&self, record: &SessionRecord) -> Result<Workspace, Refusal> {
+    pub(super) async fn open_workspace(&self, record: &SessionRecord) -> Result<Workspace, WorkspaceError> {
         let (workspaces, cwd) = (self.workspaces.clone(), PathBuf::from(&record.cwd));
         let additional: Vec<PathBuf> = record.additional_directories.iter().map(PathBuf::from).collect();
         let opened = self.shutdown.spawn_blocking(move || workspaces.open(&cwd, &additional)).await;
         opened?.map_err(|error| match error {
-            FileError::Missing => Refusal::NotFound("folder"),
+            FileError::Missing => NotFound("folder").into(),
             // The configured roots have changed, or a symbolic link has replaced the folder.
             FileError::OutsideRoots | FileError::PermissionDenied => {
                 let detail = "the session's folders no longer lie below the workspace roots";
@@ -109,11 +108,14 @@ mod tests {
         {
             assert_eq!(workspaces.folder(id, Some(wanted)).is_ok(), allowed, "{wanted}");
         }
-        assert!(matches!(workspaces.folder(id, Some("b")), Err(Refusal::Input(InputError::Invalid(_)))));
-        assert!(matches!(workspaces.folder(id, Some("file")), Err(Refusal::Input(InputError::Invalid(_)))));
+        assert!(matches!(workspaces.folder(id, Some("b")), Err(CreateError::Input(InputError::Invalid(_)))));
+        assert!(matches!(
+            workspaces.folder(id, Some("file")),
+            Err(CreateError::Input(InputError::Invalid(_)))
+        ));
         assert!(matches!(
             workspaces.folder(id, Some(secret.to_str().unwrap())),
-            Err(Refusal::Input(InputError::Forbidden(_)))
+            Err(CreateError::Input(InputError::Forbidden(_)))
         ));
         workspaces.remove_directory(&id.to_string()).unwrap();
         assert!(!real.join(id.to_string()).exists());

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use super::error::{ClaimError, IdempotencyError};
 use super::record::{self, IdempotencyRecord};
-use super::refusal::Refusal;
 use crate::eventlog::{EventLog, Records};
 use crate::store::Table;
 use crate::types::{KeyedCounts, KeyedGuard, Principal, PromptId, SessionId, Timestamp};
@@ -69,7 +69,7 @@ impl IdempotencyKeys {
         &self,
         by: &Principal,
         key: Option<&IdempotencyKey>,
-    ) -> Result<Claimed, Refusal> {
+    ) -> Result<Claimed, ClaimError> {
         let Some(key) = key else { return Ok(Claimed::default()) };
         let mut hash = Sha256::new();
         for part in [by.tenant.as_str(), &by.id, &key.route, &key.key] {
@@ -77,12 +77,12 @@ impl IdempotencyKeys {
             hash.update(part);
         }
         let record_key = hash.finalize().to_vec();
-        let in_flight = self.in_flight.acquire(record_key.clone(), 1).ok_or(Refusal::IdempotencyInFlight)?;
+        let in_flight = self.in_flight.acquire(record_key.clone(), 1).ok_or(IdempotencyError::InFlight)?;
         let stored = self.log.get(Table::Idempotency, record_key.clone()).await?;
         let stored = stored.map(|bytes| record::decode::<IdempotencyRecord>(&bytes)).transpose()?;
         let previous = stored.filter(|record| record.expires_at > self.log.expiry().earliest_now());
         if previous.as_ref().is_some_and(|record| record.body_hash != key.body_hash) {
-            return Err(Refusal::IdempotencyMismatch);
+            return Err(IdempotencyError::Mismatch.into());
         }
         let expires_at = self.log.expiry().latest_now().after(self.max_age);
         let claim = Claim { record_key, body_hash: key.body_hash, expires_at, key: key.key.clone() };

@@ -16,8 +16,7 @@
 //! 7. `process_link` and `event_loop`: the process, and the sources that wake the actor.
 //! 8. `actor`: passes each wakeup to its part and applies the effects.
 //!
-//! `error` has the errors of reads and of checks, `refusal` the error of all other operations. The actor does not
-//! import `registry`, `entries`, `handle` or `query`.
+//! `error` has the error of each operation. The actor does not import `registry`, `entries`, `handle` or `query`.
 
 mod actor;
 mod agent_requests;
@@ -40,7 +39,6 @@ mod origin;
 mod process_link;
 mod query;
 mod record;
-mod refusal;
 mod registry;
 mod requirements;
 mod snapshot;
@@ -51,10 +49,12 @@ mod validation;
 
 pub use command::{Answer, ClientCall, PromptRequest};
 pub use context::{Context, MayPrompt};
-pub use error::{InputError, SessionError, ToProblem};
+pub use error::{
+    AgentSessionsError, AnswerError, AttachError, CallError, CreateError, InputError, ListError, PartError,
+    PatchError, PromptError, SessionError, ToProblem, WorkspaceError,
+};
 pub use handle::{AdmittedPrompt, SessionHandle};
 pub use idempotency::IdempotencyKey;
 pub use metadata_index::{FILTER_KEY_BYTES, FILTER_VALUE_BYTES};
 pub use query::{ListQuery, MetadataFilter, PromptRange, SessionQuery};
-pub use refusal::Refusal;
 pub use registry::{BulkAction, Created, SessionRegistry};

@@ -1,6 +1,6 @@
 //! The origin of a session, and the capabilities that an agent needs for it.
 
-use super::refusal::Refusal;
+use super::error::ProcessError;
 use crate::acp::{self, AgentCapabilities};
 use crate::types::SessionId;
 
@@ -15,9 +15,9 @@ pub(super) enum Origin {
 }
 
 /// Checks whether the agent can fork a session and load the fork in another process.
-pub(super) fn can_fork(capabilities: &AgentCapabilities) -> Result<(), Refusal> {
+pub(super) fn can_fork(capabilities: &AgentCapabilities) -> Result<(), ProcessError> {
     if !capabilities.session.fork {
-        return Err(Refusal::unsupported(acp::method::SESSION_FORK));
+        return Err(ProcessError::unsupported(acp::method::SESSION_FORK));
     }
     if !capabilities.load_session && !capabilities.session.resume {
         return Err(cannot_adopt());
@@ -26,6 +26,6 @@ pub(super) fn can_fork(capabilities: &AgentCapabilities) -> Result<(), Refusal> 
 }
 
 /// The error if the agent cannot move one of its sessions to another process.
-pub(super) fn cannot_adopt() -> Refusal {
-    Refusal::unsupported("session/load or session/resume, so its own sessions cannot be adopted")
+pub(super) fn cannot_adopt() -> ProcessError {
+    ProcessError::unsupported("session/load or session/resume, so its own sessions cannot be adopted")
 }

@@ -4,22 +4,18 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use super::context::{Context, LiveGuard};
-use super::refusal::Refusal;
+use super::error::{ProcessError, RETRY_AFTER};
 use crate::acp::{AcpVersion, ClientCapabilities, InitializeResult, Outcome};
-use crate::agent::{Acp, AgentFailure, AgentSpec, Batch, Dialect, Process};
-use crate::jsonrpc::{CallId, IncomingId};
+use crate::agent::{Acp, AgentFailure, AgentSpec, Batch, Dialect, Process, without_secrets};
+use crate::jsonrpc::{CallId, IncomingId, RpcError};
 use crate::pool::{AcquireError, Lease, LeaseActivity, PendingLease, Priority, RequestedSession};
 use crate::types::PrincipalLimit::LiveSessions;
 use crate::types::{AgentName, Principal};
-
-/// The suggested delay before a retry, after which another session may have released its process.
-pub(super) const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct ProcessLink {
@@ -106,11 +102,12 @@ impl ProcessLink {
         agent: &AgentName,
         requirements: (ClientCapabilities, Vec<PathBuf>),
         session: Option<RequestedSession>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ProcessError> {
         if self.live_guard.is_none() {
             let limits = context.pool.principal_limits().effective(&self.owner);
             let guard = context.bounds.live.acquire(Arc::clone(&self.owner.id), limits.max(LiveSessions));
-            self.live_guard = Some(guard.ok_or_else(|| limits.exceeded(LiveSessions, RETRY_AFTER))?);
+            let exceeded = || AcquireError::from(limits.exceeded(LiveSessions, RETRY_AFTER));
+            self.live_guard = Some(guard.ok_or_else(exceeded)?);
         }
         match context.pool.enqueue(agent, &self.owner, requirements, (Priority::Reclaim, session)) {
             Ok(pending) => {
@@ -121,7 +118,7 @@ impl ProcessLink {
                 self.release_guard();
                 Err(match error {
                     // The agent was configured when the session was created.
-                    AcquireError::NoSuchAgent => Refusal::Agent(AgentFailure::removed()),
+                    AcquireError::NoSuchAgent => AgentFailure::removed().into(),
                     error => error.into(),
                 })
             }
@@ -212,6 +209,27 @@ impl ProcessLink {
             batch = or_never(lease.map(|lease| lease.process_mut().batches.recv())) => LinkEvent::Batch(batch),
         }
     }
+}
+
+/// Converts a JSON-RPC error of the agent. Detects that a sign-in is required and reports it to the pool.
+pub(super) fn agent_failure(error: RpcError, lease: &Lease) -> AgentFailure {
+    let process = lease.process();
+    // An ACP v2 error can come from an update, which is stored as the agent sent it.
+    let error = without_secrets(error, &process.spec.secrets);
+    let failure = AgentFailure::from_rpc_error(error, &process.spec, &process.initialized);
+    if matches!(failure, AgentFailure::AuthRequired { .. }) {
+        lease.record_auth(true);
+    }
+    failure
+}
+
+/// Converts the error response to a prompt. An agent may require a sign-in only for the first prompt.
+pub(super) fn prompt_failure(error: RpcError, lease: &Lease) -> AgentFailure {
+    let failure = agent_failure(error, lease);
+    if matches!(failure, AgentFailure::AuthRequired { .. }) {
+        lease.record_prompt_auth(false);
+    }
+    failure
 }
 
 /// Waits for the future, or without end if there is none.

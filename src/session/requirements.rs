@@ -1,7 +1,6 @@
 //! The requirements of a session on its agent.
 
-use super::error::InputError;
-use super::refusal::Refusal;
+use super::error::{InputError, ProcessError};
 use crate::acp::AgentCapabilities;
 use crate::agent::AgentSpec;
 
@@ -11,7 +10,7 @@ pub(super) fn check(
     servers: &[String],
     directories: &[String],
     capabilities: &AgentCapabilities,
-) -> Result<(), Refusal> {
+) -> Result<(), ProcessError> {
     for (at, name) in servers.iter().enumerate() {
         let missing = spec.mcp.get(name).and_then(|server| server.missing_capability(capabilities));
         if let Some(capability) = missing {
@@ -22,7 +21,7 @@ pub(super) fn check(
     }
     if !directories.is_empty() && !capabilities.session.additional_directories {
         let method = "additionalDirectories (it lacks sessionCapabilities.additionalDirectories)";
-        return Err(Refusal::unsupported(method));
+        return Err(ProcessError::unsupported(method));
     }
     Ok(())
 }

@@ -2,9 +2,9 @@
 
 use super::state::Gateway;
 use crate::eventlog::Start;
-use crate::session::{AdmittedPrompt, PromptRequest, Refusal, SessionHandle};
+use crate::session::{AdmittedPrompt, PromptError, PromptRequest, SessionHandle};
 use crate::stream::{Feed, Source, StreamGuard, TurnFilter};
-use crate::types::Principal;
+use crate::types::{LimitExceeded, Principal};
 
 /// A turn that a request has started.
 #[derive(Debug)]
@@ -17,13 +17,13 @@ pub(super) struct NewTurn {
 impl NewTurn {
     /// Checks the limits of the principal and starts the turn. The response of a `held` request is a stream or
     /// waits for the turn.
-    pub(super) async fn begin(
+    pub(super) async fn begin<E: From<LimitExceeded> + From<PromptError>>(
         gateway: &Gateway,
         by: &Principal,
         session: &SessionHandle,
         request: PromptRequest,
         held: bool,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, E> {
         // Acquire the stream before the turn starts: if that failed later, the client would have neither the
         // stream nor the id of the turn.
         let guard = held.then(|| gateway.streams().acquire(by)).transpose()?;

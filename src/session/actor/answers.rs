@@ -8,8 +8,8 @@ use crate::acp::{self, Outcome, error_code};
 use crate::api::{PendingRequest, Resolution};
 use crate::event::{EncodedEvent, RequestCreated, RequestResolved};
 use crate::session::agent_requests::{EndedBy, OfferedRequest, Resolving};
+use crate::session::error::AnswerError;
 use crate::session::record::RequestRecord;
-use crate::session::refusal::Refusal;
 use crate::types::{Principal, RequestId};
 
 impl Actor {
@@ -38,7 +38,7 @@ impl Actor {
         by: &Principal,
         id: RequestId,
         outcome: Outcome,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<u64, AnswerError> {
         self.agent_requests.get(id)?;
         let resolving = self.agent_requests.resolve(id, Resolution::Answered, Some(&by.id), outcome);
         Ok(match resolving {

@@ -15,19 +15,19 @@ use crate::jsonrpc::RpcError;
 use crate::pool::{Disposition, Lease, RequestedSession};
 use crate::session::agent_requests::EndedBy;
 use crate::session::attachment::{
-    AttachMethod, CallPurpose, LoadSignIn, LostContext, Refused, RestoreStep, Retry, SetUp, Setup,
+    AttachMethod, CallPurpose, LoadSignIn, LostContext, RestoreAttempt, RestoreStep, Retry, SetUp, Setup,
 };
 use crate::session::client_calls::AttachWaiter;
 use crate::session::command::CreateWaiter;
+use crate::session::error::ProcessError;
 use crate::session::origin::{Origin, cannot_adopt};
-use crate::session::refusal::Refusal;
 use crate::session::requirements;
 use crate::types::SessionState;
 use crate::types::limits::{FOLDED_MEMBER_BYTES, LOAD_DEFERRAL_MAX};
 
 impl Actor {
     /// Reserves a process if the session has none. No event is appended before this succeeds.
-    pub(super) fn reserve(&mut self) -> Result<(), Refusal> {
+    pub(super) fn reserve(&mut self) -> Result<(), ProcessError> {
         if self.attachment.needs_no_request() || self.link.is_pending() {
             return Ok(());
         }
@@ -36,7 +36,7 @@ impl Actor {
             return Ok(());
         }
         if self.lifecycle.drain_at.is_some() {
-            return Err(Refusal::Draining);
+            return Err(ProcessError::DRAINING);
         }
         let record = self.journal.record();
         let folders = std::iter::once(&record.cwd).chain(&record.additional_directories).map(PathBuf::from);
@@ -64,8 +64,8 @@ impl Actor {
 
     /// Asks for a process. The attach fails if that is rejected.
     pub(super) fn reserve_or_fail(&mut self) {
-        if let Err(refusal) = self.reserve() {
-            self.attach_failed(&refusal);
+        if let Err(error) = self.reserve() {
+            self.attach_failed(&error);
         }
     }
 
@@ -73,9 +73,9 @@ impl Actor {
     pub(super) fn create(&mut self, creating: CreateWaiter) {
         match self.reserve() {
             Ok(()) => self.client_calls.wait_for_creation(creating),
-            Err(refusal) => {
+            Err(error) => {
                 self.lifecycle.stopping = true;
-                send_reply(creating.reply, Err(refusal));
+                send_reply(creating.reply, Err(error.into()));
             }
         }
     }
@@ -86,7 +86,7 @@ impl Actor {
         }
         match self.check_quota().and_then(|()| self.reserve()) {
             Ok(()) => self.client_calls.wait_for_attach(attaching),
-            Err(refusal) => send_reply(attaching.reply, Err(refusal)),
+            Err(error) => send_reply(attaching.reply, Err(error.into())),
         }
     }
 
@@ -97,7 +97,7 @@ impl Actor {
             Ok(lease) => lease,
             // The pool has begun to drain before this session has.
             Err(AgentFailure::Draining) if self.lifecycle.drain_at.is_none() => return self.drain(),
-            Err(failure) => return self.attach_failed(&Refusal::Agent(failure)),
+            Err(failure) => return self.attach_failed(&failure.into()),
         };
         self.link.offered(&lease);
         let died = lease.process().has_ended() && self.attachment.may_replace();
@@ -115,16 +115,16 @@ impl Actor {
                     method => SetUp::new(method),
                 });
             }
-            Err(refusal) => {
+            Err(error) => {
                 // The process received no request for this session.
                 lease.release(Disposition::Untouched);
-                self.attach_failed(&refusal);
+                self.attach_failed(&error);
             }
         }
     }
 
     /// The method that creates or restores the session on a process. Fails if the process does not suit the session.
-    fn setup_method(&self, process: &Process) -> Result<AttachMethod, Refusal> {
+    fn setup_method(&self, process: &Process) -> Result<AttachMethod, ProcessError> {
         let (record, capabilities) = (self.journal.record(), &process.initialized.capabilities);
         let (servers, directories) = (&record.mcp_servers, &record.additional_directories);
         requirements::check(self.link.spec(), servers, directories, capabilities)?;
@@ -203,12 +203,12 @@ impl Actor {
         let result = match outcome {
             Ok(result) => acp::null_to_empty(&result),
             Err(error) if method.is_new() => return self.setup_rejected(error),
-            Err(error) => return self.restore_refused(method, error, resume),
+            Err(error) => return self.restore_rejected(method, error, resume),
         };
         if method.is_new()
             && let Err(failure) = self.adopt_agent_session(&result)
         {
-            return self.setup_failed(&Refusal::Agent(failure));
+            return self.setup_failed(&failure.into());
         }
         tracing::debug!(session = %self.journal.session(), replayed_updates, ?method, "attached");
         self.attached(method, lost_context, &result);
@@ -231,16 +231,16 @@ impl Actor {
         Ok(())
     }
 
-    /// Handles the agent's refusal to resume or load the session. `resume` is the agent's error to the
+    /// Handles the agent's error to the resume or the load of the session. `resume` is the agent's error to the
     /// `session/resume` that preceded a `session/load`.
-    fn restore_refused(&mut self, method: AttachMethod, error: RpcError, resume: Option<RpcError>) {
-        let refused = Refused {
+    fn restore_rejected(&mut self, method: AttachMethod, error: RpcError, resume: Option<RpcError>) {
+        let attempt = RestoreAttempt {
             method,
             agent_session: self.journal.record().agent_session_id.as_deref().unwrap_or_default(),
             can_load: self.link.initialized().is_some_and(|known| known.capabilities.load_session),
             is_imported: self.client_calls.imports_history(),
         };
-        match RestoreStep::after(refused, error, resume) {
+        match RestoreStep::after(attempt, error, resume) {
             RestoreStep::Load(error) => {
                 tracing::info!(session = %self.journal.session(), %error, "session/resume failed; trying session/load");
                 self.set_up(SetUp::load_after(error));
@@ -277,36 +277,36 @@ impl Actor {
             lease.session_in_use(id);
         }
         tracing::info!(session = %self.journal.session(), %error, in_use, "the agent did not restore the session; retrying");
-        let refusal = Refusal::NotRestored(error.clone());
+        let not_restored = ProcessError::NotRestored(error.clone());
         let timeout = self.context.limits.restore_timeout;
         let Retry { is_healthy, at } = self.attachment.retry_restore(error, in_use, timeout, Instant::now());
-        self.release(if is_healthy { Disposition::Reuse } else { Disposition::Stop }, &refusal);
+        self.release(if is_healthy { Disposition::Reuse } else { Disposition::Stop }, &not_restored);
         match at {
             Some(at) => self.attachment.wait_until(at),
-            None => self.attach_failed(&refusal),
+            None => self.attach_failed(&not_restored),
         }
     }
 
     /// Acquires another process if new processes sign in with the key of the agent's environment and this one
-    /// did not. Returns false if `refusal` is final.
-    pub(super) fn retried_with_key(&mut self, refusal: &Refusal) -> bool {
-        let needed = matches!(refusal, Refusal::Agent(AgentFailure::AuthRequired { .. }));
+    /// did not. Returns false if `error` is final.
+    pub(super) fn retried_with_key(&mut self, error: &ProcessError) -> bool {
+        let needed = matches!(error, ProcessError::Agent(AgentFailure::AuthRequired { .. }));
         if !needed || !self.link.lease().is_some_and(Lease::sign_in_with_key) {
             return false;
         }
         tracing::info!(session = %self.journal.session(), "retrying with a process that signs in with the key of the agent's environment");
-        self.release(Disposition::Stop, refusal);
+        self.release(Disposition::Stop, error);
         self.attachment.detach();
         self.reserve_or_fail();
         true
     }
 
-    /// The agent refused to load the session without a sign-in. Begins the next step of the sign-in with its key, if
-    /// there is one; otherwise `refusal` is final.
-    fn sign_in_for_load(&mut self, refusal: RpcError) {
+    /// The agent did not load the session without a sign-in. Begins the next step of the sign-in with its key, if
+    /// there is one; otherwise `load_error` is final.
+    fn sign_in_for_load(&mut self, load_error: RpcError) {
         let Some(process) = self.link.process() else { return };
         let Some(sign_in) = process.sign_in_by_variable_at_load() else {
-            return self.setup_rejected(refusal);
+            return self.setup_rejected(load_error);
         };
         let limits = &self.context.limits;
         let (method, params, timeout) = match self.attachment.load_sign_in() {
@@ -321,18 +321,22 @@ impl Actor {
             LoadSignIn::KeyChecked => {
                 (self.link.dialect().login_method(), auth::authenticate(sign_in, None), limits.call_timeout)
             }
-            LoadSignIn::SignedIn => return self.setup_rejected(refusal),
+            LoadSignIn::SignedIn => return self.setup_rejected(load_error),
         };
-        if self.call_for(CallPurpose::SignIn { refusal }, method, &params, timeout) {
+        if self.call_for(CallPurpose::SignIn { load_error }, method, &params, timeout) {
             tracing::info!(session = %self.journal.session(), method, "the agent loads no session without a sign-in, trying its key");
         }
     }
 
-    /// Handles the agent's response to a step of the sign-in. `refusal` is its error to the load.
-    pub(super) fn sign_in_answered(&mut self, refusal: RpcError, outcome: Result<Box<RawValue>, RpcError>) {
+    /// Handles the agent's response to a step of the sign-in. `load_error` is its error to the load.
+    pub(super) fn sign_in_answered(
+        &mut self,
+        load_error: RpcError,
+        outcome: Result<Box<RawValue>, RpcError>,
+    ) {
         if let Err(error) = outcome {
             tracing::info!(session = %self.journal.session(), %error, "the agent does not sign in with its key");
-            return self.setup_rejected(refusal);
+            return self.setup_rejected(load_error);
         }
         self.attachment.sign_in_advanced();
         self.set_up(SetUp::new(AttachMethod::Load));

@@ -10,9 +10,8 @@ use crate::event::{EncodedEvent, SessionChanged};
 use crate::jsonrpc::{CallId, RpcError};
 use crate::session::client_calls::{CallRules, CallTarget, PendingCall};
 use crate::session::command::{ClientCall, Reply};
-use crate::session::error::SessionError;
-use crate::session::process_link::RETRY_AFTER;
-use crate::session::refusal::{Refusal, agent_failure};
+use crate::session::error::{CallError, NotFound, ProcessError, SessionError};
+use crate::session::process_link::agent_failure;
 use crate::types::Principal;
 
 impl Actor {
@@ -21,23 +20,30 @@ impl Actor {
         by: Principal,
         call: ClientCall,
         trace: Option<TraceContext>,
-        reply: Reply<(Box<RawValue>, u64)>,
+        reply: Reply<(Box<RawValue>, u64), CallError>,
     ) {
         if self.journal.record().is_closed() {
-            return send_reply(reply, Err(Refusal::Closed));
+            return send_reply(reply, Err(ProcessError::Closed.into()));
         }
-        // A cancel ends work, so the quota does not apply to it.
-        let quota = if matches!(call, ClientCall::Cancel(_)) { Ok(()) } else { self.check_quota() };
-        let allowed = quota.and_then(|()| self.check_call(&call));
-        if let Err(refusal) = allowed.and_then(|()| self.reserve()) {
-            return send_reply(reply, Err(refusal));
+        if let Err(error) = self.admit_call(&call) {
+            return send_reply(reply, Err(error));
         }
         let deadline = Instant::now() + self.context.limits.settings_queue_timeout;
         self.client_calls.enqueue(PendingCall { by, call, trace, reply, deadline });
     }
 
+    /// Checks whether the call is permitted now, and reserves a process for it.
+    fn admit_call(&mut self, call: &ClientCall) -> Result<(), CallError> {
+        // A cancel ends work, so the quota does not apply to it.
+        if !matches!(call, ClientCall::Cancel(_)) {
+            self.check_quota()?;
+        }
+        self.check_call(call)?;
+        Ok(self.reserve()?)
+    }
+
     /// Checks that do not need a process.
-    fn check_call(&self, call: &ClientCall) -> Result<(), Refusal> {
+    fn check_call(&self, call: &ClientCall) -> Result<(), CallError> {
         let rules = CallRules {
             session: self.journal.session(),
             spec: self.link.spec(),
@@ -52,22 +58,22 @@ impl Actor {
     }
 
     /// Whether the agent reported that this part can be cancelled now.
-    fn check_cancellable(&self, part: &CancelTarget) -> Result<(), Refusal> {
+    fn check_cancellable(&self, part: &CancelTarget) -> Result<(), CallError> {
         let has_targets = match self.link.process() {
             Some(process) => process.dialect().has_cancel_targets(),
             None => AcpVersion::from_number(self.link.spec().settings.protocol) == Some(AcpVersion::V2),
         };
         if !has_targets {
-            let method = part.cancel_method().to_owned();
-            return Err(Refusal::Agent(AgentFailure::Unsupported { method }));
+            return Err(ProcessError::unsupported(part.cancel_method()).into());
         }
         if self.turns.can_cancel(part) {
             return Ok(());
         }
-        Err(Refusal::NotFound(match part {
+        let missing = NotFound(match part {
             CancelTarget::ToolCall(_) => "tool call that can be cancelled now",
             CancelTarget::Terminal(_) => "terminal of the agent that can be cancelled now",
-        }))
+        });
+        Err(missing.into())
     }
 
     /// Sends the calls that waited for a process. A process that is being stopped gets none.
@@ -87,17 +93,17 @@ impl Actor {
                 ClientCall::Rpc { notify: true, .. } => self.link.notify(&method, &params).then_some(None),
                 _ => self.link.call(&method, &params).map(Some),
             };
-            sent.ok_or_else(|| Refusal::Agent(AgentFailure::Exited(AgentExit::default())))
+            Ok(sent.ok_or_else(|| ProcessError::Agent(AgentFailure::Exited(AgentExit::default())))?)
         });
         match sent {
             Ok(Some(id)) => self.client_calls.sent(id, call, &self.context.limits, Instant::now()),
             // A notification has no response.
             Ok(None) => send_reply(call.reply, Ok((RawValue::NULL.to_owned(), self.journal.appended()))),
-            Err(refusal) => send_reply(call.reply, Err(refusal)),
+            Err(error) => send_reply(call.reply, Err(error)),
         }
     }
 
-    fn encode_call(&self, call: &PendingCall) -> Result<(String, Box<RawValue>), Refusal> {
+    fn encode_call(&self, call: &PendingCall) -> Result<(String, Box<RawValue>), CallError> {
         self.check_call(&call.call)?;
         let (Some(initialized), Some(id)) =
             (self.link.initialized(), self.journal.record().agent_session_id.as_deref())
@@ -123,7 +129,7 @@ impl Actor {
             Err(error) => {
                 let Some(lease) = self.link.lease() else { return };
                 let failure = agent_failure(error, lease);
-                self.call_failed(call, &Refusal::Agent(failure));
+                self.call_failed(call, &failure.into());
             }
         }
     }
@@ -197,19 +203,19 @@ impl Actor {
     }
 
     /// Handles the failure of a call. A fork stays usable even if the agent failed to close it here.
-    pub(super) fn call_failed(&self, call: PendingCall, refusal: &Refusal) {
+    pub(super) fn call_failed(&self, call: PendingCall, error: &ProcessError) {
         if matches!(call.call, ClientCall::Forked(_)) {
             self.reply_with_fork(call);
         } else {
-            send_reply(call.reply, Err(refusal.clone()));
+            send_reply(call.reply, Err(error.clone().into()));
         }
     }
 
     pub(super) fn check_call_deadlines(&mut self, now: Instant) {
         while let Some((id, call)) = self.client_calls.expire_sent(now) {
             self.link.cancel_call(id);
-            let method = call.call.method().to_owned();
-            self.call_failed(call, &Refusal::Agent(AgentFailure::Timeout { method }));
+            let timeout = ProcessError::timeout(call.call.method());
+            self.call_failed(call, &timeout);
         }
         if self.attachment.waits_for_process() && self.client_calls.is_wait_overdue(now) {
             self.expire_waits(now);
@@ -221,9 +227,8 @@ impl Actor {
         if self.context.pool.is_starting(&self.journal.record().agent, &self.link.owner().tenant) {
             return self.client_calls.extend_waits(now, self.context.limits.settings_queue_timeout);
         }
-        let detail = "every process of this agent is busy; retry later, or cancel a turn";
         let waiters = self.client_calls.expire_waits(now);
-        self.reject(waiters, &Refusal::PoolFull(detail.to_owned(), RETRY_AFTER));
+        self.reject(waiters, &ProcessError::Busy);
         self.drop_pending_lease();
     }
 }

@@ -11,7 +11,7 @@ use crate::pool::Disposition;
 use crate::session::agent_requests::EndedBy;
 use crate::session::client_calls::AttachWaiter;
 use crate::session::command::Command;
-use crate::session::refusal::Refusal;
+use crate::session::error::{PatchError, PreconditionFailed, ProcessError};
 use crate::session::stored::agent_spec;
 use crate::session::upstream_delete;
 use crate::session::validation::check_metadata;
@@ -65,9 +65,9 @@ impl Actor {
         by: &Principal,
         patch: &SessionPatch,
         if_match: Option<&[String]>,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<u64, PatchError> {
         if if_match.is_some_and(|etags| !etags.contains(&self.snapshot().etag())) {
-            return Err(Refusal::PreconditionFailed);
+            return Err(PreconditionFailed.into());
         }
         if patch.is_empty() {
             return Ok(self.journal.appended());
@@ -130,18 +130,18 @@ impl Actor {
         self.end_terminals();
         self.link.drop_pending();
         for attaching in self.client_calls.take_attaching() {
-            send_reply(attaching.reply, Err(Refusal::Closed));
+            send_reply(attaching.reply, Err(ProcessError::Closed.into()));
         }
         for call in self.client_calls.take_queued() {
-            send_reply(call.reply, Err(Refusal::Closed));
+            send_reply(call.reply, Err(ProcessError::Closed.into()));
         }
         for (id, call) in self.client_calls.take_sent() {
             self.link.cancel_call(id);
-            self.call_failed(call, &Refusal::Closed);
+            self.call_failed(call, &ProcessError::Closed);
         }
         if let Some(call) = self.attachment.open_call() {
             self.link.cancel_call(call);
-            self.release(Disposition::Stop, &Refusal::Closed);
+            self.release(Disposition::Stop, &ProcessError::Closed);
             self.attachment.detach();
         }
         self.release_live_guard();

@@ -178,7 +178,7 @@ impl Actor {
         }
         match self.attachment.answered(call) {
             Some(CallPurpose::SetUp(set_up)) => self.setup_answered(set_up, outcome),
-            Some(CallPurpose::SignIn { refusal }) => self.sign_in_answered(refusal, outcome),
+            Some(CallPurpose::SignIn { load_error }) => self.sign_in_answered(load_error, outcome),
             Some(CallPurpose::Release { closes }) => {
                 let reusable = closes && outcome.is_ok();
                 self.finish_detach(if reusable { Disposition::Reuse } else { Disposition::Stop });

@@ -7,15 +7,15 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::Actor;
-use super::requests::{Served, invalid, refused};
+use super::requests::{Served, invalid, rejected};
 use crate::acp::{self, RequestKind, error_code, method};
 use crate::event::{EncodedEvent, TerminalCreated, TerminalExited, TerminalOutput};
 use crate::jsonrpc::IncomingId;
 use crate::session::client_methods::files::{Folders, work_aborted};
 use crate::session::client_methods::terminals::{NewTerminal, TerminalRequest};
 use crate::session::client_methods::{Completion, FilePermits, WorkOutcome, WorkOutput};
+use crate::session::error::{NotFound, PartError};
 use crate::session::record::{StoredExit, StoredTerminal, TerminalRecord};
-use crate::session::refusal::Refusal;
 use crate::types::{PromptId, TerminalId};
 use crate::workspace::{self, OutputEvent, TerminalEvent};
 
@@ -31,7 +31,7 @@ impl Actor {
         let begun =
             self.client_methods.begin(incoming, cancellable, self.context.limits.max_pending_requests);
         let Some((completer, cancelled)) = begun else {
-            return Err(refused(error_code::INTERNAL, "too many requests are in progress"));
+            return Err(rejected(error_code::INTERNAL, "too many requests are in progress"));
         };
         self.context.shutdown.spawn_isolated(async move {
             if let Some(outcome) = cancelled.run_until_cancelled_owned(work).await {
@@ -70,7 +70,7 @@ impl Actor {
     pub(super) fn serve_file(&mut self, incoming: IncomingId, method: &str, params: &RawValue) -> Served {
         let (folders, max_bytes) = (self.folders(), self.context.limits.max_file_bytes);
         let Some(FilePermits { answers, params: held }) = self.client_methods.file_permits(params) else {
-            return Err(refused(error_code::INTERNAL, "too many bytes are waiting to be written"));
+            return Err(rejected(error_code::INTERNAL, "too many bytes are waiting to be written"));
         };
         let (method, params) = (method.to_owned(), params.to_owned());
         let shutdown = self.context.shutdown.clone();
@@ -144,7 +144,7 @@ impl Actor {
         if self.client_methods.terminals.len() < self.context.limits.max_terminals {
             return Ok(());
         }
-        Err(refused(error_code::INTERNAL, "too many terminals are open; release some first"))
+        Err(rejected(error_code::INTERNAL, "too many terminals are open; release some first"))
     }
 
     pub(super) fn handle_terminal_event(&mut self, TerminalEvent { terminal: id, event }: TerminalEvent) {
@@ -199,9 +199,9 @@ impl Actor {
     }
 
     /// Kills a command for a client. The agent keeps its terminal.
-    pub(super) fn kill_terminal(&mut self, id: TerminalId) -> Result<u64, Refusal> {
+    pub(super) fn kill_terminal(&mut self, id: TerminalId) -> Result<u64, PartError> {
         if id.number() == 0 || id.number() > self.journal.record().last_terminal {
-            return Err(Refusal::NotFound("terminal"));
+            return Err(NotFound("terminal").into());
         }
         self.client_methods.terminals.kill(id);
         Ok(self.journal.appended())

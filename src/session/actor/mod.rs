@@ -35,11 +35,11 @@ use super::client_calls::ClientCalls;
 use super::client_methods::ClientMethods;
 use super::command::{Command, Reply};
 use super::context::Context;
+use super::error::{AdmitError, ProcessError, PromptError};
 use super::event_loop::{EventLoop, WakeConditions, Wakeup};
 use super::folders::has_session_in;
 use super::journal::Journal;
 use super::process_link::{LinkEvent, ProcessLink};
-use super::refusal::Refusal;
 use super::turns::{TurnClock, Turns};
 use crate::acp::ClientCapabilities;
 use crate::api::Session;
@@ -293,15 +293,16 @@ impl Actor {
     }
 
     /// Rejects operations that make an agent write while the hourly quota is exceeded.
-    fn check_quota(&self) -> Result<(), Refusal> {
+    fn check_quota(&self) -> Result<(), ProcessError> {
         let wait = self.journal.quota_wait(&self.context.limits, Instant::now());
-        wait.map_or(Ok(()), |wait| Err(Refusal::Quota(wait)))
+        wait.map_or(Ok(()), |retry_after| Err(ProcessError::Quota { retry_after }))
     }
 
-    /// Rejects prompts while the breaker of this session is open. Other sessions are not affected.
-    fn check_crashes(&mut self) -> Result<(), Refusal> {
+    /// Rejects turns while the quota is exceeded, or while the breaker of this session is open. Other sessions are not affected.
+    fn check_turn(&mut self) -> Result<(), PromptError> {
+        self.check_quota()?;
         let wait = self.lifecycle.crashes.breaker_open_for(Instant::now(), &self.context.limits);
-        wait.map_or(Ok(()), |retry_after| Err(Refusal::CrashLoop(retry_after)))
+        wait.map_or(Ok(()), |retry_after| Err(AdmitError::CrashLoop(retry_after).into()))
     }
 
     /// Stops the agent of a session that exceeds its quota, and fails the turn. This does not wait for a
@@ -310,10 +311,10 @@ impl Actor {
         if !self.link.is_leased() {
             return;
         }
-        let Err(refusal) = self.check_quota() else { return };
+        let Err(error) = self.check_quota() else { return };
         tracing::warn!(session = %self.journal.session(), "a session exceeded its hourly write quota; stopping its agent");
-        self.stop_process(&refusal);
-        self.attach_failed(&refusal);
+        self.stop_process(&error);
+        self.attach_failed(&error);
     }
 
     /// The servers of the agent's files and terminals: the settings of the agent, restricted by the policy of the client.

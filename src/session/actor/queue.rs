@@ -15,15 +15,15 @@ use super::turn::TurnEnd;
 use crate::api::{Problem, ProblemCode};
 use crate::event::{EncodedEvent, PromptStarted};
 use crate::eventlog::Records;
-use crate::session::error::{SessionError, ToProblem};
+use crate::pool::AcquireError;
+use crate::session::error::{ProcessError, PromptError, SessionError, ToProblem};
 use crate::session::record::{self, PromptRecord, SessionRecord};
-use crate::session::refusal::Refusal;
 use crate::session::stored::read_record;
 use crate::session::turns::Queued;
 use crate::store::{Run, Table};
 use crate::types::{PromptId, PromptStatus, Timestamp};
 
-/// The delay before a restored prompt is retried after a limit refused it.
+/// The delay before a restored prompt is retried after a limit rejected it.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Actor {
@@ -37,17 +37,17 @@ impl Actor {
             && let Some(next) = self.turns.next()
         {
             let (restored, created_at) = (next.restored, next.record.created_at);
-            let may_begin =
-                self.check_quota().and_then(|()| self.check_crashes()).and_then(|()| self.reserve());
-            let problem = match may_begin {
+            let problem = match self.check_turn().and_then(|()| Ok(self.reserve()?)) {
                 Ok(()) => return self.begin_queued(),
                 // The coming drain keeps the queue.
-                Err(Refusal::Draining) => return,
-                Err(Refusal::PoolFull(..) | Refusal::Limit(_)) if restored && !self.is_old(created_at) => {
+                Err(PromptError::Process(ProcessError::Acquire(AcquireError::Draining))) => return,
+                Err(PromptError::Process(ProcessError::Acquire(_)))
+                    if restored && !self.is_old(created_at) =>
+                {
                     return self.turns.retry_at(Some(Instant::now() + RETRY_INTERVAL));
                 }
-                Err(Refusal::PoolFull(..) | Refusal::Limit(_)) if restored => expired(self),
-                Err(refusal) => refusal.problem(),
+                Err(PromptError::Process(ProcessError::Acquire(_))) if restored => expired(self),
+                Err(error) => error.problem(),
             };
             if let Some(next) = self.turns.dequeue() {
                 self.append_turn_end(next.record, TurnEnd::Failed(problem));

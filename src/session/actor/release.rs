@@ -12,29 +12,30 @@ use crate::session::agent_requests::EndedBy;
 use crate::session::attachment::{CallPurpose, Overdue};
 use crate::session::client_calls::Waiters;
 use crate::session::command::CreateWaiter;
-use crate::session::refusal::{Refusal, agent_failure};
+use crate::session::error::ProcessError;
+use crate::session::process_link::agent_failure;
 use crate::transcript::SessionFold;
 
 impl Actor {
     /// Handles the agent's error to new, resume or load. The attach fails and the process is stopped.
     pub(super) fn setup_rejected(&mut self, error: RpcError) {
         let Some(lease) = self.link.lease() else { return };
-        let refusal = match error.code {
+        let error = match error.code {
             // Only an adoption or a fork names a resource that the client chose.
             acp::error_code::RESOURCE_NOT_FOUND if self.client_calls.imports_history() => {
-                Refusal::NoSuchResource(error)
+                ProcessError::NoSuchResource(error)
             }
-            _ => Refusal::Agent(agent_failure(error, lease)),
+            _ => agent_failure(error, lease).into(),
         };
-        if !self.retried_with_key(&refusal) {
-            self.setup_failed(&refusal);
+        if !self.retried_with_key(&error) {
+            self.setup_failed(&error);
         }
     }
 
     /// Handles a process that cannot serve the session.
-    pub(super) fn setup_failed(&mut self, refusal: &Refusal) {
-        self.release(Disposition::Stop, refusal);
-        self.attach_failed(refusal);
+    pub(super) fn setup_failed(&mut self, error: &ProcessError) {
+        self.release(Disposition::Stop, error);
+        self.attach_failed(error);
     }
 
     pub(super) fn check_attach_deadline(&mut self, now: Instant) {
@@ -42,9 +43,8 @@ impl Actor {
             None => {}
             Some(Overdue::Queue { restore_error }) => {
                 self.link.drop_pending();
-                let method = "a request for a process".to_owned();
-                let timeout = Refusal::Agent(AgentFailure::Timeout { method });
-                self.setup_failed(&restore_error.map_or(timeout, Refusal::NotRestored));
+                let timeout = ProcessError::timeout("a request for a process");
+                self.setup_failed(&restore_error.map_or(timeout, ProcessError::NotRestored));
             }
             Some(Overdue::Retry) => {
                 self.attachment.detach();
@@ -53,12 +53,12 @@ impl Actor {
             Some(Overdue::Call(_, CallPurpose::Release { .. })) => self.finish_detach(Disposition::Stop),
             Some(Overdue::Call(call, CallPurpose::SetUp(set_up))) => {
                 self.link.cancel_call(call);
-                let method = set_up.method.method(self.link.dialect()).to_owned();
-                self.setup_failed(&Refusal::Agent(AgentFailure::Timeout { method }));
+                let method = set_up.method.method(self.link.dialect());
+                self.setup_failed(&ProcessError::timeout(method));
             }
-            Some(Overdue::Call(call, CallPurpose::SignIn { refusal })) => {
+            Some(Overdue::Call(call, CallPurpose::SignIn { load_error })) => {
                 self.link.cancel_call(call);
-                self.setup_rejected(refusal);
+                self.setup_rejected(load_error);
             }
             Some(Overdue::Idle) => self.detach_if_idle(DetachedReason::Idle),
         }
@@ -66,7 +66,7 @@ impl Actor {
 
     /// Removes and returns the lease, and clears all state of its process. Every transition that ends an attachment calls
     /// this, because the next process reuses request and call ids.
-    fn take_lease(&mut self, refusal: &Refusal) -> Option<Lease> {
+    fn take_lease(&mut self, error: &ProcessError) -> Option<Lease> {
         self.end_requests(EndedBy::Release);
         self.agent_requests.process_released();
         self.turns.process_released(Instant::now());
@@ -75,20 +75,20 @@ impl Actor {
         self.client_methods.process_released();
         self.end_terminals();
         for (_, call) in self.client_calls.take_sent() {
-            self.call_failed(call, refusal);
+            self.call_failed(call, error);
         }
         self.link.take_lease()
     }
 
-    pub(super) fn release(&mut self, disposition: Disposition, refusal: &Refusal) {
-        if let Some(lease) = self.take_lease(refusal) {
+    pub(super) fn release(&mut self, disposition: Disposition, error: &ProcessError) {
+        if let Some(lease) = self.take_lease(error) {
             lease.release(disposition);
         }
     }
 
     /// Stops the process and ends the attachment.
-    pub(super) fn stop_process(&mut self, refusal: &Refusal) {
-        self.release(Disposition::Stop, refusal);
+    pub(super) fn stop_process(&mut self, error: &ProcessError) {
+        self.release(Disposition::Stop, error);
         self.append_detached(DetachedReason::Exited);
         self.attachment.detach();
     }
@@ -116,62 +116,62 @@ impl Actor {
             let event = AgentExited { exit_code: *exit_code, signal: signal.as_deref(), stderr_tail };
             self.journal.append(None, &event);
         }
-        let refusal = Refusal::Agent(AgentFailure::Exited(exit));
-        self.stop_process(&refusal);
+        let error = ProcessError::Agent(AgentFailure::Exited(exit));
+        self.stop_process(&error);
         if replace {
             self.reserve_or_fail();
         } else if stopped {
             self.cancel_timed_out();
         } else {
-            self.attach_failed(&refusal);
+            self.attach_failed(&error);
         }
     }
 
-    /// Ends an attach without success: rejects every waiter with `refusal` and fails the turn.
-    pub(super) fn attach_failed(&mut self, refusal: &Refusal) {
+    /// Ends an attach without success: rejects every waiter with `error` and fails the turn.
+    pub(super) fn attach_failed(&mut self, error: &ProcessError) {
         self.attachment.reset_replaced();
-        self.reject_waiters(refusal);
-        self.fail_turn(refusal);
+        self.reject_waiters(error);
+        self.fail_turn(error);
         self.release_live_guard();
     }
 
     /// Rejects every waiter except the turn.
-    fn reject_waiters(&mut self, refusal: &Refusal) {
+    fn reject_waiters(&mut self, error: &ProcessError) {
         self.attachment.abandon();
         let waiters = self.client_calls.take_waiters();
-        self.reject(waiters, refusal);
+        self.reject(waiters, error);
     }
 
     /// Rejects clients that waited for a process.
-    pub(super) fn reject(&mut self, waiters: Waiters, refusal: &Refusal) {
+    pub(super) fn reject(&mut self, waiters: Waiters, error: &ProcessError) {
         let Waiters { creating, attaching, queued } = waiters;
         if let Some(creating) = creating {
-            self.create_failed(creating, refusal);
+            self.create_failed(creating, error);
         }
         for attaching in attaching {
-            send_reply(attaching.reply, Err(refusal.clone()));
+            send_reply(attaching.reply, Err(error.clone().into()));
         }
         for call in queued {
-            send_reply(call.reply, Err(refusal.clone()));
+            send_reply(call.reply, Err(error.clone().into()));
         }
     }
 
     /// Fails the creation of the session.
-    fn create_failed(&mut self, creating: CreateWaiter, refusal: &Refusal) {
+    fn create_failed(&mut self, creating: CreateWaiter, error: &ProcessError) {
         if self.journal.record().unfinished {
             let owner = self.journal.record().owner.clone();
             self.erase(&owner);
         }
         self.lifecycle.stopping = true;
-        send_reply(creating.reply, Err(refusal.clone()));
+        send_reply(creating.reply, Err(error.clone().into()));
     }
 
     /// Acquires the next process for the clients that waited for the former one.
     pub(super) fn acquire_for_waiters(&mut self) {
         if self.client_calls.wants_attached()
-            && let Err(refusal) = self.reserve()
+            && let Err(error) = self.reserve()
         {
-            self.reject_waiters(&refusal);
+            self.reject_waiters(&error);
         }
         self.release_live_guard();
     }
@@ -189,7 +189,7 @@ impl Actor {
             self.end_requests(EndedBy::Release);
             self.detach(DetachedReason::Drain);
         } else if !self.attachment.is_releasing() {
-            drop(self.take_lease(&Refusal::Draining));
+            drop(self.take_lease(&ProcessError::DRAINING));
             self.stop_for_drain();
         }
     }
@@ -197,7 +197,7 @@ impl Actor {
     /// Stops the actor, because the session has no process and the gateway drains.
     fn stop_for_drain(&mut self) {
         self.link.drop_pending();
-        self.reject_waiters(&Refusal::Draining);
+        self.reject_waiters(&ProcessError::DRAINING);
         self.lifecycle.stopping = true;
     }
 
@@ -240,7 +240,7 @@ impl Actor {
     }
 
     pub(super) fn finish_detach(&mut self, disposition: Disposition) {
-        self.release(disposition, &Refusal::Closed);
+        self.release(disposition, &ProcessError::Closed);
         self.enter_detached();
     }
 

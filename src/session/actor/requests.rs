@@ -15,12 +15,12 @@ use crate::types::ServedBy;
 pub(super) type Served = Result<(), Outcome>;
 
 /// An error response.
-pub(super) fn refused(code: i64, detail: &str) -> Outcome {
+pub(super) fn rejected(code: i64, detail: &str) -> Outcome {
     Err(acp::error(code, detail))
 }
 
 pub(super) fn invalid(detail: &str) -> Outcome {
-    refused(error_code::INVALID_PARAMS, detail)
+    rejected(error_code::INVALID_PARAMS, detail)
 }
 
 impl Actor {

@@ -10,10 +10,12 @@ use crate::api::{FieldError, Problem, ProblemCode, Prompt};
 use crate::event::{EncodedEvent, PromptCompleted, PromptFailed, PromptQueued, PromptStarted};
 use crate::jsonrpc::RpcError;
 use crate::session::agent_requests::EndedBy;
-use crate::session::error::{InputError, SessionError, ToProblem};
+use crate::session::error::{
+    InputError, NotFound, PartError, ProcessError, PromptError, SessionError, ToProblem,
+};
 use crate::session::idempotency::Claim;
+use crate::session::process_link::prompt_failure;
 use crate::session::record::PromptRecord;
-use crate::session::refusal::{Refusal, prompt_failure};
 use crate::session::turns::{Admission, Answered, CancelStep, Completion, Queued};
 use crate::types::{Principal, PromptId, PromptStatus};
 
@@ -39,7 +41,7 @@ impl Actor {
         queue: bool,
         trace: Option<TraceContext>,
         claim: Option<&Claim>,
-    ) -> Result<(Prompt, u64), Refusal> {
+    ) -> Result<(Prompt, u64), PromptError> {
         let admission = self.admit(&blocks, queue)?;
         let prompt_id = self.journal.next_prompt();
         let mut record = PromptRecord {
@@ -87,18 +89,17 @@ impl Actor {
     }
 
     /// Decides whether a prompt runs, waits or is rejected. A prompt that runs has a process or a place in the pool's queue.
-    fn admit(&mut self, blocks: &RawValue, queue: bool) -> Result<Admission, Refusal> {
+    fn admit(&mut self, blocks: &RawValue, queue: bool) -> Result<Admission, PromptError> {
         if self.journal.record().is_closed() {
-            return Err(Refusal::Closed);
+            return Err(ProcessError::Closed.into());
         }
         if self.lifecycle.drain_at.is_some() {
-            return Err(Refusal::Draining);
+            return Err(ProcessError::DRAINING.into());
         }
         if self.context.log.storage_full() {
             return Err(SessionError::StorageFull.into());
         }
-        self.check_quota()?;
-        self.check_crashes()?;
+        self.check_turn()?;
         self.check_content(blocks)?;
         let admission = self.turns.admit(queue, self.context.limits.max_session_queued_prompts)?;
         if admission == Admission::Run {
@@ -107,7 +108,7 @@ impl Actor {
         Ok(admission)
     }
 
-    fn check_content(&self, blocks: &RawValue) -> Result<(), Refusal> {
+    fn check_content(&self, blocks: &RawValue) -> Result<(), InputError> {
         // If no process has reported the agent's capabilities yet, the agent itself checks the content.
         let unknown = PromptCapabilities { image: true, audio: true, embedded_context: true };
         let known = self.link.initialized().map(|initialized| initialized.capabilities.prompt);
@@ -120,9 +121,9 @@ impl Actor {
             let (pointer, detail) = (format!("/prompt{}", error.pointer()), error.to_string());
             match error {
                 ContentError::Unsupported { .. } => {
-                    InputError::ContentUnsupported(FieldError { pointer, detail }).into()
+                    InputError::ContentUnsupported(FieldError { pointer, detail })
                 }
-                _ => InputError::invalid(pointer, detail).into(),
+                _ => InputError::invalid(pointer, detail),
             }
         })
     }
@@ -163,9 +164,9 @@ impl Actor {
             Answered::Failed(error) => {
                 let Some(lease) = self.link.lease() else { return };
                 let failure = prompt_failure(error, lease);
-                self.fail_turn(&Refusal::Agent(failure));
+                self.fail_turn(&failure.into());
             }
-            Answered::Invalid(error) => self.fail_turn(&Refusal::Agent(AgentFailure::Rpc(error))),
+            Answered::Invalid(error) => self.fail_turn(&AgentFailure::Rpc(error).into()),
         }
     }
 
@@ -176,8 +177,8 @@ impl Actor {
         }
     }
 
-    pub(super) fn fail_turn(&mut self, refusal: &Refusal) {
-        self.end_turn(TurnEnd::Failed(refusal.problem()));
+    pub(super) fn fail_turn(&mut self, error: &ProcessError) {
+        self.end_turn(TurnEnd::Failed(error.problem()));
     }
 
     /// Fails the turn after the stop of a process whose agent ignored a cancel.
@@ -204,7 +205,7 @@ impl Actor {
         self.append_turn_end(record, end);
         // A process that is being stopped runs no further turn.
         if stopping && self.link.is_leased() {
-            self.stop_process(&Refusal::Closed);
+            self.stop_process(&ProcessError::Closed);
         }
         self.attachment.touch(Instant::now());
         self.turns.ended(Some(prompt).filter(|_| self.attachment.is_attached()));
@@ -251,9 +252,9 @@ impl Actor {
         &mut self,
         prompt: Option<PromptId>,
         trace: Option<&TraceContext>,
-    ) -> Result<Vec<PromptId>, Refusal> {
+    ) -> Result<Vec<PromptId>, PartError> {
         if prompt.is_some_and(|id| id.number() > self.journal.record().last_prompt) {
-            return Err(Refusal::NotFound("turn"));
+            return Err(NotFound("turn").into());
         }
         let mut cancelled = Vec::new();
         for Queued { record, .. } in self.turns.remove_queued(prompt) {
@@ -288,7 +289,7 @@ impl Actor {
                 self.link.process().into_iter().for_each(crate::agent::Process::begin_stop);
             }
             Some(CancelStep::AbandonProcess) => {
-                self.stop_process(&Refusal::Closed);
+                self.stop_process(&ProcessError::Closed);
                 self.cancel_timed_out();
             }
         }

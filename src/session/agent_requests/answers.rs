@@ -6,11 +6,13 @@ use serde_json::value::RawValue;
 use crate::acp::{self, Outcome, RequestKind, ValidationError};
 use crate::api::{FieldError, PendingRequest};
 use crate::session::command::Answer;
-use crate::session::error::{InputError, SessionError};
-use crate::session::refusal::Refusal;
+use crate::session::error::{AnswerError, InputError, SessionError};
 
 /// The response for the agent. Fails if the answer does not match the request.
-pub(in crate::session) fn check_answer(asked: &PendingRequest, answer: Answer) -> Result<Outcome, Refusal> {
+pub(in crate::session) fn check_answer(
+    asked: &PendingRequest,
+    answer: Answer,
+) -> Result<Outcome, AnswerError> {
     let ask = RequestKind::from_method(&asked.method);
     match answer {
         Answer::Option(option) if ask == RequestKind::Permission => {

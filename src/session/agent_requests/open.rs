@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::acp::{Outcome, RequestKind};
 use crate::api::{PendingRequest, Resolution};
 use crate::jsonrpc::IncomingId;
-use crate::session::refusal::Refusal;
+use crate::session::error::{AnswerError, NotFound, RequestResolved};
 use crate::types::{PromptId, RequestId, Timestamp};
 
 /// The number of resolved requests that are remembered. Older ones are in the store.
@@ -155,16 +155,16 @@ impl AgentRequests {
     }
 
     /// The open request with this id.
-    pub(in crate::session) fn get(&self, id: RequestId) -> Result<Arc<PendingRequest>, Refusal> {
+    pub(in crate::session) fn get(&self, id: RequestId) -> Result<Arc<PendingRequest>, AnswerError> {
         if let Some(pending) = self.open.get(&id) {
             return Ok(Arc::clone(&pending.request));
         }
         Err(match self.resolved.iter().find(|(known, ..)| *known == id) {
             Some((_, resolution, by)) => {
-                Refusal::RequestResolved { id, resolution: *resolution, by: by.clone() }
+                AnswerError::Resolved(RequestResolved { id, resolution: *resolution, by: by.clone() })
             }
             // Older resolutions are in the store, and the handle looks them up there.
-            None => Refusal::NotFound("request"),
+            None => AnswerError::NotFound(NotFound("request")),
         })
     }
 

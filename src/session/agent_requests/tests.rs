@@ -17,7 +17,7 @@ use super::{AgentRequests, EndedBy, OfferedRequest, Resolving, Wait};
 use crate::acp::{self, Outcome, method};
 use crate::api::{PendingRequest, Resolution};
 use crate::jsonrpc::{IncomingId, PendingTables};
-use crate::session::refusal::Refusal;
+use crate::session::error::{AnswerError, NotFound, RequestResolved};
 use crate::types::{PromptId, RequestId, Timestamp};
 
 const PERMISSION: &str = method::SESSION_REQUEST_PERMISSION;
@@ -73,8 +73,8 @@ impl Fixture {
     }
 
     /// The error for an answer to a request.
-    fn refusal(&self, id: u32) -> Option<String> {
-        self.part.get(RequestId::new(id)).err().map(|refusal| named(&refusal))
+    fn error(&self, id: u32) -> Option<String> {
+        self.part.get(RequestId::new(id)).err().map(|error| named(&error))
     }
 
     fn answer(&mut self, id: u32, by: &str) -> Option<Resolving> {
@@ -90,10 +90,12 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn named(refusal: &Refusal) -> String {
-    match refusal {
-        Refusal::NotFound(kind) => format!("no {kind}"),
-        Refusal::RequestResolved { id, resolution, by } => format!("{id} {resolution:?} {by:?}"),
+fn named(error: &AnswerError) -> String {
+    match error {
+        AnswerError::NotFound(NotFound(kind)) => format!("no {kind}"),
+        AnswerError::Resolved(RequestResolved { id, resolution, by }) => {
+            format!("{id} {resolution:?} {by:?}")
+        }
         other => format!("{other:?}"),
     }
 }

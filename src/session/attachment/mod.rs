@@ -23,7 +23,7 @@ use tokio::time::{Duration, Instant};
 pub(super) use self::replay::History;
 use self::replay::Replay;
 use self::restore::Restoring;
-pub(super) use self::restore::{Refused, RestoreStep, Retry, Setup};
+pub(super) use self::restore::{RestoreAttempt, RestoreStep, Retry, Setup};
 pub(super) use self::setup::{AttachMethod, DiscardCounter, LostContext, SetUp};
 pub(super) use self::sign_in::LoadSignIn;
 use crate::acp::update;
@@ -78,8 +78,8 @@ enum State {
 pub(super) enum CallPurpose {
     /// The agent is creating or restoring the session.
     SetUp(SetUp),
-    /// The agent refused to load the session without a sign-in. The gateway has sent a step of the sign-in.
-    SignIn { refusal: RpcError },
+    /// The agent did not load the session without a sign-in. The gateway has sent a step of the sign-in.
+    SignIn { load_error: RpcError },
     /// The agent is closing or deleting the session. A process that closed a session (`closes`) can serve another one.
     Release { closes: bool },
 }

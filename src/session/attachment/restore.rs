@@ -56,7 +56,7 @@ impl Setup<'_> {
     }
 }
 
-/// The step after the agent refused to resume or load the session.
+/// The step after the agent did not resume or load the session.
 #[derive(Debug)]
 pub(in crate::session) enum RestoreStep {
     /// The agent did not resume the session, and may be able to load it. The error is that of the resume.
@@ -73,9 +73,9 @@ pub(in crate::session) enum RestoreStep {
     },
 }
 
-/// The refused attempt to restore the session.
+/// The failed attempt to restore the session.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::session) struct Refused<'a> {
+pub(in crate::session) struct RestoreAttempt<'a> {
     pub(in crate::session) method: AttachMethod,
     /// The agent's id of the session.
     pub(in crate::session) agent_session: &'a str,
@@ -87,24 +87,28 @@ pub(in crate::session) struct Refused<'a> {
 impl RestoreStep {
     /// Decides the step after `error`. `resume` is the agent's error to the `session/resume` that preceded a
     /// `session/load`.
-    pub(in crate::session) fn after(refused: Refused<'_>, error: RpcError, resume: Option<RpcError>) -> Self {
-        let failure = RestoreFailure::classify(&error, refused.agent_session);
+    pub(in crate::session) fn after(
+        attempt: RestoreAttempt<'_>,
+        error: RpcError,
+        resume: Option<RpcError>,
+    ) -> Self {
+        let failure = RestoreFailure::classify(&error, attempt.agent_session);
         let may_load = !matches!(failure, RestoreFailure::InUse | RestoreFailure::AuthRequired);
-        if refused.method == AttachMethod::Resume && refused.can_load && may_load {
+        if attempt.method == AttachMethod::Resume && attempt.can_load && may_load {
             return Self::Load(error);
         }
         // Some agents advertise both methods and implement one. The error of the implemented method counts.
         let (failure, error) = match (failure, resume) {
             (RestoreFailure::Unsupported, Some(resume)) => {
-                (RestoreFailure::classify(&resume, refused.agent_session), resume)
+                (RestoreFailure::classify(&resume, attempt.agent_session), resume)
             }
             (failure, _) => (failure, error),
         };
         match failure {
-            RestoreFailure::AuthRequired if refused.method == AttachMethod::Load => Self::SignIn(error),
+            RestoreFailure::AuthRequired if attempt.method == AttachMethod::Load => Self::SignIn(error),
             RestoreFailure::AuthRequired => Self::Reject(error),
             RestoreFailure::InUse => Self::Retry { error, in_use: true },
-            _ if refused.is_imported => Self::Reject(error),
+            _ if attempt.is_imported => Self::Reject(error),
             RestoreFailure::NotFound => Self::Begin(LostReason::NotFound, error),
             RestoreFailure::Unsupported => Self::Begin(LostReason::Unsupported, error),
             RestoreFailure::Other => Self::Retry { error, in_use: false },

@@ -79,7 +79,7 @@ impl Fixture {
     }
 
     fn sign_in(&mut self) {
-        self.part.called(self.call, self.at(60), CallPurpose::SignIn { refusal: auth_required() });
+        self.part.called(self.call, self.at(60), CallPurpose::SignIn { load_error: auth_required() });
     }
 
     fn release(&mut self, closes: bool) {

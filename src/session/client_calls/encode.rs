@@ -6,9 +6,8 @@ use crate::acp::client_input_policy::{self, ClientInputError};
 use crate::acp::{self, AgentCapabilities, ConfigValue, SessionSetup, TraceContext};
 use crate::agent::{AgentSpec, Dialect};
 use crate::session::command::ClientCall;
-use crate::session::error::{InputError, SessionError};
+use crate::session::error::{CallError, InputError, ProcessError, SessionError, TurnRunning};
 use crate::session::origin::can_fork;
-use crate::session::refusal::Refusal;
 use crate::types::{PromptId, SessionId};
 
 /// The rules for calls that do not depend on a process.
@@ -21,7 +20,7 @@ pub(in crate::session) struct CallRules<'a> {
 }
 
 impl CallRules<'_> {
-    pub(in crate::session) fn check(&self, call: &ClientCall) -> Result<(), Refusal> {
+    pub(in crate::session) fn check(&self, call: &ClientCall) -> Result<(), CallError> {
         match call {
             ClientCall::Mode(_) | ClientCall::Forked(_) | ClientCall::Cancel(_) => Ok(()),
             ClientCall::Config { value, .. } => {
@@ -30,13 +29,13 @@ impl CallRules<'_> {
                     InputError::invalid("/value", detail).into()
                 })
             }
-            ClientCall::Fork => self.running.map_or(Ok(()), |prompt| Err(Refusal::TurnRunning(prompt))),
-            ClientCall::Rpc { method, params, .. } => self.check_rpc(method, params),
+            ClientCall::Fork => self.running.map_or(Ok(()), |prompt| Err(TurnRunning(prompt).into())),
+            ClientCall::Rpc { method, params, .. } => Ok(self.check_rpc(method, params)?),
         }
     }
 
-    fn check_rpc(&self, method: &str, params: &RawValue) -> Result<(), Refusal> {
-        let rejected = |error: ClientInputError| Refusal::from(InputError::from_policy(&error, "/params"));
+    fn check_rpc(&self, method: &str, params: &RawValue) -> Result<(), InputError> {
+        let rejected = |error: ClientInputError| InputError::from_policy(&error, "/params");
         // Agents that report `models` accept this method, so it needs no permission of the operator.
         if !(method == acp::method::SESSION_SET_MODEL && self.accepts_models) {
             client_input_policy::check_method(&self.spec.settings.allowed_rpc_methods, method)
@@ -66,14 +65,14 @@ impl CallTarget<'_> {
         &self,
         call: &ClientCall,
         trace: Option<&TraceContext>,
-    ) -> Result<(String, Box<RawValue>), Refusal> {
+    ) -> Result<(String, Box<RawValue>), CallError> {
         let (id, dialect) = (self.id, self.dialect);
         let mut method = call.method().to_owned();
         let params = match call {
             ClientCall::Mode(mode) if dialect.has_modes() => acp::set_mode(id, mode, trace),
             ClientCall::Mode(mode) => {
                 let option = self.config_options.and_then(acp::mode_option);
-                let option = option.ok_or_else(|| Refusal::unsupported(&method))?;
+                let option = option.ok_or_else(|| ProcessError::unsupported(&method))?;
                 acp::method::SESSION_SET_CONFIG_OPTION.clone_into(&mut method);
                 acp::set_config_option(dialect.version(), id, &option, &ConfigValue::Id(mode.into()), trace)
             }
@@ -100,7 +99,7 @@ impl CallTarget<'_> {
     }
 }
 
-fn wrong_session() -> Refusal {
+fn wrong_session() -> InputError {
     let detail = "expected the id of this session or none; the gateway inserts it".to_owned();
-    InputError::invalid("/params/sessionId", detail).into()
+    InputError::invalid("/params/sessionId", detail)
 }

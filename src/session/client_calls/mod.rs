@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 pub(super) use self::encode::{CallRules, CallTarget};
 use super::command::{ClientCall, CreateWaiter, Reply};
+use super::error::{AttachError, CallError};
 use super::origin::Origin;
 use crate::acp::TraceContext;
 use crate::jsonrpc::CallId;
@@ -32,7 +33,7 @@ pub(super) struct ClientCalls {
 #[derive(Debug)]
 pub(super) struct AttachWaiter {
     pub(super) trace: Option<TraceContext>,
-    pub(super) reply: Reply<u64>,
+    pub(super) reply: Reply<u64, AttachError>,
     pub(super) deadline: Instant,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct PendingCall {
     pub(super) by: Principal,
     pub(super) call: ClientCall,
     pub(super) trace: Option<TraceContext>,
-    pub(super) reply: Reply<(Box<RawValue>, u64)>,
+    pub(super) reply: Reply<(Box<RawValue>, u64), CallError>,
     pub(super) deadline: Instant,
 }
 

@@ -8,9 +8,8 @@ use serde_json::value::RawValue;
 use crate::acp::{FileBlock, FileContent, PromptCapabilities, append_blocks, file_uri};
 use crate::api::{AttachAs, Attachment, FieldError};
 use crate::session::context::Context;
-use crate::session::error::{InputError, SessionError};
+use crate::session::error::{InputError, SessionError, WorkspaceError};
 use crate::session::query::SessionQuery;
-use crate::session::refusal::Refusal;
 use crate::workspace::{FileError, RealFile, Workspace, media_type, text};
 
 /// The maximum number of attachments of a prompt.
@@ -22,7 +21,7 @@ pub(super) async fn append_attachments(
     session: SessionQuery<'_>,
     blocks: Box<RawValue>,
     attachments: Vec<Attachment>,
-) -> Result<Box<RawValue>, Refusal> {
+) -> Result<Box<RawValue>, WorkspaceError> {
     if attachments.is_empty() {
         return Ok(blocks);
     }
@@ -67,8 +66,8 @@ impl BlockBuilder {
         workspace: &Workspace,
         at: usize,
         attachment: &Attachment,
-    ) -> Result<Box<RawValue>, Refusal> {
-        let refused = |error: FileError| -> Refusal {
+    ) -> Result<Box<RawValue>, WorkspaceError> {
+        let rejected = |error: FileError| -> WorkspaceError {
             match error {
                 FileError::OutsideRoots => {
                     InputError::Forbidden(format!("/attachments/{at}/path: {error}")).into()
@@ -78,12 +77,12 @@ impl BlockBuilder {
                 _ => InputError::invalid(format!("/attachments/{at}/path"), error.to_string()).into(),
             }
         };
-        let file = workspace.open_real(&attachment.path).map_err(refused)?;
+        let file = workspace.open_real(&attachment.path).map_err(rejected)?;
         let name = file.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let media = media_type(&name);
         let kind = match attachment.kind {
             Some(kind) => self.check_kind(kind, at, media).map(|()| kind)?,
-            None => self.choose_kind(&file, media).map_err(refused)?,
+            None => self.choose_kind(&file, media).map_err(rejected)?,
         };
         let uri = file_uri(&file.path.to_string_lossy());
         let content = || file.file.read(self.remaining_bytes as u64);
@@ -92,13 +91,13 @@ impl BlockBuilder {
                 let size = file.file.stat.size;
                 FileBlock::ResourceLink { uri: &uri, name: &name, mime_type: media, size }.to_raw()
             }
-            AttachAs::Resource => resource(&content().map_err(refused)?, &uri, media),
+            AttachAs::Resource => resource(&content().map_err(rejected)?, &uri, media),
             AttachAs::Image => {
-                let data = STANDARD.encode(content().map_err(refused)?);
+                let data = STANDARD.encode(content().map_err(rejected)?);
                 FileBlock::Image { data, mime_type: media.unwrap_or_default(), uri: &uri }.to_raw()
             }
             AttachAs::Audio => {
-                let data = STANDARD.encode(content().map_err(refused)?);
+                let data = STANDARD.encode(content().map_err(rejected)?);
                 FileBlock::Audio { data, mime_type: media.unwrap_or_default() }.to_raw()
             }
         };

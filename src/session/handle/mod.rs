@@ -20,10 +20,11 @@ use crate::session::context::Context;
 use crate::session::durable;
 use crate::session::entries::ActorEntries;
 use crate::session::entry::ActorEntry;
-use crate::session::error::SessionError;
+use crate::session::error::{
+    AnswerError, AttachError, CallError, PartError, PatchError, RequestResolved, SessionError, WorkspaceError,
+};
 use crate::session::query::SessionQuery;
 use crate::session::record::RequestRecord;
-use crate::session::refusal::Refusal;
 use crate::session::validation::{check_metadata, check_title};
 use crate::types::{Principal, PromptId, RequestId, SessionId, TerminalId};
 use crate::workspace::Workspace;
@@ -101,7 +102,7 @@ impl SessionHandle {
     }
 
     /// Opens the session's folders. This also works for a closed session.
-    pub async fn workspace(&self) -> Result<Workspace, Refusal> {
+    pub async fn workspace(&self) -> Result<Workspace, WorkspaceError> {
         self.context().open_workspace(&self.query().record().await?).await
     }
 
@@ -111,7 +112,7 @@ impl SessionHandle {
         by: &Principal,
         patch: SessionPatch,
         if_match: Option<Vec<String>>,
-    ) -> Result<Session, Refusal> {
+    ) -> Result<Session, PatchError> {
         check_title(patch.title.as_ref().and_then(Option::as_deref))?;
         if let Some(Some(metadata)) = &patch.metadata {
             check_metadata(metadata)?;
@@ -123,7 +124,7 @@ impl SessionHandle {
     }
 
     /// Attaches a process to the session. Reopens a closed session.
-    pub async fn attach(&self, trace: Option<TraceContext>) -> Result<Session, Refusal> {
+    pub async fn attach(&self, trace: Option<TraceContext>) -> Result<Session, AttachError> {
         let seq = self.request(|reply| Command::Attach { trace, reply }).await?;
         self.wait_durable(seq).await?;
         Ok(self.snapshot().await?)
@@ -156,24 +157,29 @@ impl SessionHandle {
         &self,
         prompt: Option<PromptId>,
         trace: Option<TraceContext>,
-    ) -> Result<Vec<PromptId>, Refusal> {
+    ) -> Result<Vec<PromptId>, PartError> {
         let (cancelled, seq) = self.request(|reply| Command::Cancel { prompt, trace, reply }).await?;
         self.wait_durable_or_full(seq).await?;
         Ok(cancelled)
     }
 
     /// Answers a request of the agent. The first answer wins.
-    pub async fn answer(&self, by: &Principal, request: RequestId, answer: Answer) -> Result<(), Refusal> {
+    pub async fn answer(
+        &self,
+        by: &Principal,
+        request: RequestId,
+        answer: Answer,
+    ) -> Result<(), AnswerError> {
         match self.answer_once(by.clone(), request, answer).await {
             Ok(seq) => Ok(self.wait_durable(seq).await?),
-            Err(error @ Refusal::RequestResolved { .. }) => {
+            Err(error @ AnswerError::Resolved(_)) => {
                 // A crash could still undo the other answer, so it must be durable before the client sees it.
                 self.wait_durable(self.entry.log.appended()).await?;
                 Err(error)
             }
-            Err(error @ Refusal::NotFound(_)) => match self.query().request(request).await? {
+            Err(error @ AnswerError::NotFound(_)) => match self.query().request(request).await? {
                 Some(RequestRecord { resolution: Some(resolution), by, .. }) => {
-                    Err(Refusal::RequestResolved { id: request, resolution, by })
+                    Err(RequestResolved { id: request, resolution, by }.into())
                 }
                 _ => Err(error),
             },
@@ -181,7 +187,12 @@ impl SessionHandle {
         }
     }
 
-    async fn answer_once(&self, by: Principal, request: RequestId, answer: Answer) -> Result<u64, Refusal> {
+    async fn answer_once(
+        &self,
+        by: Principal,
+        request: RequestId,
+        answer: Answer,
+    ) -> Result<u64, AnswerError> {
         let asked = self.request(|reply| Command::Pending { request, reply }).await?;
         // The agent defines the schema of the answer, so the check may take long.
         let check = self.context().shutdown.spawn_blocking(move || answers::check_answer(&asked, answer));
@@ -195,7 +206,7 @@ impl SessionHandle {
         by: &Principal,
         call: ClientCall,
         trace: Option<TraceContext>,
-    ) -> Result<Box<RawValue>, Refusal> {
+    ) -> Result<Box<RawValue>, CallError> {
         let by = by.clone();
         let (result, seq) = self.request(|reply| Command::Call { by, call, trace, reply }).await?;
         self.wait_durable(seq).await?;
@@ -203,7 +214,7 @@ impl SessionHandle {
     }
 
     /// Kills the command of a terminal. Does nothing if the command has ended.
-    pub async fn kill_terminal(&self, terminal: TerminalId) -> Result<(), Refusal> {
+    pub async fn kill_terminal(&self, terminal: TerminalId) -> Result<(), PartError> {
         let seq = self.request(|reply| Command::KillTerminal { terminal, reply }).await?;
         Ok(self.wait_durable(seq).await?)
     }

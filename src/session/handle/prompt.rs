@@ -9,7 +9,7 @@ use tracing::Instrument;
 use super::{SessionHandle, attachments};
 use crate::api::Prompt;
 use crate::session::command::{Command, PromptRequest};
-use crate::session::refusal::Refusal;
+use crate::session::error::{NotFound, PartError, PromptError};
 use crate::types::{Principal, PromptId};
 
 /// A turn that was accepted and is durable.
@@ -26,17 +26,25 @@ pub struct AdmittedPrompt {
 impl SessionHandle {
     /// Begins or queues a turn. The operation continues if the caller is dropped, because its idempotency key
     /// must not be released before the turn is durable.
-    pub async fn prompt(&self, by: &Principal, request: PromptRequest) -> Result<AdmittedPrompt, Refusal> {
+    pub async fn prompt(
+        &self,
+        by: &Principal,
+        request: PromptRequest,
+    ) -> Result<AdmittedPrompt, PromptError> {
         let (handle, by) = (self.clone(), by.clone());
         let begun = async move { handle.prompt_once(&by, request).await }.in_current_span();
         self.context().shutdown.spawn_isolated(begun).await?
     }
 
-    async fn prompt_once(&self, by: &Principal, request: PromptRequest) -> Result<AdmittedPrompt, Refusal> {
+    async fn prompt_once(
+        &self,
+        by: &Principal,
+        request: PromptRequest,
+    ) -> Result<AdmittedPrompt, PromptError> {
         let claimed = self.entries.idempotency().claim(by, request.key.as_ref()).await?;
         if let Some(prompt) = claimed.previous.and_then(|previous| previous.prompt) {
             let committed = self.log().committed();
-            let record = self.query().prompt_record(prompt).await?.ok_or(Refusal::NotFound("turn"))?;
+            let record = self.query().prompt_record(prompt).await?.ok_or(NotFound("turn"))?;
             let (prompt, _) = self.query().prompt_with_text(&record, committed).await?;
             let (first_seq, last_seq) = (record.first_seq, record.last_seq);
             return Ok(AdmittedPrompt { prompt, first_seq, last_seq, replayed: true });
@@ -53,14 +61,14 @@ impl SessionHandle {
     }
 
     /// Waits until the turn ends. `None` if it does not end within `limit`.
-    pub async fn wait_ended(&self, prompt: PromptId, limit: Duration) -> Result<Option<Prompt>, Refusal> {
+    pub async fn wait_ended(&self, prompt: PromptId, limit: Duration) -> Result<Option<Prompt>, PartError> {
         let deadline = Instant::now() + limit;
         let mut entry = Arc::clone(&self.entry);
         loop {
             let mut ends = entry.turn_ends.clone();
             let seq = *ends.borrow_and_update();
             self.wait_durable(seq.min(entry.log.appended())).await?;
-            let record = self.query().prompt_record(prompt).await?.ok_or(Refusal::NotFound("turn"))?;
+            let record = self.query().prompt_record(prompt).await?.ok_or(NotFound("turn"))?;
             if record.status.has_ended() {
                 return Ok(Some(self.query().prompt_with_text(&record, self.log().committed()).await?.0));
             }

@@ -3,10 +3,10 @@
 use crate::acp::{self, InitializeResult, RawObject, SessionListing, TraceContext, method};
 use crate::agent::{AgentFailure, AgentSpec};
 use crate::api::{AgentSession, AgentSessionList};
+use crate::pool::ShortLeaseError;
 use crate::session::context::Context;
-use crate::session::error::SessionError;
+use crate::session::error::{AgentSessionsError, SessionError};
 use crate::session::record::agent_session_prefix;
-use crate::session::refusal::Refusal;
 use crate::store::Table;
 use crate::types::{AgentName, Principal, SessionId};
 
@@ -39,7 +39,7 @@ pub(in crate::session) async fn list(
     spec: &AgentSpec,
     (cwd, cursor): (Option<String>, Option<&str>),
     trace: Option<&TraceContext>,
-) -> Result<AgentSessionList, Refusal> {
+) -> Result<AgentSessionList, AgentSessionsError> {
     let workspaces = context.workspaces.clone();
     let resolve = move || cwd.map(|cwd| workspaces.resolve("cwd", &cwd)).transpose();
     let cwd = context.shutdown.spawn_blocking(resolve).await??;
@@ -47,11 +47,12 @@ pub(in crate::session) async fn list(
     let supported = |initialized: &InitializeResult| initialized.capabilities.session.list;
     let mut visit = context.pool.short_lease_for(method::SESSION_LIST, spec, by, supported).await?;
     let params = acp::list_sessions(cwd.as_deref(), cursor, trace);
-    let result = visit.call(method::SESSION_LIST, &params, context.limits.call_timeout).await?;
+    let result = visit.call(method::SESSION_LIST, &params, context.limits.call_timeout).await;
+    let result = result.map_err(ShortLeaseError::from)?;
     visit.release_untouched();
     let Some(listing) = SessionListing::parse(&result) else {
         let detail = "invalid result of session/list: not a list of sessions".to_owned();
-        return Err(AgentFailure::Start { detail }.into());
+        return Err(ShortLeaseError::Agent(AgentFailure::Start { detail }).into());
     };
     let folders: Vec<String> = listing.sessions.iter().map(|listed| listed.cwd.to_string()).collect();
     let workspaces = context.workspaces.clone();

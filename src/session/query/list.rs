@@ -8,9 +8,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::metadata::{self, MetadataFilter};
 use crate::api::{SessionList, SessionState, SessionSummary};
 use crate::session::context::Context;
-use crate::session::error::{InputError, SessionError};
+use crate::session::error::{InputError, ListError, SessionError};
 use crate::session::record::{self, SessionRecord, SessionRecordView, index_prefix, session_key};
-use crate::session::refusal::Refusal;
 use crate::store::Table;
 use crate::types::{AgentName, EventId, Principal, SessionId};
 
@@ -36,7 +35,7 @@ pub(in crate::session) async fn list(
     context: &Context,
     by: &Principal,
     query: &ListQuery,
-) -> Result<SessionList, Refusal> {
+) -> Result<SessionList, ListError> {
     let last_event_id = context.log.position();
     let prefix = index_prefix(&by.tenant);
     let after = query.cursor.as_deref().map(|cursor| decode_cursor(cursor, &prefix)).transpose()?;

@@ -3,10 +3,10 @@
 use crate::acp::TraceContext;
 use crate::agent::{AgentFailure, AgentSpec};
 use crate::api::CreateSession;
+use crate::pool::ShortLeaseError;
 use crate::session::context::Context;
-use crate::session::error::InputError;
+use crate::session::error::{AgentSessionsError, CreateError, InputError};
 use crate::session::query::agent_sessions;
-use crate::session::refusal::Refusal;
 use crate::types::{AgentName, KeyedCounts, KeyedGuard, Principal, Scope, Tenant};
 
 /// The maximum number of bytes of an agent's session id.
@@ -27,7 +27,7 @@ pub(super) async fn begin_adoption(
     by: &Principal,
     agent: &AgentName,
     id: &str,
-) -> Result<AdoptionGuard, Refusal> {
+) -> Result<AdoptionGuard, CreateError> {
     let in_use = |detail: &str| InputError::invalid("/agentSessionId", detail);
     let guard = adoptions.acquire((by.tenant.clone(), agent.clone(), id.to_owned()), 1);
     let guard = guard.ok_or_else(|| in_use("another request is adopting this session"))?;
@@ -60,12 +60,12 @@ pub(super) async fn find_listed_folder(
     spec: &AgentSpec,
     id: &str,
     trace: Option<&TraceContext>,
-) -> Result<String, Refusal> {
+) -> Result<String, AgentSessionsError> {
     let mut cursor: Option<String> = None;
     for _ in 0..MAX_LIST_PAGES {
         let page = agent_sessions::list(context, by, spec, (None, cursor.as_deref()), trace).await.map_err(
             |error| match error {
-                Refusal::Agent(AgentFailure::Unsupported { .. }) => {
+                AgentSessionsError::Lease(ShortLeaseError::Agent(AgentFailure::Unsupported { .. })) => {
                     let detail =
                         "required, because the agent cannot report the working folder of its sessions";
                     InputError::invalid("/cwd", detail).into()

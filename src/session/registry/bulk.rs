@@ -5,9 +5,8 @@ use tracing::Instrument;
 use super::SessionRegistry;
 use crate::acp::TraceContext;
 use crate::api::{BulkResult, BulkResults};
-use crate::session::error::{SessionError, ToProblem};
+use crate::session::error::{ListError, SessionError, ToProblem};
 use crate::session::query::ListQuery;
-use crate::session::refusal::Refusal;
 use crate::types::{Principal, SessionId};
 
 /// The number of sessions that are closed or deleted concurrently.
@@ -30,7 +29,7 @@ impl SessionRegistry {
         action: BulkAction,
         query: &ListQuery,
         trace: Option<TraceContext>,
-    ) -> Result<BulkResults, Refusal> {
+    ) -> Result<BulkResults, ListError> {
         let page = self.list(by, query).await?;
         let mut results = Vec::with_capacity(page.sessions.len());
         for batch in page.sessions.chunks(CONCURRENCY) {

@@ -12,11 +12,10 @@ use crate::api::{CreateSession, Session};
 use crate::pool::AcquireError;
 use crate::session::actor::Actor;
 use crate::session::command::{Command, CreateWaiter};
-use crate::session::error::SessionError;
+use crate::session::error::{CreateError, ProcessError, SessionError};
 use crate::session::idempotency::{Claim, IdempotencyKey};
 use crate::session::origin::Origin;
 use crate::session::record::SessionRecord;
-use crate::session::refusal::Refusal;
 use crate::types::Principal;
 
 /// A new session, or the session that an earlier request with the same idempotency key created.
@@ -35,7 +34,7 @@ impl SessionRegistry {
         request: CreateSession,
         key: Option<IdempotencyKey>,
         trace: Option<TraceContext>,
-    ) -> Result<Created, Refusal> {
+    ) -> Result<Created, CreateError> {
         let (registry, owner) = (self.clone(), by.clone());
         let create = async move |claim| registry.create_new(&owner, request, trace, claim).await;
         self.create_once(by, key, create).await
@@ -48,9 +47,9 @@ impl SessionRegistry {
         by: &Principal,
         key: Option<IdempotencyKey>,
         create: impl FnOnce(Option<Claim>) -> F + Send + 'static,
-    ) -> Result<Created, Refusal>
+    ) -> Result<Created, CreateError>
     where
-        F: Future<Output = Result<Session, Refusal>> + Send,
+        F: Future<Output = Result<Session, CreateError>> + Send,
     {
         let (registry, by) = (self.clone(), by.clone());
         let created = async move {
@@ -76,12 +75,13 @@ impl SessionRegistry {
         mut request: CreateSession,
         trace: Option<TraceContext>,
         claim: Option<Claim>,
-    ) -> Result<Session, Refusal> {
+    ) -> Result<Session, CreateError> {
         let context = self.context();
         if context.log.storage_full() {
             return Err(SessionError::StorageFull.into());
         }
-        let spec = context.catalogue.agent(&request.agent).ok_or(AcquireError::NoSuchAgent)?;
+        let spec = context.catalogue.agent(&request.agent);
+        let spec = spec.ok_or(ProcessError::Acquire(AcquireError::NoSuchAgent))?;
         let id = context.ids.session();
         let adopted = adopt::adopted_session(by, &request)?.map(str::to_owned);
         let mut _adoption = None;
@@ -106,7 +106,7 @@ impl SessionRegistry {
         origin: Origin,
         claim: Option<Claim>,
         trace: Option<TraceContext>,
-    ) -> Result<Session, Refusal> {
+    ) -> Result<Session, CreateError> {
         let context = self.context();
         let (id, own_folder) = (record.session_id, record.own_folder && origin == Origin::New);
         let log = context.log.session(&record.tenant(), id).await?;
@@ -124,7 +124,7 @@ impl SessionRegistry {
                 entry.visible.store(true, Ordering::Release);
                 Ok(session)
             }
-            Err(refusal) => {
+            Err(error) => {
                 if own_folder {
                     let workspaces = context.workspaces.clone();
                     let erase = move || workspaces.remove_directory(&id.to_string());
@@ -132,7 +132,7 @@ impl SessionRegistry {
                         tracing::warn!(session = %id, "could not remove the folder of a session that could not be created");
                     }
                 }
-                Err(refusal)
+                Err(error)
             }
         }
     }

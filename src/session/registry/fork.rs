@@ -10,10 +10,10 @@ use crate::agent::AgentFailure;
 use crate::api::Session;
 use crate::jsonrpc::RpcError;
 use crate::session::command::ClientCall;
+use crate::session::error::{CreateError, ProcessError};
 use crate::session::handle::SessionHandle;
 use crate::session::idempotency::{Claim, IdempotencyKey};
 use crate::session::origin::{Origin, can_fork};
-use crate::session::refusal::Refusal;
 use crate::session::upstream_delete;
 use crate::types::Principal;
 
@@ -25,7 +25,7 @@ impl SessionRegistry {
         parent: &SessionHandle,
         key: Option<IdempotencyKey>,
         trace: Option<TraceContext>,
-    ) -> Result<Created, Refusal> {
+    ) -> Result<Created, CreateError> {
         let (registry, owner, parent) = (self.clone(), by.clone(), parent.clone());
         let create = async move |claim| registry.create_fork(&owner, &parent, trace, claim).await;
         self.create_once(by, key, create).await
@@ -37,7 +37,7 @@ impl SessionRegistry {
         parent: &SessionHandle,
         trace: Option<TraceContext>,
         claim: Option<Claim>,
-    ) -> Result<Session, Refusal> {
+    ) -> Result<Session, CreateError> {
         let context = self.context();
         // The parent's actor checks the capabilities again.
         let agent = parent.query().record().await?.agent;
@@ -59,7 +59,7 @@ impl SessionRegistry {
 }
 
 /// The id of the fork in the agent's result.
-fn new_session_id(result: &RawValue) -> Result<String, Refusal> {
+fn new_session_id(result: &RawValue) -> Result<String, ProcessError> {
     let new = acp::parse::<acp::NewSessionResult<'_>>(result).map_err(|error| {
         let message = format!("invalid result of session/fork: {error}");
         AgentFailure::Rpc(RpcError { code: acp::error_code::INTERNAL, message, data: None })

@@ -33,8 +33,8 @@ pub(super) async fn run(entries: ActorEntries) {
             continue;
         }
         keys_at = Instant::now() + context.limits.idempotency_key_max_age / 24;
-        if let Err(refusal) = delete_expired_keys(context).await {
-            tracing::warn!(%refusal, "could not delete expired idempotency keys");
+        if let Err(error) = delete_expired_keys(context).await {
+            tracing::warn!(%error, "could not delete expired idempotency keys");
         }
     }
 }
@@ -54,10 +54,10 @@ async fn erase_expired_sessions(entries: &ActorEntries) {
         let by = Principal { id: "retention".into(), tenant, scopes: Scopes::default() };
         let erased = match entries.find(&by.tenant, id).await {
             Ok(entry) => SessionHandle::new(entries.clone(), entry).delete(&by, None).await,
-            Err(refusal) => Err(refusal),
+            Err(error) => Err(error),
         };
-        if let Err(refusal) = erased {
-            tracing::warn!(session = %id, %refusal, "could not erase an expired session");
+        if let Err(error) = erased {
+            tracing::warn!(session = %id, %error, "could not erase an expired session");
         }
     }
 }

@@ -19,10 +19,9 @@ use crate::agent::AgentSpec;
 use crate::api::{AgentSessionList, SessionList};
 use crate::session::context::Context;
 use crate::session::entries::ActorEntries;
-use crate::session::error::SessionError;
+use crate::session::error::{AgentSessionsError, ListError, SessionError};
 use crate::session::handle::SessionHandle;
 use crate::session::query::{ListQuery, agent_sessions, list};
-use crate::session::refusal::Refusal;
 use crate::store::Table;
 use crate::types::{Principal, SessionId};
 
@@ -57,7 +56,7 @@ impl SessionRegistry {
     }
 
     /// A page of the tenant's sessions, newest first.
-    pub async fn list(&self, by: &Principal, query: &ListQuery) -> Result<SessionList, Refusal> {
+    pub async fn list(&self, by: &Principal, query: &ListQuery) -> Result<SessionList, ListError> {
         list::list(self.context(), by, query).await
     }
 
@@ -68,7 +67,7 @@ impl SessionRegistry {
         spec: &AgentSpec,
         page: (Option<String>, Option<&str>),
         trace: Option<&TraceContext>,
-    ) -> Result<AgentSessionList, Refusal> {
+    ) -> Result<AgentSessionList, AgentSessionsError> {
         agent_sessions::list(self.context(), by, spec, page, trace).await
     }
 }
@@ -88,8 +87,8 @@ async fn load_open_sessions(entries: &ActorEntries) -> Result<(), SessionError> 
             // A session that cannot be loaded must not keep the other sessions from starting.
             match context.shutdown.spawn_isolated(load).await {
                 Ok(Ok(entry)) => loaded.push(entry),
-                Ok(Err(refusal)) => {
-                    tracing::error!(session = %id, %refusal, "could not load a session that was open when the gateway stopped");
+                Ok(Err(error)) => {
+                    tracing::error!(session = %id, %error, "could not load a session that was open when the gateway stopped");
                 }
                 Err(panic) => {
                     tracing::error!(session = %id, %panic, "could not load a session that was open when the gateway stopped");

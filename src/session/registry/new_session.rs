@@ -6,9 +6,8 @@ use crate::acp::{self, client_input_policy};
 use crate::agent::AgentSpec;
 use crate::api::{CreateSession, McpServer};
 use crate::session::context::Context;
-use crate::session::error::InputError;
+use crate::session::error::{CreateError, InputError};
 use crate::session::record::SessionRecord;
-use crate::session::refusal::Refusal;
 use crate::session::requirements;
 use crate::session::validation::{check_metadata, check_title};
 use crate::types::{OnTimeout, Principal, ServedBy, SessionId, SessionPolicy, SessionState};
@@ -25,7 +24,7 @@ pub(super) async fn record(
     id: SessionId,
     request: CreateSession,
     spec: &AgentSpec,
-) -> Result<SessionRecord, Refusal> {
+) -> Result<SessionRecord, CreateError> {
     check_request(&request, spec)?;
     let metadata = request.metadata.unwrap_or_default();
     let mcp_servers = mcp_servers(spec, &request.mcp_servers)?;
@@ -48,7 +47,7 @@ pub(super) async fn record(
         };
         let directories: Vec<String> =
             directories.iter().enumerate().map(existing).collect::<Result<_, _>>()?;
-        Ok::<_, Refusal>((workspaces.folder(id, cwd.as_deref())?, directories))
+        Ok::<_, CreateError>((workspaces.folder(id, cwd.as_deref())?, directories))
     });
     let (folder, additional_directories) = folders.await??;
     let now = context.ids.now();

@@ -10,9 +10,9 @@ use crate::api::{self, PromptStatus, SessionState};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::session::actor::Actor;
+use crate::session::error::PromptError;
 use crate::session::origin::Origin;
 use crate::session::record::SessionRecord;
-use crate::session::refusal::Refusal;
 use crate::session::{MayPrompt, PromptRequest};
 use crate::shutdown::Shutdown;
 use crate::store::MemoryStore;
@@ -106,9 +106,9 @@ async fn panicked_actor_fails_its_turn_and_restarts() {
     assert_eq!(first.prompt.prompt_id, PromptId::new(u32::MAX));
     let waits = session.clone();
     let waiting = async move { waits.wait_ended(PromptId::new(u32::MAX), Duration::from_mins(1)).await };
-    let (ended, refused) =
+    let (ended, rejected) =
         in_time(Box::pin(async { tokio::join!(waiting, session.prompt(&by, prompt(true))) })).await;
-    assert!(matches!(refused, Err(Refusal::Session(SessionError::Internal))), "{refused:?}");
+    assert!(matches!(rejected, Err(PromptError::Session(SessionError::Internal))), "{rejected:?}");
     let ended = ended.unwrap().expect("the turn has ended");
     let problem: api::Problem = serde_json::from_str(ended.error.unwrap().get()).unwrap();
     assert_eq!((ended.status, problem.code), (PromptStatus::Failed, api::ProblemCode::Interrupted));
@@ -118,7 +118,7 @@ async fn panicked_actor_fails_its_turn_and_restarts() {
     assert_eq!((snapshot.state, snapshot.prompt_id), (SessionState::Idle, None));
     assert!(matches!(
         in_time(session.prompt(&by, prompt(false))).await,
-        Err(Refusal::Session(SessionError::Internal))
+        Err(PromptError::Session(SessionError::Internal))
     ));
     assert_eq!(in_time(session.snapshot()).await.unwrap().last_event_id, snapshot.last_event_id);
     let runs = session_log.read(0, 1 << 20).await.unwrap();

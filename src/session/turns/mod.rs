@@ -18,8 +18,8 @@ use tokio::time::{Duration, Instant};
 pub(super) use self::turn::{Admission, Answered, CancelStep, Completion, Queued, TurnClock};
 use self::turn::{Cancel, Turn};
 use self::work::{PromptWork, ReportedWork};
+use super::error::{AdmitError, TurnRunning};
 use super::record::PromptRecord;
-use super::refusal::Refusal;
 use crate::acp::{
     self, CancelTarget, PromptResult, TraceContext, WorkState, error_code, stop_reason, update,
 };
@@ -33,7 +33,7 @@ pub(super) struct Turns {
     /// The last turn that ended on this process. Updates that arrive after its end belong to it.
     last_ended: Option<PromptId>,
     work: ReportedWork,
-    /// When the head of the queue is retried after a limit refused it.
+    /// When the head of the queue is retried after a limit rejected it.
     retry_at: Option<Instant>,
     /// Notifies waiters of the sequence number of the last end of a turn.
     ends: watch::Sender<u64>,
@@ -91,12 +91,12 @@ impl Turns {
     }
 
     /// Decides where a new prompt goes. `queue`: the client accepts a place in the queue.
-    pub(super) fn admit(&self, queue: bool, max_queued: usize) -> Result<Admission, Refusal> {
+    pub(super) fn admit(&self, queue: bool, max_queued: usize) -> Result<Admission, AdmitError> {
         // A restored prompt can wait for a process without a turn before it.
         let ahead = self.running().or_else(|| self.queue.front().map(|queued| queued.record.prompt_id));
         match ahead {
-            Some(prompt) if !queue => Err(Refusal::TurnRunning(prompt)),
-            Some(_) if self.queue.len() >= max_queued => Err(Refusal::QueueFull(max_queued)),
+            Some(prompt) if !queue => Err(TurnRunning(prompt).into()),
+            Some(_) if self.queue.len() >= max_queued => Err(AdmitError::QueueFull(max_queued)),
             Some(_) => Ok(Admission::Queue { position: self.queue.len() + 1 }),
             None => Ok(Admission::Run),
         }

@@ -14,7 +14,7 @@ use crate::api::{Problem, ProblemCode};
 use crate::auth::AdmissionError;
 use crate::eventlog::ReadError;
 use crate::server::AdmitError;
-use crate::session::{Refusal, ToProblem};
+use crate::session::ToProblem;
 use crate::surface::authorized::AccessError;
 use crate::telemetry::ErrorChain;
 use crate::types::LimitExceeded;
@@ -151,11 +151,5 @@ impl From<ReadError> for ApiError {
 impl<E: ToProblem> From<E> for ApiError {
     fn from(error: E) -> Self {
         Self { limit: error.limit().cloned(), ..error.problem().into() }
-    }
-}
-
-impl From<LimitExceeded> for ApiError {
-    fn from(exceeded: LimitExceeded) -> Self {
-        Refusal::Limit(exceeded).into()
     }
 }

@@ -1,8 +1,7 @@
 use super::*;
 use crate::session::agent_requests::answers::check_answer;
 use crate::session::command::Answer;
-use crate::session::error::InputError;
-use crate::session::refusal::Refusal;
+use crate::session::error::{AnswerError, InputError};
 
 const FORM: &str = r#"{"sessionId":"s","mode":"form","message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}}"#;
 
@@ -22,7 +21,7 @@ fn asked(method: &str) -> PendingRequest {
 fn checked(method: &str, answer: Answer) -> String {
     match check_answer(&asked(method), answer) {
         Ok(outcome) => response(&outcome),
-        Err(Refusal::Input(InputError::Invalid(errors))) => format!("invalid {}", errors[0].pointer),
+        Err(AnswerError::Input(InputError::Invalid(errors))) => format!("invalid {}", errors[0].pointer),
         Err(error) => panic!("{error:?}"),
     }
 }
@@ -59,7 +58,8 @@ fn an_answer_on_the_wrong_route_names_the_route() {
         (EXTENSION, "requests/r7"),
     ] {
         let answer = if method == ELICITATION { Answer::Cancelled } else { Answer::Elicitation(raw("{}")) };
-        let Err(error @ Refusal::Input(InputError::Invalid(_))) = check_answer(&asked(method), answer) else {
+        let Err(error @ AnswerError::Input(InputError::Invalid(_))) = check_answer(&asked(method), answer)
+        else {
             panic!("{method} has another route")
         };
         assert!(error.to_string().contains(route), "{error}");

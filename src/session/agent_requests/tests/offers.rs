@@ -56,7 +56,7 @@ fn the_first_answer_wins() {
     assert_eq!(resolving.request.prompt_id, Some(PromptId::new(3)));
     assert!(fixture.answer(1, "bob").is_none());
     assert!(fixture.part.end(RequestId::new(1), Resolution::Withdrawn).is_none());
-    assert_eq!(fixture.refusal(1).unwrap(), r#"r1 Answered Some("alice")"#);
+    assert_eq!(fixture.error(1).unwrap(), r#"r1 Answered Some("alice")"#);
     assert!(fixture.part.is_empty());
 }
 
@@ -80,7 +80,7 @@ fn a_late_answer_gets_the_resolution_of_the_request() {
         let mut fixture = Fixture::new();
         fixture.offer(PERMISSION, None, Wait::AtMost(seconds(10)));
         assert!(input(&mut fixture).is_some(), "{expected}");
-        assert_eq!(fixture.refusal(1).as_deref(), Some(expected));
+        assert_eq!(fixture.error(1).as_deref(), Some(expected));
         assert!(fixture.answer(1, "bob").is_none(), "{expected}");
     }
 }
@@ -91,7 +91,7 @@ fn an_unknown_request_is_not_found() {
     fixture.offer(PERMISSION, None, Wait::Turn);
     // (id, error)
     for (id, expected) in [(0, Some("no request")), (1, None), (2, Some("no request"))] {
-        assert_eq!(fixture.refusal(id).as_deref(), expected, "{id}");
+        assert_eq!(fixture.error(id).as_deref(), expected, "{id}");
     }
 }
 
@@ -102,9 +102,9 @@ fn the_resolved_requests_in_memory_are_limited() {
         fixture.offer(PERMISSION, None, Wait::Turn);
         assert!(fixture.answer(id, "alice").is_some());
     }
-    assert_eq!(fixture.refusal(1).unwrap(), "no request", "the store has the oldest one");
-    assert_eq!(fixture.refusal(2).unwrap(), r#"r2 Answered Some("alice")"#);
-    assert_eq!(fixture.refusal(65).unwrap(), r#"r65 Answered Some("alice")"#);
+    assert_eq!(fixture.error(1).unwrap(), "no request", "the store has the oldest one");
+    assert_eq!(fixture.error(2).unwrap(), r#"r2 Answered Some("alice")"#);
+    assert_eq!(fixture.error(65).unwrap(), r#"r65 Answered Some("alice")"#);
 }
 
 #[test]

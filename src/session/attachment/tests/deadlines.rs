@@ -10,7 +10,7 @@ fn named(overdue: Option<Overdue>) -> String {
         Some(Overdue::Queue { restore_error: Some(error) }) => format!("queue {}", error.code),
         Some(Overdue::Retry) => "retry".to_owned(),
         Some(Overdue::Call(_, CallPurpose::SetUp(setup))) => format!("setup {:?}", setup.method),
-        Some(Overdue::Call(_, CallPurpose::SignIn { refusal })) => format!("sign in {}", refusal.code),
+        Some(Overdue::Call(_, CallPurpose::SignIn { load_error })) => format!("sign in {}", load_error.code),
         Some(Overdue::Call(_, CallPurpose::Release { .. })) => "release".to_owned(),
         Some(Overdue::Idle) => "idle".to_owned(),
     }

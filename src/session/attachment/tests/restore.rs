@@ -109,12 +109,12 @@ fn named(step: RestoreStep) -> String {
 }
 
 fn step(method: AttachMethod, can_load: bool, is_imported: bool, kind: Kind, resume: Option<Kind>) -> String {
-    let refused = Refused { method, agent_session: ID, can_load, is_imported };
-    named(RestoreStep::after(refused, kind.error(), resume.map(Kind::error)))
+    let attempt = RestoreAttempt { method, agent_session: ID, can_load, is_imported };
+    named(RestoreStep::after(attempt, kind.error(), resume.map(Kind::error)))
 }
 
 #[test]
-fn a_refused_resume_has_one_next_step() {
+fn a_rejected_resume_has_one_next_step() {
     // (error, step if the agent can load, step if it cannot, step of an imported session)
     for (kind, with_load, without_load, imported) in [
         (NotFound, "load -32002", "begin not_found -32002", "reject -32002"),
@@ -132,7 +132,7 @@ fn a_refused_resume_has_one_next_step() {
 }
 
 #[test]
-fn a_refused_load_has_one_next_step() {
+fn a_rejected_load_has_one_next_step() {
     // (error, step, step of an imported session)
     for (kind, restored, imported) in [
         (NotFound, "begin not_found -32002", "reject -32002"),

@@ -84,10 +84,10 @@ fn a_load_signs_in_after_the_key_was_checked() {
     assert_eq!(fixture.part.load_sign_in(), LoadSignIn::NotTried);
     for progress in [LoadSignIn::KeyChecked, LoadSignIn::SignedIn, LoadSignIn::SignedIn] {
         fixture.sign_in();
-        let Some(CallPurpose::SignIn { refusal }) = fixture.part.answered(fixture.call) else {
+        let Some(CallPurpose::SignIn { load_error }) = fixture.part.answered(fixture.call) else {
             panic!("the response to the sign-in")
         };
-        assert_eq!(refusal.code, error_code::AUTH_REQUIRED);
+        assert_eq!(load_error.code, error_code::AUTH_REQUIRED);
         fixture.part.sign_in_advanced();
         assert_eq!(fixture.part.load_sign_in(), progress);
     }

@@ -1,9 +1,8 @@
 use super::*;
 use crate::acp::{self, AcpVersion, AgentCapabilities, ConfigValue, SessionSetup};
 use crate::agent::{Acp, AgentFailure, AgentSpec, Dialect};
-use crate::session::error::{InputError, SessionError};
+use crate::session::error::{CallError, InputError, ProcessError, SessionError, TurnRunning};
 use crate::session::origin::can_fork;
-use crate::session::refusal::Refusal;
 use crate::types::PromptId;
 
 const ID: &str = "agent-1";
@@ -34,17 +33,19 @@ fn encoded(
     };
     match target.encode(call, trace) {
         Ok((method, params)) => format!("{method} {params}"),
-        Err(refusal) => named(&refusal),
+        Err(error) => named(&error),
     }
 }
 
-fn named(refusal: &Refusal) -> String {
-    match refusal {
-        Refusal::Agent(AgentFailure::Unsupported { method }) => format!("unsupported {method}"),
-        Refusal::Input(InputError::Invalid(errors)) => format!("invalid {}", errors[0].pointer),
-        Refusal::Input(InputError::Forbidden(_)) => "forbidden".to_owned(),
-        Refusal::TurnRunning(prompt) => format!("{prompt} runs"),
-        Refusal::Session(SessionError::Internal) => "internal".to_owned(),
+fn named(error: &CallError) -> String {
+    match error {
+        CallError::Process(ProcessError::Agent(AgentFailure::Unsupported { method })) => {
+            format!("unsupported {method}")
+        }
+        CallError::Input(InputError::Invalid(errors)) => format!("invalid {}", errors[0].pointer),
+        CallError::Input(InputError::Forbidden(_)) => "forbidden".to_owned(),
+        CallError::TurnRunning(TurnRunning(prompt)) => format!("{prompt} runs"),
+        CallError::Session(SessionError::Internal) => "internal".to_owned(),
         other => format!("{other:?}"),
     }
 }
@@ -142,7 +143,7 @@ fn a_fork_needs_an_agent_that_restores_it_in_another_process() {
     ] {
         let mut capabilities = AgentCapabilities { load_session: load, ..AgentCapabilities::default() };
         (capabilities.session.fork, capabilities.session.resume) = (fork, resume);
-        let error = can_fork(&capabilities).err().map(|refusal| named(&refusal));
+        let error = can_fork(&capabilities).err().map(|error| named(&error.into()));
         assert_eq!(error.is_some(), expected.is_some(), "{fork} {load} {resume}");
         if let (Some(error), Some(expected)) = (error, expected) {
             assert!(error.starts_with(expected), "{error}");
@@ -156,7 +157,7 @@ fn checked(accepts_models: bool, running: Option<PromptId>, call: &ClientCall) -
     spec.settings.allowed_rpc_methods = vec!["_vendor/*".to_owned()];
     spec.settings.allowed_meta_keys = vec!["vendor.example/x".to_owned()];
     let rules = CallRules { session: session(), spec: &spec, accepts_models, running };
-    rules.check(call).err().map(|refusal| named(&refusal))
+    rules.check(call).err().map(|error| named(&error))
 }
 
 #[test]

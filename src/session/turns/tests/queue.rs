@@ -2,8 +2,8 @@ use super::*;
 
 #[test]
 fn a_prompt_runs_waits_or_is_rejected() {
-    let behind = |number| Err(Refusal::TurnRunning(prompt(number)).to_string());
-    let full = |max| Err(Refusal::QueueFull(max).to_string());
+    let behind = |number| Err(TurnRunning(prompt(number)).to_string());
+    let full = |max| Err(AdmitError::QueueFull(max).to_string());
     let place = |position| Ok(Admission::Queue { position });
     // (a turn runs, queued prompts, the client accepts the queue, maximum of the queue, admission)
     for (runs, waiting, queue, max, expected) in [
@@ -24,7 +24,7 @@ fn a_prompt_runs_waits_or_is_rejected() {
         let mut fixture = if runs { Fixture::unsent() } else { Fixture::new() };
         fixture.enqueue(2..2 + waiting);
         let row = (runs, waiting, queue, max);
-        let admitted = fixture.turns.admit(queue, max).map_err(|refusal| refusal.to_string());
+        let admitted = fixture.turns.admit(queue, max).map_err(|error| error.to_string());
         assert_eq!(admitted, expected, "{row:?}");
         assert_eq!(fixture.turns.unfinished(), waiting as usize + usize::from(runs), "{row:?}");
     }

@@ -12,8 +12,8 @@ use crate::acp::client_input_policy::check_meta;
 use crate::acp::{InitializeResult, with_trace};
 use crate::agent::AgentSpec;
 use crate::api::{AgentAuth, ApiKey, ProblemCode, SignIn, SignInTerminal};
-use crate::pool::Priority;
-use crate::session::{InputError, Refusal};
+use crate::pool::{Priority, ShortLeaseError};
+use crate::session::InputError;
 use crate::surface::Gateway;
 use crate::surface::authorized::{CanAdmin, CanRead};
 use crate::surface::rest::error::ApiError;
@@ -57,12 +57,12 @@ async fn agent_status(
     params: &RawValue,
 ) -> Option<Box<RawValue>> {
     let asked = async {
-        let mut visit = gateway.pool.short_lease(spec, by, Priority::Reclaim).await.map_err(Refusal::from)?;
+        let mut visit = gateway.pool.short_lease(spec, by, Priority::Reclaim).await?;
         let status = visit.call(auth::STATUS, params, gateway.limits.call_timeout).await?;
         visit.release_untouched();
-        Ok::<_, Refusal>(status)
+        Ok::<_, ShortLeaseError>(status)
     };
-    asked.await.inspect_err(|refusal| tracing::info!(agent = %spec.name, %refusal, "could not get the sign-in status from the agent")).ok()
+    asked.await.inspect_err(|error| tracing::info!(agent = %spec.name, %error, "could not get the sign-in status from the agent")).ok()
 }
 
 /// Signs in to the agent.
@@ -101,7 +101,7 @@ pub(super) async fn sign_in(
     {
         return offer_terminal_sign_in(&gateway, &spec, &by, terminal);
     }
-    let mut visit = gateway.pool.short_lease(&spec, &by, Priority::Reclaim).await.map_err(Refusal::from)?;
+    let mut visit = gateway.pool.short_lease(&spec, &by, Priority::Reclaim).await?;
     let initialized = visit.initialized();
     if let AuthMethod::Terminal(terminal) = find_method(initialized, &method_id)? {
         return offer_terminal_sign_in(&gateway, &spec, &by, terminal);
@@ -109,7 +109,7 @@ pub(super) async fn sign_in(
     let login = visit.dialect().login_method();
     let sign_in_params = auth::authenticate(&method_id, meta.as_deref());
     let params = with_trace(&sign_in_params, trace.as_ref());
-    visit.call(login, &params, gateway.limits.sign_in_timeout).await.map_err(Refusal::from)?;
+    visit.call(login, &params, gateway.limits.sign_in_timeout).await?;
     visit.signed_in(sign_in_params);
     tracing::info!(agent = %name, by = %by.id, "signed in to an agent");
     Ok(StatusCode::NO_CONTENT.into_response())
@@ -142,7 +142,7 @@ fn offer_terminal_sign_in(
         return Err(ApiError::new(ProblemCode::AgentUnsupported, detail));
     }
     let id = gateway.ids.uuid();
-    gateway.pool.offer_sign_in(spec, &by.tenant, id, method).map_err(Refusal::from)?;
+    gateway.pool.offer_sign_in(spec, &by.tenant, id, method)?;
     let url = format!("/v1/agents/{}/auth/terminals/{id}", spec.name);
     let location = HeaderValue::try_from(&url).map_err(ApiError::internal)?;
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(SignInTerminal { url })).into_response())
@@ -164,12 +164,11 @@ fn find_method(initialized: &InitializeResult, id: &str) -> Result<AuthMethod, A
 pub(super) async fn sign_out(request: ApiRequest<CanAdmin, AgentName>) -> Result<StatusCode, ApiError> {
     let spec = request.agent()?;
     let ApiRequest { gateway, by, ids: name, trace, .. } = request;
-    let visit = gateway.pool.short_lease_for("logout", &spec, &by, InitializeResult::can_log_out).await;
-    let mut visit = visit.map_err(Refusal::from)?;
+    let mut visit = gateway.pool.short_lease_for("logout", &spec, &by, InitializeResult::can_log_out).await?;
     let logout = visit.dialect().logout_method();
     let empty = RawValue::from_string("{}".to_owned()).map_err(ApiError::internal)?;
     let params = with_trace(&empty, trace.as_ref());
-    visit.call(logout, &params, gateway.limits.call_timeout).await.map_err(Refusal::from)?;
+    visit.call(logout, &params, gateway.limits.call_timeout).await?;
     visit.signed_out();
     tracing::info!(agent = %name, by = %by.id, "signed out of an agent");
     Ok(StatusCode::NO_CONTENT)

@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use crate::api::ProblemCode;
 use crate::server::ConnectionPermit;
-use crate::session::Refusal;
 use crate::surface::authorized::CanAdmin;
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{ApiRequest, Params};
@@ -54,7 +53,7 @@ pub(super) async fn open_terminal(
         }
     };
     let guard = gateway.streams().acquire(&by)?;
-    let opened = gateway.pool.open_sign_in(&spec, &by.tenant, id, size).await.map_err(Refusal::from)?;
+    let opened = gateway.pool.open_sign_in(&spec, &by.tenant, id, size).await?;
     let sign_in = opened.ok_or_else(ApiError::not_found)?;
     tracing::info!(agent = %name, by = %by.id, "started a sign-in in a terminal");
     let (bytes, shutdown) = (gateway.limits.max_websocket_message_bytes, gateway.shutdown.clone());

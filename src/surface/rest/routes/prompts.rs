@@ -80,7 +80,8 @@ async fn begin_prompt(
     let CreatePrompt { prompt, attachments, queue } = body.value;
     let prompt = PromptRequest { blocks: content_blocks(prompt)?, attachments, queue, key, trace };
     let held = form == Representation::EventStream || wait.is_some();
-    let NewTurn { admitted, guard } = NewTurn::begin(&gateway, &by, &session, prompt, held).await?;
+    let NewTurn { admitted, guard } =
+        NewTurn::begin::<ApiError>(&gateway, &by, &session, prompt, held).await?;
     let (location, replayed) = (prompt_location(&admitted.prompt), admitted.replayed);
     let mut response = match (form, guard) {
         (Representation::EventStream, Some(guard)) => {

@@ -10,7 +10,7 @@ use crate::acp::{to_one_line, with_trace};
 use crate::agent::AgentSpec;
 use crate::api::{RpcCall, RpcResult};
 use crate::pool::Priority;
-use crate::session::{InputError, Refusal};
+use crate::session::InputError;
 use crate::surface::authorized::CanAdmin;
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{ApiRequest, JsonBody};
@@ -35,14 +35,13 @@ pub(super) async fn call_agent(
     let spec = request.agent()?;
     let RpcCall { method, params, notify } = body.value;
     let params = with_trace(&check_call(&spec, &method, params)?, request.trace.as_ref());
-    let lease = request.gateway.pool.short_lease(&spec, &request.by, Priority::Reclaim).await;
-    let mut lease = lease.map_err(Refusal::from)?;
+    let mut lease = request.gateway.pool.short_lease(&spec, &request.by, Priority::Reclaim).await?;
     if notify {
-        lease.notify(&method, &params).map_err(Refusal::from)?;
+        lease.notify(&method, &params)?;
         return Ok(StatusCode::ACCEPTED.into_response());
     }
     let timeout = request.gateway.limits.call_timeout;
-    let result = lease.call(&method, &params, timeout).await.map_err(Refusal::from)?;
+    let result = lease.call(&method, &params, timeout).await?;
     Ok(Json(RpcResult { result: to_one_line(result) }).into_response())
 }
 

@@ -2,8 +2,8 @@
 
 mod actor;
 mod agent_requests;
+mod error;
 mod owner;
 mod record;
-mod refusal;
 
 pub use owner::first_answer_wins;

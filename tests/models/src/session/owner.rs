@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::actor::{Actor, AgentMessage, ClientMethods, Context, Journal, Link, Turns};
 use super::agent_requests::{AgentRequests, EndedBy, OfferedRequest, Wait};
-use super::refusal::Refusal;
+use super::error::{AnswerError, NotFound, RequestResolved};
 use crate::acp::{self, Outcome};
 use crate::api::Resolution;
 use crate::eventlog::{Item, SessionLog, Start};
@@ -24,8 +24,8 @@ const REQUESTS: u32 = 2;
 
 /// An input of the actor.
 enum Input {
-    Look(RequestId, oneshot::Sender<Result<(), Refusal>>),
-    Answer(&'static str, RequestId, oneshot::Sender<Result<u64, Refusal>>),
+    Look(RequestId, oneshot::Sender<Result<(), AnswerError>>),
+    Answer(&'static str, RequestId, oneshot::Sender<Result<u64, AnswerError>>),
     /// The deadline passed.
     Late,
     Cancel,
@@ -145,14 +145,14 @@ async fn tab(name: &'static str, inputs: mpsc::Sender<Input>, log: SessionLog) -
                 inputs.send(Input::Answer(name, id, reply)).await.ok().expect("the actor ended");
                 answered.await.expect("no reply")
             }
-            Err(refusal) => Err(refusal),
+            Err(error) => Err(error),
         };
-        let outcome = outcome.map_err(|refusal| match refusal {
-            Refusal::RequestResolved { id: of, resolution, by } => {
+        let outcome = outcome.map_err(|error| match error {
+            AnswerError::Resolved(RequestResolved { id: of, resolution, by }) => {
                 assert_eq!(of, id);
                 (resolution, by)
             }
-            Refusal::NotFound(what) => panic!("{what} {id} must be known"),
+            AnswerError::NotFound(NotFound(what)) => panic!("{what} {id} must be known"),
         });
         told.push(Observed { tab: name, id, outcome });
     }

@@ -1,31 +1,12 @@
-//! The errors of reads and of checks. `refusal` has the error of all other operations.
+//! The errors that many operations have.
 
 use std::time::Duration;
 
+use super::{ToProblem, transient};
 use crate::acp::client_input_policy::ClientInputError;
 use crate::api::{FieldError, Problem, ProblemCode};
 use crate::eventlog::Closed;
 use crate::store::ReadError;
-use crate::types::LimitExceeded;
-
-/// An error that clients receive as a problem, in a response or in an event.
-pub trait ToProblem: std::error::Error {
-    fn code(&self) -> ProblemCode;
-
-    /// Sets the members of the problem that belong to this error.
-    fn add_members(&self, _problem: &mut Problem) {}
-
-    fn problem(&self) -> Problem {
-        let mut problem = Problem::new(self.code(), self.to_string());
-        self.add_members(&mut problem);
-        problem
-    }
-
-    /// The limit of the principal that the request exceeded.
-    fn limit(&self) -> Option<&LimitExceeded> {
-        None
-    }
-}
 
 /// The error of an operation that finds a session, reads it, or waits for a commit.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -51,19 +32,14 @@ impl SessionError {
 }
 
 impl ToProblem for SessionError {
-    fn code(&self) -> ProblemCode {
-        match self {
+    fn problem(&self) -> Problem {
+        let code = match self {
             Self::NoSuchSession => ProblemCode::NotFound,
-            Self::Busy { .. } => ProblemCode::PoolFull,
+            Self::Busy { retry_after } => return transient(self, ProblemCode::PoolFull, *retry_after),
             Self::StorageFull => ProblemCode::StorageFull,
             Self::Internal => ProblemCode::Internal,
-        }
-    }
-
-    fn add_members(&self, problem: &mut Problem) {
-        if let Self::Busy { retry_after } = self {
-            problem.retry_after_seconds = Some(retry_after.as_secs());
-        }
+        };
+        Problem::new(code, self.to_string())
     }
 }
 
@@ -110,20 +86,24 @@ impl InputError {
 }
 
 impl ToProblem for InputError {
-    fn code(&self) -> ProblemCode {
-        match self {
-            Self::Invalid(_) => ProblemCode::Invalid,
-            Self::ContentUnsupported(_) => ProblemCode::ContentUnsupported,
-            Self::Forbidden(_) => ProblemCode::Forbidden,
-            Self::TooLarge(_) => ProblemCode::TooLarge,
-        }
+    fn problem(&self) -> Problem {
+        let (code, errors) = match self {
+            Self::Invalid(errors) => (ProblemCode::Invalid, errors.clone()),
+            Self::ContentUnsupported(error) => (ProblemCode::ContentUnsupported, vec![error.clone()]),
+            Self::Forbidden(_) => (ProblemCode::Forbidden, Vec::new()),
+            Self::TooLarge(_) => (ProblemCode::TooLarge, Vec::new()),
+        };
+        Problem { errors, ..Problem::new(code, self.to_string()) }
     }
+}
 
-    fn add_members(&self, problem: &mut Problem) {
-        match self {
-            Self::Invalid(errors) => problem.errors.clone_from(errors),
-            Self::ContentUnsupported(error) => problem.errors.push(error.clone()),
-            Self::Forbidden(_) | Self::TooLarge(_) => {}
-        }
+/// A part of the session that a request names does not exist, for example a turn.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("there is no such {0} in this session")]
+pub struct NotFound(pub(in crate::session) &'static str);
+
+impl ToProblem for NotFound {
+    fn problem(&self) -> Problem {
+        Problem::new(ProblemCode::NotFound, self.to_string())
     }
 }
