@@ -1,4 +1,4 @@
-//! The stored form of each record. A change of these texts needs a migration.
+//! The stored form of each record. A change of these texts needs a new version of the format.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
