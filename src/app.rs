@@ -93,7 +93,7 @@ async fn check_after_unclean_shutdown(
     }
     let bytes = store.size()?;
     let check_first = bytes <= limits.max_start_check_bytes;
-    tracing::warn!(bytes, first = check_first, "the log was not closed cleanly; checking it");
+    tracing::warn!(bytes, check_before_start = check_first, "the log was not closed cleanly; checking it");
     let (started, stop) = oneshot::channel();
     let (long, is_long) = oneshot::channel();
     let (checked, max_bytes) = (Arc::clone(store), limits.max_start_check_bytes);

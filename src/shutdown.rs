@@ -156,7 +156,7 @@ pub fn lock_or_abort<G>(locked: Result<G, PoisonError<G>>) -> G {
 pub async fn abort_on_panic<F: Future>(task: F) -> F::Output {
     let mut task = std::pin::pin!(task);
     poll_fn(|context| {
-        let _vital = AbortOnPanic;
+        let _guard = AbortOnPanic;
         task.as_mut().poll(context)
     })
     .await

@@ -27,7 +27,7 @@ impl AgentCapabilities {
     }
 }
 
-/// Authentication methods besides `authenticate`.
+/// Supported protocol methods for authentication, besides `authenticate`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AuthCapabilities {
     /// `logout`.
@@ -74,9 +74,9 @@ pub struct SessionCapabilities {
 impl AgentCapabilities {
     /// Parses the capabilities of an agent with this version. v1 uses flags for prompts and MCP servers, v2 uses
     /// objects. In v2, `session` includes all methods of the baseline: new, list, resume, close, prompt, cancel.
-    pub fn parse(dialect: AcpVersion, raw: &RawValue) -> Self {
+    pub fn parse(version: AcpVersion, raw: &RawValue) -> Self {
         let Some(all) = RawObject::parse(raw) else { return Self::default() };
-        let v2 = dialect == AcpVersion::V2;
+        let v2 = version == AcpVersion::V2;
         let (session, auth) =
             (all.object(if v2 { "session" } else { "sessionCapabilities" }), all.object("auth"));
         let (prompt, mcp, has): (_, _, fn(_, &_) -> _) = if v2 {

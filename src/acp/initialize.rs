@@ -44,7 +44,7 @@ impl InitializeResult {
         let version = answer.get("protocolVersion").and_then(|version| version.get().parse().ok());
         let answered = version.ok_or(InitializeError::Malformed)?;
         let negotiated =
-            AcpVersion::from_number(answered).filter(|dialect| dialect.number() <= asked.number());
+            AcpVersion::from_number(answered).filter(|version| version.number() <= asked.number());
         let Some(acp_version) = negotiated else {
             return Err(InitializeError::Version { answered, asked: asked.number() });
         };
@@ -98,8 +98,8 @@ impl ClientCapabilities {
 }
 
 /// Params of `initialize`: the gateway's version and capabilities.
-pub fn initialize(dialect: AcpVersion, version: &str, offer: ClientCapabilities) -> Box<RawValue> {
-    match dialect {
+pub fn initialize(acp_version: AcpVersion, version: &str, offer: ClientCapabilities) -> Box<RawValue> {
+    match acp_version {
         AcpVersion::V1 => to_raw(&initialize_v1(version, offer)),
         AcpVersion::V2 => to_raw(&initialize_v2(version, offer)),
     }

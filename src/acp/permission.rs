@@ -112,7 +112,9 @@ impl PermissionView<'_> {
 /// The reason why a client's result is not a valid answer to a permission request.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
-    #[error("the result is not an outcome of a permission request")]
+    #[error(
+        "expected `outcome` with `outcome: \"selected\"` and `optionId`, or with `outcome: \"cancelled\"`"
+    )]
     Malformed,
     #[error("the agent did not offer this option")]
     NotOffered,

@@ -45,7 +45,7 @@ pub enum ConfigValue<'a> {
 
 /// Params of `session/set_config_option`.
 pub fn set_config_option(
-    dialect: AcpVersion,
+    version: AcpVersion,
     session_id: &str,
     config_id: &str,
     value: &ConfigValue<'_>,
@@ -60,7 +60,7 @@ pub fn set_config_option(
         kind: Option<&'static str>,
         value: &'a ConfigValue<'a>,
     }
-    let kind = match (dialect, value) {
+    let kind = match (version, value) {
         (_, ConfigValue::Boolean(_)) => Some("boolean"),
         (AcpVersion::V1, ConfigValue::Id(_)) => None,
         (AcpVersion::V2, ConfigValue::Id(_)) => Some("id"),

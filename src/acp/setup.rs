@@ -84,9 +84,9 @@ impl McpServer {
 
     /// Converts the server to the form of this version.
     #[must_use]
-    pub fn for_version(mut self, dialect: AcpVersion) -> Self {
+    pub fn for_version(mut self, version: AcpVersion) -> Self {
         if let Self::Stdio { transport, .. } = &mut self {
-            *transport = (dialect == AcpVersion::V2).then_some(McpTransport::Stdio);
+            *transport = (version == AcpVersion::V2).then_some(McpTransport::Stdio);
         }
         self
     }
@@ -142,13 +142,13 @@ pub fn resume_session(
 /// Params of the method that restores a session and replays its history: `session/load`, in v2
 /// `session/resume` from the start.
 pub fn replay_session(
-    dialect: AcpVersion,
+    version: AcpVersion,
     session_id: &str,
     setup: SessionSetup<'_>,
     trace: Option<&TraceContext>,
 ) -> Box<RawValue> {
     let start = v2::ReplayFrom::Start(v2::ReplayFromStart::new());
-    let replay_from = (dialect == AcpVersion::V2).then_some(start);
+    let replay_from = (version == AcpVersion::V2).then_some(start);
     to_raw(&Params { replay_from, ..Params::new(Some(session_id), setup, trace) })
 }
 

@@ -134,7 +134,7 @@ mod tests {
             for method in ["session/request_permission", "elicitation/create", "x"] {
                 agent.send(&format!("{{\"id\":0,\"method\":\"{method}\"}}\n")).await;
             }
-            agent.send("noise\n{\"id\":9,\"result\":{}}\n{\"id\":2,\"result\":7}\n").await;
+            agent.send("no json\n{\"id\":9,\"result\":{}}\n{\"id\":2,\"result\":7}\n").await;
             let mut lines = Vec::new();
             for _ in 0..3 {
                 lines.push(agent.next_line().await);

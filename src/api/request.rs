@@ -26,7 +26,7 @@ pub struct PendingRequest {
     #[schema(nullable = false)]
     pub subagent: Option<String>,
     pub created_at: Timestamp,
-    /// The time at which the permission policy answers the request.
+    /// The time at which the gateway answers the request if no client has answered. Null if it has no deadline.
     #[schema(required)]
     pub deadline: Option<Timestamp>,
 }

@@ -282,7 +282,7 @@ impl Turn {
         }
     }
 
-    /// Sends an update that is not text, which ends the current message.
+    /// Ends the current message and sends an update that is not text. Fails if the turn is cancelled.
     pub(super) async fn act(&mut self, update: Value) -> Step {
         self.message = None;
         self.check()?;

@@ -21,7 +21,8 @@ pub struct RequestCreated<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub subagent: Option<&'a str>,
-    /// The time at which the permission policy answers the request.
+    /// The time at which the gateway answers the request if no client has answered. Absent if it has no
+    /// deadline.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub deadline: Option<Timestamp>,

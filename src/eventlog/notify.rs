@@ -97,7 +97,8 @@ impl Watermark {
 
 /// Receives events for a reader whose task waits at the tail.
 pub trait DirectSink: fmt::Debug + Send + Sync {
-    /// Called on each advance while the reader waits. Must not block.
+    /// Delivers the new events. The notifier calls it in each pass while the reader waits. A pass can cover
+    /// several advances. Must not block.
     fn try_deliver(&self) -> Delivery;
 }
 

@@ -45,7 +45,7 @@ impl Activity {
         lock_or_abort(self.0.lock())
     }
 
-    /// Records the start of a request, which may have a body. The request is open until the guard is dropped.
+    /// Records the start of a request. `body`: whether the request has a body. The request is open until the guard is dropped.
     pub(super) fn begin(&self, version: Version, body: bool) -> RequestGuard {
         let mut open = self.lock();
         open.requests += 1;

@@ -34,8 +34,8 @@ use crate::types::Limits;
 
 /// How long an idle connection stays open while the gateway closes: a request may be on its way.
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
-/// The grace period of an idle connection that has expired. It is longer than [`CLOSE_GRACE`]: the connection
-/// may be an HTTP/2 connection without a request so far, whose client first receives a GOAWAY.
+/// How long an expired idle connection stays open after its graceful shutdown starts. Longer than
+/// [`CLOSE_GRACE`], because the client of an HTTP/2 connection without a request must first receive a GOAWAY.
 const GOAWAY_GRACE: Duration = Duration::from_secs(2);
 
 /// The state that all connections share.

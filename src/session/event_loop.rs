@@ -31,7 +31,7 @@ pub(super) struct EventLoop {
     /// Whether handles exist that can send commands.
     pub(super) has_handles: bool,
     pub(super) commits: watch::Receiver<u64>,
-    pub(super) room: watch::Receiver<DiskSpace>,
+    pub(super) disk_space: watch::Receiver<DiskSpace>,
     /// Never closed, because the actor keeps a sender.
     pub(super) completions: mpsc::Receiver<Completion>,
     /// Never closed, because the actor keeps a sender.
@@ -58,7 +58,7 @@ impl EventLoop {
             () = self.shutdown.drain_started(), if conditions.draining => Wakeup::Draining,
             () = or_never(conditions.deadline.map(sleep_until)) => Wakeup::Deadline,
             Ok(()) = self.commits.changed(), if conditions.commits => Wakeup::StorageChanged,
-            Ok(()) = self.room.changed() => Wakeup::StorageChanged,
+            Ok(()) = self.disk_space.changed() => Wakeup::StorageChanged,
             Some(completion) = self.completions.recv() => Wakeup::Completion(completion),
             event = link.next_event(conditions.batches) => Wakeup::Link(event),
             // Terminals come after the agent, so that the agent can always stop a command that floods.

@@ -1,7 +1,7 @@
 //! `Idempotency-Key`: a repeated request gets the first result for as long as the key is stored.
 //!
-//! The record is written in the commit of the event that the request caused, so a crash leaves both or
-//! neither.
+//! The record is written in the commit of the event that the request caused, so after a crash the store contains
+//! both or neither.
 
 use std::time::Duration;
 

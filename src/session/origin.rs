@@ -25,7 +25,9 @@ pub(super) fn can_fork(capabilities: &AgentCapabilities) -> Result<(), ProcessEr
     Ok(())
 }
 
-/// The error if the agent cannot move one of its sessions to another process.
+/// The error if the agent cannot restore one of its sessions in another process.
 pub(super) fn cannot_adopt() -> ProcessError {
-    ProcessError::unsupported("session/load or session/resume, so its own sessions cannot be adopted")
+    ProcessError::unsupported(
+        "session/load or session/resume, so another process cannot restore its sessions",
+    )
 }

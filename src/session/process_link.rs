@@ -155,7 +155,7 @@ impl ProcessLink {
         self.lease.take()
     }
 
-    /// Reports to the pool whether it could reclaim the process.
+    /// Reports to the pool whether the process is reclaimable, if this has changed.
     pub(super) fn report(&mut self, activity: LeaseActivity) {
         if let Some(lease) = self.lease.as_ref().filter(|_| self.reported != activity) {
             self.reported = activity;

@@ -35,7 +35,7 @@ pub(super) fn request_delete(
             Some(())
         };
         let deleted = tokio::select! {
-            told = tokio::time::timeout(context.limits.upstream_delete_timeout, asked) => told.ok().flatten(),
+            deleted = tokio::time::timeout(context.limits.upstream_delete_timeout, asked) => deleted.ok().flatten(),
             () = shutdown.drain_started() => None,
         };
         if deleted.is_none() {

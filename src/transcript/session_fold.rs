@@ -278,9 +278,9 @@ mod tests {
     #[test]
     fn running_subagents_are_shown_and_change_nothing_else() {
         let mut fold = SessionFold::default();
-        let told = r#"{"sessionUpdate":"subagent_update","sessionId":"c","title":"Look"}"#;
+        let update = r#"{"sessionUpdate":"subagent_update","sessionId":"c","title":"Look"}"#;
         let updated = |members: &str| frame(1, "session.update", None, TIME, members);
-        assert!(fold.event(&event(&updated(&format!(r#""update":{told}"#)))));
+        assert!(fold.event(&event(&updated(&format!(r#""update":{update}"#)))));
         for update in [
             r#"{"sessionUpdate":"current_mode_update","currentModeId":"b"}"#,
             r#"{"sessionUpdate":"usage_update","used":1}"#,

@@ -1,7 +1,7 @@
 //! Every limit and timeout, its default, and the effect of reaching it.
 //!
 //! The configuration sets the limits that have a key. All other limits are constant in release builds, and the
-//! section `[testing]` of debug builds sets them in tests. No other file defines such a number.
+//! section `[testing]` of debug builds sets them in tests.
 
 use std::time::Duration;
 

@@ -60,7 +60,7 @@ pub(crate) fn answer_by_flag(wire: &Wire, flags: &Flags, id: &str, session: &str
     true
 }
 
-/// Records that this process created a session.
+/// Locks a session that this process created, if `flags.lock` is set.
 pub(crate) fn session_created(flags: &Flags, session: &str) {
     if flags.lock {
         lock(flags, session).expect("a new session has a new id");

@@ -1,4 +1,4 @@
-//! What a peer may do to the accept loop: nothing that lasts.
+//! No peer can stop or block the accept loop permanently.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

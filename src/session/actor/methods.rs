@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::Actor;
-use super::requests::{Served, invalid, rejected};
+use super::requests::{HandlerResult, invalid, rejected};
 use crate::acp::{self, RequestKind, error_code, method};
 use crate::event::{EncodedEvent, TerminalCreated, TerminalExited, TerminalOutput};
 use crate::jsonrpc::IncomingId;
@@ -27,7 +27,7 @@ impl Actor {
         incoming: IncomingId,
         cancellable: bool,
         work: impl Future<Output = WorkOutcome> + Send + 'static,
-    ) -> Served {
+    ) -> HandlerResult {
         let begun =
             self.client_methods.begin(incoming, cancellable, self.context.limits.max_pending_requests);
         let Some((completer, cancelled)) = begun else {
@@ -67,7 +67,12 @@ impl Actor {
     }
 
     /// Reads or writes a file for the agent. The caller has checked the session of the request.
-    pub(super) fn serve_file(&mut self, incoming: IncomingId, method: &str, params: &RawValue) -> Served {
+    pub(super) fn serve_file(
+        &mut self,
+        incoming: IncomingId,
+        method: &str,
+        params: &RawValue,
+    ) -> HandlerResult {
         let (folders, max_bytes) = (self.folders(), self.context.limits.max_file_bytes);
         let Some(FilePermits { answers, params: held }) = self.client_methods.file_permits(params) else {
             return Err(rejected(error_code::INTERNAL, "too many bytes are waiting to be written"));
@@ -87,7 +92,12 @@ impl Actor {
         })
     }
 
-    pub(super) fn serve_terminal(&mut self, incoming: IncomingId, method: &str, params: &RawValue) -> Served {
+    pub(super) fn serve_terminal(
+        &mut self,
+        incoming: IncomingId,
+        method: &str,
+        params: &RawValue,
+    ) -> HandlerResult {
         let request = match method {
             method::TERMINAL_CREATE => return self.create_terminal(incoming, params),
             method::TERMINAL_OUTPUT => TerminalRequest::Output,
@@ -103,7 +113,7 @@ impl Actor {
         self.serve(incoming, true, async { Ok(WorkOutput::Result(work.await, None)) })
     }
 
-    fn create_terminal(&mut self, incoming: IncomingId, params: &RawValue) -> Served {
+    fn create_terminal(&mut self, incoming: IncomingId, params: &RawValue) -> HandlerResult {
         let asked = acp::parse::<acp::CreateTerminal>(params)
             .map_err(|_| invalid("expected a command, and args, env, cwd, outputByteLimit as in ACP"))?;
         self.check_terminal_limit()?;
@@ -120,7 +130,7 @@ impl Actor {
     }
 
     /// Assigns an id to the started terminal and appends its event.
-    fn terminal_started(&mut self, incoming: IncomingId, new: NewTerminal) -> Served {
+    fn terminal_started(&mut self, incoming: IncomingId, new: NewTerminal) -> HandlerResult {
         if !self.attachment.is_attached() {
             // The session was detached while the command was being started.
             return Err(RequestKind::CreateTerminal.cancelled_reply());
@@ -140,7 +150,7 @@ impl Actor {
         Ok(())
     }
 
-    fn check_terminal_limit(&self) -> Served {
+    fn check_terminal_limit(&self) -> HandlerResult {
         if self.client_methods.terminals.len() < self.context.limits.max_terminals {
             return Ok(());
         }

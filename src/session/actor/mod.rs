@@ -92,7 +92,7 @@ impl Actor {
             };
             let wakeup = self.event_loop.next_wakeup(&mut self.link, conditions).await;
             if !conditions.batches {
-                // The agent's output is not read now, so its silence must not count against it.
+                // The agent's output is not read now, so the idle time of the turn must not count.
                 self.turns.note_activity(Instant::now());
             }
             self.handle(wakeup).await;
@@ -185,7 +185,7 @@ impl Actor {
     /// Whether to pause the agent's output because the disk is full: the remaining space is for the ends of
     /// turns. The output stays in the agent's pipe until there is space again or the turn is cancelled.
     fn pauses_output(&self) -> bool {
-        *self.event_loop.room.borrow() != DiskSpace::Available && self.turns.produces_output()
+        *self.event_loop.disk_space.borrow() != DiskSpace::Available && self.turns.produces_output()
     }
 
     fn waits_for_commit(&self) -> bool {

@@ -72,7 +72,7 @@ impl Actor {
             commands,
             has_handles: true,
             commits: journal.log().commits(),
-            room: context.log.disk_space(),
+            disk_space: context.log.disk_space(),
             completions,
             terminal_events,
             shutdown: context.shutdown.clone(),

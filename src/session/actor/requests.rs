@@ -12,7 +12,7 @@ use crate::session::client_methods::WorkOutput;
 use crate::types::ServedBy;
 
 /// `Err`: the response that the agent receives at once. Clients do not see the request.
-pub(super) type Served = Result<(), Outcome>;
+pub(super) type HandlerResult = Result<(), Outcome>;
 
 /// An error response.
 pub(super) fn rejected(code: i64, detail: &str) -> Outcome {
@@ -31,7 +31,7 @@ impl Actor {
     }
 
     /// Passes a request to the side that serves it by policy: the gateway, a client, or neither.
-    fn serve_request(&mut self, incoming: IncomingId, method: &str, params: &RawValue) -> Served {
+    fn serve_request(&mut self, incoming: IncomingId, method: &str, params: &RawValue) -> HandlerResult {
         let kind = RequestKind::from_method(method);
         let unsupported = || Err(Err(acp::method_not_found(method)));
         if !self.attachment.is_attached() {
@@ -80,7 +80,7 @@ impl Actor {
     }
 
     /// Handles a permission request: a user or the policy selects an option. `params` contains the agent's session id.
-    fn handle_permission(&mut self, offer: OfferedRequest, params: &RawValue) -> Served {
+    fn handle_permission(&mut self, offer: OfferedRequest, params: &RawValue) -> HandlerResult {
         let view = acp::parse_permission(params)
             .map_err(|_| invalid("expected a toolCall, and options that each have an optionId"))?;
         // The request describes its tool call like an update does.
@@ -93,7 +93,7 @@ impl Actor {
     }
 
     /// Offers a question to a user. `allowed`: the answer of the policy.
-    fn offer_question(&mut self, offer: OfferedRequest, allowed: Option<Box<RawValue>>) -> Served {
+    fn offer_question(&mut self, offer: OfferedRequest, allowed: Option<Box<RawValue>>) -> HandlerResult {
         let id = self.offer_request(offer)?;
         let resolving = if self.turns.is_cancelling() {
             // New questions of a cancelled turn are answered at once.
@@ -108,7 +108,7 @@ impl Actor {
     }
 
     /// Handles an elicitation: a form to fill in or a URL to visit. `params` contains the agent's session id, if any.
-    fn handle_elicitation(&mut self, mut offer: OfferedRequest, params: &RawValue) -> Served {
+    fn handle_elicitation(&mut self, mut offer: OfferedRequest, params: &RawValue) -> HandlerResult {
         let view = acp::parse_elicitation(params).map_err(|error| invalid(&error.to_string()))?;
         match view.request_id.map(|raw| self.public_call_id(raw)) {
             None if acp::has_session_id(params) => {}
@@ -128,7 +128,7 @@ impl Actor {
     }
 
     /// Checks a form outside of the actor, and then offers it to clients.
-    fn check_form(&mut self, offer: OfferedRequest) -> Served {
+    fn check_form(&mut self, offer: OfferedRequest) -> HandlerResult {
         let shutdown = self.context.shutdown.clone();
         self.serve(offer.incoming, false, async move {
             let checked = shutdown.spawn_blocking(move || {
@@ -149,7 +149,7 @@ impl Actor {
         Some(turn.map_or_else(|| "null".to_owned(), |prompt| format!("\"{prompt}\"")))
     }
 
-    pub(super) fn offer_elicitation(&mut self, offer: OfferedRequest) -> Served {
+    pub(super) fn offer_elicitation(&mut self, offer: OfferedRequest) -> HandlerResult {
         let ended = offer.prompt.is_some() && offer.prompt != self.turns.sent();
         if ended || !self.attachment.is_attached() {
             return Err(RequestKind::Elicitation.cancelled_reply());

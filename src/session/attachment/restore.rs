@@ -119,8 +119,8 @@ impl RestoreStep {
 /// The effect of another failed attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::session) struct Retry {
-    /// Whether other sessions may use the process. False after two failures other than "session in use": the process
-    /// is then stopped.
+    /// Whether other sessions may use the process. False if at least two attempts failed and the last error is
+    /// not "session in use". The process is then stopped.
     pub(in crate::session) is_healthy: bool,
     /// When the next attempt happens. `None`: the attempts are exhausted.
     pub(in crate::session) at: Option<Instant>,

@@ -16,7 +16,7 @@ pub(in crate::session) struct SetUp {
     pub(in crate::session) method: AttachMethod,
     /// The agent's error to `session/resume`, if `session/load` follows it.
     pub(in crate::session) resume: Option<RpcError>,
-    /// Why a fresh agent session does not have the conversation.
+    /// The reason why a fresh agent session does not have the conversation.
     pub(in crate::session) lost_context: Option<LostContext>,
     pub(in crate::session) replayed_updates: u64,
     /// Updates that arrived before the agent's session id was known.
@@ -25,7 +25,7 @@ pub(in crate::session) struct SetUp {
     discarded: DiscardCounter,
 }
 
-/// Why the agent lost the context of the session.
+/// The reason for a lost context of the session.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::session) struct LostContext {
     pub(in crate::session) reason: LostReason,

@@ -100,6 +100,7 @@ impl CallTarget<'_> {
 }
 
 fn wrong_session() -> InputError {
-    let detail = "expected the id of this session or none; the gateway inserts it".to_owned();
+    let detail =
+        "expected the id of this session; if `sessionId` is absent, the gateway inserts it".to_owned();
     InputError::invalid("/params/sessionId", detail)
 }

@@ -39,7 +39,7 @@ pub(super) struct Journal {
     fold_changed: bool,
     /// Whether the agent reported work that has not ended. It is part of the session's state.
     agent_busy: bool,
-    /// The number of events since the session's record was last saved with an event.
+    /// The number of events since the last `save`, including the event of that save.
     unsaved_events: usize,
     quota: Quota,
     /// Whether the session was deleted. Later events and records are dropped.

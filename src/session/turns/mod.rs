@@ -202,7 +202,7 @@ impl Turns {
         self.running.as_ref().is_some_and(|turn| turn.call == Some(call))
     }
 
-    /// Notes that the agent continues or sent a message: its silence is measured from here.
+    /// Notes that the agent continues or sent a message: the idle time of the turn starts here.
     pub(super) fn note_activity(&mut self, now: Instant) {
         if let Some(turn) = &mut self.running {
             turn.last_activity = now;

@@ -112,7 +112,7 @@ pub(in crate::session) enum CancelStep {
 pub(in crate::session) struct TurnClock {
     /// How long the agent may be silent.
     pub(in crate::session) idle_timeout: Duration,
-    /// Whether the agent waits for the gateway or a client. Its silence does not count then.
+    /// Whether the agent waits for the gateway or a client. The idle time of the turn does not count then.
     pub(in crate::session) agent_waits: bool,
     pub(in crate::session) drain_at: Option<Instant>,
 }

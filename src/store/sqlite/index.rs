@@ -74,10 +74,10 @@ impl Index {
 
     /// The statistics after a prune.
     pub(super) fn stats_after_prune(&self, pruned: &[PrunedLog]) -> LogStats {
-        let mut sums = self.dirty_stats.snapshot(&self.usages, self.last_pos);
-        sums.logs.retain(|log| pruned.iter().all(|pruned| pruned.log.session != log.session));
-        sums.logs.extend(pruned.iter().map(|pruned| pruned.log.clone()));
-        sums
+        let mut stats = self.dirty_stats.snapshot(&self.usages, self.last_pos);
+        stats.logs.retain(|log| pruned.iter().all(|pruned| pruned.log.session != log.session));
+        stats.logs.extend(pruned.iter().map(|pruned| pruned.log.clone()));
+        stats
     }
 
     pub(super) fn committed(&mut self, batch: &Batch, heads: &[RunHeader]) {

@@ -60,13 +60,13 @@ impl DirtyStats {
     }
 }
 
-pub(super) fn write(transaction: &Connection, sums: &LogStats) -> Result<(), rusqlite::Error> {
-    if sums.full_rewrite {
+pub(super) fn write(transaction: &Connection, stats: &LogStats) -> Result<(), rusqlite::Error> {
+    if stats.full_rewrite {
         transaction.execute("DELETE FROM log", [])?;
     }
     let mut insert =
         transaction.prepare("INSERT OR REPLACE INTO log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?;
-    for log in &sums.logs {
+    for log in &stats.logs {
         insert.execute(params![
             log.session.as_bytes(),
             log.tenant.as_str(),
@@ -80,8 +80,8 @@ pub(super) fn write(transaction: &Connection, sums: &LogStats) -> Result<(), rus
             checksum(log),
         ])?;
     }
-    meta::set_position(transaction, "summed_pos", sums.pos)?;
-    meta::set_position(transaction, "summed_crc", position_checksum(sums.pos).into())
+    meta::set_position(transaction, "summed_pos", stats.pos)?;
+    meta::set_position(transaction, "summed_crc", position_checksum(stats.pos).into())
 }
 
 pub(super) fn erase(transaction: &Connection, session: SessionId) -> Result<(), rusqlite::Error> {

@@ -105,12 +105,12 @@ impl SqliteStore {
         let mut writer = connection::open_writer(path)?;
         let epoch = meta::epoch(&writer)?;
         let index = Index::load(&writer)?;
-        let room = WalPrealloc::new(&mut writer, path)?;
+        let wal_prealloc = WalPrealloc::new(&mut writer, path)?;
         Ok(Self {
             checkpointer: Checkpointer::start(connection::open_checkpointer(path)?)?,
             readers: ReaderPool::open(path, limits.max_store_readers)?,
             writer: Mutex::new(writer),
-            wal_prealloc: room,
+            wal_prealloc,
             reserve: Reserve(connection::folder_of(path).join("disk-reserve")),
             index: Mutex::new(index),
             epoch,
@@ -202,15 +202,15 @@ impl RecordStore for SqliteStore {
         let time = batch.time.unwrap_or_else(|| self.ids.now());
         let writer = self.writer();
         self.checkpointer.check()?;
-        let (first, sums) = {
+        let (first, stats) = {
             let index = self.index();
             (index.last_pos, index.stats_due(batch))
         };
         let outcome =
-            write::commit(&writer, &self.wal_prealloc, batch, &self.epoch, first, time, sums.as_ref());
+            write::commit(&writer, &self.wal_prealloc, batch, &self.epoch, first, time, stats.as_ref());
         let write::WriteOutcome { runs, erased, written } = self.note_failure(outcome)?;
         let mut index = self.index();
-        if sums.is_some() {
+        if stats.is_some() {
             index.dirty_stats.clear();
         }
         index.committed(batch, &runs);
@@ -326,8 +326,8 @@ impl Maintenance for SqliteStore {
             let of = |cut: &Cut| index.usages.get(cut.session).map(|log| (*cut, log));
             (index.pruned_pos, cuts.iter().filter_map(of).collect::<Vec<_>>())
         };
-        let sums = |pruned: &[PrunedLog]| self.index().stats_after_prune(pruned);
-        let pruned = self.note_failure(write::prune(&writer, &cuts, max_runs, pruned_pos, sums))?;
+        let stats = |pruned: &[PrunedLog]| self.index().stats_after_prune(pruned);
+        let pruned = self.note_failure(write::prune(&writer, &cuts, max_runs, pruned_pos, stats))?;
         let mut index = self.index();
         if !pruned.is_empty() {
             index.dirty_stats.clear();

@@ -40,9 +40,10 @@ impl WalPrealloc {
         let log = writer.path().map_or(path, Path::new);
         let file = OpenOptions::new().write(true).open(with_suffix(log, "-wal"))?;
         let written = Arc::new(AtomicU64::new(0));
-        let told = Arc::clone(&written);
+        let committed = Arc::clone(&written);
         writer.wal_hook(Some(move |_: &mut Wal, pages| {
-            told.store(HEADER + FRAME_BYTES * u64::try_from(pages).unwrap_or_default(), Ordering::Relaxed);
+            committed
+                .store(HEADER + FRAME_BYTES * u64::try_from(pages).unwrap_or_default(), Ordering::Relaxed);
             Ok(())
         }))?;
         Ok(Self { file, written })

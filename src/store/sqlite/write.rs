@@ -42,20 +42,20 @@ pub(super) struct WriteOutcome {
 /// Commits a batch. `last_pos` is the last assigned position.
 pub(super) fn commit(
     connection: &Connection,
-    room: &WalPrealloc,
+    wal_prealloc: &WalPrealloc,
     batch: &Batch,
     epoch: &Epoch,
     last_pos: u64,
     time: Timestamp,
-    sums: Option<&LogStats>,
+    stats: Option<&LogStats>,
 ) -> Result<WriteOutcome, CommitError> {
     let erased = batch.erase.iter().map(|session| Removal::of(connection, *session));
     let mut erased = erased.collect::<Result<Vec<_>, _>>()?;
     loop {
         let transaction = begin(connection)?;
         check(&transaction, &batch.expect)?;
-        if let Some(sums) = sums {
-            log_stats::write(&transaction, sums)?;
+        if let Some(stats) = stats {
+            log_stats::write(&transaction, stats)?;
         }
         if !remove(&transaction, &mut erased)? {
             continue;
@@ -70,7 +70,7 @@ pub(super) fn commit(
         let runs = append(&transaction, batch, epoch, last_pos, time)?;
         write_records(&transaction, batch)?;
         let written = wal_bytes(batch, &runs);
-        room.reserve(written);
+        wal_prealloc.reserve(written);
         transaction.commit()?;
         return Ok(WriteOutcome { runs, erased, written });
     }
@@ -171,7 +171,7 @@ pub(super) fn prune(
     cuts: &[(Cut, LogUsage)],
     max_runs: usize,
     pruned_pos: u64,
-    sums: impl Fn(&[PrunedLog]) -> LogStats,
+    stats: impl Fn(&[PrunedLog]) -> LogStats,
 ) -> Result<Vec<PrunedLog>, CommitError> {
     let mut pruned = Vec::with_capacity(cuts.len());
     for (cut, log) in cuts {
@@ -186,7 +186,7 @@ pub(super) fn prune(
             meta::set_position(&transaction, "pruned_pos", pos)?;
         }
         if !pruned.is_empty() {
-            log_stats::write(&transaction, &sums(&pruned))?;
+            log_stats::write(&transaction, &stats(&pruned))?;
         }
         transaction.commit()?;
         return Ok(pruned);

@@ -28,12 +28,12 @@ const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub struct ApiError {
     problem: Box<Problem>,
     /// The internal cause. Only the log shows it.
-    cause: Option<Cause>,
+    cause: Option<BoxError>,
     /// The limit of the principal that the request exceeded.
     limit: Option<LimitExceeded>,
 }
 
-type Cause = Box<dyn std::error::Error + Send + Sync>;
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The error of a response whose problem document is not written yet.
 #[derive(Debug, Clone)]
@@ -53,7 +53,7 @@ impl ApiError {
     }
 
     /// An internal error. The client receives only the request id.
-    pub(crate) fn internal(cause: impl Into<Cause>) -> Self {
+    pub(crate) fn internal(cause: impl Into<BoxError>) -> Self {
         Self { cause: Some(cause.into()), ..Self::from(Problem::internal()) }
     }
 

@@ -14,8 +14,8 @@ use crate::auth::Admission;
 use crate::stream::{Feed, Page, PageState};
 use crate::surface::Gateway;
 
-/// Returns a page of at most `limit` events. With `wait`, an empty page is held until an event arrives or
-/// the time expires.
+/// Returns a page of at most `limit` events. With `wait`, an empty page is held until an event passes the
+/// filter, the time expires, or a drain starts. Fails if the key ends.
 pub(crate) async fn page_response(
     gateway: &Gateway,
     admission: &Admission,

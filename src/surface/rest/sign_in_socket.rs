@@ -145,8 +145,9 @@ struct RelayState {
     output_bytes: usize,
     /// The terminal can still print.
     output_open: bool,
-    /// The input that the command has not accepted yet, and the time of its last progress.
+    /// The input that the command has not accepted yet.
     pending_input: Bytes,
+    /// When input last arrived or was written to the terminal.
     last_progress: Instant,
 }
 

@@ -11,8 +11,14 @@ pub(crate) const LINES: usize = 500;
 pub(crate) const FIELDS: usize = 12;
 
 /// Paths whose structs may have more fields: types of the API, configuration, limits, and stored types.
-pub(crate) const WIDE_STRUCTS: [&str; 5] =
-    ["src/api/", "src/config/", "src/types/limits.rs", "src/event/payload.rs", "src/session/record/"];
+pub(crate) const WIDE_STRUCTS: [&str; 6] = [
+    "src/api/",
+    "src/config/",
+    "src/types/agent_settings.rs",
+    "src/types/limits.rs",
+    "src/event/payload.rs",
+    "src/session/record/",
+];
 
 /// Each module with the modules that it may import, lowest layer first. All modules above `telemetry` may import it.
 pub(crate) const LAYERS: &[(&str, &[&str])] = &[

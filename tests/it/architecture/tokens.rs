@@ -1,4 +1,5 @@
-//! The tokens of a Rust file with their lines. Comments, numbers and characters are no tokens.
+//! The tokens of a Rust file with their lines, without ordinary comments, numbers and character literals. A doc comment
+//! is an attribute with a text.
 
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 

@@ -16,7 +16,7 @@ fn typescript() -> Gateway {
     Setup::default().agent("ts", "node", &[&file(TYPESCRIPT)], "").start()
 }
 
-/// A session with a turn that waits for its permission; the stream has everything up to the question.
+/// Starts a turn that waits for its permission. The stream has delivered the events up to `request.created`.
 async fn asked(gateway: &Gateway) -> (String, Events, Value) {
     let session = gateway.session("ts").await;
     let mut stream = gateway.events(&format!("/v1/sessions/{session}/events")).await;

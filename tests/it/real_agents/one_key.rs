@@ -23,7 +23,7 @@ struct OnPath {
     address: fn(&str) -> Variables,
     /// A file in HOME that turns off telemetry and updates, and its content.
     settings: (&'static str, fn(&str) -> String),
-    /// The last sentence of the problem without a key.
+    /// The last sentence of the problem's `detail` if the agent has no key.
     next_step: &'static str,
 }
 

@@ -205,7 +205,7 @@ impl Kept {
         self.reader.frames.iter().filter(|shown| matches!(shown, Shown::Connected { .. })).count()
     }
 
-    /// Records a request with its position.
+    /// Records a connection. Returns the cursor to resume after.
     pub(crate) fn asks(&mut self) -> Option<&str> {
         self.reader.frames.push(Shown::Connected { after: self.last.clone() });
         self.last.as_deref()

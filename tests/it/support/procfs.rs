@@ -72,7 +72,7 @@ fn transferred(pid: u32, line: &str) -> u64 {
     line.parse().expect("a number")
 }
 
-/// Files that a process has open.
+/// The number of open descriptors of a process.
 pub(crate) fn open_files(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").count()
 }

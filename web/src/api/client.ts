@@ -76,7 +76,7 @@ export class Client {
     return this.#call(path, { method: "POST", body: answer });
   }
 
-  /** What this key may do. */
+  /** The rights of this key. */
   about(): Promise<About> {
     return this.#call("../v1");
   }

@@ -78,7 +78,7 @@ export interface Prompt {
   lastEventId?: string | null;
 }
 
-/** The answer to a form, or to the wish that a page be opened. */
+/** The answer to a form or a URL elicitation. */
 export type ElicitationAnswer = { action: "accept"; content?: Raw } | { action: "decline" } | { action: "cancel" };
 
 export interface About {

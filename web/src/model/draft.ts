@@ -1,4 +1,4 @@
-// What is being written in a session, kept for this tab so that a reload loses nothing.
+// The draft of a message in a session, kept for this tab so that a reload does not lose it.
 
 import { useEffect, useState, type Dispatch, type SetStateAction } from "react";
 

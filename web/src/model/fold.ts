@@ -18,7 +18,7 @@ export function fold(log: SessionLog, event: LogEvent): SessionLog {
   const cursor = parseCursor(event.id);
   if (!cursor) return log;
   if (event.type === "reset") {
-    // What follows is the log from its earliest event: nothing that is held may stay.
+    // The log follows from its earliest event, so the old state is discarded.
     return { ...withSession(EMPTY, event["session"]), epoch: cursor.epoch, seq: cursor.seq };
   }
   // An event without a number of its own is a mark in the stream, not a piece of history.

@@ -185,7 +185,7 @@ function localTime(value: string | null): string {
   return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
 
-/** What the gateway found wrong, by the name of the field; null when it is about something else. */
+/** The errors from the gateway by the name of the field; null if the problem does not concern a field. */
 export function fieldErrors(problem: Problem, fields: Field[]): Record<string, string> | null {
   const found: Record<string, string> = {};
   for (const { pointer, detail } of problem.errors ?? []) {

@@ -1,4 +1,4 @@
-// What the page knows of a session: the result of folding its log, and nothing else.
+// The state of a session on the page: only the result of folding its log.
 
 import type { Command, ConfigOption, ContentBlock, Problem, Raw, SessionModes } from "../api/types";
 
@@ -59,7 +59,7 @@ export interface Resolution {
   by: string | null;
   /** The chosen option, when one was chosen. */
   optionId: string | null;
-  /** What was done with a form or a page. */
+  /** The action of the answer to a form or a URL elicitation. */
   action: string | null;
   /** It was answered with an error. */
   refused: boolean;

@@ -13,7 +13,7 @@ export function Announcer({ log, caughtUp }: { log: SessionLog; caughtUp: boolea
     const now = happenings(log);
     const before = told.current;
     told.current = new Set(now.keys());
-    // What was there when the page caught up is history.
+    // Events from before the end of the replay are not announced.
     if (before === null) return;
     const fresh = [...now].filter(([key]) => !before.has(key)).map(([, text]) => text);
     if (fresh.length > 0) setWords(fresh.join(" "));

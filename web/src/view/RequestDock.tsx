@@ -1,4 +1,4 @@
-// What waits for an answer, docked above the composer so that it is never scrolled away.
+// The open requests, docked above the composer so that they are always visible.
 
 import type { Client } from "../api/client";
 import { toolOf, type RequestItem, type SessionLog } from "../model/state";

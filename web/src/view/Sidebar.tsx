@@ -14,7 +14,7 @@ interface Props {
   client: Client;
   list: SessionList;
   open: string | null;
-  /** What the open session is called where it is shown: the agent may name it only when its turn ends. */
+  /** The title of the open session in its view. The agent may set it only at the end of a turn. */
   openTitle: string | null;
   onForget(): void;
   onNavigate(): void;

@@ -1,4 +1,4 @@
-// What a tool call carries: content, changes to files, and the output of commands.
+// The content of a tool call: text, changes to files, and the output of commands.
 
 import type { Raw } from "../api/types";
 import { blocks, line, text } from "../model/read";

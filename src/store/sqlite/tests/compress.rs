@@ -189,8 +189,8 @@ fn check_reports_limit_once() {
     append(&store, runs);
     assert!(store.total_bytes() * 3 < bytes && bytes > 4 << 20, "{} of {bytes}", store.total_bytes());
     for (most, wanted) in [(bytes, 0), (bytes - 1, 1), (store.total_bytes(), 1), (0, 1)] {
-        let told = Cell::new(0);
-        let checked = store.check(drop, most, || told.set(told.get() + 1)).unwrap();
-        assert_eq!((told.get(), checked.runs, checked.damaged), (wanted, 8, 0), "{most} of {bytes}");
+        let calls = Cell::new(0);
+        let checked = store.check(drop, most, || calls.set(calls.get() + 1)).unwrap();
+        assert_eq!((calls.get(), checked.runs, checked.damaged), (wanted, 8, 0), "{most} of {bytes}");
     }
 }

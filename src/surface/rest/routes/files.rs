@@ -244,7 +244,11 @@ fn check_upload_headers(headers: &HeaderMap, max: u64) -> Result<(), ApiError> {
     }
     let content_length =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if content_length.is_some_and(|told| told > max) { Err(FileError::TooLarge(max).into()) } else { Ok(()) }
+    if content_length.is_some_and(|length| length > max) {
+        Err(FileError::TooLarge(max).into())
+    } else {
+        Ok(())
+    }
 }
 
 /// Writes the body to the upload. If this future is dropped, no file remains.

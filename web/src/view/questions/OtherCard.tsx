@@ -1,4 +1,4 @@
-// A request of any other kind. A person sees all of it, and may answer with the protocol's own result, or refuse.
+// A request of any other kind. A person sees the whole request, and answers with a result of the protocol or an error.
 
 import { useState, type FormEvent } from "react";
 import type { RequestItem } from "../../model/state";
@@ -14,7 +14,7 @@ interface Props {
   send(answer: Answer): Promise<void>;
 }
 
-/** What results of the protocol's own requests look like. */
+/** Examples of the results of the protocol's requests. */
 const SHAPES: Record<string, string> = {
   "fs/read_text_file": '{ "content": "" }',
   "terminal/create": '{ "terminalId": "1" }',
