@@ -150,7 +150,8 @@ pub(crate) fn measure(
             synced(sample, target, folder, Duration::from_millis(1)).map(Some)
         }
         Test::Prompt => {
-            let sample = prompt(target, folder, usize::try_from(less(100))?)?;
+            // Enough prompts that p99 is not a single slow one.
+            let sample = prompt(target, folder, usize::try_from(less(1000))?)?;
             synced(sample, target, folder, Duration::from_millis(5)).map(Some)
         }
         Test::Fan => match amounts.fan {
