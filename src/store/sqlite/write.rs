@@ -1,6 +1,8 @@
 //! Operations of the writer connection, one transaction each.
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, ffi, params};
+use std::ops::Deref;
+
+use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi, params};
 
 use crate::types::{Epoch, Timestamp};
 
@@ -24,9 +26,38 @@ impl From<rusqlite::Error> for CommitError {
     }
 }
 
-/// Begins a write transaction. It rolls back on drop unless it is committed.
-fn begin(connection: &Connection) -> Result<Transaction<'_>, rusqlite::Error> {
-    Transaction::new_unchecked(connection, TransactionBehavior::Immediate)
+/// A write transaction with cached statements: preparing them would dominate the cost of a small commit.
+/// Rolls back on drop unless committed.
+struct Transaction<'a>(&'a Connection);
+
+impl<'a> Transaction<'a> {
+    fn begin(connection: &'a Connection) -> Result<Self, rusqlite::Error> {
+        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        Ok(Self(connection))
+    }
+
+    fn commit(self) -> Result<(), rusqlite::Error> {
+        self.0.prepare_cached("COMMIT")?.execute([]).map(drop)
+    }
+}
+
+impl Deref for Transaction<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.0
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        // After some errors SQLite has already rolled back.
+        if !self.0.is_autocommit()
+            && let Err(error) = self.0.execute_batch("ROLLBACK")
+        {
+            tracing::error!(%error, "could not roll back a transaction");
+        }
+    }
 }
 
 /// The result of a commit.
@@ -52,7 +83,7 @@ pub(super) fn commit(
     let erased = batch.erase.iter().map(|session| Removal::of(connection, *session));
     let mut erased = erased.collect::<Result<Vec<_>, _>>()?;
     loop {
-        let transaction = begin(connection)?;
+        let transaction = Transaction::begin(connection)?;
         check(&transaction, &batch.expect)?;
         if let Some(stats) = stats {
             log_stats::write(&transaction, stats)?;
@@ -178,7 +209,7 @@ pub(super) fn prune(
         pruned.extend(PrunedLog::of(connection, *cut, log, max_runs)?);
     }
     loop {
-        let transaction = begin(connection)?;
+        let transaction = Transaction::begin(connection)?;
         if !remove(&transaction, pruned.iter_mut().map(|log| &mut log.removal))? {
             continue;
         }
