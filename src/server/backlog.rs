@@ -66,8 +66,8 @@ impl ConnectionBacklog {
     }
 
     /// Waits until the next request may run. An unauthenticated connection runs a limited number of requests
-    /// at a time. A connection with unsent bytes waits while it, or all connections together, have too many
-    /// of them. A connection without unsent bytes does not wait for other connections.
+    /// at a time. A request on a connection with unsent bytes waits while the connection or the gateway
+    /// exceeds its limit of unsent bytes. A connection without unsent bytes does not wait for other connections.
     pub(super) async fn admit(&self) -> UnsentBytes {
         let ConnectionState { total, bytes, unauthenticated, .. } = &*self.0;
         let permit = Arc::clone(unauthenticated).acquire_owned().await.ok();

@@ -25,20 +25,20 @@ const ABORTED: Option<i32> = Some(6);
 #[test]
 fn panic_with_shared_state_ends_the_process() {
     assert_eq!(alone("alone_a_task_panics_on_which_others_rely").signal(), ABORTED);
-    assert_eq!(alone("unshared_lock_is_usable_after_a_panic").signal(), ABORTED);
+    assert_eq!(alone("alone_a_poisoned_lock_aborts_the_process").signal(), ABORTED);
     assert!(alone("alone_a_confined_task_panics").success());
 }
 
 #[tokio::test]
-#[ignore = "its process aborts: another test runs it alone"]
+#[ignore = "aborts its process; panic_with_shared_state_ends_the_process runs it"]
 async fn alone_a_task_panics_on_which_others_rely() {
     let shutdown = Shutdown::new();
     drop(shutdown.spawn(async { panic!("on purpose") }).await);
 }
 
 #[test]
-#[ignore = "its process aborts: another test runs it alone"]
-fn unshared_lock_is_usable_after_a_panic() {
+#[ignore = "aborts its process; panic_with_shared_state_ends_the_process runs it"]
+fn alone_a_poisoned_lock_aborts_the_process() {
     let lock = Arc::new(Mutex::new(0));
     let held = Arc::clone(&lock);
     let thread = Shutdown::spawn_thread("panics", move || {
@@ -50,7 +50,7 @@ fn unshared_lock_is_usable_after_a_panic() {
 }
 
 #[tokio::test]
-#[ignore = "another test runs it alone, beside those whose process aborts"]
+#[ignore = "panic_with_shared_state_ends_the_process runs it in its own process"]
 async fn alone_a_confined_task_panics() {
     let shutdown = Shutdown::new();
     let panicked = shutdown.spawn_isolated(async { panic!("on purpose") }).await;

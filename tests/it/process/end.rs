@@ -121,7 +121,7 @@ fn command_lines() -> impl Iterator<Item = String> {
 /// Not a test: the gateway's part of the next test, run in a second process of this binary. It reads the folder from
 /// stdin, and returns if stdin is empty.
 #[tokio::test]
-#[ignore = "the other test starts it"]
+#[ignore = "a part of the next test, which starts it"]
 async fn gateway_that_will_be_killed() {
     let mut folder = String::new();
     io::stdin().lock().read_line(&mut folder).unwrap();

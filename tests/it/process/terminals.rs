@@ -245,7 +245,7 @@ async fn output_before_the_exit_is_complete_at_the_exit() {
 /// Not a test: the gateway's part of the next test, run in a second process of this binary. It reads the folder from
 /// stdin, and returns if stdin is empty.
 #[tokio::test]
-#[ignore = "the other test starts it"]
+#[ignore = "a part of the next test, which starts it"]
 async fn gateway_with_a_terminal() {
     let mut folder = String::new();
     io::stdin().lock().read_line(&mut folder).unwrap();

@@ -88,7 +88,7 @@ async fn fifty_kills_under_load_lose_and_duplicate_nothing() {
 
 /// Runs until the limit in `SOAK_MINUTES` or `SOAK_CYCLES`. `scripts/soak` runs it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "it takes as long as one asks; scripts/soak runs it"]
+#[ignore = "its duration is configurable; scripts/soak runs it"]
 #[expect(clippy::disallowed_methods, reason = "the test reads its own length, and no configuration")]
 async fn soak() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u32>().expect("a number"));

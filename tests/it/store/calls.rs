@@ -96,7 +96,7 @@ impl Life<'_> {
 
 /// Runs in which the first call fails, then the second, until no call is left.
 #[test]
-#[ignore = "the other half of no_acknowledged_data_is_lost_by_any_failing_call"]
+#[ignore = "started by no_acknowledged_data_is_lost_by_any_failing_call"]
 fn victim() {
     let words = input();
     let [place, disk, seed, errno, times] = &words[..] else { return };
@@ -148,7 +148,7 @@ fn no_acknowledged_data_is_lost_by_any_failing_call() {
 
 /// The store's own checkpoint, of which one call fails.
 #[test]
-#[ignore = "the other half of failed_checkpoint_stops_the_store_and_loses_nothing"]
+#[ignore = "started by failed_checkpoint_stops_the_store_and_loses_nothing"]
 fn idle_victim() {
     let words = input();
     let [place, disk, seed, errno, kind, nth] = &words[..] else { return };

@@ -65,7 +65,7 @@ pub(crate) fn input() -> Vec<String> {
 }
 
 #[test]
-#[ignore = "the other half of the_store_opens_with_a_prefix_of_the_commits_and_all_that_were_acknowledged"]
+#[ignore = "started by the_store_opens_with_a_prefix_of_the_commits_and_all_that_were_acknowledged"]
 fn writer() {
     let words = input();
     let [folder, seed] = &words[..] else { return };
