@@ -15,12 +15,12 @@ use crate::auth::{KeyHash, KeyText, Keys, Policy, PolicyOptions, Tickets};
 use crate::config::{Config, DataDir};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
-use crate::process::{self, OpenFiles, Spawner};
+use crate::process::{self, OpenFiles, Sandbox, Spawner};
 use crate::session::{Context, MayPrompt, SessionRegistry};
 use crate::shutdown::Shutdown;
 use crate::store::{CheckError, CheckReport, OpenError, SqliteStore};
 use crate::stream::StreamWorkers;
-use crate::types::{Ids, Limits, Scope};
+use crate::types::{Ids, Isolation, Limits, Scope};
 use crate::workspace::Workspaces;
 use crate::{server, surface};
 
@@ -159,7 +159,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
 
     let catalogue = Arc::new(catalogue::build(&config)?);
     let spawner = Spawner::new(OWN_PROGRAM.into(), config.data.run(), shutdown.clone(), Arc::clone(&limits));
-    let spawner = spawner.with_open_files(open_files);
+    let spawner = spawner.with_open_files(open_files).with_sandbox(sandbox(&config, &shutdown).await);
     let launcher = Launcher::new(spawner, Arc::clone(&limits), shutdown.clone(), env!("CARGO_PKG_VERSION"));
     let pool = Pool::new(&catalogue, launcher, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
@@ -221,6 +221,22 @@ async fn sweep(run_dir: PathBuf, shutdown: &Shutdown) {
     if let Ok(Ok(swept @ 1..)) = swept {
         tracing::warn!(swept, "stopped agents of an earlier gateway process");
     }
+}
+
+/// Probes the isolation of this machine, and logs what it lacks.
+async fn sandbox(config: &Config, shutdown: &Shutdown) -> Sandbox {
+    let mut hidden = vec![config.data.path().to_owned(), config.workspaces.root.clone()];
+    hidden.extend(config.workspaces.allow.iter().cloned());
+    hidden.extend(config.child_environment.home.clone());
+    let (temporary, policy) = (config.data.temporary(), config.isolation);
+    let probe = move || Sandbox::probe(OWN_PROGRAM.as_ref(), hidden, temporary, policy);
+    let sandbox = shutdown.spawn_blocking(probe).await.unwrap_or_default();
+    let mechanism = sandbox.applied(Isolation::Private).mechanism;
+    match sandbox.shortcoming() {
+        None => tracing::info!(%mechanism, "agents are isolated"),
+        Some(missing) => tracing::warn!(%mechanism, missing, "agents are not isolated completely"),
+    }
+    sandbox
 }
 
 /// Raises the limit of open files, and logs a warning if the limit is too low for the configuration.

@@ -79,3 +79,8 @@ impl AgentFailure {
         }
     }
 }
+
+/// An error with its cause: the operator must see that a file is not executable, for example.
+pub(super) fn with_cause(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
+}

@@ -1,19 +1,20 @@
 //! Starts agents as child processes.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use super::dialect::Acp;
-use super::failure::AgentFailure;
+use super::failure::{AgentFailure, with_cause};
 use super::handshake::Handshake;
 use super::process::{FailedStart, HostAccess, Process};
 use super::process_key::ProcessKey;
 use super::spec::AgentSpec;
 use super::transport::stdio;
 use crate::acp::AcpVersion;
-use crate::process::{ChildSpec, Spawner};
+use crate::process::{ChildIsolation, ChildSpec, Spawner};
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::types::{AgentName, Limits, Tenant};
+use crate::types::{AgentName, AgentSettings, Limits, Tenant};
 
 /// Starts agents.
 #[derive(Debug, Clone)]
@@ -66,16 +67,17 @@ impl Launcher {
         key: &ProcessKey,
         version: AcpVersion,
     ) -> Result<Process, FailedStart> {
-        let child = self.child_spec(spec, &key.tenant).await?;
+        let child = self.child_spec(spec, &key.tenant, key.folders.clone()).await?;
         let spawned = self.spawner.spawn(child).await;
         let child = spawned.map_err(|error| AgentFailure::Start { detail: with_cause(&error) })?;
         let (tree, terminals) = (child.tree(), child.terminals().clone());
+        let (isolation, folders) = (child.isolation(), child.folders().cloned());
         let dialect = Arc::new(Acp(version));
         let handshake = Handshake { spec, key, dialect, gateway_version: self.version };
         let mut process = handshake.run(stdio::open(child), &self.limits, &self.shutdown).await?;
         let noted = tree.clone();
         let tree = self.shutdown.spawn_blocking(move || noted.with_baseline()).await.unwrap_or(tree);
-        process.host = Some(HostAccess { terminals, tree });
+        process.host = Some(HostAccess { terminals, tree, isolation, folders });
         Ok(process)
     }
 
@@ -84,6 +86,7 @@ impl Launcher {
         &self,
         spec: &Arc<AgentSpec>,
         tenant: &Tenant,
+        folders: Vec<PathBuf>,
     ) -> Result<ChildSpec, AgentFailure> {
         let home = spec.home_of(tenant);
         let (owner, of) = (Arc::clone(spec), tenant.clone());
@@ -95,11 +98,8 @@ impl Launcher {
         let mut env = spec.env.clone();
         env.push(("HOME".into(), home.clone().into()));
         let (program, args) = (spec.program.clone(), spec.args.clone());
-        Ok(ChildSpec { program, args, env, cwd: home, secrets: spec.secrets.clone() })
+        let AgentSettings { isolation: level, folders: configured, .. } = &spec.settings;
+        let isolation = ChildIsolation { level: *level, folders, configured: configured.clone() };
+        Ok(ChildSpec { program, args, env, cwd: home, secrets: spec.secrets.clone(), isolation })
     }
-}
-
-/// An error with its cause: the operator must see that a file is not executable, for example.
-pub(super) fn with_cause(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }

@@ -1,5 +1,6 @@
 //! A running agent after its handshake.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -8,7 +9,7 @@ use tokio::sync::mpsc;
 use super::batch::Batch;
 use super::connection::Connection;
 use super::dialect::Dialect;
-use super::failure::{AgentExit, AgentFailure};
+use super::failure::{AgentExit, AgentFailure, with_cause};
 use super::process_key::ProcessKey;
 use super::reader::ReadEnd;
 use super::spec::AgentSpec;
@@ -16,7 +17,8 @@ use super::transport::Transport;
 use crate::acp::auth::AuthMethod;
 use crate::acp::{InitializeResult, error_code};
 use crate::jsonrpc::IncomingId;
-use crate::process::{ProcessTree, Terminals};
+use crate::process::{FolderGrants, ProcessTree, Terminals};
+use crate::types::AppliedIsolation;
 
 /// A running agent. Dropping it stops it.
 #[derive(Debug)]
@@ -37,6 +39,9 @@ pub(super) struct HostAccess {
     pub(super) terminals: Terminals,
     /// The agent's processes, with those that ran after `initialize` as the baseline.
     pub(super) tree: ProcessTree,
+    pub(super) isolation: AppliedIsolation,
+    /// `None` if a running process can get no folders.
+    pub(super) folders: Option<FolderGrants>,
 }
 
 /// A failed start. Its process may still run: dropping this value stops it in the background.
@@ -125,6 +130,23 @@ impl Process {
     /// Starts terminals beside the agent. They end with it. `None` if the agent runs on another host.
     pub fn terminals(&self) -> Option<&Terminals> {
         self.host.as_ref().map(|host| &host.terminals)
+    }
+
+    /// The isolation of the process. `None` if it runs on another host.
+    pub fn isolation(&self) -> Option<AppliedIsolation> {
+        self.host.as_ref().map(|host| host.isolation)
+    }
+
+    /// Whether the process can get the folders of a session after its start.
+    pub fn accepts_folders(&self) -> bool {
+        self.key.folders.is_empty() && self.host.as_ref().is_some_and(|host| host.folders.is_some())
+    }
+
+    /// Grants the folders of a session to a process that was started without a session.
+    pub async fn grant_folders(&self, folders: Vec<PathBuf>) -> Result<(), AgentFailure> {
+        let Some(grants) = self.host.as_ref().and_then(|host| host.folders.as_ref()) else { return Ok(()) };
+        let granted = grants.grant(folders).await;
+        granted.map_err(|error| AgentFailure::Start { detail: with_cause(&error) })
     }
 
     /// The tail of stderr.

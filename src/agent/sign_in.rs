@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::failure::AgentFailure;
-use super::launcher::{Launcher, with_cause};
+use super::failure::{AgentFailure, with_cause};
+use super::launcher::Launcher;
 use super::spec::AgentSpec;
 use crate::acp::auth::TerminalAuth;
 use crate::process::{Exit, PtyChild, PtyReader, PtySize, PtyWriter};
@@ -43,7 +43,7 @@ impl Launcher {
         method: &TerminalAuth,
         (cols, rows): (u16, u16),
     ) -> Result<Terminal, AgentFailure> {
-        let mut child = self.child_spec(spec, tenant).await?;
+        let mut child = self.child_spec(spec, tenant, Vec::new()).await?;
         child.args.extend(method.args.iter().map(Into::into));
         child.env.retain(|(name, _)| !method.env.iter().any(|(overlaid, _)| name == overlaid.as_str()));
         child.env.extend(method.env.iter().map(|(name, value)| (name.into(), value.into())));

@@ -8,8 +8,9 @@ use super::key::{Key, key_table, read_keys, read_table, show_table};
 use super::kinds::{Kind, Words, count, count_or_zero, size, strings, switch, time, time_or_zero, word};
 use super::secret::{self, Secret};
 use super::section::{Field, Section};
+use super::settings::existing_folders;
 use crate::types::method_list::route_of;
-use crate::types::{OnTimeout, Permissions, PoolSettings, ServedBy};
+use crate::types::{Isolation, OnTimeout, Permissions, PoolSettings, ServedBy};
 
 /// The keys of an agent's entry, except `builtin`, `command` and `args`.
 pub(super) const KEYS: &[Key<Agent>] = key_table! { Agent:
@@ -32,6 +33,12 @@ pub(super) const KEYS: &[Key<Agent>] = key_table! { Agent:
         terminal_auth: switch => settings.terminal_auth;
         /// The version of ACP that the gateway requests: 1 or 2.
         protocol: protocol => settings.protocol;
+        /// What the agent cannot access: "off", "private", "workspace", or "strict" with `isolation_command`.
+        isolation: word => settings.isolation;
+        /// The command that starts the agent at the level "strict", with {cwd} and {home}. The agent follows.
+        isolation_command: strings => settings.isolation_command;
+        /// Further folders that the agent may use. At the level "workspace" it can only read them.
+        folders: existing_folders => settings.folders;
         /// The number of processes, the idle processes that the pool keeps ready, and the times before it reclaims them.
         pool: pool => settings.pool;
         /// The time until the agent answers `initialize`. Then the start fails.
@@ -94,6 +101,15 @@ impl Words for Home {
 impl Words for ServedBy {
     const WORDS: &[(&str, Self)] =
         &[("off", Self::Off), ("client", Self::Client), ("gateway", Self::Gateway)];
+}
+
+impl Words for Isolation {
+    const WORDS: &[(&str, Self)] = &[
+        ("off", Self::Off),
+        ("private", Self::Private),
+        ("workspace", Self::Workspace),
+        ("strict", Self::Strict),
+    ];
 }
 
 impl Words for OnTimeout {

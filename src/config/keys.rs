@@ -7,7 +7,7 @@ use super::section::{Field, Section};
 use super::{limits, settings};
 
 /// The sections and their descriptions.
-pub(super) const SECTIONS: [(&str, &str); 9] = [
+pub(super) const SECTIONS: [(&str, &str); 10] = [
     ("server", "The address, the data directory, and the limits of connections and request bodies."),
     ("auth", "Web origins and keys."),
     (PER_KEY, "Limits of each principal (all keys of one name). Options of `key create` override them."),
@@ -16,6 +16,7 @@ pub(super) const SECTIONS: [(&str, &str); 9] = [
     ("retention", "The bounds of stored data, and the free disk space that the gateway requires."),
     ("cache", "Memory for readers of event logs."),
     ("workspaces", "The directories in which sessions may work."),
+    ("isolation", "The requirements for the isolation of agents from the gateway and from each other."),
     ("telemetry", "The log of the gateway."),
 ];
 

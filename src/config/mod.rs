@@ -38,7 +38,7 @@ mod web_origin;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::types::{AgentName, Limits, Network};
+use crate::types::{AgentName, IsolationPolicy, Limits, Network};
 
 pub use agent::{Agent, Home, Launch};
 pub use environment::{ChildEnvironment, Environment};
@@ -65,6 +65,7 @@ pub struct Config {
     pub trusted_proxies: Vec<Network>,
     pub insecure_http: bool,
     pub workspaces: Workspaces,
+    pub isolation: IsolationPolicy,
     pub mcp: BTreeMap<String, McpServer>,
     pub agents: BTreeMap<AgentName, Agent>,
     pub limits: Limits,
@@ -119,6 +120,11 @@ impl DataDir {
     /// State files about children, for the clean-up after a crash.
     pub fn run(&self) -> PathBuf {
         self.private().join("run")
+    }
+
+    /// The temporary folders of running agents.
+    pub fn temporary(&self) -> PathBuf {
+        self.0.join("tmp")
     }
 
     pub fn workspaces(&self) -> PathBuf {

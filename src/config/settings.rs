@@ -40,6 +40,12 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
         /// Further existing directories in which sessions may work. --workspace DIR adds one.
         allow: existing_folders => workspaces.allow;
     }
+    ["isolation", local: true] {
+        /// Refuses to start an agent if the machine cannot apply its isolation level completely.
+        required: switch => isolation.required;
+        /// Allows agents to run as root if the gateway runs as root.
+        allow_root_agents: switch => isolation.allow_root;
+    }
     ["telemetry", local: false] {
         /// The log filter in the syntax of RUST_LOG. Also RUST_LOG, ACP_GATEWAY_LOG.
         log_filter: log_filter => log_filter, default "info", example "\"info\"";
@@ -73,7 +79,7 @@ fn folder() -> Kind<PathBuf> {
     Kind { read: |field| read_folder(&field), show: |value| path(value) }
 }
 
-fn existing_folders() -> Kind<Vec<PathBuf>> {
+pub(super) fn existing_folders() -> Kind<Vec<PathBuf>> {
     Kind {
         read: |field| field.each(read_existing_folder),
         show: |value| list(value.iter().map(|folder| folder.display())),

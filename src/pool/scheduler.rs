@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::crashes::CrashBackoff;
 use super::homes::Homes;
 use super::source::AgentSource;
-use super::state::{AgentState, Grant, PoolKey, Step};
-use crate::agent::{Catalogue, Process};
+use super::state::{AgentState, Grant, PoolKey, Step, Waiter};
+use crate::agent::{AgentFailure, Catalogue, Process};
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::{AgentName, Limits, PrincipalLimits, Tenant};
 
@@ -132,19 +133,22 @@ impl Pool {
             }
             match agent.next_step(Instant::now(), &self.inner.limits) {
                 Step::Wait => return,
-                Step::Grant(idle_process, waiter) => {
+                Step::Grant(mut idle_process, waiter) => {
                     if idle_process.used_by.is_none() {
                         agent.learned.prestart_crashes = CrashBackoff::default();
                     }
                     state.next_id += 1;
-                    let (grant, waiter) =
-                        (agent.grant(state.next_id, idle_process, waiter.principal), waiter.reply);
-                    // The holder of the place may have dropped it.
-                    if let Err(Ok(Grant { process, id, .. })) = waiter.send(Ok(grant))
-                        && let Some(leased) = agent.leases.remove(&id)
-                        && let Some(process) = agent.put_back(id, process, leased, false)
-                    {
-                        self.stop(key.clone(), process, id);
+                    let Waiter { principal, key: process_key, reply, .. } = waiter;
+                    let lacks_folders = idle_process.process.key != process_key;
+                    idle_process.process.key = process_key;
+                    let grant = agent.grant(state.next_id, idle_process, principal);
+                    if lacks_folders {
+                        let pool = self.clone();
+                        let key = key.clone();
+                        self.inner.shutdown.spawn(async move { pool.deliver_with_folders(&key, grant, reply).await });
+                    } else if let Err(Ok(grant)) = reply.send(Ok(grant)) {
+                        // The holder of the place has dropped it.
+                        self.revoke(key, agent, grant);
                     }
                 }
                 Step::Start(process_key) => {
@@ -163,6 +167,38 @@ impl Pool {
                     self.stop(key.clone(), idle_process.process, state.next_id);
                 }
             }
+        }
+    }
+
+    /// Grants the folders of the session to the process, and then the process to the waiter.
+    async fn deliver_with_folders(
+        &self,
+        key: &PoolKey,
+        grant: Grant,
+        reply: oneshot::Sender<Result<Grant, AgentFailure>>,
+    ) {
+        let granted = grant.process.grant_folders(grant.process.key.folders.clone()).await;
+        let undelivered = match granted {
+            Ok(()) => reply.send(Ok(grant)).err().and_then(Result::ok),
+            Err(failure) => {
+                tracing::warn!(agent = %key.agent, %failure, "could not grant the folders of a session");
+                // The waiter may have cancelled its request.
+                drop(reply.send(Err(failure)));
+                Some(grant)
+            }
+        };
+        if let Some(grant) = undelivered {
+            self.revoke(key, self.state().existing(key), grant);
+            self.advance(key);
+        }
+    }
+
+    /// Ends a lease that nobody received, and stops its process.
+    fn revoke(&self, key: &PoolKey, agent: &mut AgentState, Grant { process, id, .. }: Grant) {
+        if let Some(leased) = agent.leases.remove(&id)
+            && let Some(process) = agent.put_back(id, process, leased, false)
+        {
+            self.stop(key.clone(), process, id);
         }
     }
 

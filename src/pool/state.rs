@@ -78,7 +78,15 @@ pub(super) struct IdleProcess {
 
 impl IdleProcess {
     fn matches(&self, waiter: &Waiter) -> bool {
-        self.process.key == waiter.key && self.used_by.as_ref().is_none_or(|id| *id == waiter.principal.id)
+        let has_folders = self.process.key == waiter.key;
+        let can_get_folders = || {
+            self.process.accepts_folders() && {
+                let without_folders = ProcessKey { folders: Vec::new(), ..waiter.key.clone() };
+                self.process.key == without_folders
+            }
+        };
+        (has_folders || can_get_folders())
+            && self.used_by.as_ref().is_none_or(|id| *id == waiter.principal.id)
     }
 
     fn has_requested_session(&self, waiter: &Waiter) -> bool {

@@ -4,8 +4,10 @@ use rustix::process::Pid;
 use tokio::process::ChildStdout;
 
 use super::exit::Exit;
+use super::isolation::FolderGrants;
 use super::kill_switch::{KillSwitch, StopReason, StopRequest};
 use super::{ProcessTree, StderrTail, StdinWriter, Terminals};
+use crate::types::AppliedIsolation;
 
 /// A running child. Dropping it requests a stop, which runs in the background.
 #[derive(Debug)]
@@ -17,6 +19,9 @@ pub struct Child {
     pub(super) stderr: StderrTail,
     pub(super) terminals: Terminals,
     pub(super) kill_switch: KillSwitch,
+    pub(super) isolation: AppliedIsolation,
+    /// `None` if a running child can get no folders.
+    pub(super) folders: Option<FolderGrants>,
 }
 
 impl Child {
@@ -42,6 +47,15 @@ impl Child {
     /// Starts terminals beside the child, under its supervisor.
     pub fn terminals(&self) -> &Terminals {
         &self.terminals
+    }
+
+    pub fn isolation(&self) -> AppliedIsolation {
+        self.isolation
+    }
+
+    /// Grants folders to the running child. `None` if its isolation cannot do that.
+    pub fn folders(&self) -> Option<&FolderGrants> {
+        self.folders.as_ref()
     }
 
     pub fn stderr(&self) -> &StderrTail {

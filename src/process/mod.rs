@@ -15,11 +15,13 @@
 //!
 //! Reading order: [`spec`], [`spawn`], [`handshake`] with [`report`], [`supervisor`], [`exit`], [`child`],
 //! [`kill_switch`], [`reaper`], [`stdin`], [`stderr`] with [`mask`], then [`pty`] and [`terminal`].
-//! [`run_file`], [`tree`] and [`procfs`] find processes, and [`resolve`] finds programs.
+//! [`isolation`] decides what a child may access. [`run_file`], [`tree`] and [`procfs`] find processes, and
+//! [`resolve`] finds programs.
 
 mod child;
 mod exit;
 mod handshake;
+mod isolation;
 mod kill_switch;
 mod mask;
 mod open_files;
@@ -40,6 +42,7 @@ mod tree;
 
 pub use child::Child;
 pub use exit::Exit;
+pub use isolation::{ChildIsolation, FolderGrants, Sandbox};
 pub use kill_switch::StopReason;
 pub use mask::masked;
 pub use open_files::OpenFiles;

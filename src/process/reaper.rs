@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::exit::Exit;
+use super::isolation::TemporaryFolder;
 use super::kill_switch::{ExitState, StopReason, StopRequest};
 use super::run_file::RunFile;
 use crate::shutdown::Shutdown;
@@ -53,6 +54,7 @@ pub(super) struct Reaper {
     pub(super) pipes: Pipes,
     pub(super) exit_state: watch::Sender<ExitState>,
     pub(super) run_file: Option<RunFile>,
+    pub(super) temporary: Option<TemporaryFolder>,
     pub(super) shutdown: Shutdown,
     pub(super) limits: Arc<Limits>,
 }
@@ -96,6 +98,8 @@ impl Reaper {
             self.pipes.stderr.abort();
         }
         self.exit_state.send_modify(|state| state.exit = Some(Exit::from(status)));
+        let temporary = self.temporary.take();
+        drop(self.shutdown.spawn_blocking(move || drop(temporary)).await);
     }
 
     /// Waits for the supervisor's end and advances the stop as requested. Returns `None` if the supervisor

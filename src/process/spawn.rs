@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::child::Child;
+use super::isolation::{Confinement, FolderGrants, Sandbox, TemporaryFolder};
 use super::kill_switch::{ExitState, KillSwitch, StopRequest};
 use super::open_files::{self, OpenFiles};
 use super::pty::{self, Pty, PtyChild, PtySize};
@@ -26,13 +27,14 @@ use super::run_file::RunFile;
 use super::stdin::StdinTask;
 use super::{ChildSpec, SpawnError, StderrTail, StdinWriter, Terminals, handshake};
 use crate::shutdown::Shutdown;
-use crate::types::Limits;
+use crate::types::{AppliedIsolation, Limits, Mechanism};
 
 /// A running supervisor whose program has not started yet.
 struct StartingChild<E> {
     kill_switch: KillSwitch,
     supervisor: Pid,
     control: UnixStream,
+    confinement: Arc<Confinement>,
     /// The gateway's ends of the program's stdio.
     ends: E,
 }
@@ -43,6 +45,8 @@ struct PipeEnds {
     stderr: StderrTail,
     /// Requests for terminals to the supervisor.
     terminal_requests: UnixStream,
+    /// Requests for folders to the supervisor outside of the namespaces.
+    folder_requests: UnixStream,
 }
 
 /// Starts children. Cheap to clone.
@@ -53,12 +57,13 @@ pub struct Spawner {
     shutdown: Shutdown,
     limits: Arc<Limits>,
     open_files: Option<OpenFiles>,
+    sandbox: Arc<Sandbox>,
 }
 
 impl Spawner {
     /// `supervisor` is the file of this program. `run_dir` contains one small file per running supervisor.
     pub fn new(supervisor: PathBuf, run_dir: PathBuf, shutdown: Shutdown, limits: Arc<Limits>) -> Self {
-        Self { supervisor, run_dir, shutdown, limits, open_files: None }
+        Self { supervisor, run_dir, shutdown, limits, open_files: None, sandbox: Arc::default() }
     }
 
     /// Sets the limit of open files for children: the limit of this process before it was raised.
@@ -67,15 +72,34 @@ impl Spawner {
         Self { open_files, ..self }
     }
 
+    /// Sets the isolation of children. Without it, only the level `off` has an effect.
+    #[must_use]
+    pub fn with_sandbox(self, sandbox: Sandbox) -> Self {
+        Self { sandbox: Arc::new(sandbox), ..self }
+    }
+
+    pub fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
+    }
+
     /// Starts `spec` under a supervisor. Returns when the program itself runs.
     pub async fn spawn(&self, spec: ChildSpec) -> Result<Child, SpawnError> {
         let program = spec.program.clone();
-        let StartingChild { kill_switch, supervisor, control, ends } =
+        let level = spec.isolation.level;
+        let StartingChild { kill_switch, supervisor, control, confinement, ends } =
             self.run_blocking(move |spawner| spawner.start_with_pipes(spec)).await?;
         let pid = self.await_program(control, &kill_switch, program).await?;
-        let PipeEnds { stdin, stdout, stderr, terminal_requests } = ends;
-        let terminals = Terminals::new(terminal_requests, stderr.secrets(), &self.limits, &self.shutdown);
-        Ok(Child { pid, supervisor, stdin, stdout: Some(stdout), stderr, terminals, kill_switch })
+        let PipeEnds { stdin, stdout, stderr, terminal_requests, folder_requests } = ends;
+        let isolation = AppliedIsolation { level, mechanism: confinement.mechanism };
+        let folders = if isolation.mechanism == Mechanism::Namespaces {
+            Some(FolderGrants::new(folder_requests).map_err(SpawnError::Supervisor)?)
+        } else {
+            None
+        };
+        let parts = (&*self.limits, &self.shutdown);
+        let terminals = Terminals::new(terminal_requests, stderr.secrets(), confinement, parts);
+        let stdout = Some(stdout);
+        Ok(Child { pid, supervisor, stdin, stdout, stderr, terminals, kill_switch, isolation, folders })
     }
 
     /// Starts `spec` in its own pseudo terminal, under its own supervisor. Returns when the program itself
@@ -86,7 +110,7 @@ impl Spawner {
         }
         let program = spec.program.clone();
         let StartingChild { kill_switch, control, ends, .. } =
-            self.run_blocking(move |spawner| spawner.start_with_pty(&spec, size)).await?;
+            self.run_blocking(move |spawner| spawner.start_with_pty(spec, size)).await?;
         let pid = self.await_program(control, &kill_switch, program).await?;
         Ok(PtyChild::new(pid, ends, kill_switch))
     }
@@ -103,15 +127,22 @@ impl Spawner {
         task.await.map_err(|error| SpawnError::Supervisor(error.into()))?
     }
 
-    fn start_with_pipes(&self, spec: ChildSpec) -> Result<StartingChild<PipeEnds>, SpawnError> {
+    fn start_with_pipes(&self, mut spec: ChildSpec) -> Result<StartingChild<PipeEnds>, SpawnError> {
         check_cwd(&spec)?;
+        let (confinement, temporary) = self.confine(&mut spec)?;
         let (stdin_read, stdin_write) = pipe_with(PipeFlags::CLOEXEC).map_err(supervisor_error)?;
         let stdin_pipe = pipe::Sender::from_owned_fd(stdin_write).map_err(SpawnError::Supervisor)?;
         let (requests, supervisor_requests) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
-        let (control, supervisor_end) =
-            handshake::open_control_socket(&[supervisor_requests.as_fd()], &stdin_read)
-                .map_err(SpawnError::Supervisor)?;
-        drop(supervisor_requests);
+        let (folder_requests, supervisor_folders) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
+        let (link, init_link) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
+        let written = || confinement.write().map_err(SpawnError::Supervisor);
+        let (control, supervisor_end) = handshake::open_control_socket(&[
+            &[written()?.as_fd(), link.as_fd(), supervisor_folders.as_fd()],
+            &[init_link.as_fd(), supervisor_requests.as_fd()],
+            &[stdin_read.as_fd(), written()?.as_fd()],
+        ])
+        .map_err(SpawnError::Supervisor)?;
+        drop((supervisor_requests, supervisor_folders, link, init_link));
         // This copy would keep the pipe open after the child has closed its own.
         drop(stdin_read);
         let mut supervisor = self.spawn_supervisor("watch", &spec, supervisor_end, Stdio::piped)?;
@@ -124,29 +155,51 @@ impl Spawner {
             StdinTask::new(stdin_pipe, &self.limits, close_stdin.clone(), stalled.clone());
         self.shutdown.spawn_isolated(stdin_task.run());
         let (supervisor, kill_switch) =
-            self.spawn_reaper(supervisor, Pipes { close_stdin, stalled, stderr: drain });
-        Ok(StartingChild {
-            kill_switch,
-            supervisor,
-            control,
-            ends: PipeEnds { stdin, stdout, stderr, terminal_requests: requests },
-        })
+            self.spawn_reaper(supervisor, Pipes { close_stdin, stalled, stderr: drain }, temporary);
+        let ends = PipeEnds { stdin, stdout, stderr, terminal_requests: requests, folder_requests };
+        Ok(StartingChild { kill_switch, supervisor, control, confinement: Arc::new(confinement), ends })
     }
 
-    fn start_with_pty(&self, spec: &ChildSpec, size: PtySize) -> Result<StartingChild<Pty>, SpawnError> {
-        check_cwd(spec)?;
+    fn start_with_pty(&self, mut spec: ChildSpec, size: PtySize) -> Result<StartingChild<Pty>, SpawnError> {
+        check_cwd(&spec)?;
+        let (confinement, temporary) = self.confine(&mut spec)?;
         let (pty, terminal) = Pty::open(size).map_err(SpawnError::Supervisor)?;
-        let (control, supervisor_end) =
-            handshake::open_control_socket(&[], &terminal).map_err(SpawnError::Supervisor)?;
-        // This copy would keep the terminal open after the child has closed its own.
-        drop(terminal);
-        let supervisor = self.spawn_supervisor("watch-pty", spec, supervisor_end, Stdio::null)?;
-        let (supervisor, kill_switch) = self.spawn_reaper(supervisor, Pipes::none(&self.shutdown));
-        Ok(StartingChild { kill_switch, supervisor, control, ends: pty })
+        let (_, no_folders) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
+        let (link, init_link) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
+        let written = || confinement.write().map_err(SpawnError::Supervisor);
+        let (control, supervisor_end) = handshake::open_control_socket(&[
+            &[written()?.as_fd(), link.as_fd(), no_folders.as_fd()],
+            &[init_link.as_fd()],
+            &[terminal.as_fd(), written()?.as_fd()],
+        ])
+        .map_err(SpawnError::Supervisor)?;
+        // These copies would keep the terminal and the sockets open after the child has closed its own.
+        drop((terminal, no_folders, link, init_link));
+        let supervisor = self.spawn_supervisor("watch-pty", &spec, supervisor_end, Stdio::null)?;
+        let pipes = Pipes::none(&self.shutdown);
+        let (supervisor, kill_switch) = self.spawn_reaper(supervisor, pipes, temporary);
+        Ok(StartingChild { kill_switch, supervisor, control, confinement: Arc::new(confinement), ends: pty })
+    }
+
+    /// Decides what the child may access. Without namespaces, a variable names its temporary folder.
+    fn confine(&self, spec: &mut ChildSpec) -> Result<(Confinement, Option<TemporaryFolder>), SpawnError> {
+        let (confinement, temporary) = self.sandbox.confinement(spec)?;
+        if let Some(folder) = &confinement.temporary
+            && confinement.mechanism != Mechanism::Namespaces
+        {
+            spec.env.retain(|(name, _)| name != "TMPDIR");
+            spec.env.push(("TMPDIR".into(), folder.into()));
+        }
+        Ok((confinement, temporary))
     }
 
     /// From here on the kill switch owns the supervisor: dropping it stops the supervisor.
-    fn spawn_reaper(&self, supervisor: tokio::process::Child, pipes: Pipes) -> (Pid, KillSwitch) {
+    fn spawn_reaper(
+        &self,
+        supervisor: tokio::process::Child,
+        pipes: Pipes,
+        temporary: Option<TemporaryFolder>,
+    ) -> (Pid, KillSwitch) {
         let pid = supervisor.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
         let pid = pid.expect("a supervisor that was not awaited has a pid");
         let (request_sender, requests) = watch::channel(StopRequest::Run);
@@ -159,6 +212,7 @@ impl Spawner {
             pipes,
             exit_state: exit_sender,
             run_file: self.run_file(pid),
+            temporary,
             shutdown: self.shutdown.clone(),
             limits: Arc::clone(&self.limits),
         };

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::types::{Isolation, Mechanism};
+
 /// Why a spawn failed. No process of the attempt is left.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
@@ -16,4 +18,14 @@ pub enum SpawnError {
     Setup(String),
     #[error("the supervisor did not start the program in time")]
     Timeout,
+    #[error(
+        "the gateway runs as root and does not start agents with the rights of root; run it as another user, or set \
+         `isolation.allow_root_agents`"
+    )]
+    Root,
+    #[error(
+        "`isolation.required` is set, and this machine applies the isolation level {level:?} only as `{mechanism}`; the \
+         log of the start names what is missing"
+    )]
+    Isolation { level: Isolation, mechanism: Mechanism },
 }

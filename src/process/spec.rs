@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
+use super::isolation::ChildIsolation;
+
 /// A program to run. The child inherits nothing that is not specified here.
 #[derive(Clone)]
 pub struct ChildSpec {
@@ -16,6 +18,7 @@ pub struct ChildSpec {
     pub cwd: PathBuf,
     /// Values that are masked in stderr.
     pub secrets: Vec<String>,
+    pub isolation: ChildIsolation,
 }
 
 impl fmt::Debug for ChildSpec {

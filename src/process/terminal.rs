@@ -19,6 +19,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::isolation::Confinement;
 use super::mask::Mask;
 use super::{Exit, SpawnError, handshake, report};
 use crate::shutdown::Shutdown;
@@ -69,6 +70,7 @@ impl TerminalSpec {
 pub struct Terminals {
     requests: Arc<UnixStream>,
     secrets: Arc<[Vec<u8>]>,
+    confinement: Arc<Confinement>,
     start_timeout: Duration,
     shutdown: Shutdown,
 }
@@ -83,11 +85,11 @@ impl Terminals {
     pub(super) fn new(
         requests: UnixStream,
         secrets: Arc<[Vec<u8>]>,
-        limits: &Limits,
-        shutdown: &Shutdown,
+        confinement: Arc<Confinement>,
+        (limits, shutdown): (&Limits, &Shutdown),
     ) -> Self {
-        let start_timeout = limits.spawn_timeout;
-        Self { requests: Arc::new(requests), secrets, start_timeout, shutdown: shutdown.clone() }
+        let (start_timeout, shutdown) = (limits.spawn_timeout, shutdown.clone());
+        Self { requests: Arc::new(requests), secrets, confinement, start_timeout, shutdown }
     }
 
     /// Starts `spec`. Returns when the program itself runs. Its stdin is empty.
@@ -108,10 +110,11 @@ impl Terminals {
         let (socket, supervisor_socket) = UnixStream::pair()?;
         let (output, supervisor_output) = pipe_with(PipeFlags::CLOEXEC)?;
         let written = spec.write()?;
-        let (control, supervisor_control) = handshake::open_control_socket(
+        let (stdin, confinement) = (File::open("/dev/null")?, self.confinement.write()?);
+        let (control, supervisor_control) = handshake::open_control_socket(&[
             &[supervisor_socket.as_fd(), written.as_fd()],
-            File::open("/dev/null")?,
-        )?;
+            &[stdin.as_fd(), confinement.as_fd()],
+        ])?;
         handshake::send_descriptors(
             &self.requests,
             &[supervisor_control.as_fd(), supervisor_output.as_fd()],

@@ -1,9 +1,12 @@
 //! The settings of an agent's entry that the modules use as the operator wrote them.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use super::Isolation;
 
 /// The settings of an agent's entry, except its program, environment and home.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +26,10 @@ pub struct AgentSettings {
     pub protocol: u64,
     pub pool: PoolSettings,
     pub isolation: Isolation,
+    /// Further folders that the agent may use.
+    pub folders: Vec<PathBuf>,
+    /// The command of the isolation level `strict`, which starts the agent.
+    pub isolation_command: Vec<String>,
     /// The time from the start of the process to the answer to `initialize`.
     pub start_timeout: Duration,
     /// The maximum size of one line in bytes.
@@ -44,6 +51,8 @@ impl Default for AgentSettings {
             protocol: 1,
             pool: PoolSettings::default(),
             isolation: Isolation::default(),
+            folders: Vec::new(),
+            isolation_command: Vec::new(),
             start_timeout: Duration::from_mins(1),
             max_line_bytes: 16 << 20,
             turn_idle_timeout: Duration::from_mins(30),
@@ -119,21 +128,4 @@ pub enum ServedBy {
     Client,
     /// The gateway serves the methods in the workspace of the session.
     Gateway,
-}
-
-/// The restrictions under which the supervisor runs a process.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Isolation {
-    /// The process has all rights of the gateway's user.
-    #[default]
-    Off,
-}
-
-impl Isolation {
-    /// Whether a process can access only the folders that were granted at its start.
-    pub const fn restricts_folders(self) -> bool {
-        match self {
-            Self::Off => false,
-        }
-    }
 }

@@ -15,7 +15,8 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stdin};
 
 use super::channel::write_line;
 use super::error::{EXIT_SETUP_FAILED, SupervisorError};
-use super::{detach, receive};
+use super::{detach, receive, restrict};
+use crate::process::isolation::Confinement;
 use crate::process::report;
 
 /// The kind of the program's stdin, stdout and stderr.
@@ -37,11 +38,16 @@ pub(super) fn run(
     let control = fcntl_dupfd_cloexec(stdin(), 3).map_err(SupervisorError::at("control socket"))?;
     confine(supervisor)
         .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
-    let [own_stdin] = receive::descriptors(stdin()).map_err(SupervisorError::at("stdin"))?;
-    if stdio == StdioMode::Pty {
-        acquire_terminal(&own_stdin)
-            .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
-    }
+    let [own_stdin, confinement] =
+        receive::descriptors(stdin()).map_err(SupervisorError::at("stdin"))?;
+    let confined = match stdio {
+        StdioMode::Pipes => Ok(()),
+        StdioMode::Pty => acquire_terminal(&own_stdin),
+    };
+    confined
+        .and_then(|()| Confinement::read(confinement).map_err(SupervisorError::at("confinement")))
+        .and_then(|confinement| restrict::apply(&confinement))
+        .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
     write_line(&control, &report::exec_line(getpid().as_raw_pid()));
     dup2_stdin(own_stdin).map_err(SupervisorError::at("stdin"))?;
     let error = execute(program, args);

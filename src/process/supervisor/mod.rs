@@ -12,13 +12,24 @@
 //! - TERM, INT and HUP go to the child's process group. A second one kills everything.
 //! - QUIT kills everything at once.
 //!
-//! Reading order: [`error`], [`watch`], [`exec`], [`channel`], [`signals`], [`receive`], [`detach`].
+//! A child with the mechanism `namespaces` has two supervisors. The outer one creates the namespaces and observes
+//! the gateway. Inside, the init process of the PID namespace is the supervisor that starts the program.
+//!
+//! Reading order: [`error`], [`watch`], [`exec`], [`exit`], [`parent`], [`channel`], [`signals`], [`receive`],
+//! [`detach`], then the isolation: [`outer`], [`namespaces`], [`mounts`], [`restrict`], [`probe`].
 
 mod channel;
 mod detach;
 mod error;
 mod exec;
+mod exit;
+mod mounts;
+mod namespaces;
+mod outer;
+mod parent;
+mod probe;
 mod receive;
+mod restrict;
 mod signals;
 mod watch;
 
@@ -37,40 +48,43 @@ use super::{open_files, report};
 /// | arguments | process |
 /// | --- | --- |
 /// | `watch GATEWAY-PID OPEN-FILES PROGRAM ARGS...` | the supervisor |
+/// | `init PROGRAM ARGS...` | the init process of the child's PID namespace |
 /// | `exec SUPERVISOR-PID PROGRAM ARGS...` | the stage in the child's process that becomes the program |
-/// | `watch-pty`, `exec-pty` | the same for a program in a pseudo terminal |
+/// | `watch-pty`, `init-pty`, `exec-pty` | the same for a program in a pseudo terminal |
 /// | `watch-terminal SUPERVISOR-PID` | the supervisor of a terminal, whose program arrives over its control socket |
+/// | `probe-namespaces`, `probe-init`, `probe-landlock`, `probe-landlock-files` | uses a mechanism once |
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = args.into_iter();
-    let stage = args.next();
-    let parent = args.next().and_then(|pid| Pid::from_raw(pid.to_str()?.parse().ok()?));
-    let watches = stage.as_ref().is_some_and(|stage| stage == "watch" || stage == "watch-pty");
-    if watches && let Err(error) = apply_limits(args.next()) {
-        write_report(&report::setup_failed_line(&error.to_string()));
-        return ExitCode::from(EXIT_SETUP_FAILED);
+    let stage = args.next().unwrap_or_default();
+    let stage = stage.to_string_lossy();
+    if let Some(outcome) = probe::run(&stage) {
+        return outcome;
     }
-    let program = args.next();
-    let rest: Vec<OsString> = args.collect();
-    let outcome = match (stage.as_ref().and_then(|stage| stage.to_str()), parent, program) {
-        (Some("watch"), Some(gateway), Some(program)) => {
-            watch::run(gateway, StdioMode::Pipes, &program, &rest)
-        }
-        (Some("watch-pty"), Some(gateway), Some(program)) => {
-            watch::run(gateway, StdioMode::Pty, &program, &rest)
-        }
-        (Some("watch-terminal"), Some(supervisor), None) => watch::run_terminal(supervisor),
-        (Some("exec"), Some(supervisor), Some(program)) => {
-            exec::run(supervisor, StdioMode::Pipes, &program, &rest)
-        }
-        (Some("exec-pty"), Some(supervisor), Some(program)) => {
-            exec::run(supervisor, StdioMode::Pty, &program, &rest)
-        }
-        _ => Err(SupervisorError { step: "arguments", source: std::io::ErrorKind::InvalidInput.into() }),
-    };
-    outcome.unwrap_or_else(|error| {
+    run_stage(&stage, args).unwrap_or_else(|error| {
         write_report(&report::setup_failed_line(&error.to_string()));
         ExitCode::from(EXIT_SETUP_FAILED)
     })
+}
+
+fn run_stage(stage: &str, mut args: impl Iterator<Item = OsString>) -> Result<ExitCode, SupervisorError> {
+    let (role, stdio) = match stage.strip_suffix("-pty") {
+        Some(role) => (role, StdioMode::Pty),
+        None => (stage, StdioMode::Pipes),
+    };
+    let parent = if role == "init" { None } else { args.next() };
+    let parent = parent.and_then(|pid| Pid::from_raw(pid.to_str()?.parse().ok()?));
+    if role == "watch" {
+        apply_limits(args.next())?;
+    }
+    let program = args.next();
+    let args: Vec<OsString> = args.collect();
+    match (role, parent, program) {
+        ("watch", Some(gateway), Some(program)) => watch::run(gateway, stdio, &program, &args),
+        ("init", None, Some(program)) => watch::run_init(stdio, &program, &args),
+        ("watch-terminal", Some(supervisor), None) => watch::run_terminal(supervisor),
+        ("exec", Some(supervisor), Some(program)) => exec::run(supervisor, stdio, &program, &args),
+        _ => Err(SupervisorError { step: "arguments", source: std::io::ErrorKind::InvalidInput.into() }),
+    }
 }
 
 /// Sets the limit of open files for this process and all its descendants.

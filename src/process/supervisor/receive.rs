@@ -16,7 +16,7 @@ pub(super) fn descriptors<const N: usize>(socket: impl AsFd) -> io::Result<[Owne
         return Err(io::ErrorKind::TimedOut.into());
     }
     // Space for the largest message.
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let received =

@@ -10,19 +10,21 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, chdir, getpid, getppid, kill_process,
-    kill_process_group, pidfd_open, wait,
+    Pid, Signal, WaitOptions, WaitStatus, chdir, getpid, kill_process, kill_process_group, wait,
 };
 use rustix::stdio::stdin;
-use signal_hook::low_level::emulate_default_handler;
 
-use super::channel::{Channel, write_report};
+use super::channel::{Channel, write_line, write_report};
 use super::error::{EXIT_SETUP_FAILED, SupervisorError};
 use super::exec::StdioMode;
+use super::exit::Ended;
+use super::parent::ParentProcess;
 use super::signals::{self, Signals};
-use super::{detach, receive};
+use super::{detach, namespaces, outer, receive};
+use crate::process::isolation::Confinement;
 use crate::process::terminal::TerminalSpec;
 use crate::process::{procfs, report};
+use crate::types::Mechanism;
 
 /// The interval of the check whether the parent still exists, also on kernels without pidfd.
 const PARENT_CHECK_SECONDS: i64 = 5;
@@ -33,9 +35,6 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time between two rounds of KILL without a SIGCHLD.
 const KILL_ROUND_NANOSECONDS: i64 = 5_000_000;
 
-/// The base of a shell's exit codes for signals, for signals that a process cannot send to itself.
-const SIGNAL_CODE_BASE: i32 = 128;
-
 /// Runs the supervisor of the child that becomes `program`.
 pub(super) fn run(
     gateway: Pid,
@@ -43,26 +42,47 @@ pub(super) fn run(
     program: &OsStr,
     args: &[OsString],
 ) -> Result<ExitCode, SupervisorError> {
+    let [confinement, link, requests] =
+        receive::descriptors(stdin()).map_err(SupervisorError::at("confinement"))?;
+    let confinement = Confinement::read(confinement).map_err(SupervisorError::at("confinement"))?;
+    if confinement.mechanism == Mechanism::Namespaces {
+        return outer::run(gateway, (stdio, program, args), &confinement, (link, requests));
+    }
+    drop((link, requests));
     detach::prepare()?;
-    let signals = Signals::register().map_err(SupervisorError::at("signals"))?;
-    let gateway = ParentProcess::open(gateway)?;
-    let channel = match stdio {
-        StdioMode::Pipes => {
-            let [requests] =
-                receive::descriptors(stdin()).map_err(SupervisorError::at("terminal requests"))?;
-            Channel::TerminalRequests(Some(requests))
-        }
-        StdioMode::Pty => Channel::none(),
+    let (_link, channel) = receive_channel(stdio)?;
+    let supervisor = Supervisor::start(ParentProcess::open(gateway)?, channel, stdio, program, args)?;
+    Ok(supervisor.run()?.exit_code())
+}
+
+/// Runs the init process of a PID namespace: the supervisor of the child inside of its namespaces.
+pub(super) fn run_init(
+    stdio: StdioMode,
+    program: &OsStr,
+    args: &[OsString],
+) -> Result<ExitCode, SupervisorError> {
+    namespaces::complete()?;
+    detach::prepare()?;
+    let (link, channel) = receive_channel(stdio)?;
+    let supervisor = Supervisor::start(ParentProcess::outside(link), channel, stdio, program, args)?;
+    supervisor.run()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The socket to the supervisor outside of the namespaces, and the requests of the gateway.
+fn receive_channel(stdio: StdioMode) -> Result<(OwnedFd, Channel), SupervisorError> {
+    let received = match stdio {
+        StdioMode::Pipes => receive::descriptors(stdin())
+            .map(|[link, requests]| (link, Channel::TerminalRequests(Some(requests)))),
+        StdioMode::Pty => receive::descriptors(stdin()).map(|[link]| (link, Channel::none())),
     };
-    let child = start(stdio, &[], program, args).map_err(SupervisorError::at("start"))?;
-    Supervisor { signals, parent: gateway, channel, child, status: None }.run()
+    received.map_err(SupervisorError::at("terminal requests"))
 }
 
 /// Runs the supervisor of a terminal, as a child of the agent's supervisor.
 pub(super) fn run_terminal(supervisor: Pid) -> Result<ExitCode, SupervisorError> {
     detach::prepare()?;
-    let signals = Signals::register().map_err(SupervisorError::at("signals"))?;
-    let gateway = ParentProcess::open(supervisor)?;
+    let parent = ParentProcess::open(supervisor)?;
     let [socket, spec] = receive::descriptors(stdin()).map_err(SupervisorError::at("terminal"))?;
     let spec = TerminalSpec::read(spec).map_err(SupervisorError::at("terminal"))?;
     if let Err(errno) = chdir(&spec.cwd) {
@@ -70,33 +90,11 @@ pub(super) fn run_terminal(supervisor: Pid) -> Result<ExitCode, SupervisorError>
         return Ok(ExitCode::from(EXIT_SETUP_FAILED));
     }
     let args: Vec<OsString> = spec.args.iter().map(OsString::from).collect();
+    let signals = Signals::register().map_err(SupervisorError::at("signals"))?;
     let child = start(StdioMode::Pipes, &spec.env, OsStr::new(&spec.command), &args);
     let child = child.map_err(SupervisorError::at("start"))?;
     let channel = Channel::Terminal { socket, reported: false };
-    Supervisor { signals, parent: gateway, channel, child, status: None }.run()
-}
-
-/// The process that this supervisor belongs to.
-struct ParentProcess {
-    pid: Pid,
-    /// Readable after its end. `None` on kernels without pidfd.
-    pidfd: Option<OwnedFd>,
-}
-
-impl ParentProcess {
-    /// Opens the pidfd before the check of the parent. Therefore it never refers to a later process with the same pid.
-    fn open(pid: Pid) -> Result<Self, SupervisorError> {
-        let gateway = Self { pid, pidfd: pidfd_open(pid, PidfdFlags::empty()).ok() };
-        if gateway.is_parent() {
-            Ok(gateway)
-        } else {
-            Err(SupervisorError { step: "gateway", source: io::Error::other("it has ended") })
-        }
-    }
-
-    fn is_parent(&self) -> bool {
-        getppid() == Some(self.pid)
-    }
+    Ok(Supervisor { signals, parent, channel, child, status: None }.run()?.exit_code())
 }
 
 /// Starts the stage that becomes the program, as the leader of its own process group. In a pseudo terminal it
@@ -116,7 +114,7 @@ fn start(stdio: StdioMode, env: &[(String, String)], program: &OsStr, args: &[Os
 
 struct Supervisor {
     signals: Signals,
-    /// The gateway, or the agent's supervisor in the supervisor of a terminal.
+    /// The gateway, the supervisor outside of the namespaces, or the agent's supervisor of a terminal.
     parent: ParentProcess,
     channel: Channel,
     child: Pid,
@@ -132,7 +130,21 @@ struct PollEvents {
 }
 
 impl Supervisor {
-    fn run(mut self) -> Result<ExitCode, SupervisorError> {
+    /// Starts the program.
+    fn start(
+        parent: ParentProcess,
+        channel: Channel,
+        stdio: StdioMode,
+        program: &OsStr,
+        args: &[OsString],
+    ) -> Result<Self, SupervisorError> {
+        let signals = Signals::register().map_err(SupervisorError::at("signals"))?;
+        let child = start(stdio, &[], program, args).map_err(SupervisorError::at("start"))?;
+        Ok(Self { signals, parent, channel, child, status: None })
+    }
+
+    /// Returns how the child ended, after the end of all its descendants.
+    fn run(mut self) -> Result<Ended, SupervisorError> {
         // The child exists, so the exit goes through its kill.
         let released = detach::release_stdio();
         if released.is_ok() {
@@ -141,8 +153,11 @@ impl Supervisor {
         self.kill_all();
         if let Some(status) = self.status {
             self.channel.stays_after_exit(status);
+            if let Some(link) = self.parent.link() {
+                write_line(link, &report::exit_line(status));
+            }
         }
-        released.map(|()| self.exit_code())
+        released.map(|()| Ended::from(self.status))
     }
 
     /// Returns when the remaining processes must be killed.
@@ -157,7 +172,7 @@ impl Supervisor {
             }
             let events = self.poll_events();
             if events.parent_ended
-                || !self.parent.is_parent()
+                || !self.parent.is_alive()
                 || (events.channel_readable && self.channel.handle_request())
             {
                 return;
@@ -187,7 +202,7 @@ impl Supervisor {
             PollFd::new(&signals.child, PollFlags::IN),
         ];
         let first_parent = watched.len();
-        watched.extend(self.parent.pidfd.iter().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
+        watched.extend(self.parent.poll_fd());
         let first_channel = watched.len();
         watched.extend(self.channel.poll_fd());
         // An interrupted poll is equivalent to a timeout: the loop checks everything after it.
@@ -235,26 +250,10 @@ impl Supervisor {
             }
         }
     }
-
-    /// Exits as the child exited. The core limit is zero, so no core file is written.
-    fn exit_code(&self) -> ExitCode {
-        let Some(status) = self.status else { return ExitCode::from(EXIT_SETUP_FAILED) };
-        if let Some(signal) = status.terminating_signal() {
-            // Returns only for signals that do not end a process by default.
-            return match emulate_default_handler(signal) {
-                Ok(()) | Err(_) => code(SIGNAL_CODE_BASE + signal),
-            };
-        }
-        code(status.exit_status().unwrap_or(i32::from(EXIT_SETUP_FAILED)))
-    }
 }
 
 #[derive(PartialEq, Eq)]
 enum Remaining {
     Some,
     None,
-}
-
-fn code(code: i32) -> ExitCode {
-    ExitCode::from(u8::try_from(code).unwrap_or(EXIT_SETUP_FAILED))
 }

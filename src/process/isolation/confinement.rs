@@ -1,0 +1,45 @@
+//! The instructions for the supervisor of a child.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use serde::{Deserialize, Serialize};
+
+use crate::types::Mechanism;
+
+/// What a child may access. All paths are absolute.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::process) struct Confinement {
+    pub(in crate::process) mechanism: Mechanism,
+    /// Folders that the child cannot see.
+    pub(in crate::process) hidden: Vec<PathBuf>,
+    /// Folders below hidden ones that the child can use.
+    pub(in crate::process) visible: Vec<PathBuf>,
+    /// The folders that the child can change if `read_only` is set.
+    pub(in crate::process) writable: Vec<PathBuf>,
+    /// The child's own temporary folder, which replaces the shared ones.
+    pub(in crate::process) temporary: Option<PathBuf>,
+    /// The child can change nothing but its writable folders.
+    pub(in crate::process) read_only: bool,
+}
+
+impl Confinement {
+    /// Writes the instructions to an anonymous file, so that they appear in no list of processes.
+    pub(in crate::process) fn write(&self) -> io::Result<OwnedFd> {
+        let mut file = File::from(memfd_create("confinement", MemfdFlags::CLOEXEC)?);
+        file.write_all(&serde_json::to_vec(self)?)?;
+        Ok(file.into())
+    }
+
+    /// Reads the file from its start: several stages share one offset.
+    pub(in crate::process) fn read(file: OwnedFd) -> io::Result<Self> {
+        let file = File::from(file);
+        let mut text = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(0)];
+        file.read_exact_at(&mut text, 0)?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+}

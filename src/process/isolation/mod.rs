@@ -1,0 +1,15 @@
+//! The isolation of children: what this machine supports, and what a child may access.
+//!
+//! The gateway decides here and writes a [`Confinement`]. The supervisor of the child applies it before the
+//! program starts (`supervisor/namespaces.rs`, `supervisor/restrict.rs`).
+
+mod confinement;
+mod folders;
+mod probe;
+mod sandbox;
+
+pub(super) use confinement::Confinement;
+pub use folders::FolderGrants;
+pub(super) use folders::{GRANTED_LINE, GrantRequest, error_line};
+pub(super) use sandbox::TemporaryFolder;
+pub use sandbox::{ChildIsolation, Sandbox};

@@ -1,0 +1,156 @@
+//! The isolation that this gateway offers its children.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+
+use super::confinement::Confinement;
+use super::probe::{self, Probed};
+use crate::process::{ChildSpec, SpawnError};
+use crate::types::{AppliedIsolation, Isolation, IsolationPolicy, Mechanism};
+
+/// The isolation of one child.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChildIsolation {
+    pub level: Isolation,
+    /// The folders of the session, if it is known.
+    pub folders: Vec<PathBuf>,
+    /// Further folders from the configuration.
+    pub configured: Vec<PathBuf>,
+}
+
+/// The temporary folder of one child. Dropping it removes it with its content, which blocks.
+#[derive(Debug)]
+pub(in crate::process) struct TemporaryFolder(PathBuf);
+
+impl TemporaryFolder {
+    fn create(parent: &Path) -> io::Result<Self> {
+        let path = parent.join(uuid::Uuid::now_v7().simple().to_string());
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+        Ok(Self(path.canonicalize()?))
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tracing::warn!(folder = %self.0.display(), %error, "could not remove a temporary folder");
+        }
+    }
+}
+
+/// The folders that children must not see, and the mechanism that hides them.
+#[derive(Debug, Clone, Default)]
+pub struct Sandbox {
+    probed: Probed,
+    /// The data folder, the workspace roots and the home of the operator.
+    hidden: Vec<PathBuf>,
+    /// The parent of temporary folders.
+    temporary: PathBuf,
+    policy: IsolationPolicy,
+}
+
+impl Sandbox {
+    /// Probes the mechanisms by performing their operations. Blocks for some milliseconds.
+    pub fn probe(
+        supervisor: &Path,
+        hidden: Vec<PathBuf>,
+        temporary: PathBuf,
+        policy: IsolationPolicy,
+    ) -> Self {
+        // Nothing below `/` would remain visible.
+        let hidden = hidden.into_iter().filter_map(|path| path.canonicalize().ok());
+        let hidden = hidden.filter(|path| path.parent().is_some()).collect();
+        // Children of an earlier gateway process left their folders if it was killed.
+        drop(std::fs::remove_dir_all(&temporary));
+        Self { probed: probe::run(supervisor), hidden, temporary, policy }
+    }
+
+    /// The mechanism that applies a level on this machine.
+    pub fn applied(&self, level: Isolation) -> AppliedIsolation {
+        let mechanism = match level {
+            Isolation::Off => Mechanism::None,
+            Isolation::Strict => Mechanism::Command,
+            Isolation::Private | Isolation::Workspace => self.probed.mechanism,
+        };
+        AppliedIsolation { level, mechanism }
+    }
+
+    /// What the machine lacks for the best mechanism, for the log.
+    pub fn shortcoming(&self) -> Option<&str> {
+        self.probed.shortcoming.as_deref()
+    }
+
+    /// Whether a running process can get the folders of its session.
+    pub fn grants_folders_later(&self, level: Isolation) -> bool {
+        self.applied(level).mechanism == Mechanism::Namespaces
+    }
+
+    /// The instructions for the supervisor, with the temporary folder of the child.
+    pub(in crate::process) fn confinement(
+        &self,
+        spec: &ChildSpec,
+    ) -> Result<(Confinement, Option<TemporaryFolder>), SpawnError> {
+        if geteuid().is_root() && !self.policy.allow_root {
+            return Err(SpawnError::Root);
+        }
+        let (confinement, temporary) = self.decide(spec).map_err(SpawnError::Supervisor)?;
+        let level = spec.isolation.level;
+        if self.policy.required && level != Isolation::Off && !confinement.mechanism.is_complete() {
+            return Err(SpawnError::Isolation { level, mechanism: confinement.mechanism });
+        }
+        Ok((confinement, temporary))
+    }
+
+    fn decide(&self, spec: &ChildSpec) -> io::Result<(Confinement, Option<TemporaryFolder>)> {
+        let ChildIsolation { level, folders, configured } = &spec.isolation;
+        let mechanism = self.applied(*level).mechanism;
+        if !matches!(mechanism, Mechanism::Namespaces | Mechanism::Landlock | Mechanism::Partial) {
+            return Ok((Confinement { mechanism, ..Confinement::default() }, None));
+        }
+        let temporary = TemporaryFolder::create(&self.temporary)?;
+        let mut writable = vec![spec.cwd.canonicalize()?];
+        writable.extend(folders.iter().cloned());
+        let mut visible: Vec<PathBuf> =
+            configured.iter().cloned().chain(self.program_folders(spec)).filter(|path| path.is_dir()).collect();
+        visible.extend(writable.iter().cloned());
+        visible.sort();
+        visible.dedup();
+        let confinement = Confinement {
+            mechanism: self.limited_by(mechanism, &visible),
+            hidden: self.hidden.clone(),
+            visible,
+            writable,
+            temporary: Some(temporary.0.clone()),
+            read_only: *level == Isolation::Workspace,
+        };
+        Ok((confinement, Some(temporary)))
+    }
+
+    /// Landlock cannot close a folder below a visible one.
+    fn limited_by(&self, mechanism: Mechanism, visible: &[PathBuf]) -> Mechanism {
+        let has_hidden = |folder: &PathBuf| self.hidden.iter().any(|hidden| hidden.starts_with(folder));
+        let opens_hidden = visible.iter().any(has_hidden);
+        if mechanism == Mechanism::Landlock && opens_hidden { Mechanism::Partial } else { mechanism }
+    }
+
+    /// The folders of programs below hidden folders: of the program itself and of its `PATH`, each with the
+    /// libraries beside it.
+    fn program_folders(&self, spec: &ChildSpec) -> Vec<PathBuf> {
+        let path: Option<&OsString> =
+            spec.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value);
+        let listed = path.into_iter().flat_map(std::env::split_paths);
+        let program = spec.program.canonicalize().ok();
+        let own = [Some(spec.program.as_path()), program.as_deref()].into_iter().flatten();
+        let own = own.filter_map(Path::parent).map(Path::to_path_buf);
+        let below_hidden = |folder: &PathBuf| self.hidden.iter().any(|hidden| folder.starts_with(hidden));
+        let with_libraries = |folder: PathBuf| {
+            let libraries = folder.ends_with("bin").then(|| folder.with_file_name("lib"));
+            std::iter::once(folder).chain(libraries)
+        };
+        listed.chain(own).filter(|folder| folder.is_absolute()).filter(below_hidden).flat_map(with_libraries).collect()
+    }
+}

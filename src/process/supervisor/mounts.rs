@@ -1,0 +1,241 @@
+//! The file system that an isolated child sees: its own mount namespace, in which foreign folders are empty.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags, open, openat2, statvfs};
+use rustix::io::Errno;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, mount_remount,
+    move_mount, open_tree,
+};
+
+use super::error::SupervisorError;
+use crate::process::isolation::Confinement;
+
+/// The shared folders for temporary files, which the child's own one replaces.
+const TEMPORARY_FOLDERS: [&str; 2] = ["/tmp", "/var/tmp"];
+
+/// The folder for shared memory gets an empty file system of this size, as containers have.
+const SHARED_MEMORY: (&str, &std::ffi::CStr) = ("/dev/shm", c"mode=1777,size=64m");
+
+/// An empty folder that contains only mount points.
+const MASK_OPTIONS: &std::ffi::CStr = c"mode=0755,size=1m";
+const MASK_FLAGS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
+
+/// One change of the file system, for the folder that is its key. Parents change before their children.
+enum Change {
+    Hide,
+    /// Mounts the folder that had this path before all changes.
+    Show(OwnedFd),
+    SharedMemory,
+}
+
+/// The changed file system.
+#[derive(Debug)]
+pub(super) struct Mounts {
+    /// The hidden folders, opened before they were hidden.
+    sources: Vec<(PathBuf, OwnedFd)>,
+    /// The folders over which an empty file system is mounted.
+    masks: Vec<PathBuf>,
+}
+
+impl Mounts {
+    /// Changes the file system of this process. It must have its own mount namespace.
+    pub(super) fn apply(confinement: &Confinement) -> Result<Self, SupervisorError> {
+        let folder = std::env::current_dir().map_err(SupervisorError::at("working directory"))?;
+        let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+        mount_change("/", private).map_err(SupervisorError::at("mount propagation"))?;
+        let changes = plan(confinement).map_err(SupervisorError::at("folders"))?;
+        let mut mounts = Self { sources: Vec::new(), masks: Vec::new() };
+        for path in &confinement.hidden {
+            // A folder that does not exist needs no mask.
+            if let Ok(source) = open_folder(path) {
+                mounts.sources.push((path.clone(), source));
+            }
+        }
+        for (path, change) in changes {
+            let changed = match change {
+                Change::Hide => mounts.hide(&path),
+                Change::Show(source) => show(&source, &path),
+                Change::SharedMemory => {
+                    let flags = MASK_FLAGS | MountFlags::NOEXEC;
+                    mount("tmpfs", &path, "tmpfs", flags, Some(SHARED_MEMORY.1)).map_err(io::Error::from)
+                }
+            };
+            changed.map_err(|error| failed(&path, &error))?;
+        }
+        if confinement.read_only {
+            make_read_only(confinement).map_err(SupervisorError::at("read-only mounts"))?;
+        }
+        mounts.close_masks().map_err(SupervisorError::at("masks"))?;
+        // The current working directory could lie below a mask.
+        std::env::set_current_dir(&folder).map_err(SupervisorError::at("working directory"))?;
+        Ok(mounts)
+    }
+
+    /// Shows a folder below a hidden one to the running child.
+    pub(super) fn grant(&self, folder: &Path) -> io::Result<()> {
+        let hidden = self.sources.iter().filter(|(path, _)| folder.starts_with(path));
+        let Some((path, source)) = hidden.max_by_key(|(path, _)| path.components().count()) else {
+            // The child sees it already.
+            return Ok(());
+        };
+        let below = folder.strip_prefix(path).map_err(io::Error::other)?;
+        let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let opened = openat2(source, below, flags, Mode::empty(), resolve)?;
+        self.open_masks()?;
+        let shown = show(&opened, folder);
+        self.close_masks()?;
+        shown?;
+        // A copy of a read-only mount is read-only.
+        Ok(mount_remount(folder, MountFlags::BIND | flags_of(folder)?, c"")?)
+    }
+
+    fn hide(&mut self, path: &Path) -> io::Result<()> {
+        match mount("tmpfs", path, "tmpfs", MASK_FLAGS, Some(MASK_OPTIONS)) {
+            Ok(()) => self.masks.push(path.to_owned()),
+            // A mask of a parent hides it already.
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Makes the masks writable for new mount points.
+    fn open_masks(&self) -> io::Result<()> {
+        self.remount_masks(MASK_FLAGS)
+    }
+
+    fn close_masks(&self) -> io::Result<()> {
+        self.remount_masks(MASK_FLAGS | MountFlags::RDONLY)
+    }
+
+    fn remount_masks(&self, flags: MountFlags) -> io::Result<()> {
+        for mask in &self.masks {
+            mount_remount(mask, flags | MountFlags::BIND, c"")?;
+        }
+        Ok(())
+    }
+}
+
+/// The changes in the order of their paths. All folders are opened before the first change.
+fn plan(confinement: &Confinement) -> io::Result<BTreeMap<PathBuf, Change>> {
+    let mut changes: BTreeMap<PathBuf, Change> = BTreeMap::new();
+    for path in &confinement.hidden {
+        changes.insert(path.clone(), Change::Hide);
+    }
+    if let Some(own) = &confinement.temporary {
+        for shared in TEMPORARY_FOLDERS.map(Path::new) {
+            if shared.is_dir() {
+                changes.insert(shared.canonicalize()?, Change::Show(open_folder(own)?));
+            }
+        }
+    }
+    if Path::new(SHARED_MEMORY.0).is_dir() {
+        changes.insert(SHARED_MEMORY.0.into(), Change::SharedMemory);
+    }
+    for path in &confinement.visible {
+        changes.insert(path.clone(), Change::Show(open_folder(path)?));
+    }
+    Ok(changes)
+}
+
+fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    Ok(open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Mounts an open folder at a path. Creates the mount point, which can only be missing below a mask.
+fn show(source: &OwnedFd, path: &Path) -> io::Result<()> {
+    // The copy includes nested mounts: the kernel refuses to separate them from their parent.
+    let copy = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::AT_RECURSIVE;
+    let tree = open_tree(source, "", copy)?;
+    DirBuilder::new().recursive(true).mode(0o755).create(path)?;
+    Ok(move_mount(&tree, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+}
+
+/// Makes all mounts read-only, except those of the writable folders and of temporary files.
+fn make_read_only(confinement: &Confinement) -> io::Result<()> {
+    let temporary = TEMPORARY_FOLDERS.iter().map(Path::new).chain([Path::new(SHARED_MEMORY.0)]);
+    let writable: Vec<&Path> = confinement.writable.iter().map(PathBuf::as_path).chain(temporary).collect();
+    for path in mount_points()? {
+        if writable.iter().any(|folder| path.starts_with(folder)) {
+            continue;
+        }
+        let flags = flags_of(&path).map(|flags| flags | MountFlags::BIND | MountFlags::RDONLY);
+        match flags.and_then(|flags| mount_remount(&path, flags, c"")) {
+            // A mount that this user cannot reach, or that another one covers.
+            Ok(()) | Err(Errno::ACCESS | Errno::NOENT | Errno::INVAL) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// The flags of a mount that a remount must repeat, without `RDONLY`.
+fn flags_of(path: &Path) -> rustix::io::Result<MountFlags> {
+    let flags = statvfs(path)?.f_flag;
+    let repeated = [
+        (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+        (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+        (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+        (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+    ];
+    let set = repeated.into_iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, flag)| flag);
+    Ok(set.fold(MountFlags::empty(), MountFlags::union))
+}
+
+/// The paths of all mounts of this process (`proc_pid_mountinfo(5)`).
+fn mount_points() -> io::Result<Vec<PathBuf>> {
+    let text = fs::read("/proc/self/mountinfo")?;
+    let points = text.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
+    Ok(points.map(|point| PathBuf::from(std::ffi::OsString::from_vec(unescaped(point)))).collect())
+}
+
+/// Decodes the octal escapes of spaces, tabs, line breaks and backslashes.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, tail)) = rest.split_first() {
+        let code = tail.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| *first == b'\\') {
+            Some(byte) => {
+                decoded.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                decoded.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    decoded
+}
+
+fn failed(path: &Path, error: &io::Error) -> SupervisorError {
+    let text = format!("{}: {error}", path.display());
+    SupervisorError { step: "mount", source: io::Error::new(error.kind(), text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_of_mount_points_are_decoded() {
+        assert_eq!(unescaped(br"/a\040b\134c"), b"/a b\\c");
+        assert_eq!(unescaped(br"/a\9"), br"/a\9");
+    }
+}

@@ -1,0 +1,61 @@
+//! The namespaces of an isolated child. The supervisor creates them, and the init process inside completes them.
+
+use std::fs;
+
+use nix::sched::{CloneFlags, unshare};
+use rustix::mount::{MountFlags, mount};
+use rustix::process::{Signal, getgid, getuid, set_parent_process_death_signal};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
+    set_no_new_privs,
+};
+
+use super::error::SupervisorError;
+use super::mounts::Mounts;
+use crate::process::isolation::Confinement;
+
+/// The capabilities that the init process needs to mount `/proc` and to drop all capabilities.
+const INIT_CAPABILITIES: [CapabilitySet; 2] = [CapabilitySet::SYS_ADMIN, CapabilitySet::SETPCAP];
+
+/// Moves this process to its own user, mount and IPC namespaces, and its next child to a PID namespace. The child
+/// keeps the ids of its user, and can mount.
+pub(super) fn enter(confinement: &Confinement) -> Result<Mounts, SupervisorError> {
+    let (user, group) = (getuid().as_raw(), getgid().as_raw());
+    unshare(
+        CloneFlags::CLONE_NEWUSER
+            | CloneFlags::CLONE_NEWNS
+            | CloneFlags::CLONE_NEWPID
+            | CloneFlags::CLONE_NEWIPC,
+    )
+    .map_err(SupervisorError::at("namespaces"))?;
+    // An unprivileged process may map a group only after it gave up `setgroups` (user_namespaces(7)).
+    fs::write("/proc/self/setgroups", "deny").map_err(SupervisorError::at("setgroups"))?;
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1")).map_err(SupervisorError::at("user map"))?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1")).map_err(SupervisorError::at("group map"))?;
+    set_no_new_privs(true).map_err(SupervisorError::at("no_new_privs"))?;
+    let mounts = Mounts::apply(confinement)?;
+    let mut sets = capabilities(None).map_err(SupervisorError::at("capabilities"))?;
+    sets.inheritable = INIT_CAPABILITIES.into_iter().collect();
+    set_capabilities(None, sets).map_err(SupervisorError::at("capabilities"))?;
+    for capability in INIT_CAPABILITIES {
+        configure_capability_in_ambient_set(capability, true)
+            .map_err(SupervisorError::at("ambient capabilities"))?;
+    }
+    Ok(mounts)
+}
+
+/// Completes the namespaces inside: `/proc` shows only processes of the namespace. Then drops all capabilities.
+pub(super) fn complete() -> Result<(), SupervisorError> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(SupervisorError::at("death signal"))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "/proc", "proc", flags, None).map_err(SupervisorError::at("/proc"))?;
+    for capability in CapabilitySet::all().iter() {
+        // The kernel may not know the newest ones.
+        remove_capability_from_bounding_set(capability).unwrap_or_default();
+    }
+    clear_ambient_capability_set().map_err(SupervisorError::at("ambient capabilities"))?;
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+        .map_err(SupervisorError::at("capabilities"))
+}

@@ -1,0 +1,69 @@
+//! Uses a mechanism of isolation once, without a child, to show that it works on this machine.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+use rustix::process::getpid;
+use rustix::stdio::stderr;
+
+use super::error::{EXIT_SETUP_FAILED, SupervisorError};
+use super::{namespaces, restrict};
+use crate::process::isolation::Confinement;
+use crate::types::Mechanism;
+
+/// Runs a stage of the probe. `None` if the name belongs to another stage.
+pub(super) fn run(stage: &str) -> Option<ExitCode> {
+    let outcome = match stage {
+        "probe-namespaces" => probe_namespaces(),
+        "probe-init" => probe_init(),
+        "probe-landlock" => probe_landlock(Mechanism::Landlock),
+        "probe-landlock-files" => probe_landlock(Mechanism::Partial),
+        _ => return None,
+    };
+    Some(match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody reads the text if the write fails.
+            rustix::io::write(stderr(), error.to_string().as_bytes()).unwrap_or(0);
+            ExitCode::from(EXIT_SETUP_FAILED)
+        }
+    })
+}
+
+/// A folder that exists on all machines and that this process can list.
+fn confinement(mechanism: Mechanism) -> Confinement {
+    Confinement { mechanism, hidden: vec![PathBuf::from("/etc")], ..Confinement::default() }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the probe starts the first process of a PID namespace")]
+fn probe_namespaces() -> Result<(), SupervisorError> {
+    namespaces::enter(&confinement(Mechanism::Namespaces))?;
+    let init = Command::new("/proc/self/exe").arg("supervisor").arg("probe-init").stdin(Stdio::null()).status();
+    let init = init.map_err(SupervisorError::at("init process"))?;
+    if init.success() { Ok(()) } else { Err(unexpected("init process", "it failed")) }
+}
+
+fn probe_init() -> Result<(), SupervisorError> {
+    namespaces::complete()?;
+    restrict::apply(&confinement(Mechanism::Namespaces))?;
+    let is_init = getpid().as_raw_pid() == 1 && fs::read_link("/proc/self").is_ok_and(|link| link == PathBuf::from("1"));
+    if !is_init {
+        return Err(unexpected("PID namespace", "/proc shows other processes"));
+    }
+    let visible = fs::read_dir("/etc").map_err(SupervisorError::at("mask"))?.count();
+    if visible == 0 { Ok(()) } else { Err(unexpected("mask", "the content is visible")) }
+}
+
+fn probe_landlock(mechanism: Mechanism) -> Result<(), SupervisorError> {
+    restrict::apply(&confinement(mechanism))?;
+    match fs::read_dir("/etc") {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        _ => Err(unexpected("landlock", "the content of a closed folder is visible")),
+    }
+}
+
+fn unexpected(step: &'static str, text: &str) -> SupervisorError {
+    SupervisorError { step, source: io::Error::other(text.to_owned()) }
+}

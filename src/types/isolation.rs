@@ -1,0 +1,83 @@
+//! How far a process of an agent is separated from the gateway and from other sessions.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The level that the operator requests for an agent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// The process has all rights of its user.
+    Off,
+    /// The process cannot access the gateway, other agents, or the folders of other sessions.
+    #[default]
+    Private,
+    /// As `private`. The process can write only to the folders of its session, its home and its temporary folder.
+    Workspace,
+    /// A command of the operator starts the process.
+    Strict,
+}
+
+impl Isolation {
+    /// Whether a process can access only the folders that it was granted.
+    pub const fn restricts_folders(self) -> bool {
+        match self {
+            Self::Off => false,
+            Self::Private | Self::Workspace | Self::Strict => true,
+        }
+    }
+}
+
+/// The means that applies the level.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Mechanism {
+    /// User, mount, PID and IPC namespaces, and a filter of system calls.
+    Namespaces,
+    /// Landlock rules and a filter of system calls. Metadata of files and command lines of processes stay visible.
+    Landlock,
+    /// As `landlock`, but a part of the level is not applied. The log names it.
+    Partial,
+    /// The command of the operator.
+    Command,
+    /// Nothing: the level is `off`, or the machine supports no mechanism.
+    #[default]
+    None,
+}
+
+impl Mechanism {
+    /// Whether it applies all of a level.
+    pub const fn is_complete(self) -> bool {
+        matches!(self, Self::Namespaces | Self::Landlock | Self::Command)
+    }
+}
+
+impl fmt::Display for Mechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Namespaces => "namespaces",
+            Self::Landlock => "landlock",
+            Self::Partial => "partial",
+            Self::Command => "command",
+            Self::None => "none",
+        })
+    }
+}
+
+/// The isolation of a process: the requested level and the means that applies it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AppliedIsolation {
+    pub level: Isolation,
+    pub mechanism: Mechanism,
+}
+
+/// The operator's requirements for all agents.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IsolationPolicy {
+    /// A child whose level cannot be applied completely does not start.
+    pub required: bool,
+    /// Children may start with the rights of root.
+    pub allow_root: bool,
+}
