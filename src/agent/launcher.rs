@@ -1,7 +1,8 @@
 //! Starts agents as child processes.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::dialect::Acp;
@@ -12,9 +13,9 @@ use super::process_key::ProcessKey;
 use super::spec::AgentSpec;
 use super::transport::stdio;
 use crate::acp::AcpVersion;
-use crate::process::{ChildIsolation, ChildSpec, Spawner};
+use crate::process::{ChildIsolation, ChildSpec, Spawner, resolve};
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::types::{AgentName, AgentSettings, Limits, Tenant};
+use crate::types::{AgentName, AgentSettings, AppliedIsolation, Isolation, Limits, Tenant};
 
 /// Starts agents.
 #[derive(Debug, Clone)]
@@ -38,6 +39,11 @@ impl Launcher {
         let nowhere = std::path::PathBuf::from("/nonexistent");
         let spawner = Spawner::new(nowhere.clone(), nowhere, shutdown.clone(), Arc::clone(limits));
         Self::new(spawner, Arc::clone(limits), shutdown.clone(), "test")
+    }
+
+    /// The isolation that this machine applies for a level.
+    pub fn applied_isolation(&self, level: Isolation) -> AppliedIsolation {
+        self.spawner.sandbox().applied(level)
     }
 
     /// Starts the agent with the newest version that the agent and its entry support. An agent that supports
@@ -97,9 +103,29 @@ impl Launcher {
         }
         let mut env = spec.env.clone();
         env.push(("HOME".into(), home.clone().into()));
-        let (program, args) = (spec.program.clone(), spec.args.clone());
+        let (program, args) = command(spec, &home, &folders)?;
         let AgentSettings { isolation: level, folders: configured, .. } = &spec.settings;
         let isolation = ChildIsolation { level: *level, folders, configured: configured.clone() };
         Ok(ChildSpec { program, args, env, cwd: home, secrets: spec.secrets.clone(), isolation })
     }
+}
+
+/// The program and its arguments. At the level `strict` the operator's command is before them.
+fn command(
+    spec: &AgentSpec,
+    home: &Path,
+    folders: &[PathBuf],
+) -> Result<(PathBuf, Vec<OsString>), AgentFailure> {
+    if spec.settings.isolation != Isolation::Strict {
+        return Ok((spec.program.clone(), spec.args.clone()));
+    }
+    let cwd = folders.first().map_or(home, PathBuf::as_path).to_string_lossy();
+    let fill = |word: &String| word.replace("{cwd}", &cwd).replace("{home}", &home.to_string_lossy());
+    let mut words = spec.settings.isolation_command.iter().map(fill);
+    let first = words.next().unwrap_or_default();
+    let path = spec.env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
+    let program = resolve(first.as_ref(), &path.unwrap_or_default());
+    let program = program.map_err(|error| AgentFailure::Start { detail: with_cause(&error) })?;
+    let own = std::iter::once(spec.program.clone().into()).chain(spec.args.iter().cloned());
+    Ok((program, words.map(OsString::from).chain(own).collect()))
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::types::AgentName;
+use crate::types::{AgentName, AppliedIsolation};
 
 /// An agent of the catalogue. Members that only a process of the agent can report are null until a process
 /// has started.
@@ -31,6 +31,8 @@ pub struct Agent {
     /// The agent's sign-in methods from `initialize`, raw ACP.
     #[schema(required, value_type = Option<Vec<Object>>)]
     pub auth_methods: Option<Box<RawValue>>,
+    /// The isolation of the agent's processes. A session can have a lower mechanism, see its `isolation`.
+    pub isolation: AppliedIsolation,
     pub pool: PoolFigures,
 }
 

@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::types::{
-    AgentName, EventId, Position, PromptId, SessionId, SessionPolicy, SessionState, Timestamp,
+    AgentName, AppliedIsolation, EventId, Position, PromptId, SessionId, SessionPolicy, SessionState,
+    Timestamp,
 };
 
 use super::problem::Problem;
@@ -29,6 +30,10 @@ pub struct Session {
     pub state: SessionState,
     /// True if a process of the agent holds this session.
     pub attached: bool,
+    /// The isolation of the latest process of this session. Null if no process has held the session, or if the
+    /// agent runs on another host.
+    #[schema(required)]
+    pub isolation: Option<AppliedIsolation>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     /// The running turn.

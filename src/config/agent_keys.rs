@@ -74,6 +74,9 @@ pub(super) fn read(field: Field) -> Result<Agent, ConfigError> {
     let mut section = field.section()?;
     let mut agent = Agent::new(Launch::Demo);
     read_keys(&mut section, KEYS, &mut agent)?;
+    if agent.settings.isolation == Isolation::Strict && agent.settings.isolation_command.is_empty() {
+        return Err(section.missing("isolation_command"));
+    }
     agent.launch = read_launch(section)?;
     Ok(agent)
 }

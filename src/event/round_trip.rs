@@ -13,7 +13,7 @@ use super::table::schemas;
 use super::tests::assert_head;
 use super::*;
 use crate::api::{Problem, ProblemCode, Resolution, Session};
-use crate::types::{PromptId, RequestId, SessionId, TerminalId, Timestamp};
+use crate::types::{AppliedIsolation, PromptId, RequestId, SessionId, TerminalId, Timestamp};
 
 const SESSION: &str = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
 /// The head of another event.
@@ -174,6 +174,7 @@ round_trips! {
         context: Context::Lost,
         reason: v.flag.then_some(LostReason::RejectedSession),
         detail: v.other.as_deref(),
+        isolation: v.flag.then(AppliedIsolation::default),
         agent_info: v.more.as_deref(),
         agent_capabilities: &v.raw,
         result: v.more.as_deref(),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::api::Session;
-use crate::types::SessionId;
+use crate::types::{AppliedIsolation, SessionId};
 
 /// The first event of a session.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -87,6 +87,9 @@ pub struct SessionAttached<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub detail: Option<&'a str>,
+    /// The isolation of the process. Null if the agent runs on another host.
+    #[schema(required)]
+    pub isolation: Option<AppliedIsolation>,
     #[schema(required, value_type = Option<Object>)]
     pub agent_info: Option<&'a RawValue>,
     #[schema(value_type = Object)]

@@ -145,7 +145,9 @@ impl Pool {
                     if lacks_folders {
                         let pool = self.clone();
                         let key = key.clone();
-                        self.inner.shutdown.spawn(async move { pool.deliver_with_folders(&key, grant, reply).await });
+                        self.inner
+                            .shutdown
+                            .spawn(async move { pool.deliver_with_folders(&key, grant, reply).await });
                     } else if let Err(Ok(grant)) = reply.send(Ok(grant)) {
                         // The holder of the place has dropped it.
                         self.revoke(key, agent, grant);

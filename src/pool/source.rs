@@ -7,9 +7,12 @@ use crate::acp::auth::TerminalAuth;
 use crate::agent::{
     AgentFailure, AgentSpec, BoxFuture, FailedStart, Launcher, Process, ProcessKey, Terminal,
 };
-use crate::types::Tenant;
+use crate::types::{AppliedIsolation, Tenant};
 
 pub trait AgentSource: fmt::Debug + Send + Sync {
+    /// The isolation of processes of the entry.
+    fn isolation(&self, spec: &AgentSpec) -> AppliedIsolation;
+
     /// Connects to an agent and completes its handshake. Dropping the future ends the attempt.
     fn connect<'a>(
         &'a self,
@@ -28,6 +31,10 @@ pub trait AgentSource: fmt::Debug + Send + Sync {
 }
 
 impl AgentSource for Launcher {
+    fn isolation(&self, spec: &AgentSpec) -> AppliedIsolation {
+        self.applied_isolation(spec.settings.isolation)
+    }
+
     fn connect<'a>(
         &'a self,
         spec: &'a Arc<AgentSpec>,

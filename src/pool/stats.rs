@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::scheduler::Pool;
 use super::state::{AgentState, PoolKey};
 use crate::acp::InitializeResult;
-use crate::types::{AgentName, Tenant};
+use crate::types::{AgentName, AppliedIsolation, Tenant};
 
 /// Statistics of one agent's processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +21,7 @@ pub struct PoolStats {
     pub queued: usize,
     /// The agent keeps a session locked after `session/close`, so the pool reuses no process.
     pub keeps_sessions_locked: bool,
+    pub isolation: AppliedIsolation,
 }
 
 impl Pool {
@@ -43,6 +44,7 @@ impl Pool {
             idle: agent.idle.len(),
             queued: agent.queue.len(),
             keeps_sessions_locked: agent.learned.keeps_sessions_locked,
+            isolation: self.inner.source.isolation(&agent.spec),
         };
         Some((figures, agent.learned.initialized.clone()))
     }

@@ -10,7 +10,7 @@ use crate::agent::{
     AgentFailure, AgentSpec, BoxFuture, Catalogue, FailedStart, Process, ProcessKey, Terminal,
 };
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::types::{AgentName, Ids, Limits, Principal, PrincipalLimits, Scopes, Tenant};
+use crate::types::{AgentName, AppliedIsolation, Ids, Limits, Principal, PrincipalLimits, Scopes, Tenant};
 
 /// Connects to agents in memory, and keeps the agents' ends.
 #[derive(Clone, Default)]
@@ -23,6 +23,10 @@ impl std::fmt::Debug for MemorySource {
 }
 
 impl AgentSource for MemorySource {
+    fn isolation(&self, spec: &AgentSpec) -> AppliedIsolation {
+        AppliedIsolation { level: spec.settings.isolation, ..AppliedIsolation::default() }
+    }
+
     fn connect<'a>(
         &'a self,
         spec: &'a Arc<AgentSpec>,

@@ -63,7 +63,14 @@ pub struct Spawner {
 impl Spawner {
     /// `supervisor` is the file of this program. `run_dir` contains one small file per running supervisor.
     pub fn new(supervisor: PathBuf, run_dir: PathBuf, shutdown: Shutdown, limits: Arc<Limits>) -> Self {
-        Self { supervisor, run_dir, shutdown, limits, open_files: None, sandbox: Arc::default() }
+        Self {
+            supervisor,
+            run_dir,
+            shutdown,
+            limits,
+            open_files: None,
+            sandbox: Arc::new(Sandbox::disabled()),
+        }
     }
 
     /// Sets the limit of open files for children: the limit of this process before it was raised.
@@ -72,7 +79,7 @@ impl Spawner {
         Self { open_files, ..self }
     }
 
-    /// Sets the isolation of children. Without it, only the level `off` has an effect.
+    /// Sets the isolation of children. Without it, children are not isolated.
     #[must_use]
     pub fn with_sandbox(self, sandbox: Sandbox) -> Self {
         Self { sandbox: Arc::new(sandbox), ..self }

@@ -20,6 +20,7 @@ pub(super) fn build_snapshot(
         cwd: record.cwd.clone(),
         state: record.state,
         attached: record.attached,
+        isolation: record.isolation,
         created_at: record.created_at,
         updated_at: record.updated_at,
         prompt_id: record.prompt_id,

@@ -67,7 +67,7 @@ impl fmt::Display for Mechanism {
 }
 
 /// The isolation of a process: the requested level and the means that applies it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AppliedIsolation {
     pub level: Isolation,
     pub mechanism: Mechanism,

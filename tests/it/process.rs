@@ -9,7 +9,9 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use acp_gateway::process::{Child, ChildSpec, Exit, SpawnError, Spawner, StdinError, StopReason, resolve};
+use acp_gateway::process::{
+    Child, ChildIsolation, ChildSpec, Exit, SpawnError, Spawner, StdinError, StopReason, resolve,
+};
 use acp_gateway::shutdown::Shutdown;
 use acp_gateway::types::Limits;
 use bytes::Bytes;
@@ -63,6 +65,7 @@ impl Bench {
             env: vec![("PATH".into(), "/usr/bin:/bin".into())],
             cwd: self.dir.path().to_owned(),
             secrets: Vec::new(),
+            isolation: ChildIsolation::default(),
         }
     }
 

@@ -54,6 +54,12 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
+    /// Isolates nothing.
+    pub fn disabled() -> Self {
+        let policy = IsolationPolicy { required: false, allow_root: true };
+        Self { policy, ..Self::default() }
+    }
+
     /// Probes the mechanisms by performing their operations. Blocks for some milliseconds.
     pub fn probe(
         supervisor: &Path,
@@ -114,8 +120,12 @@ impl Sandbox {
         let temporary = TemporaryFolder::create(&self.temporary)?;
         let mut writable = vec![spec.cwd.canonicalize()?];
         writable.extend(folders.iter().cloned());
-        let mut visible: Vec<PathBuf> =
-            configured.iter().cloned().chain(self.program_folders(spec)).filter(|path| path.is_dir()).collect();
+        let mut visible: Vec<PathBuf> = configured
+            .iter()
+            .cloned()
+            .chain(self.program_folders(spec))
+            .filter(|path| path.is_dir())
+            .collect();
         visible.extend(writable.iter().cloned());
         visible.sort();
         visible.dedup();
@@ -151,6 +161,11 @@ impl Sandbox {
             let libraries = folder.ends_with("bin").then(|| folder.with_file_name("lib"));
             std::iter::once(folder).chain(libraries)
         };
-        listed.chain(own).filter(|folder| folder.is_absolute()).filter(below_hidden).flat_map(with_libraries).collect()
+        listed
+            .chain(own)
+            .filter(|folder| folder.is_absolute())
+            .filter(below_hidden)
+            .flat_map(with_libraries)
+            .collect()
     }
 }

@@ -38,8 +38,7 @@ pub(super) fn run(
     let control = fcntl_dupfd_cloexec(stdin(), 3).map_err(SupervisorError::at("control socket"))?;
     confine(supervisor)
         .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
-    let [own_stdin, confinement] =
-        receive::descriptors(stdin()).map_err(SupervisorError::at("stdin"))?;
+    let [own_stdin, confinement] = receive::descriptors(stdin()).map_err(SupervisorError::at("stdin"))?;
     let confined = match stdio {
         StdioMode::Pipes => Ok(()),
         StdioMode::Pty => acquire_terminal(&own_stdin),

@@ -32,7 +32,8 @@ pub(super) fn enter(confinement: &Confinement) -> Result<Mounts, SupervisorError
     // An unprivileged process may map a group only after it gave up `setgroups` (user_namespaces(7)).
     fs::write("/proc/self/setgroups", "deny").map_err(SupervisorError::at("setgroups"))?;
     fs::write("/proc/self/uid_map", format!("{user} {user} 1")).map_err(SupervisorError::at("user map"))?;
-    fs::write("/proc/self/gid_map", format!("{group} {group} 1")).map_err(SupervisorError::at("group map"))?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+        .map_err(SupervisorError::at("group map"))?;
     set_no_new_privs(true).map_err(SupervisorError::at("no_new_privs"))?;
     let mounts = Mounts::apply(confinement)?;
     let mut sets = capabilities(None).map_err(SupervisorError::at("capabilities"))?;

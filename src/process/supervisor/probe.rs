@@ -40,7 +40,8 @@ fn confinement(mechanism: Mechanism) -> Confinement {
 #[expect(clippy::disallowed_methods, reason = "the probe starts the first process of a PID namespace")]
 fn probe_namespaces() -> Result<(), SupervisorError> {
     namespaces::enter(&confinement(Mechanism::Namespaces))?;
-    let init = Command::new("/proc/self/exe").arg("supervisor").arg("probe-init").stdin(Stdio::null()).status();
+    let init =
+        Command::new("/proc/self/exe").arg("supervisor").arg("probe-init").stdin(Stdio::null()).status();
     let init = init.map_err(SupervisorError::at("init process"))?;
     if init.success() { Ok(()) } else { Err(unexpected("init process", "it failed")) }
 }
@@ -48,7 +49,8 @@ fn probe_namespaces() -> Result<(), SupervisorError> {
 fn probe_init() -> Result<(), SupervisorError> {
     namespaces::complete()?;
     restrict::apply(&confinement(Mechanism::Namespaces))?;
-    let is_init = getpid().as_raw_pid() == 1 && fs::read_link("/proc/self").is_ok_and(|link| link == PathBuf::from("1"));
+    let is_init = getpid().as_raw_pid() == 1
+        && fs::read_link("/proc/self").is_ok_and(|link| link == PathBuf::from("1"));
     if !is_init {
         return Err(unexpected("PID namespace", "/proc shows other processes"));
     }

@@ -52,7 +52,8 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
         }
     }
     .map_err(|error| SupervisorError { step: "landlock", source: io::Error::other(error) })?;
-    filter_system_calls().map_err(|error| SupervisorError { step: "seccomp", source: io::Error::other(error) })
+    filter_system_calls()
+        .map_err(|error| SupervisorError { step: "seccomp", source: io::Error::other(error) })
 }
 
 /// Denies signals to processes, and connections to abstract sockets, outside of this process's descendants.

@@ -348,13 +348,15 @@ impl Actor {
         if let Some(id) = &self.journal.record().agent_session_id {
             lease.record_session(id);
         }
-        let initialized = Arc::clone(&lease.process().initialized);
+        let (initialized, isolation) =
+            (Arc::clone(&lease.process().initialized), lease.process().isolation());
         let (imports, has_turn) = (self.client_calls.imports_history(), self.turns.running().is_some());
         self.attachment.attached(method, imports, has_turn, &self.context.limits, Instant::now());
         let prompt = initialized.prompt_capabilities().filter(|raw| raw.get().len() <= FOLDED_MEMBER_BYTES);
         let models = acp::RawObject::parse(result).is_some_and(|object| object.get("models").is_some());
         self.journal.update(|record| {
             record.attached = true;
+            record.isolation = isolation;
             record.prompt_capabilities = prompt;
             if record.is_closed() {
                 record.state = SessionState::Idle;
@@ -382,6 +384,7 @@ impl Actor {
             context: if lost.is_some() { AttachedContext::Lost } else { AttachedContext::Kept },
             reason: lost.as_ref().map(|lost| lost.reason),
             detail: lost.as_ref().and_then(|lost| lost.detail.as_deref()),
+            isolation,
             agent_info: initialized.agent_info.as_deref(),
             agent_capabilities: &initialized.raw_capabilities,
             result: result.as_deref().ok(),

@@ -13,8 +13,8 @@ use crate::eventlog::Records;
 use crate::store::{Delete, Put, Table};
 use crate::transcript::SessionFold;
 use crate::types::{
-    AgentName, Principal, PromptId, RequestId, SessionId, SessionPolicy, SessionState, Tenant, TerminalId,
-    Timestamp,
+    AgentName, AppliedIsolation, Principal, PromptId, RequestId, SessionId, SessionPolicy, SessionState,
+    Tenant, TerminalId, Timestamp,
 };
 
 /// The state of a session.
@@ -44,6 +44,8 @@ pub(in crate::session) struct SessionRecord {
     pub(in crate::session) policy: SessionPolicy,
     pub(in crate::session) state: SessionState,
     pub(in crate::session) attached: bool,
+    /// The isolation of the latest process.
+    pub(in crate::session) isolation: Option<AppliedIsolation>,
     pub(in crate::session) agent_session_id: Option<String>,
     pub(in crate::session) created_at: Timestamp,
     pub(in crate::session) updated_at: Timestamp,

@@ -68,6 +68,7 @@ pub(super) async fn record(
         policy: request.policy.unwrap_or_default(),
         state: SessionState::Idle,
         attached: false,
+        isolation: None,
         agent_session_id: request.agent_session_id,
         created_at: now,
         updated_at: now,

@@ -47,6 +47,7 @@ fn record(id: SessionId, by: &Principal, now: crate::types::Timestamp, last_prom
         policy: api::SessionPolicy::default(),
         state: SessionState::Idle,
         attached: false,
+        isolation: None,
         agent_session_id: Some("theirs".to_owned()),
         created_at: now,
         updated_at: now,

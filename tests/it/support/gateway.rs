@@ -123,6 +123,8 @@ impl Gateway {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", folder)
             .env("ACP_GATEWAY_ADMIN_KEY_FILE", folder.join("admin-key"))
+            // Tests may run as root.
+            .env("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "true")
             .envs(self.environment.iter().cloned())
             .stdin(Stdio::null());
         command

@@ -70,6 +70,7 @@ fn agent_info(gateway: &Gateway, by: &Principal, spec: &AgentSpec) -> Agent {
         agent_info: info,
         capabilities: said.map(|said| said.raw_capabilities.clone()),
         auth_methods: said.and_then(|said| said.auth_methods.clone()),
+        isolation: figures.as_ref().map(|figures| figures.isolation).unwrap_or_default(),
         pool: figures.map(|figures| pool_figures(&figures, &spec.settings.pool)).unwrap_or_default(),
     }
 }
