@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::agent::{CurrentCatalogue, Launcher};
 use crate::auth::{KeyHash, KeyText, Keys, Policy, PolicyOptions, Tickets};
@@ -145,6 +146,8 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     let (ids, limits) = (Ids::system(), Arc::new(config.limits.clone()));
     let open_files = open_files(&config);
     sweep(config.data.run(), &shutdown).await;
+    // The probe runs while the store opens.
+    let sandbox = probe_isolation(&config, &shutdown);
     let store = open_store(&config.data, &limits, &ids)?;
     check_after_unclean_shutdown(&store, &limits, &shutdown).await?;
     let admin = config.admin_key.map(KeyHash::from_bytes);
@@ -159,7 +162,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
 
     let catalogue = Arc::new(catalogue::build(&config)?);
     let spawner = Spawner::new(OWN_PROGRAM.into(), config.data.run(), shutdown.clone(), Arc::clone(&limits));
-    let spawner = spawner.with_open_files(open_files).with_sandbox(sandbox(&config, &shutdown).await);
+    let spawner = spawner.with_open_files(open_files).with_sandbox(isolation(sandbox).await);
     let launcher = Launcher::new(spawner, Arc::clone(&limits), shutdown.clone(), env!("CARGO_PKG_VERSION"));
     let pool = Pool::new(&catalogue, launcher, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
@@ -223,18 +226,22 @@ async fn sweep(run_dir: PathBuf, shutdown: &Shutdown) {
     }
 }
 
-/// Probes the isolation of this machine, and logs what it lacks.
-async fn sandbox(config: &Config, shutdown: &Shutdown) -> Sandbox {
+/// Begins to probe the isolation of this machine.
+fn probe_isolation(config: &Config, shutdown: &Shutdown) -> JoinHandle<Sandbox> {
     let mut hidden = vec![config.data.path().to_owned(), config.workspaces.root.clone()];
     hidden.extend(config.workspaces.allow.iter().cloned());
     hidden.extend(config.child_environment.home.clone());
     let (temporary, policy) = (config.data.temporary(), config.isolation);
-    let probe = move || Sandbox::probe(OWN_PROGRAM.as_ref(), hidden, temporary, policy);
-    let sandbox = shutdown.spawn_blocking(probe).await.unwrap_or_default();
+    shutdown.spawn_blocking(move || Sandbox::probe(OWN_PROGRAM.as_ref(), hidden, temporary, policy))
+}
+
+/// Waits for the probe, and logs what the machine lacks. A probe that failed isolates nothing and starts nothing as root.
+async fn isolation(probe: JoinHandle<Sandbox>) -> Sandbox {
+    let sandbox = probe.await.unwrap_or_default();
     let mechanism = sandbox.applied(Isolation::Private).mechanism;
     match sandbox.shortcoming() {
-        None => tracing::info!(%mechanism, "agents are isolated"),
-        Some(missing) => tracing::warn!(%mechanism, missing, "agents are not isolated completely"),
+        None => tracing::info!(%mechanism, "agents can be isolated"),
+        Some(missing) => tracing::warn!(%mechanism, missing, "agents cannot be isolated completely"),
     }
     sandbox
 }

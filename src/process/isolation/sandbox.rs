@@ -56,7 +56,7 @@ pub struct Sandbox {
 impl Sandbox {
     /// Isolates nothing.
     pub fn disabled() -> Self {
-        let policy = IsolationPolicy { required: false, allow_root: true };
+        let policy = IsolationPolicy { allow_root: true, ..IsolationPolicy::default() };
         Self { policy, ..Self::default() }
     }
 
@@ -68,7 +68,8 @@ impl Sandbox {
         policy: IsolationPolicy,
     ) -> Self {
         // Nothing below `/` would remain visible.
-        let hidden = hidden.into_iter().filter_map(|path| path.canonicalize().ok());
+        // A folder that does not exist yet is hidden by its name.
+        let hidden = hidden.into_iter().map(|path| path.canonicalize().unwrap_or(path));
         let hidden = hidden.filter(|path| path.parent().is_some()).collect();
         // Children of an earlier gateway process left their folders if it was killed.
         drop(std::fs::remove_dir_all(&temporary));
@@ -136,6 +137,7 @@ impl Sandbox {
             writable,
             temporary: Some(temporary.0.clone()),
             read_only: *level == Isolation::Workspace,
+            resources: self.policy.resources,
         };
         Ok((confinement, Some(temporary)))
     }

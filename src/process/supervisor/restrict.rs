@@ -9,11 +9,12 @@ use landlock::{
     RulesetError, Scope, path_beneath_rules,
 };
 use nix::libc;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use super::error::SupervisorError;
 use crate::process::isolation::Confinement;
-use crate::types::Mechanism;
+use crate::types::{Mechanism, ResourceLimits};
 
 /// The first version with rules for signals and abstract sockets.
 const SCOPES: ABI = ABI::V6;
@@ -40,8 +41,12 @@ const X32_BIT: i64 = 0x4000_0000;
 
 /// Restricts this process.
 pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
+    if matches!(confinement.mechanism, Mechanism::None | Mechanism::Command) {
+        return Ok(());
+    }
+    limit_resources(confinement.resources).map_err(SupervisorError::at("resource limits"))?;
     match confinement.mechanism {
-        Mechanism::None | Mechanism::Command => return Ok(()),
+        Mechanism::None | Mechanism::Command => Ok(()),
         // The namespaces contain signals. Abstract sockets belong to the network, which is shared.
         Mechanism::Namespaces => restrict_scopes(CompatLevel::BestEffort),
         Mechanism::Landlock => {
@@ -54,6 +59,20 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
     .map_err(|error| SupervisorError { step: "landlock", source: io::Error::other(error) })?;
     filter_system_calls()
         .map_err(|error| SupervisorError { step: "seccomp", source: io::Error::other(error) })
+}
+
+/// Limits this process and its descendants. A lower limit of the environment stays.
+fn limit_resources(limits: ResourceLimits) -> rustix::io::Result<()> {
+    let wanted = [
+        (Resource::Nproc, limits.processes),
+        (Resource::Fsize, limits.file_bytes),
+        (Resource::Data, limits.memory_bytes),
+    ];
+    for (resource, wanted) in wanted {
+        let maximum = getrlimit(resource).maximum.map_or(wanted, |maximum| maximum.min(wanted));
+        setrlimit(resource, Rlimit { current: Some(maximum), maximum: Some(maximum) })?;
+    }
+    Ok(())
 }
 
 /// Denies signals to processes, and connections to abstract sockets, outside of this process's descendants.
