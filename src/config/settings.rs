@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::ConfigError;
 use super::key::{Key, key_table};
-use super::kinds::{Kind, count, size, switch};
+use super::kinds::{Kind, switch};
 use super::listen::{self, Listen};
 use super::origin::Origin;
 use super::section::Field;
@@ -45,12 +45,6 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
         required: switch => isolation.required;
         /// Allows agents to run as root if the gateway runs as root.
         allow_root_agents: switch => isolation.allow_root;
-        /// The number of processes and threads of an agent. Without namespaces: of all agents.
-        max_processes: count => isolation.resources.processes;
-        /// The size of a file that an agent writes.
-        max_file_bytes: size => isolation.resources.file_bytes;
-        /// The size of the data of each process of an agent.
-        max_memory_bytes: size => isolation.resources.memory_bytes;
     }
     ["telemetry", local: false] {
         /// The log filter in the syntax of RUST_LOG. Also RUST_LOG, ACP_GATEWAY_LOG.

@@ -80,22 +80,4 @@ pub struct IsolationPolicy {
     pub required: bool,
     /// Children may start with the rights of root.
     pub allow_root: bool,
-    pub resources: ResourceLimits,
-}
-
-/// The limits of the kernel for isolated children (`setrlimit(2)`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResourceLimits {
-    /// The maximum number of processes and threads of an agent.
-    pub processes: u64,
-    /// The maximum size of a file.
-    pub file_bytes: u64,
-    /// The maximum size of the data of one process.
-    pub memory_bytes: u64,
-}
-
-impl Default for ResourceLimits {
-    fn default() -> Self {
-        Self { processes: 4096, file_bytes: 16 << 30, memory_bytes: 16 << 30 }
-    }
 }

@@ -51,7 +51,7 @@ pub use clock::{Clock, Ids, Timestamp};
 pub use cursor::{Epoch, EventId, Position};
 pub use expiry::Expiry;
 pub use ids::{PromptId, RequestId, SessionId, TerminalId};
-pub use isolation::{AppliedIsolation, Isolation, IsolationPolicy, Mechanism, ResourceLimits};
+pub use isolation::{AppliedIsolation, Isolation, IsolationPolicy, Mechanism};
 pub use keyed_guard::{KeyedCounts, KeyedGuard};
 pub use known_agents::KnownAgent;
 pub use limits::Limits;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
 
-use crate::types::{Mechanism, ResourceLimits};
+use crate::types::Mechanism;
 
 /// What a child may access. All paths are absolute.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,6 @@ pub(in crate::process) struct Confinement {
     pub(in crate::process) temporary: Option<PathBuf>,
     /// The child can change nothing but its writable folders.
     pub(in crate::process) read_only: bool,
-    pub(in crate::process) resources: ResourceLimits,
 }
 
 impl Confinement {

@@ -9,18 +9,9 @@ use rustix::process::geteuid;
 
 use super::confinement::Confinement;
 use super::probe::{self, Probed};
-use crate::process::{ChildSpec, SpawnError};
+use crate::process::SpawnError;
+use crate::process::spec::{ChildIsolation, ChildSpec};
 use crate::types::{AppliedIsolation, Isolation, IsolationPolicy, Mechanism};
-
-/// The isolation of one child.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ChildIsolation {
-    pub level: Isolation,
-    /// The folders of the session, if it is known.
-    pub folders: Vec<PathBuf>,
-    /// Further folders from the configuration.
-    pub configured: Vec<PathBuf>,
-}
 
 /// The temporary folder of one child. Dropping it removes it with its content, which blocks.
 #[derive(Debug)]
@@ -137,7 +128,6 @@ impl Sandbox {
             writable,
             temporary: Some(temporary.0.clone()),
             read_only: *level == Isolation::Workspace,
-            resources: self.policy.resources,
         };
         Ok((confinement, Some(temporary)))
     }

@@ -14,7 +14,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use super::error::SupervisorError;
 use crate::process::isolation::Confinement;
-use crate::types::{Mechanism, ResourceLimits};
+use crate::types::Mechanism;
 
 /// The first version with rules for signals and abstract sockets.
 const SCOPES: ABI = ABI::V6;
@@ -36,6 +36,11 @@ const DENIED: [i64; 9] = [
     libc::SYS_io_uring_register,
 ];
 
+/// The maximum number of processes and threads of the user in this user namespace, the maximum size of a file, and the
+/// maximum size of the data of one process.
+const RESOURCES: [(Resource, u64); 3] =
+    [(Resource::Nproc, 4096), (Resource::Fsize, 64 << 30), (Resource::Data, 32 << 30)];
+
 /// Distinguishes the second system call table of `x86_64`.
 const X32_BIT: i64 = 0x4000_0000;
 
@@ -44,7 +49,7 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
     if matches!(confinement.mechanism, Mechanism::None | Mechanism::Command) {
         return Ok(());
     }
-    limit_resources(confinement.resources).map_err(SupervisorError::at("resource limits"))?;
+    limit_resources().map_err(SupervisorError::at("resource limits"))?;
     match confinement.mechanism {
         Mechanism::None | Mechanism::Command => Ok(()),
         // The namespaces contain signals. Abstract sockets belong to the network, which is shared.
@@ -62,13 +67,8 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
 }
 
 /// Limits this process and its descendants. A lower limit of the environment stays.
-fn limit_resources(limits: ResourceLimits) -> rustix::io::Result<()> {
-    let wanted = [
-        (Resource::Nproc, limits.processes),
-        (Resource::Fsize, limits.file_bytes),
-        (Resource::Data, limits.memory_bytes),
-    ];
-    for (resource, wanted) in wanted {
+fn limit_resources() -> rustix::io::Result<()> {
+    for (resource, wanted) in RESOURCES {
         let maximum = getrlimit(resource).maximum.map_or(wanted, |maximum| maximum.min(wanted));
         setrlimit(resource, Rlimit { current: Some(maximum), maximum: Some(maximum) })?;
     }
