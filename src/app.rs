@@ -240,7 +240,7 @@ async fn isolation(probe: JoinHandle<Sandbox>) -> Sandbox {
     let sandbox = probe.await.unwrap_or_default();
     let mechanism = sandbox.applied(Isolation::Private).mechanism;
     match sandbox.shortcoming() {
-        None => tracing::info!(%mechanism, "agents can be isolated"),
+        None => tracing::debug!(%mechanism, "agents can be isolated"),
         Some(missing) => tracing::warn!(%mechanism, missing, "agents cannot be isolated completely"),
     }
     sandbox

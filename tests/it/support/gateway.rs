@@ -37,9 +37,11 @@ impl Setup {
     pub(crate) fn agent(self, name: &str, command: &str, args: &[&str], more: &str) -> Self {
         let args = serde_json::to_string(args).expect("strings are JSON, and TOML");
         let pool = if more.contains("pool") { "" } else { "pool = { max_size = 8, min_idle = 0 }\n" };
-        // Scripted agents share files with their test.
-        let folders = if more.contains("isolation") { "" } else { "folders = [\"@FOLDER@\"]\n" };
-        self.table(&format!("[agents.{name}]\ncommand = {command:?}\nargs = {args}\n{pool}{folders}{more}\n"))
+        // A scripted agent shares files and process ids with its test. Other tests isolate it.
+        let isolation = if more.contains("isolation") { "" } else { "isolation = \"off\"\n" };
+        self.table(&format!(
+            "[agents.{name}]\ncommand = {command:?}\nargs = {args}\n{pool}{isolation}{more}\n"
+        ))
     }
 
     /// Lines with dotted keys, before all tables: `timeouts.drain_timeout = "1s"`.
@@ -69,9 +71,8 @@ impl Setup {
         environment: impl FnOnce(&Path) -> Vec<(&'static str, OsString)>,
     ) -> Gateway {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let config = format!("{}\n{}", self.head, self.config);
-        let config = config.replace("@FOLDER@", &folder.path().to_string_lossy());
-        std::fs::write(folder.path().join("config.toml"), config).expect("the folder is ours");
+        std::fs::write(folder.path().join("config.toml"), format!("{}\n{}", self.head, self.config))
+            .expect("the folder is ours");
         std::fs::write(folder.path().join("admin-key"), KEY).expect("the folder is ours");
         let mut gateway = Gateway {
             environment: environment(folder.path()),
