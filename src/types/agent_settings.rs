@@ -130,6 +130,13 @@ pub enum Isolation {
 }
 
 impl Isolation {
+    /// The name in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+        }
+    }
+
     /// Whether a process can access only the folders that were granted at its start.
     pub const fn restricts_folders(self) -> bool {
         match self {
