@@ -11,6 +11,8 @@ use super::process_key::ProcessKey;
 use super::spec::AgentSpec;
 use super::transport::stdio;
 use crate::acp::AcpVersion;
+use crate::audit::Audit;
+use crate::event::{ActorKind, IsolationApplied};
 use crate::process::{ChildSpec, Spawner};
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::{AgentName, Limits, Tenant};
@@ -21,22 +23,29 @@ pub struct Launcher {
     pub(super) spawner: Spawner,
     limits: Arc<Limits>,
     shutdown: Shutdown,
+    audit: Audit,
     version: &'static str,
     /// Entries that request v2 for an agent that supports only v1. The launcher retries v2 when the entry changes.
     v1_only: Arc<Mutex<HashMap<AgentName, Arc<AgentSpec>>>>,
 }
 
 impl Launcher {
-    pub fn new(spawner: Spawner, limits: Arc<Limits>, shutdown: Shutdown, version: &'static str) -> Self {
-        Self { spawner, limits, shutdown, version, v1_only: Arc::default() }
+    pub fn new(
+        spawner: Spawner,
+        limits: Arc<Limits>,
+        shutdown: Shutdown,
+        audit: Audit,
+        version: &'static str,
+    ) -> Self {
+        Self { spawner, limits, shutdown, audit, version, v1_only: Arc::default() }
     }
 
     /// A launcher whose program does not exist.
     #[cfg(test)]
-    pub(crate) fn without_programs(limits: &Arc<Limits>, shutdown: &Shutdown) -> Self {
+    pub(crate) fn without_programs(limits: &Arc<Limits>, shutdown: &Shutdown, audit: &Audit) -> Self {
         let nowhere = std::path::PathBuf::from("/nonexistent");
         let spawner = Spawner::new(nowhere.clone(), nowhere, shutdown.clone(), Arc::clone(limits));
-        Self::new(spawner, Arc::clone(limits), shutdown.clone(), "test")
+        Self::new(spawner, Arc::clone(limits), shutdown.clone(), audit.clone(), "test")
     }
 
     /// Starts the agent with the newest version that the agent and its entry support. An agent that supports
@@ -69,6 +78,7 @@ impl Launcher {
         let child = self.child_spec(spec, &key.tenant).await?;
         let spawned = self.spawner.spawn(child).await;
         let child = spawned.map_err(|error| AgentFailure::Start { detail: with_cause(&error) })?;
+        self.audit.append(ActorKind::Gateway, isolation_applied(spec, key, child.pid()));
         let (tree, terminals) = (child.tree(), child.terminals().clone());
         let dialect = Arc::new(Acp(version));
         let handshake = Handshake { spec, key, dialect, gateway_version: self.version };
@@ -96,6 +106,17 @@ impl Launcher {
         env.push(("HOME".into(), home.clone().into()));
         let (program, args) = (spec.program.clone(), spec.args.clone());
         Ok(ChildSpec { program, args, env, cwd: home, secrets: spec.secrets.clone() })
+    }
+}
+
+/// The event for a process that started with this key.
+fn isolation_applied(spec: &AgentSpec, key: &ProcessKey, process_id: u32) -> IsolationApplied {
+    let (requested, applied) = (spec.settings.isolation.as_str(), key.isolation.as_str());
+    IsolationApplied {
+        agent: spec.name.clone(),
+        requested: requested.to_owned(),
+        applied: applied.to_owned(),
+        process_id,
     }
 }
 
