@@ -12,8 +12,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::agent::{CurrentCatalogue, Launcher};
+use crate::audit::{Audit, CountedEvents};
 use crate::auth::{KeyHash, KeyText, Keys, Policy, PolicyOptions, Tickets};
 use crate::config::{Config, DataDir};
+use crate::event::{ActorKind, LinkPrinted};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::process::{self, OpenFiles, Sandbox, Spawner};
@@ -48,6 +50,8 @@ pub enum StartError {
     Tickets(#[from] crate::auth::TicketStoreError),
     #[error(transparent)]
     Log(#[from] crate::eventlog::StartError),
+    #[error("could not read the audit log")]
+    Audit(#[source] crate::eventlog::ReadError),
     #[error("could not read the sessions from the log: see the gateway's log output for the cause")]
     Sessions(#[from] crate::session::SessionError),
     #[error("could not open a workspace root")]
@@ -72,6 +76,7 @@ pub struct Gateway {
     shutdown: Shutdown,
     limits: Arc<Limits>,
     log: EventLog,
+    audit: Audit,
     stream_workers: StreamWorkers,
     fatal: oneshot::Receiver<String>,
     reloader: Reloader,
@@ -156,14 +161,13 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     shutdown.spawn(keys.clone().run(shutdown.clone()));
     let tickets = Tickets::open(store.clone(), ids.clone(), &limits, &keys)?;
     shutdown.spawn(tickets.clone().run(shutdown.clone()));
-    let (failed, fatal) = oneshot::channel();
-    let on_fatal = Box::new(move |reason: &str| drop(failed.send(reason.to_owned())));
-    let log = EventLog::start(store, ids.clone(), Arc::clone(&limits), shutdown.clone(), on_fatal)?;
+    let (log, audit, fatal) = start_log(store, &ids, &limits, &shutdown).await?;
 
     let catalogue = Arc::new(catalogue::build(&config)?);
     let spawner = Spawner::new(OWN_PROGRAM.into(), config.data.run(), shutdown.clone(), Arc::clone(&limits));
     let spawner = spawner.with_open_files(open_files).with_sandbox(isolation(sandbox).await);
-    let launcher = Launcher::new(spawner, Arc::clone(&limits), shutdown.clone(), env!("CARGO_PKG_VERSION"));
+    let (limited, stops) = (Arc::clone(&limits), shutdown.clone());
+    let launcher = Launcher::new(spawner, limited, stops, audit.clone(), env!("CARGO_PKG_VERSION"));
     let pool = Pool::new(&catalogue, launcher, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
@@ -172,18 +176,21 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     let prompt_keys = keys.clone();
     let may_prompt =
         MayPrompt::new(move |tenant, id| prompt_keys.principal_has_scope(tenant, id, Scope::Prompt));
-    let context = Context::new(log.clone(), pool.clone(), catalogue.clone(), workspaces, may_prompt, parts);
+    let logs = (log.clone(), audit.clone());
+    let context = Context::new(logs, pool.clone(), catalogue.clone(), workspaces, may_prompt, parts);
     let sessions = SessionRegistry::start(context).await?;
 
     let bound = listener.local_addr().map_err(StartError::Listener)?;
     let principal_limits = keys.limits().clone();
-    let policy =
-        Arc::new(Policy::new(&policy_options(&config, bound), keys.clone(), tickets.clone(), &limits));
+    let options = policy_options(&config, bound);
+    let counters = (audit.counted().clone(), ids.clone());
+    let policy = Arc::new(Policy::new(&options, keys.clone(), tickets.clone(), &limits, counters));
     let prestart_pool = pool.clone();
     let reloader = Reloader {
         catalogue_sender: catalogues,
         pool: pool.clone(),
         keys,
+        audit: audit.clone(),
         shutdown: shutdown.clone(),
         config,
     };
@@ -196,26 +203,53 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
         tickets,
         ids,
         log: log.clone(),
+        audit: audit.clone(),
         limits: Arc::clone(&limits),
         principal_limits,
         shutdown: shutdown.clone(),
     }));
     listener.set_nonblocking(true).map_err(StartError::Listener)?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Listener)?;
-    let proxies = config.trusted_proxies.clone();
     let workers = StreamWorkers::start().map_err(StartError::StreamWorkers)?;
-    let acceptor = server::Acceptor {
-        limits: Arc::clone(&limits),
-        // Without proxies, the listener is on loopback or the operator has set `insecure_http`.
-        require_proxy: !proxies.is_empty() && !config.insecure_http,
-        proxies,
-        stream_workers: workers.clone(),
-        shutdown: shutdown.clone(),
-    };
+    let acceptor = acceptor(config, &limits, &workers, &shutdown);
     shutdown.spawn_critical(server::serve(listener, router, acceptor));
     // Start idle processes only now, so that their start does not delay the first requests.
     prestart_pool.start_maintenance();
-    Ok(Gateway { link_key, shutdown, limits, log, stream_workers: workers, fatal, reloader })
+    Ok(Gateway { link_key, shutdown, limits, log, audit, stream_workers: workers, fatal, reloader })
+}
+
+/// Starts the log and the audit log. The receiver completes if the log fails.
+async fn start_log(
+    store: Arc<SqliteStore>,
+    ids: &Ids,
+    limits: &Arc<Limits>,
+    shutdown: &Shutdown,
+) -> Result<(EventLog, Audit, oneshot::Receiver<String>), StartError> {
+    let (failed, fatal) = oneshot::channel();
+    let on_fatal = Box::new(move |reason: &str| drop(failed.send(reason.to_owned())));
+    let log = EventLog::start(store, ids.clone(), Arc::clone(limits), shutdown.clone(), on_fatal)?;
+    let counted = CountedEvents::default();
+    let audit = Audit::open(log.clone(), counted, ids.clone(), Arc::clone(limits)).await;
+    let audit = audit.map_err(StartError::Audit)?;
+    shutdown.spawn(audit.clone().run(shutdown.clone()));
+    Ok((log, audit, fatal))
+}
+
+fn acceptor(
+    config: &Config,
+    limits: &Arc<Limits>,
+    stream_workers: &StreamWorkers,
+    shutdown: &Shutdown,
+) -> server::Acceptor {
+    let proxies = config.trusted_proxies.clone();
+    server::Acceptor {
+        limits: Arc::clone(limits),
+        // Without proxies, the listener is on loopback or the operator has set `insecure_http`.
+        require_proxy: !proxies.is_empty() && !config.insecure_http,
+        proxies,
+        stream_workers: stream_workers.clone(),
+        shutdown: shutdown.clone(),
+    }
 }
 
 /// Stops the agents of an earlier gateway process.
@@ -273,6 +307,14 @@ impl Gateway {
         self.link_key.as_ref()
     }
 
+    /// Records that the link of this start was printed.
+    pub fn link_printed(&self) {
+        if let Some(key) = &self.link_key {
+            let key_id = KeyHash::of(key.expose()).id().to_string();
+            self.audit.append(ActorKind::Gateway, LinkPrinted { key_id });
+        }
+    }
+
     /// Applies another configuration to the running gateway.
     pub fn reloader(&self) -> Reloader {
         self.reloader.clone()
@@ -280,7 +322,7 @@ impl Gateway {
 
     /// Completes when a requested stop is complete. Fails if the log has failed.
     pub async fn wait_ended(self) -> Result<(), LogFailure> {
-        let Self { shutdown, limits, log, stream_workers: workers, mut fatal, .. } = self;
+        let Self { shutdown, limits, log, audit, stream_workers: workers, mut fatal, .. } = self;
         tokio::select! {
             () = shutdown.drain_started() => {}
             Ok(reason) = &mut fatal => {
@@ -301,6 +343,7 @@ impl Gateway {
         }
         // The stream workers still send events during the drain, so they end after it.
         workers.stop(DRAIN_SLACK).await;
+        audit.finish().await;
         log.close().await;
         fatal.try_recv().map_or(Ok(()), |reason| Err(LogFailure(reason)))
     }

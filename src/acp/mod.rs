@@ -47,7 +47,7 @@ pub use form::ValidationError;
 pub use initialize::{ClientCapabilities, InitializeResult, initialize};
 pub use listing::{SessionListing, list_sessions};
 pub use method::{error_code, stop_reason};
-pub use permission::{cancelled, parse_permission, selected, subject_tool_call};
+pub use permission::{cancelled, parse_permission, selected, selected_option, subject_tool_call};
 pub use raw_object::RawObject;
 pub use request::{ConfigValue, prompt, session_params, set_config_option, set_mode};
 pub use request_kind::{Outcome, RequestKind, error, method_not_found, resource_not_found};

@@ -64,7 +64,12 @@ pub fn subject_tool_call(subject: &RawValue) -> Option<&RawValue> {
 
 impl PermissionView<'_> {
     pub fn offers(&self, option_id: &str) -> bool {
-        self.options.iter().any(|option| option.option_id == option_id)
+        self.option(option_id).is_some()
+    }
+
+    /// The option with this id.
+    pub fn option(&self, option_id: &str) -> Option<&PermissionOption<'_>> {
+        self.options.iter().find(|option| option.option_id == option_id)
     }
 
     /// The rejecting answer of a policy: once, if the agent offers it. It never approves.
@@ -85,21 +90,8 @@ impl PermissionView<'_> {
 
     /// Validates a client's answer to this request.
     pub fn validate(&self, result: &RawValue) -> Result<(), AnswerError> {
-        #[derive(Deserialize)]
-        struct Answer<'a> {
-            #[serde(borrow)]
-            outcome: Outcome<'a>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Outcome<'a> {
-            #[serde(borrow)]
-            outcome: Cow<'a, str>,
-            #[serde(borrow)]
-            option_id: Option<Cow<'a, str>>,
-        }
-        let Answer { outcome: Outcome { outcome, option_id } } =
-            serde_json::from_str(result.get()).map_err(|_| AnswerError::Malformed)?;
+        let AnswerOutcome { outcome, option_id } =
+            AnswerOutcome::parse(result).ok_or(AnswerError::Malformed)?;
         match (&*outcome, option_id) {
             ("selected", Some(id)) if self.offers(&id) => Ok(()),
             ("selected", Some(_)) => Err(AnswerError::NotOffered),
@@ -107,6 +99,33 @@ impl PermissionView<'_> {
             _ => Err(AnswerError::Malformed),
         }
     }
+}
+
+/// The member `outcome` of the result of a permission request.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AnswerOutcome<'a> {
+    #[serde(borrow)]
+    outcome: Cow<'a, str>,
+    #[serde(borrow)]
+    option_id: Option<Cow<'a, str>>,
+}
+
+impl<'a> AnswerOutcome<'a> {
+    fn parse(result: &'a RawValue) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Answer<'a> {
+            #[serde(borrow)]
+            outcome: AnswerOutcome<'a>,
+        }
+        serde_json::from_str(result.get()).ok().map(|Answer { outcome }| outcome)
+    }
+}
+
+/// The id of the option that a result selects.
+pub fn selected_option(result: &RawValue) -> Option<Cow<'_, str>> {
+    let AnswerOutcome { outcome, option_id } = AnswerOutcome::parse(result)?;
+    option_id.filter(|_| outcome == "selected")
 }
 
 /// The reason why a client's result is not a valid answer to a permission request.

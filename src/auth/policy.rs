@@ -13,7 +13,8 @@ use super::failures::FailureLimiter;
 use super::hosts::{Hosts, RequestOrigin, SingleHeader};
 use super::keys::Keys;
 use super::tickets::Tickets;
-use crate::types::{Limits, Network};
+use crate::audit::{Counted, CountedEvents};
+use crate::types::{Ids, Limits, Network};
 
 /// The settings of the policy.
 #[derive(Debug, Clone)]
@@ -36,21 +37,38 @@ pub struct Policy {
     keys: Keys,
     tickets: Tickets,
     failures: FailureLimiter,
+    counted: CountedEvents,
+    ids: Ids,
 }
 
 impl Policy {
-    pub fn new(options: &PolicyOptions, keys: Keys, tickets: Tickets, limits: &Limits) -> Self {
+    pub fn new(
+        options: &PolicyOptions,
+        keys: Keys,
+        tickets: Tickets,
+        limits: &Limits,
+        (counted, ids): (CountedEvents, Ids),
+    ) -> Self {
         Self {
             hosts: Hosts::new(options.bound, options.public_origin.as_deref(), &options.allowed_origins),
             proxies: options.proxies.clone(),
             keys,
             tickets,
             failures: FailureLimiter::new(limits.max_failed_keys_per_minute),
+            counted,
+            ids,
         }
     }
 
+    /// Admits a request. A rejection is counted for the audit log.
     pub fn admit(&self, parts: &Parts, peer: SocketAddr) -> Result<Admission, AdmissionError> {
         let client = self.client_address(&parts.headers, peer.ip());
+        self.decide(parts, client).inspect_err(|error| {
+            self.counted.rejected(client, error.audit_reason(), self.ids.now());
+        })
+    }
+
+    fn decide(&self, parts: &Parts, client: IpAddr) -> Result<Admission, AdmissionError> {
         if !self.hosts.accepts(parts) {
             return Err(AdmissionError::MisdirectedRequest);
         }
@@ -81,7 +99,12 @@ impl Policy {
         if parts.headers.contains_key(AUTHORIZATION) {
             let verified = bearer_token(&parts.headers).and_then(|key| self.keys.verify(key));
             return match verified {
-                Some(verified) => Ok(Credential::new(&self.keys, verified, None)),
+                Some(verified) => {
+                    if verified.first_use_of_link {
+                        self.counted.by_key(&verified.author(client), Counted::LinkUsed, self.ids.now());
+                    }
+                    Ok(Credential::new(&self.keys, verified, None))
+                }
                 None => Err(match self.failures.record(client, Instant::now()) {
                     Some(retry_after) => AdmissionError::TooManyInvalidKeys { retry_after },
                     None => AdmissionError::InvalidKey,

@@ -9,6 +9,7 @@
 //! | 1 | a failure, with a message on stderr |
 //! | 2 | an invalid command line |
 
+mod audit;
 mod backup;
 mod check;
 mod failure;
@@ -58,6 +59,9 @@ enum Command {
     /// Create, change, list and revoke keys, also while the gateway runs
     #[command(subcommand)]
     Key(keys::KeyCommand),
+    /// Export or verify the audit log, also while the gateway runs
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// Copy the log to a new file, also while the gateway runs
     Backup {
         /// The new file, or - for stdout
@@ -109,6 +113,7 @@ pub fn main() -> ExitCode {
         Command::Serve => serve::run(&line.flags),
         Command::Check { all, sample } => check::run(&line.flags, all, sample),
         Command::Key(command) => keys::run(&command, &line.flags),
+        Command::Audit(command) => audit::run(&command, &line.flags),
         Command::Backup { file } => backup::backup(&file, &line.flags),
         Command::Restore { file } => backup::restore(&file, &line.flags),
         Command::Healthcheck => healthcheck::run(&line.flags),

@@ -101,7 +101,10 @@ async fn start_and_wait(
     summary.report();
     let url = browser_url(address, public_url.as_deref());
     match gateway.link_key() {
-        Some(key) => output::write_line(&format!("{url}/#key={}", key.expose()))?,
+        Some(key) => {
+            output::write_line(&format!("{url}/#key={}", key.expose()))?;
+            gateway.link_printed();
+        }
         None => output::write_line(&format!("{url}/"))?,
     }
     Ok(gateway.wait_ended().await?)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::request::Parts;
 
 use crate::auth::{Admission, Credential};
-use crate::types::{Principal, Scope};
+use crate::types::{Author, Principal, Scope};
 
 /// The scope that a route requires. `None` accepts any key.
 pub(crate) trait RequiredScope {
@@ -44,6 +44,11 @@ pub(crate) struct Authorized<S> {
 impl<S> Authorized<S> {
     pub(crate) fn credential(&self) -> &Credential {
         self.admission.credential.as_ref().expect("an `Authorized` always has a credential")
+    }
+
+    /// The author of changes that the request makes.
+    pub(crate) fn author(&self) -> Author {
+        self.credential().verified().author(self.admission.client)
     }
 
     /// The admission, for streams: a stream outlives its request and ends when its key ends.

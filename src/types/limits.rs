@@ -82,6 +82,8 @@ macro_rules! all_limits {
                     max_total_log_bytes as max_total_bytes: u64 = 10 << 30, size;
                     /// The age of a session's log after its last event. Older logs are deleted.
                     max_log_age as max_age: Duration = seconds(30 * 24 * 3600), time;
+                    /// The age of an event of the audit log. The gateway deletes older events, except the last ones.
+                    audit_max_age: Duration = seconds(365 * 24 * 3600), time;
                     /// Free disk space. Below it, prompts, new sessions and /readyz fail with 507.
                     min_free_disk_bytes: u64 = 1 << 30, size_or_zero;
                     /// The same in percent of the disk. The larger value applies.
@@ -285,6 +287,11 @@ macro_rules! all_limits {
                 clock_settle_timeout: Duration = seconds(24 * 3600), time_or_zero;
                 /// The time for which `session.deleted` remains on `/v1/events`, at most `max_log_age`.
                 deleted_max_age: Duration = seconds(7 * 24 * 3600), time;
+                /// The maximum stored size of the audit log. The gateway deletes its oldest events above it.
+                audit_max_bytes: u64 = 1 << 30, size;
+                /// The time for which equal events of the audit log, such as rejected requests of one address, are
+                /// counted. The first one is an event at once, and the others are one event at the end.
+                audit_window: Duration = seconds(60), time;
                 /// The time after which the gateway evicts a session without a process, a turn or a reader from memory.
                 session_idle_timeout: Duration = seconds(60), time;
             }

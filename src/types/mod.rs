@@ -56,7 +56,7 @@ pub use keyed_guard::{KeyedCounts, KeyedGuard};
 pub use known_agents::KnownAgent;
 pub use limits::Limits;
 pub use network::Network;
-pub use principal::{Principal, PrincipalKey, Scope, Scopes, Tenant};
+pub use principal::{Author, Principal, PrincipalKey, Scope, Scopes, Tenant};
 pub use principal_limits::{
     EffectiveLimits, KeyLimits, LimitChange, LimitExceeded, PrincipalLimit, PrincipalLimits,
 };

@@ -12,11 +12,13 @@
 //! - `turn`, `queue`: prompts
 //! - `attach`, `release`: the process
 //! - `requests`, `answers`, `methods`: requests of the agent
+//! - `audit`: permission decisions and refused requests in the audit log
 //! - `calls`: calls of clients
 //! - `recovery`: the start from stored records
 
 mod answers;
 mod attach;
+mod audit;
 mod calls;
 mod commands;
 mod inbound;

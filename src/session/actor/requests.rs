@@ -48,6 +48,9 @@ impl Actor {
             | RequestKind::EndTerminal => self.served_by().1,
         };
         if served_by == ServedBy::Off {
+            if let Some(method) = kind.served_method() {
+                self.audit_refused(method);
+            }
             return unsupported();
         }
         // An elicitation may name a call of the gateway instead of a session. An extension may name neither.
