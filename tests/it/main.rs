@@ -3,6 +3,7 @@
 mod agent_requests;
 mod agents;
 mod architecture;
+mod attacks;
 mod cli;
 mod clock;
 mod config;
