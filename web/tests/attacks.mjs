@@ -82,10 +82,11 @@ test("a page whose name was bound to the gateway again reads and creates nothing
     const found = [];
     for (const path of ["/v1", "/v1/sessions", "/v1/events/stream", "/livez", "/openapi.json", "/docs", "/favicon.svg", "/"]) {
       const response = await fetch(path, { headers });
-      found.push([path, response.status, (await response.json()).code]);
+      // An answer that is not a problem can be a stream without end.
+      found.push([path, response.status, response.ok ? "served" : (await response.json()).code]);
     }
     const posted = await fetch("/v1/sessions", { method: "POST", headers, body: '{"agent":"talking"}' });
-    found.push(["POST", posted.status, (await posted.json()).code]);
+    found.push(["POST", posted.status, posted.ok ? "served" : (await posted.json()).code]);
     return found;
   };
   const run = (page) => page.evaluate(`(${tries})(${JSON.stringify(key)})()`);
