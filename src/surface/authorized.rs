@@ -70,7 +70,7 @@ impl<S> Deref for Authorized<S> {
 pub(super) enum AccessError {
     #[error("a protected route received a request without a key")]
     NoCredential,
-    #[error("this key does not have the scope {}", format!("{:?}", .0).to_lowercase())]
+    #[error("this key does not have the scope {}", .0.name())]
     MissingScope(Scope),
 }
 

@@ -50,6 +50,17 @@ pub enum Scope {
 impl Scope {
     pub const ALL: [Self; 5] = [Self::Read, Self::Prompt, Self::Approve, Self::Files, Self::Admin];
 
+    /// The name in configuration, commands and the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Prompt => "prompt",
+            Self::Approve => "approve",
+            Self::Files => "files",
+            Self::Admin => "admin",
+        }
+    }
+
     const fn bit(self) -> u8 {
         1 << self as u8
     }

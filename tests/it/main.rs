@@ -4,6 +4,7 @@ mod agent_requests;
 mod agents;
 mod architecture;
 mod audit;
+mod attacks;
 mod cli;
 mod clock;
 mod config;
