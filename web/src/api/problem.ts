@@ -1,6 +1,7 @@
 // Converts errors to text for people, with the next step.
 
 import type { Problem } from "./types";
+import { lookup } from "../model/lookup";
 
 /** The gateway answered with a problem. */
 export class ApiProblem extends Error {
@@ -74,7 +75,7 @@ const HINTS: Record<string, string> = {
 };
 
 export function hintFor(code: string): string | undefined {
-  return Object.hasOwn(HINTS, code) ? HINTS[code] : undefined;
+  return lookup(HINTS, code);
 }
 
 export function explainProblem(problem: Problem): Explanation {

@@ -1,14 +1,16 @@
 // The only reducer: from a session's log to the state of the page. It is pure, accepts every event once, and ignores
 // unknown events, because the gateway may add event types at any time.
 
-import type { LogEvent, Problem, Session, SessionModes } from "../api/types";
+import type { LogEvent, Problem } from "../api/types";
 import { parseCursor } from "../log/cursor";
+import { commands, configOptions, modes } from "./offers";
 import { blocks, line, record, text } from "./read";
 import { elicitationCompleted, requestCreated, requestResolved } from "./request";
 import { EMPTY, type SessionLog, type Turn } from "./state";
 import { terminalChanged } from "./terminal";
 import { updateOwner, updateTurn } from "./turns";
-import { addItem, configOptions, foldUpdate, note } from "./update";
+import { addItem, foldUpdate, note } from "./update";
+import { lookup } from "./lookup";
 
 export function foldAll(log: SessionLog, events: readonly LogEvent[]): SessionLog {
   return events.reduce(fold, log);
@@ -68,18 +70,18 @@ function step(log: SessionLog, event: LogEvent): SessionLog {
 }
 
 function withSession(log: SessionLog, value: unknown): SessionLog {
-  const session = record(value) as Session | null;
+  const session = record(value);
   if (!session) return log;
   return {
     ...log,
-    agent: text(session.agent),
-    title: text(session.title),
-    titleByPerson: text(session.title) !== null,
-    cwd: text(session.cwd),
-    closed: session.state === "closed",
-    modes: modesIn(session.modes) ?? log.modes,
-    configOptions: session.configOptions ? configOptions(session.configOptions) : log.configOptions,
-    commands: session.availableCommands ?? log.commands,
+    agent: text(session["agent"]),
+    title: line(session["title"]),
+    titleByPerson: text(session["title"]) !== null,
+    cwd: line(session["cwd"]),
+    closed: session["state"] === "closed",
+    modes: modes(session["modes"]) ?? log.modes,
+    configOptions: session["configOptions"] ? configOptions(session["configOptions"]) : log.configOptions,
+    commands: session["availableCommands"] ? commands(session["availableCommands"]) : log.commands,
   };
 }
 
@@ -88,12 +90,11 @@ function attached(log: SessionLog, event: LogEvent): SessionLog {
   const next = {
     ...log,
     closed: false,
-    modes: modesIn(result?.["modes"]) ?? log.modes,
+    modes: modes(result?.["modes"]) ?? log.modes,
     configOptions: Array.isArray(result?.["configOptions"]) ? configOptions(result["configOptions"]) : log.configOptions,
   };
   if (event["context"] !== "lost") return next;
-  const why = text(event["reason"]) ?? "";
-  const words = `${(Object.hasOwn(LOST, why) && LOST[why]) || "The agent could not continue the session."} It does not remember what came before.`;
+  const words = `${lookup(LOST, event["reason"]) ?? "The agent could not continue the session."} It does not remember what came before.`;
   const item = note(event, "warning", words, line(event["detail"]));
   return { ...next, turns: updateOwner(log.turns, event, (turn) => addItem(turn, item)) };
 }
@@ -109,7 +110,7 @@ function changed(log: SessionLog, event: LogEvent): SessionLog {
   const currentModeId = text(event["currentModeId"]);
   return {
     ...log,
-    ...("title" in event ? { title: text(event["title"]), titleByPerson: text(event["title"]) !== null } : {}),
+    ...("title" in event ? { title: line(event["title"]), titleByPerson: text(event["title"]) !== null } : {}),
     ...(Array.isArray(event["configOptions"]) ? { configOptions: configOptions(event["configOptions"]) } : {}),
     ...(currentModeId && log.modes ? { modes: { ...log.modes, currentModeId } } : {}),
   };
@@ -153,9 +154,4 @@ function agentExited(log: SessionLog, event: LogEvent): SessionLog {
   if (event.promptId || log.turns.some((turn) => turn.status === "running")) return log;
   const item = note(event, "info", "The agent's process ended. It starts again with the next message.", text(event["stderrTail"]));
   return { ...log, turns: updateOwner(log.turns, event, (turn) => addItem(turn, item)) };
-}
-
-function modesIn(value: unknown): SessionModes | null {
-  const modes = record(value) as SessionModes | null;
-  return modes && typeof modes.currentModeId === "string" && Array.isArray(modes.availableModes) ? modes : null;
 }
