@@ -1,5 +1,5 @@
 //! The I/O object of a connection. It protects the gateway from a peer that does not read: the connection times
-//! out, and it buffers little until then. When hyper drops it, a stream can take over the socket.
+//! out, and it buffers little until then. It rejects floods of HTTP/2 frames before hyper reads them. When hyper drops it, a stream can take over the socket.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,6 +14,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::activity::Activity;
+use super::flood_log::FloodReporter;
+use super::frame_limiter::FrameLimiter;
 use super::hijack::Hijack;
 
 /// The number of unwritten bytes at which a body must wait before it yields the next chunk.
@@ -81,12 +83,29 @@ pub(super) struct ConnectionIo<S: Unpin = TcpStream> {
     timer: Option<Pin<Box<Sleep>>>,
     send_backlog: SendBacklog,
     activity: Activity,
+    frames: FrameLimiter,
+    floods: FloodReporter,
 }
 
 impl<S: Unpin> ConnectionIo<S> {
-    pub(super) fn new(socket: S, read_buf: Bytes, write_timeout: Duration, activity: Activity) -> Self {
-        let (hijack, send_backlog) = (Hijack::new(), SendBacklog::default());
-        Self { socket: Some(socket), read_buf, hijack, write_timeout, timer: None, send_backlog, activity }
+    pub(super) fn new(
+        socket: S,
+        read_buf: Bytes,
+        write_timeout: Duration,
+        activity: Activity,
+        floods: FloodReporter,
+    ) -> Self {
+        Self {
+            socket: Some(socket),
+            read_buf,
+            hijack: Hijack::new(),
+            write_timeout,
+            timer: None,
+            send_backlog: SendBacklog::default(),
+            activity,
+            frames: FrameLimiter::new(),
+            floods,
+        }
     }
 
     pub(super) fn send_backlog(&self) -> SendBacklog {
@@ -101,14 +120,15 @@ impl<S: Unpin> ConnectionIo<S> {
         Pin::new(self.socket.as_mut().expect("the socket is present until the drop"))
     }
 
-    /// Arms the timer while a write is pending. Fails when the timer expires.
-    fn check_stall(
+    /// Records the result of a write. Arms the timer while the write is pending. Fails when the timer expires.
+    fn check_write(
         &mut self,
         context: &mut Context<'_>,
         poll: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        if poll.is_ready() {
+        if let Poll::Ready(written) = &poll {
             self.timer = None;
+            self.frames.written(*written.as_ref().unwrap_or(&0));
             return poll;
         }
         let stall = self.write_timeout;
@@ -144,6 +164,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for ConnectionIo<S> {
         if !more.is_empty() {
             self.hijack.bytes_read(more);
             self.activity.bytes_received();
+            if let Err(flood) = self.frames.read(more) {
+                self.floods.report(flood);
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
         }
         poll
     }
@@ -156,7 +180,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ConnectionIo<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let poll = self.socket().poll_write(context, bytes);
-        self.check_stall(context, poll)
+        self.check_write(context, poll)
     }
 
     fn poll_write_vectored(
@@ -165,7 +189,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ConnectionIo<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let poll = self.socket().poll_write_vectored(context, slices);
-        self.check_stall(context, poll)
+        self.check_write(context, poll)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -191,13 +215,15 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::server::flood_log::FloodLog;
 
     const STALL: Duration = Duration::from_secs(30);
 
     #[tokio::test(start_paused = true)]
     async fn a_stalled_peer_times_out_and_a_slow_peer_does_not() {
         let (ours, mut peer) = duplex(4);
-        let mut guarded = ConnectionIo::new(ours, Bytes::new(), STALL, Activity::new());
+        let floods = FloodLog::default().of_peer(([127, 0, 0, 1], 1).into());
+        let mut guarded = ConnectionIo::new(ours, Bytes::new(), STALL, Activity::new(), floods);
         let start = Instant::now();
         let slow = async {
             for _ in 0..4 {

@@ -16,6 +16,7 @@ mod docs;
 mod eventsource;
 mod faults;
 mod files;
+mod floods;
 mod fuzz_corpora;
 mod golden;
 mod guarantees;
