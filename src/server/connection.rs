@@ -84,8 +84,8 @@ pub(super) struct OpenSocket {
 
 impl OpenSocket {
     /// A socket that was just accepted.
-    pub(super) fn accepted(stream: TcpStream) -> Self {
-        Self { stream, read_buf: Bytes::new(), activity: Activity::new() }
+    pub(super) fn accepted(stream: TcpStream, permit: &ConnectionPermit) -> Self {
+        Self { stream, read_buf: Bytes::new(), activity: Activity::new(permit.clone()) }
     }
 }
 
@@ -271,7 +271,7 @@ impl SocketOwner for ReturnPath {
             Err(error) => return tracing::debug!(%peer, %error, "could not return a socket to HTTP"),
         };
         let (runtime, shutdown) = (context.runtime.clone(), context.shutdown.clone());
-        let socket = OpenSocket { stream, read_buf, activity: Activity::after_request() };
+        let socket = OpenSocket { stream, read_buf, activity: Activity::after_request(permit.clone()) };
         shutdown.spawn_client_on(&runtime, serve_connection(context, socket, peer, permit));
     }
 }

@@ -11,15 +11,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::task::coop::poll_proceed;
 use tokio::time::{Sleep, sleep};
 
 use super::activity::Activity;
+use super::connection_limit::ReadPermission;
 use super::flood_log::FloodReporter;
 use super::frame_limiter::FrameLimiter;
 use super::hijack::Hijack;
 
 /// The number of unwritten bytes at which a body must wait before it yields the next chunk.
 const MAX_UNWRITTEN_BYTES: usize = 8 << 10;
+
+/// The additional cost of a paced read, in units of the 128 that a task may use before other tasks run.
+const PACED_READ_COST: usize = 7;
 
 /// The bytes of a response that hyper has accepted but not written. A body checks this before it yields more.
 /// Otherwise hyper would accept several chunks ahead, and they would stay in memory while the peer does not
@@ -83,7 +88,7 @@ pub(super) struct ConnectionIo<S: Unpin = TcpStream> {
     timer: Option<Pin<Box<Sleep>>>,
     send_backlog: SendBacklog,
     activity: Activity,
-    frames: FrameLimiter,
+    frame_limiter: FrameLimiter,
     floods: FloodReporter,
 }
 
@@ -103,7 +108,7 @@ impl<S: Unpin> ConnectionIo<S> {
             timer: None,
             send_backlog: SendBacklog::default(),
             activity,
-            frames: FrameLimiter::new(),
+            frame_limiter: FrameLimiter::new(),
             floods,
         }
     }
@@ -128,7 +133,7 @@ impl<S: Unpin> ConnectionIo<S> {
     ) -> Poll<io::Result<usize>> {
         if let Poll::Ready(written) = &poll {
             self.timer = None;
-            self.frames.written(*written.as_ref().unwrap_or(&0));
+            self.frame_limiter.written(*written.as_ref().unwrap_or(&0));
             return poll;
         }
         let stall = self.write_timeout;
@@ -152,6 +157,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for ConnectionIo<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        match self.activity.read_permission() {
+            ReadPermission::Full => {}
+            ReadPermission::Paced => {
+                for _ in 0..PACED_READ_COST {
+                    ready!(poll_proceed(context)).made_progress();
+                }
+            }
+            ReadPermission::Evicted => return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
+        }
         let before = buffer.filled().len();
         let poll = if self.read_buf.is_empty() {
             self.socket().poll_read(context, buffer)
@@ -163,8 +177,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for ConnectionIo<S> {
         let more = &buffer.filled()[before..];
         if !more.is_empty() {
             self.hijack.bytes_read(more);
-            self.activity.bytes_received();
-            if let Err(flood) = self.frames.read(more) {
+            self.activity.bytes_received(more.len());
+            if let Err(flood) = self.frame_limiter.read(more) {
                 self.floods.report(flood);
                 return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
             }
@@ -215,6 +229,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::server::connection_limit::ConnectionPermit;
     use crate::server::flood_log::FloodLog;
 
     const STALL: Duration = Duration::from_secs(30);
@@ -223,7 +238,8 @@ mod tests {
     async fn a_stalled_peer_times_out_and_a_slow_peer_does_not() {
         let (ours, mut peer) = duplex(4);
         let floods = FloodLog::default().of_peer(([127, 0, 0, 1], 1).into());
-        let mut guarded = ConnectionIo::new(ours, Bytes::new(), STALL, Activity::new(), floods);
+        let activity = Activity::new(ConnectionPermit::unlimited());
+        let mut guarded = ConnectionIo::new(ours, Bytes::new(), STALL, activity, floods);
         let start = Instant::now();
         let slow = async {
             for _ in 0..4 {

@@ -14,6 +14,21 @@ use crate::shutdown::lock_or_abort;
 use crate::types::network::client_network;
 use crate::types::{Limits, Network};
 
+/// The memory of an open request beside its bytes: its task, its response, and headers that HTTP/2 compressed.
+const REQUEST_BYTES: usize = 32 << 10;
+
+/// The received bytes of an unauthenticated connection up to which it reads at full speed.
+const UNPACED_BYTES: usize = 16 << 10;
+
+/// How a connection may read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReadPermission {
+    Full,
+    /// The connection is unauthenticated and sends much, so other connections run between a few reads.
+    Paced,
+    Evicted,
+}
+
 /// The open connections, in total and per address.
 #[derive(Debug)]
 pub(super) struct Connections(Arc<ConnectionTable>);
@@ -33,6 +48,8 @@ struct Counts {
     by_address: HashMap<IpAddr, AddressCounts>,
     /// The unauthenticated connections by id. The oldest has the lowest id.
     unauthenticated: BTreeMap<u64, Unauthenticated>,
+    /// The sum of [`Unauthenticated::request_bytes`].
+    request_bytes: usize,
     next_id: u64,
 }
 
@@ -47,6 +64,9 @@ struct Unauthenticated {
     /// `None` for a trusted proxy.
     address: Option<IpAddr>,
     eviction: Arc<Notify>,
+    /// The bytes that the client sent since the connection had no open request.
+    received: usize,
+    requests: usize,
 }
 
 /// Counts a connection while any clone exists. A connection that became a WebSocket outlives the task that
@@ -104,6 +124,40 @@ impl ConnectionPermit {
         self.0.authenticated.load(Ordering::Relaxed)
     }
 
+    pub(super) fn read_permission(&self) -> ReadPermission {
+        let guard = &*self.0;
+        if self.is_authenticated() {
+            return ReadPermission::Full;
+        }
+        guard.table.lock().read_permission(guard.id)
+    }
+
+    /// Records bytes of the client.
+    pub(super) fn bytes_received(&self, bytes: usize) {
+        self.update(|connection| connection.received += bytes);
+    }
+
+    pub(super) fn request_started(&self) {
+        self.update(|connection| connection.requests += 1);
+    }
+
+    pub(super) fn request_ended(&self) {
+        self.update(|connection| {
+            connection.requests = connection.requests.saturating_sub(1);
+            if connection.requests == 0 {
+                connection.received = 0;
+            }
+        });
+    }
+
+    /// Changes the memory of an unauthenticated connection.
+    fn update(&self, change: impl FnOnce(&mut Unauthenticated)) {
+        let guard = &*self.0;
+        if !self.is_authenticated() {
+            guard.table.lock().update(&guard.table.limits, guard.id, change);
+        }
+    }
+
     /// Completes when the connection is evicted. Cancel-safe.
     pub(super) async fn evicted(&self) {
         self.0.eviction.notified().await;
@@ -120,6 +174,12 @@ impl ConnectionPermit {
         unauthenticated
             || counts.open > limits.max_connections / 2
             || of_address.open > limits.max_connections_per_address / 2
+    }
+}
+
+impl Unauthenticated {
+    fn request_bytes(&self) -> usize {
+        self.received + self.requests * REQUEST_BYTES
     }
 }
 
@@ -153,8 +213,28 @@ impl Counts {
             counts.open += 1;
             counts.unauthenticated += 1;
         }
-        self.unauthenticated.insert(id, Unauthenticated { address, eviction: Arc::clone(eviction) });
+        let eviction = Arc::clone(eviction);
+        self.unauthenticated.insert(id, Unauthenticated { address, eviction, received: 0, requests: 0 });
         Some(id)
+    }
+
+    /// Changes the memory of a connection. Evicts the oldest connections with memory while they exceed the limit.
+    fn update(&mut self, limits: &Limits, id: u64, change: impl FnOnce(&mut Unauthenticated)) {
+        let Some(connection) = self.unauthenticated.get_mut(&id) else { return };
+        let before = connection.request_bytes();
+        change(connection);
+        self.request_bytes = self.request_bytes + connection.request_bytes() - before;
+        while self.request_bytes > limits.max_unauthenticated_request_bytes
+            && self.evict_oldest(|other| other.request_bytes() > 0).is_some()
+        {}
+    }
+
+    fn read_permission(&self, id: u64) -> ReadPermission {
+        match self.unauthenticated.get(&id) {
+            None => ReadPermission::Evicted,
+            Some(connection) if connection.received > UNPACED_BYTES => ReadPermission::Paced,
+            Some(_) => ReadPermission::Full,
+        }
     }
 
     fn evict_oldest(&mut self, is_candidate: impl Fn(&Unauthenticated) -> bool) -> Option<()> {
@@ -168,6 +248,7 @@ impl Counts {
     /// Returns false if the connection was evicted.
     fn authenticate(&mut self, id: u64) -> bool {
         let Some(connection) = self.unauthenticated.remove(&id) else { return false };
+        self.request_bytes -= connection.request_bytes();
         if let Some(counts) = connection.address.and_then(|address| self.by_address.get_mut(&address)) {
             counts.unauthenticated -= 1;
         }
@@ -205,6 +286,15 @@ fn max_unauthenticated(limits: &Limits) -> usize {
 /// The limit of unauthenticated connections from one address, at most a quarter of all unauthenticated ones.
 fn max_unauthenticated_per_address(limits: &Limits) -> usize {
     limits.max_unauthenticated_connections_per_address.min(max_unauthenticated(limits) / 4).max(1)
+}
+
+#[cfg(test)]
+impl ConnectionPermit {
+    /// The permit of a connection in a test without limits.
+    pub(super) fn unlimited() -> Self {
+        let connections = Connections::new(&Arc::new(Limits::default()), Vec::new());
+        connections.acquire(IpAddr::from([127, 0, 0, 1])).unwrap()
+    }
 }
 
 #[cfg(test)]
@@ -289,6 +379,40 @@ mod tests {
         assert!(is_evicted(&two), "connections of a proxy are evicted too");
         assert!(open(&connections, "192.0.2.4").is_none(), "all connections are authenticated");
         assert!(keyed.iter().chain([&three, &four]).all(|permit| !is_evicted(permit)));
+    }
+
+    #[test]
+    fn memory_of_unauthenticated_requests_is_bounded() {
+        let limit = 4 * REQUEST_BYTES;
+        let limits = Limits { max_unauthenticated_request_bytes: limit, ..Limits::default() };
+        let connections = connections(limits);
+        let take = || open(&connections, "192.0.2.1").unwrap();
+        let (silent, oldest, keyed, one, two) = (take(), take(), take(), take(), take());
+        for connection in [&oldest, &keyed, &one, &two] {
+            connection.bytes_received(10);
+            connection.request_started();
+        }
+        assert!(is_evicted(&oldest), "four requests and their bytes exceed the limit");
+        assert_eq!(connections.0.lock().request_bytes, 3 * (REQUEST_BYTES + 10));
+        keyed.authenticated();
+        keyed.bytes_received(limit);
+        assert_eq!(connections.0.lock().request_bytes, 2 * (REQUEST_BYTES + 10));
+        one.request_ended();
+        one.bytes_received(limit - REQUEST_BYTES - 10);
+        assert!([&silent, &keyed, &one, &two].into_iter().all(|permit| !is_evicted(permit)));
+        two.bytes_received(1);
+        assert!(is_evicted(&one) && !is_evicted(&silent), "a connection without memory is not evicted");
+        drop(two);
+        let three = take();
+        three.bytes_received(limit + 1);
+        assert!(is_evicted(&three), "one connection alone");
+        assert_eq!(connections.0.lock().request_bytes, 0);
+        let (four, small) = (take(), take());
+        four.bytes_received(UNPACED_BYTES + 1);
+        small.bytes_received(UNPACED_BYTES);
+        let permissions = [&three, &four, &small, &keyed].map(ConnectionPermit::read_permission);
+        let [full, paced] = [ReadPermission::Full, ReadPermission::Paced];
+        assert_eq!(permissions, [ReadPermission::Evicted, paced, full, full]);
     }
 
     #[test]

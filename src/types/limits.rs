@@ -103,6 +103,9 @@ macro_rules! all_limits {
                 /// such connection. A TLS proxy has no limit of its own.
                 max_unauthenticated_connections: usize = 2048, count;
                 max_unauthenticated_connections_per_address: usize = 512, count;
+                /// The number of bytes that requests on such connections may use, in total: the received bytes, and 32 KiB
+                /// for each open request. Beyond it, the gateway evicts the oldest such connection with a request.
+                max_unauthenticated_request_bytes: usize = 24 << 20, size;
                 /// The time to read the head of a request, and to wait for the first request. When it expires, the
                 /// connection closes.
                 header_timeout: Duration = seconds(10), time;

@@ -1,7 +1,6 @@
 //! Clients without a key that try to exhaust the gateway. They use raw sockets.
 
-mod clients;
-mod frames;
+pub(crate) mod clients;
+pub(crate) mod frames;
 mod http2;
-mod load;
 mod slow;

@@ -14,14 +14,14 @@ use crate::support::{Gateway, Setup};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connection from an address of the loopback network.
-pub(super) async fn connect_from(address: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
+pub(crate) async fn connect_from(address: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind((address, 0).into())?;
     socket.connect(to).await
 }
 
 /// Sends a request over a connection that stays open, and reads the head of the response. Returns its status.
-pub(super) async fn ask(socket: &mut TcpStream, path: &str, key: Option<&str>) -> io::Result<u16> {
+pub(crate) async fn ask(socket: &mut TcpStream, path: &str, key: Option<&str>) -> io::Result<u16> {
     let host = socket.peer_addr()?;
     let key = key.map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default();
     socket.write_all(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n{key}\r\n").as_bytes()).await?;

@@ -6,24 +6,24 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-pub(super) const DATA: u8 = 0;
-pub(super) const HEADERS: u8 = 1;
-pub(super) const PRIORITY: u8 = 2;
-pub(super) const RST_STREAM: u8 = 3;
-pub(super) const SETTINGS: u8 = 4;
-pub(super) const PING: u8 = 6;
-pub(super) const WINDOW_UPDATE: u8 = 8;
-pub(super) const CONTINUATION: u8 = 9;
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const PRIORITY: u8 = 2;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
+pub(crate) const CONTINUATION: u8 = 9;
 /// A type that no specification defines.
-pub(super) const UNKNOWN: u8 = 0xbe;
+pub(crate) const UNKNOWN: u8 = 0xbe;
 
-pub(super) const ACK: u8 = 1;
-pub(super) const END_STREAM: u8 = 1;
-pub(super) const END_HEADERS: u8 = 4;
+pub(crate) const ACK: u8 = 1;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = u32::try_from(payload.len()).expect("a short payload").to_be_bytes()[1..].to_vec();
     bytes.extend([kind, flags]);
     bytes.extend(stream.to_be_bytes());
@@ -32,12 +32,12 @@ pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 }
 
 /// The id of the client's stream with this number.
-pub(super) fn stream(number: u32) -> u32 {
+pub(crate) fn stream(number: u32) -> u32 {
     number * 2 + 1
 }
 
 /// The header block of a `GET` to a host without a key.
-pub(super) fn get(path: &str, host: SocketAddr) -> Vec<u8> {
+pub(crate) fn get(path: &str, host: SocketAddr) -> Vec<u8> {
     // `:method: GET` and `:scheme: http` of the static table. The other fields are literals with its names.
     let mut block = vec![0x82, 0x86];
     for (name, value) in [(0x04, path), (0x01, &*host.to_string())] {
@@ -48,21 +48,21 @@ pub(super) fn get(path: &str, host: SocketAddr) -> Vec<u8> {
 }
 
 /// The same with a `POST`.
-pub(super) fn post(path: &str, host: SocketAddr) -> Vec<u8> {
+pub(crate) fn post(path: &str, host: SocketAddr) -> Vec<u8> {
     let mut block = get(path, host);
     block[0] = 0x83;
     block
 }
 
 /// A connection that has sent its preface and its settings.
-pub(super) async fn open(host: SocketAddr, settings: &[u8]) -> std::io::Result<TcpStream> {
+pub(crate) async fn open(host: SocketAddr, settings: &[u8]) -> std::io::Result<TcpStream> {
     let mut socket = TcpStream::connect(host).await?;
     socket.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, settings)].concat()).await?;
     Ok(socket)
 }
 
 /// Reads frames until one has this type and these flags. Returns the code of a GOAWAY as an error.
-pub(super) async fn until(socket: &mut TcpStream, kind: u8, flags: u8) -> std::io::Result<()> {
+pub(crate) async fn until(socket: &mut TcpStream, kind: u8, flags: u8) -> std::io::Result<()> {
     loop {
         let mut head = [0; 9];
         socket.read_exact(&mut head).await?;
@@ -78,7 +78,7 @@ pub(super) async fn until(socket: &mut TcpStream, kind: u8, flags: u8) -> std::i
 }
 
 /// Reads and drops everything until the connection ends. Returns whether it ends in time.
-pub(super) async fn ends(socket: &mut (impl tokio::io::AsyncRead + Unpin), limit: Duration) -> bool {
+pub(crate) async fn ends(socket: &mut (impl tokio::io::AsyncRead + Unpin), limit: Duration) -> bool {
     let mut buffer = vec![0; 16 << 10];
     let end = async { while socket.read(&mut buffer).await.is_ok_and(|read| read > 0) {} };
     tokio::time::timeout(limit, end).await.is_ok()
@@ -86,15 +86,15 @@ pub(super) async fn ends(socket: &mut (impl tokio::io::AsyncRead + Unpin), limit
 
 /// A known flood: its first frames, and the frames that repeat.
 #[derive(Clone)]
-pub(super) struct Flood {
-    pub(super) settings: &'static [u8],
-    pub(super) first: Vec<u8>,
-    pub(super) next: fn(u32, &[u8]) -> Vec<u8>,
+pub(crate) struct Flood {
+    pub(crate) settings: &'static [u8],
+    pub(crate) first: Vec<u8>,
+    pub(crate) next: fn(u32, &[u8]) -> Vec<u8>,
     /// The header block of the repeated requests.
-    pub(super) block: Vec<u8>,
+    pub(crate) block: Vec<u8>,
 }
 
-pub(super) const FLOODS: [&str; 13] = [
+pub(crate) const FLOODS: [&str; 13] = [
     "priority",
     "settings",
     "ping",
@@ -111,7 +111,7 @@ pub(super) const FLOODS: [&str; 13] = [
 ];
 
 impl Flood {
-    pub(super) fn named(name: &str, host: SocketAddr) -> Self {
+    pub(crate) fn named(name: &str, host: SocketAddr) -> Self {
         let post = frame(HEADERS, END_HEADERS, 1, &post("/v1/sessions", host));
         let start = frame(HEADERS, END_STREAM, 1, &[0x82]);
         let (first, next): (_, fn(u32, &[u8]) -> Vec<u8>) = match name {
@@ -148,7 +148,7 @@ impl Flood {
 
     /// Sends frames until the connection ends or it has sent `most`. Returns the number of sent frames, and
     /// whether the connection ended in time.
-    pub(super) async fn run(
+    pub(crate) async fn run(
         &self,
         host: SocketAddr,
         most: u32,

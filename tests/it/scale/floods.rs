@@ -9,19 +9,27 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::clients::ask;
-use super::frames::{
+use super::ALONE;
+use crate::floods::clients::ask;
+use crate::floods::frames::{
     DATA, END_HEADERS, END_STREAM, FLOODS, Flood, HEADERS, ends, frame, get, open, post, stream,
 };
 use crate::support::gateway::KEY;
+use crate::support::wait::LONGEST;
 use crate::support::{Gateway, Setup, figure, procfs};
 
 const SLOW: usize = 1000;
-const REQUESTS: usize = 500;
+const REQUESTS: usize = 200;
 /// The number of measurements. Other programs on the machine can only make a measurement worse.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 6;
 const MOST_MEMORY_KIB: u64 = 64 << 10;
+/// The limit of a thousand connections at once with 2 MiB of requests each. Evicted connections are dropped only after
+/// the others had their turn to read.
+const HOARDED_MEMORY_KIB: u64 = 512 << 10;
 const LONGEST_P99: Duration = Duration::from_millis(100);
+
+/// Starts clients in tasks, and counts their connections.
+type Clients = fn(&mut JoinSet<()>, SocketAddr, &Arc<AtomicU64>);
 
 /// The clients that attack, on threads of their own.
 struct Attack {
@@ -31,10 +39,9 @@ struct Attack {
 }
 
 impl Attack {
-    fn start(host: SocketAddr) -> Self {
+    fn start(host: SocketAddr, clients: &[Clients]) -> Self {
         let (stop, connections) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let clients: [fn(&mut JoinSet<()>, SocketAddr, &Arc<AtomicU64>); 2] = [slow_clients, floods];
-        let threads = clients.map(|clients| {
+        let threads = clients.iter().copied().map(|clients| {
             let (stop, connections) = (Arc::clone(&stop), Arc::clone(&connections));
             std::thread::spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -47,7 +54,14 @@ impl Attack {
                 });
             })
         });
-        Self { stop, connections, threads: threads.into() }
+        Self { stop: Arc::clone(&stop), connections: Arc::clone(&connections), threads: threads.collect() }
+    }
+
+    /// Waits until every client has connected once. The first ones were evicted.
+    async fn connected(&self) {
+        while self.connections.load(Ordering::Relaxed) < SLOW as u64 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     fn stop(self) -> u64 {
@@ -103,7 +117,7 @@ async fn served(host: SocketAddr, retries: &mut usize) -> Duration {
     let began = Instant::now();
     loop {
         let answer = async { ask(&mut TcpStream::connect(host).await?, "/v1", Some(KEY)).await };
-        match answer.await {
+        match tokio::time::timeout(LONGEST, answer).await.expect("an answer in time") {
             Ok(status) => {
                 assert_eq!(status, 200);
                 return began.elapsed();
@@ -127,65 +141,81 @@ async fn measure(gateway: &Gateway, requests: usize) -> (Duration, u64) {
     (p99, memory)
 }
 
-/// Opens requests that wait for a window, and sends more requests with large headers and bodies. Reads nothing.
-async fn hoard(host: SocketAddr) {
-    let (page, host_header) = (get("/", host), post("/v1/sessions", host));
-    let Ok(mut socket) = open(host, &[0, 4, 0, 0, 0, 0]).await else { return };
+/// Checks the memory and the p99 while an attack lasts. Other programs use the machine too, so the test measures a
+/// gateway without an attack at the same time. The difference is the effect of the attack on the gateway.
+async fn withstands(gateway: &Gateway, other: &Gateway, idle: u64, most_memory: u64) {
+    let (mut best, mut highest) = (Duration::MAX, 0);
+    for _ in 0..ROUNDS {
+        let ((p99, memory), (usual, _)) = tokio::join!(measure(gateway, REQUESTS), measure(other, REQUESTS));
+        (best, highest) = (best.min(p99.saturating_sub(usual)), highest.max(memory));
+        if best < LONGEST_P99 {
+            break;
+        }
+    }
+    let grown = highest.saturating_sub(idle);
+    figure(&format!("{grown} KiB over {idle} KiB when idle, p99 {best:?} over that without an attack"));
+    assert!(grown < most_memory, "{grown} KiB over {idle} KiB");
+    assert!(best < LONGEST_P99, "{best:?}");
+}
+
+/// Two gateways, and the memory of the first one when it is idle.
+async fn gateways() -> (Gateway, Gateway, u64) {
+    let (gateway, other) = (Setup::fake(&[]).start(), Setup::fake(&[]).start());
+    // The first requests load what an idle gateway needs.
+    tokio::join!(measure(&gateway, 100), measure(&other, 100));
+    let idle = procfs::resident(gateway.pid());
+    (gateway, other, idle)
+}
+
+/// Requests that wait for a window, and more requests with large headers and bodies.
+fn hoard(host: SocketAddr) -> Vec<u8> {
+    let (page, rejected) = (get("/", host), post("/v1/sessions", host));
     let mut bytes = Vec::new();
     for number in 0..16 {
         bytes.extend(frame(HEADERS, END_HEADERS | END_STREAM, stream(number), &page));
     }
     for number in 16..120 {
-        // A literal field with a new name `x` and 14,000 bytes.
-        let large = [&host_header[..], &[0, 1, b'x', 0x7f, 0xb1, 0x6c], &[b'y'; 14_000]].concat();
+        // A literal field with the new name `x` and 14,000 bytes.
+        let large = [&rejected[..], &[0, 1, b'x', 0x7f, 0xb1, 0x6c], &[b'y'; 14_000]].concat();
         bytes.extend(frame(HEADERS, END_HEADERS, stream(number), &large));
     }
     for number in 16..120 {
         bytes.extend(frame(DATA, 0, stream(number), &[b' '; 8 << 10]));
     }
-    drop(socket.write_all(&bytes).await);
-    ends(&mut socket, Duration::from_mins(1)).await;
+    bytes
+}
+
+/// Clients that connect once, and read nothing of their responses.
+fn hoarders(tasks: &mut JoinSet<()>, host: SocketAddr, connections: &Arc<AtomicU64>) {
+    let bytes: Arc<[u8]> = hoard(host).into();
+    for _ in 0..SLOW {
+        let (connections, bytes) = (Arc::clone(connections), Arc::clone(&bytes));
+        tasks.spawn(async move {
+            connections.fetch_add(1, Ordering::Relaxed);
+            // The windows of its streams are closed.
+            let Ok(mut socket) = open(host, &[0, 4, 0, 0, 0, 0]).await else { return };
+            drop(socket.write_all(&bytes).await);
+            ends(&mut socket, Duration::from_mins(1)).await;
+        });
+    }
 }
 
 #[tokio::test]
-async fn unauthenticated_http_2_clients_cannot_fill_the_memory() {
-    let gateway = Setup::fake(&[]).start();
-    measure(&gateway, 100).await;
-    let idle = procfs::resident(gateway.pid());
-    let host = gateway.address();
-    let mut hoarders = JoinSet::new();
-    for _ in 0..SLOW {
-        hoarders.spawn(hoard(host));
-    }
-    let (p99, memory) = measure(&gateway, REQUESTS).await;
-    let grown = memory.saturating_sub(idle);
-    figure(&format!(
-        "{SLOW} connections with unread responses: {grown} KiB over {idle} KiB when idle, p99 {p99:?}"
-    ));
-    assert!(grown < MOST_MEMORY_KIB, "{grown} KiB over {idle} KiB");
+async fn unread_requests_of_unauthenticated_http_2_clients_use_bounded_memory() {
+    let _alone = ALONE.lock().await;
+    let (gateway, other, idle) = gateways().await;
+    let attack = Attack::start(gateway.address(), &[hoarders]);
+    attack.connected().await;
+    withstands(&gateway, &other, idle, HOARDED_MEMORY_KIB).await;
+    figure(&format!("{} connections with unread responses", attack.stop()));
 }
 
 #[tokio::test]
 async fn floods_and_slow_clients_use_little_memory_and_do_not_delay_a_neighbour() {
-    let gateway = Setup::fake(&[]).start();
-    // The first requests load what an idle gateway needs.
-    measure(&gateway, 100).await;
-    let idle = procfs::resident(gateway.pid());
-    let attack = Attack::start(gateway.address());
-    // The slow clients have connected, and the first ones were evicted.
-    while attack.connections.load(Ordering::Relaxed) < SLOW as u64 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let (mut best, mut highest) = (Duration::MAX, 0);
-    for _ in 0..ROUNDS {
-        let (p99, memory) = measure(&gateway, REQUESTS).await;
-        (best, highest) = (best.min(p99), highest.max(memory));
-    }
-    let connections = attack.stop();
-    let grown = highest.saturating_sub(idle);
-    figure(&format!(
-        "{connections} hostile connections: {grown} KiB over {idle} KiB when idle, p99 {best:?}"
-    ));
-    assert!(grown < MOST_MEMORY_KIB, "{grown} KiB over {idle} KiB");
-    assert!(best < LONGEST_P99, "{best:?}");
+    let _alone = ALONE.lock().await;
+    let (gateway, other, idle) = gateways().await;
+    let attack = Attack::start(gateway.address(), &[slow_clients, floods]);
+    attack.connected().await;
+    withstands(&gateway, &other, idle, MOST_MEMORY_KIB).await;
+    figure(&format!("{} hostile connections", attack.stop()));
 }
