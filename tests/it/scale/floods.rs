@@ -39,6 +39,7 @@ struct Attack {
 }
 
 impl Attack {
+    #[expect(clippy::disallowed_methods, reason = "the test's own threads, which end with the attack")]
     fn start(host: SocketAddr, clients: &[Clients]) -> Self {
         let (stop, connections) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let threads = clients.iter().copied().map(|clients| {
