@@ -15,7 +15,7 @@ use crate::event::{
     RequestRejected, TicketCreated,
 };
 use crate::shutdown::lock_or_abort;
-use crate::types::network::subscriber_address;
+use crate::types::network::client_network;
 use crate::types::{AgentName, Author, SessionId, Timestamp};
 
 /// The number of different events in one window.
@@ -52,7 +52,7 @@ struct Counter {
 impl CountedEvents {
     /// Counts a rejected request of a client without a valid key.
     pub fn rejected(&self, address: IpAddr, reason: RejectReason, now: Timestamp) {
-        let actor = AuditActor::client(Some(subscriber_address(address)));
+        let actor = AuditActor::client(Some(client_network(address)));
         self.add(actor, Counted::RequestRejected(reason), now);
     }
 

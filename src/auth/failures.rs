@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::shutdown::lock_or_abort;
-use crate::types::network::subscriber_address;
+use crate::types::network::client_network;
 
 const WINDOW: Duration = Duration::from_mins(1);
 /// The maximum number of tracked addresses. At the limit, the oldest window is evicted.
@@ -45,8 +45,7 @@ impl FailureLimiter {
         {
             windows.remove(&oldest);
         }
-        let window =
-            windows.entry(subscriber_address(address)).or_insert(Window { started_at: now, count: 0 });
+        let window = windows.entry(client_network(address)).or_insert(Window { started_at: now, count: 0 });
         if now >= window.started_at + WINDOW {
             *window = Window { started_at: now, count: 0 };
         }

@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use tracing::Instrument;
 
 use super::backlog::ConnectionBacklog;
+use super::connection_limit::ConnectionPermit;
 use super::cors;
 use super::rate_limits::RateLimits;
 use super::streaming::is_stream;
@@ -57,18 +58,24 @@ impl RequestContext {
         let Peer(peer) = *parts.extensions.get().expect("a connection sets the peer of its requests");
         let admission = self.policy.admit(parts, peer).map_err(AdmitError::Rejected)?;
         if let Some(principal) = admission.principal() {
+            mark_authenticated(parts);
             self.rates.check_request(principal).map_err(AdmitError::RateLimited)?;
         }
         if admission.preflight {
             return Ok(Some(cors::preflight()));
         }
-        if admission.principal().is_some()
-            && let Some(backlog) = parts.extensions.get::<ConnectionBacklog>()
-        {
-            backlog.authenticated();
-        }
         parts.extensions.insert(Arc::new(admission));
         Ok(None)
+    }
+}
+
+/// Records at the connection that one of its requests has a valid key.
+fn mark_authenticated(parts: &Parts) {
+    if let Some(permit) = parts.extensions.get::<ConnectionPermit>() {
+        permit.authenticated();
+    }
+    if let Some(backlog) = parts.extensions.get::<ConnectionBacklog>() {
+        backlog.authenticated();
     }
 }
 

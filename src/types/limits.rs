@@ -15,9 +15,9 @@ macro_rules! all_limits {
         $consumer! {
             operator {
                 ["server"] {
-                    /// Open connections. Further connections are refused.
+                    /// Open connections. A further connection evicts the oldest one without an accepted key, or is refused.
                     max_connections: usize = 4096, count;
-                    /// Open connections from one address. A TLS proxy is exempt.
+                    /// Open connections from one address or IPv6 /64 network, with the same effect. A TLS proxy is exempt.
                     max_connections_per_address: usize = 2048, count;
                     /// The size of a request body. A larger body fails with 413.
                     max_body_bytes: usize = 1 << 20, size;
@@ -100,6 +100,14 @@ macro_rules! all_limits {
                 }
             }
             internal {
+                /// The number of open connections without an accepted key, at most half of `max_connections`, and the
+                /// number from one address, at most a quarter of that. Beyond them, a new connection evicts the oldest
+                /// such connection. A TLS proxy has no limit of its own.
+                max_unauthenticated_connections: usize = 2048, count;
+                max_unauthenticated_connections_per_address: usize = 512, count;
+                /// The number of bytes that requests on such connections may use, in total: the received bytes, and 32 KiB
+                /// for each open request. Beyond it, the gateway evicts the oldest such connection with a request.
+                max_unauthenticated_request_bytes: usize = 24 << 20, size;
                 /// The time to read the head of a request, and to wait for the first request. When it expires, the
                 /// connection closes.
                 header_timeout: Duration = seconds(10), time;

@@ -6,15 +6,6 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 
-/// The address under which failures of a client count. An IPv6 subscriber has a /64 network, so the network
-/// counts as one address.
-pub fn subscriber_address(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
-        v4 @ IpAddr::V4(_) => v4,
-    }
-}
-
 /// The addresses that share a prefix.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Network(IpNet);
@@ -48,6 +39,15 @@ impl fmt::Display for Network {
 }
 
 text_form!(Network);
+
+/// The address under which limits count a client. An IPv6 subscriber has a /64 network, so the network counts as
+/// one address.
+pub fn client_network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -3,8 +3,8 @@
 mod agent_requests;
 mod agents;
 mod architecture;
-mod audit;
 mod attacks;
+mod audit;
 mod cli;
 mod clock;
 mod config;
@@ -18,6 +18,7 @@ mod docs;
 mod eventsource;
 mod faults;
 mod files;
+mod floods;
 mod fuzz_corpora;
 mod golden;
 mod guarantees;
