@@ -8,8 +8,9 @@ use super::key::{Key, key_table, read_keys, read_table, show_table};
 use super::kinds::{Kind, Words, count, count_or_zero, size, strings, switch, time, time_or_zero, word};
 use super::secret::{self, Secret};
 use super::section::{Field, Section};
+use super::toml_text;
 use crate::types::method_list::route_of;
-use crate::types::{OnTimeout, Permissions, PoolSettings, ServedBy};
+use crate::types::{DeniedModes, OnTimeout, Permissions, PoolSettings, ServedBy};
 
 /// The keys of an agent's entry, except `builtin`, `command` and `args`.
 pub(super) const KEYS: &[Key<Agent>] = key_table! { Agent:
@@ -24,6 +25,8 @@ pub(super) const KEYS: &[Key<Agent>] = key_table! { Agent:
         terminals: word => settings.terminals;
         /// Without an answer within `timeout`: "reject", or "wait" until the turn ends. `allow` has kinds of tools.
         permissions: permissions => settings.permissions;
+        /// `deny`: modes that no client can select. Known agents with a further privileged mode add it to the default.
+        modes: modes => settings.denied_modes;
         /// Keys of `_meta` that clients may send when they create a session.
         meta: strings => settings.allowed_meta_keys;
         /// Methods that clients may call. A name that ends in * is a prefix.
@@ -64,15 +67,16 @@ const POOL: &[Key<PoolSettings>] = key_table! { PoolSettings:
 
 /// Reads an entry.
 pub(super) fn read(field: Field) -> Result<Agent, ConfigError> {
-    let mut section = field.section()?;
-    let mut agent = Agent::new(Launch::Demo);
+    // The defaults of some keys depend on the agent.
+    let (launch, mut section) = read_launch(field.section()?)?;
+    let mut agent = Agent::new(launch);
     read_keys(&mut section, KEYS, &mut agent)?;
-    agent.launch = read_launch(section)?;
+    section.finish()?;
     Ok(agent)
 }
 
-/// Reads the remaining keys: a command with arguments, or the name of a built-in agent.
-fn read_launch(mut section: Section) -> Result<Launch, ConfigError> {
+/// Reads a command with arguments, or the name of a built-in agent. Returns the section with the other keys.
+fn read_launch(mut section: Section) -> Result<(Launch, Section), ConfigError> {
     let (builtin, command, args) = (section.take("builtin"), section.take("command"), section.take("args"));
     let launch = match (builtin, command, args) {
         (Some(builtin), None, None) => builtin.choice(&[("demo", Launch::Demo)])?,
@@ -83,8 +87,7 @@ fn read_launch(mut section: Section) -> Result<Launch, ConfigError> {
         },
         (None, None, _) => return Err(section.missing("command")),
     };
-    section.finish()?;
-    Ok(launch)
+    Ok((launch, section))
 }
 
 impl Words for Home {
@@ -149,6 +152,21 @@ fn tool_kinds() -> Kind<Vec<String>> {
 
 fn permissions() -> Kind<Permissions> {
     Kind { read: |field| read_table(field, PERMISSIONS), show: |value| show_table(value, PERMISSIONS) }
+}
+
+fn modes() -> Kind<DeniedModes> {
+    Kind { read: read_modes, show: |value| toml_text::table([("deny", (strings().show)(&value.names()))]) }
+}
+
+fn read_modes(field: Field) -> Result<DeniedModes, ConfigError> {
+    let mut section = field.section()?;
+    let Some(deny) = section.take("deny") else { return Err(section.missing("deny")) };
+    section.finish()?;
+    let names = deny.each(|item| match item.string()? {
+        name if name.chars().any(char::is_alphanumeric) => Ok(name.to_owned()),
+        _ => Err(item.invalid("must have a letter or a digit")),
+    });
+    names.map(DeniedModes::new)
 }
 
 fn pool() -> Kind<PoolSettings> {

@@ -190,6 +190,12 @@ round_trips! {
         let event = SessionChanged { by: "", title: Some(None), ..SessionChanged::default() };
         read.by.as_deref() == Some(&v.text) && is_same(EncodedEvent::from(&event).changed_members().title, Some(RawValue::NULL))
     };
+    session_privileged_mode: SessionPrivilegedMode, |v, read| SessionPrivilegedMode {
+        mode_id: v.other.as_deref(),
+        config_id: v.other.as_deref(),
+        value: Some(&v.text),
+        subagent: v.other.as_deref(),
+    } => read.subagent == v.other.as_deref().map(Into::into);
     session_closed: SessionClosed, |v, read| SessionClosed { by: &v.text } => read.by.as_deref() == Some(&v.text);
     session_deleted: SessionDeleted, |v, read| SessionDeleted { by: &v.text } => read.by.as_deref() == Some(&v.text);
     prompt_queued: PromptQueued, |v, read| PromptQueued {

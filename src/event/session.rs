@@ -139,6 +139,28 @@ pub struct SessionChanged<'a> {
     pub config_options: Option<&'a RawValue>,
 }
 
+/// The agent entered a mode that no client can select (`modes.deny` of its entry). The gateway does not change the mode.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionPrivilegedMode<'a> {
+    /// The id of the mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub mode_id: Option<&'a str>,
+    /// The id of the option that selects the mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub config_id: Option<&'a str>,
+    /// The value of the option. Absent for an option that is switched on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub value: Option<&'a str>,
+    /// The agent's id of the child session that entered the mode. Absent for the session itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub subagent: Option<&'a str>,
+}
+
 /// A client closed the session.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct SessionClosed<'a> {

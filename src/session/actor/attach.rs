@@ -399,12 +399,13 @@ impl Actor {
                 change.put_prompt(record);
             }
         });
+        self.report_current_mode(None);
         self.next_queued();
         for attaching in self.client_calls.take_attaching() {
             send_reply(attaching.reply, Ok(seq));
         }
         if let Some(creating) = creating {
-            send_reply(creating.reply, Ok((self.snapshot(), seq)));
+            send_reply(creating.reply, Ok((self.snapshot(), self.journal.appended())));
         }
     }
 

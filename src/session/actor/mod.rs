@@ -13,6 +13,7 @@
 //! - `attach`, `release`: the process
 //! - `requests`, `answers`, `methods`: requests of the agent
 //! - `calls`: calls of clients
+//! - `modes`: modes that clients cannot select
 //! - `recovery`: the start from stored records
 
 mod answers;
@@ -21,6 +22,7 @@ mod calls;
 mod commands;
 mod inbound;
 mod methods;
+mod modes;
 mod queue;
 mod recovery;
 mod release;
@@ -174,7 +176,7 @@ impl Actor {
     }
 
     fn snapshot(&self) -> Session {
-        self.journal.snapshot(self.agent_requests.shown())
+        self.with_denied_modes(self.journal.snapshot(self.agent_requests.shown()))
     }
 
     /// Whether too many bytes wait for a commit.
