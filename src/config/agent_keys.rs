@@ -67,27 +67,31 @@ const POOL: &[Key<PoolSettings>] = key_table! { PoolSettings:
 
 /// Reads an entry.
 pub(super) fn read(field: Field) -> Result<Agent, ConfigError> {
+    let mut section = field.section()?;
+    let launch = read_launch(&mut section)?;
+    let has_launch = launch.is_some();
     // The defaults of some keys depend on the agent.
-    let (launch, mut section) = read_launch(field.section()?)?;
-    let mut agent = Agent::new(launch);
+    let mut agent = Agent::new(launch.unwrap_or(Launch::Demo));
     read_keys(&mut section, KEYS, &mut agent)?;
+    if !has_launch {
+        return Err(section.missing("command"));
+    }
     section.finish()?;
     Ok(agent)
 }
 
-/// Reads a command with arguments, or the name of a built-in agent. Returns the section with the other keys.
-fn read_launch(mut section: Section) -> Result<(Launch, Section), ConfigError> {
+/// Reads a command with arguments, or the name of a built-in agent. `None` if there is neither.
+fn read_launch(section: &mut Section) -> Result<Option<Launch>, ConfigError> {
     let (builtin, command, args) = (section.take("builtin"), section.take("command"), section.take("args"));
-    let launch = match (builtin, command, args) {
-        (Some(builtin), None, None) => builtin.choice(&[("demo", Launch::Demo)])?,
+    Ok(match (builtin, command, args) {
+        (Some(builtin), None, None) => Some(builtin.choice(&[("demo", Launch::Demo)])?),
         (Some(_), _, _) => return Err(section.invalid("builtin cannot be combined with command or args")),
-        (None, Some(command), args) => Launch::Command {
+        (None, Some(command), args) => Some(Launch::Command {
             command: command.program()?,
             args: args.map_or(Ok(Vec::new()), strings().read)?,
-        },
-        (None, None, _) => return Err(section.missing("command")),
-    };
-    Ok((launch, section))
+        }),
+        (None, None, _) => None,
+    })
 }
 
 impl Words for Home {

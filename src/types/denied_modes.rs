@@ -57,10 +57,12 @@ impl DeniedModes {
         let words: Vec<&String> = words.iter().filter(|word| !word.is_empty()).collect();
         (0..words.len()).find_map(|start| {
             let mut name = String::new();
-            words[start..].iter().take(NAME_WORDS).find_map(|word| {
+            let names = words[start..].iter().take(NAME_WORDS).filter_map(|word| {
                 name.push_str(word);
                 self.entry(&name)
-            })
+            });
+            // The longest name is the most specific one.
+            names.last()
         })
     }
 
@@ -127,16 +129,17 @@ mod tests {
 
     #[test]
     fn names_are_found_in_text_as_whole_words() {
-        let denied = denied(&["bypassPermissions", "full-access"]);
+        let denied = denied(&["bypass", "bypassPermissions", "full-access"]);
         for (text, entry) in [
             ("Yes, and bypass permissions", "bypassPermissions"),
             ("Yes, and use \"bypassPermissions\" mode", "bypassPermissions"),
             ("Allow FULL ACCESS for this session", "full-access"),
             ("set full_access", "full-access"),
+            ("mode bypass", "bypass"),
         ] {
             assert_eq!(denied.find_in(text), Some(entry), "{text}");
         }
-        for text in ["", "Yes", "Allow fuller access", "bypass all permissions", "full", "Allow always"] {
+        for text in ["", "Yes", "Allow fuller access", "bypassed", "full", "Allow always"] {
             assert_eq!(denied.find_in(text), None, "{text}");
         }
     }
