@@ -7,7 +7,6 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::permission::PermissionOption;
 use super::raw_object::{RawObject, text_of};
 use super::request::ConfigValue;
 use super::update;
@@ -178,16 +177,6 @@ fn named_modes(modes: Option<&RawValue>) -> impl Iterator<Item = Named<'_>> {
 
 fn options(config_options: Option<&RawValue>) -> impl Iterator<Item = ConfigOption<'_>> {
     elements(config_options).into_iter().filter_map(ConfigOption::parse)
-}
-
-/// Returns the entry that denies an option of a permission request. The name of an option that rejects may mention a mode.
-pub(super) fn find_permission_option<'d>(
-    denied: &'d DeniedModes,
-    option: &PermissionOption<'_>,
-) -> Option<&'d str> {
-    let rejects = option.kind.starts_with("reject");
-    let name = || option.name.and_then(|name| text_of(name).ok()).filter(|_| !rejects);
-    denied.find(&option.option_id).or_else(|| denied.find_in(&name()?))
 }
 
 /// Returns the entry that equals a string in the value, at any depth, also a member's name.

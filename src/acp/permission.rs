@@ -6,8 +6,7 @@ use agent_client_protocol_schema::v1;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::mode_policy::find_permission_option;
-use super::raw_object::RawObject;
+use super::raw_object::{RawObject, text_of};
 use super::to_raw;
 use super::view::ViewError;
 use crate::types::DeniedModes;
@@ -37,6 +36,16 @@ pub struct PermissionOption<'a> {
     /// A string, which is not decoded.
     #[serde(borrow, default)]
     pub name: Option<&'a RawValue>,
+}
+
+impl PermissionOption<'_> {
+    /// Returns the entry of `denied` whose mode the option selects, by its id or by the words of its name. The name of an
+    /// option that rejects may mention a mode.
+    fn find_denied<'d>(&self, denied: &'d DeniedModes) -> Option<&'d str> {
+        let rejects = self.kind.starts_with("reject");
+        let name = || self.name.and_then(|name| text_of(name).ok()).filter(|_| !rejects);
+        denied.find(&self.option_id).or_else(|| denied.find_in(&name()?))
+    }
 }
 
 pub fn parse_permission(params: &RawValue) -> Result<PermissionView<'_>, ViewError> {
@@ -81,7 +90,7 @@ impl PermissionView<'_> {
     /// denied mode.
     pub fn allow_once(&self, denied: &DeniedModes) -> Option<Box<RawValue>> {
         let once = |option: &&PermissionOption<'_>| {
-            option.kind == "allow_once" && find_permission_option(denied, option).is_none()
+            option.kind == "allow_once" && option.find_denied(denied).is_none()
         };
         self.options.iter().find(once).map(|option| selected(&option.option_id))
     }
@@ -91,7 +100,7 @@ impl PermissionView<'_> {
         let outcome = RawObject::parse(result)?.object("outcome")?;
         let id = outcome.text("optionId")?;
         let option = self.options.iter().find(|option| option.option_id == id)?;
-        find_permission_option(denied, option)
+        option.find_denied(denied)
     }
 
     /// Selects the first option whose kind comes first in `kinds`.

@@ -25,7 +25,7 @@ pub(super) const KEYS: &[Key<Agent>] = key_table! { Agent:
         terminals: word => settings.terminals;
         /// Without an answer within `timeout`: "reject", or "wait" until the turn ends. `allow` has kinds of tools.
         permissions: permissions => settings.permissions;
-        /// `deny`: modes that no client can select. Known agents with a further privileged mode add it to the default.
+        /// `deny`: modes that no client can select. Some known agents add a name to the default.
         modes: modes => settings.denied_modes;
         /// Keys of `_meta` that clients may send when they create a session.
         meta: strings => settings.allowed_meta_keys;

@@ -13,7 +13,7 @@ use super::table::schemas;
 use super::tests::assert_head;
 use super::*;
 use crate::api::{Problem, ProblemCode, Resolution, Session};
-use crate::types::{PromptId, RequestId, SessionId, TerminalId, Timestamp};
+use crate::types::{ModeSelection, PromptId, RequestId, SessionId, TerminalId, Timestamp};
 
 const SESSION: &str = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
 /// The head of another event.
@@ -177,6 +177,7 @@ round_trips! {
         agent_info: v.more.as_deref(),
         agent_capabilities: &v.raw,
         result: v.more.as_deref(),
+        denied_modes: &[ModeSelection::mode(&v.text)],
     } => (read.by.as_deref(), read.context.as_deref()) == (Some("load"), Some("lost"))
         && is_same(read.result, v.more.as_deref());
     session_detached: SessionDetached, |v, read| SessionDetached { reason: DetachedReason::Reclaimed } => read.by.is_none();

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::api::Session;
-use crate::types::SessionId;
+use crate::types::{ModeSelection, SessionId};
 
 /// The first event of a session.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -94,6 +94,10 @@ pub struct SessionAttached<'a> {
     /// The agent's answer, raw ACP with the gateway's `sessionId`: `modes`, `configOptions`.
     #[schema(required, value_type = Option<Value>)]
     pub result: Option<&'a RawValue>,
+    /// The modes and the values of options in `result` that no client can select (`modes.deny` of the agent's entry).
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    #[schema(required = false)]
+    pub denied_modes: &'a [ModeSelection],
 }
 
 /// The reason why a session lost its process.

@@ -80,7 +80,7 @@ impl Default for DeniedModes {
 }
 
 /// Returns the letters and digits of a name in lower case, without a final `mode`.
-pub(super) fn normalized(name: &str) -> String {
+fn normalized(name: &str) -> String {
     let mut text = normalized_word(name);
     if let Some(rest) = text.strip_suffix("mode").filter(|rest| !rest.is_empty()) {
         text.truncate(rest.len());

@@ -1,11 +1,10 @@
 //! The agents that the gateway knows: their commands, the environment variables with their credentials, and
 //! how each agent receives an API key. The table is in `known_agents.toml`.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
-
-use super::denied_modes::normalized;
 
 /// Every known agent. If several commands of one agent are on PATH, the first is used.
 pub static KNOWN: LazyLock<&'static [KnownAgent]> = LazyLock::new(|| &TABLE.agents);
@@ -26,6 +25,7 @@ struct Table {
     provider_secrets: Vec<&'static str>,
     provider_settings: Vec<&'static str>,
     privileged_modes: Vec<&'static str>,
+    own_privileged_modes: BTreeMap<String, Vec<&'static str>>,
     mode_commands: Vec<&'static str>,
     agents: Vec<KnownAgent>,
 }
@@ -61,8 +61,6 @@ pub struct KnownAgent {
     pub load_key_method: Option<(&'static str, &'static str)>,
     /// The command for a sign-in at a terminal.
     pub login: Option<&'static str>,
-    /// Names of modes in which this agent runs every tool without a question, beside those of all agents.
-    privileged_modes: Vec<&'static str>,
 }
 
 /// The format of an API key in the `_meta` of `authenticate`.
@@ -97,14 +95,14 @@ impl KnownAgent {
 /// The modes in which an agent runs every tool without a question: the default of `modes.deny`. `None`: an agent that
 /// is not in the table.
 pub fn privileged_modes(known: Option<&KnownAgent>) -> Vec<String> {
-    let own = known.into_iter().flat_map(|known| &known.privileged_modes);
+    let own = known.and_then(|known| TABLE.own_privileged_modes.get(known.name)).into_iter().flatten();
     TABLE.privileged_modes.iter().chain(own).map(|name| (*name).to_owned()).collect()
 }
 
 /// Whether agents change their mode or their permissions with the slash command of this name.
 pub fn is_mode_command(name: &str) -> bool {
-    let name = normalized(name);
-    TABLE.mode_commands.iter().any(|command| normalized(command) == name)
+    let plain = |name: &str| name.replace(['-', '_'], "").to_lowercase();
+    TABLE.mode_commands.iter().any(|command| plain(command) == plain(name))
 }
 
 /// Returns the format of the API key for the method with this id, which belongs to one agent. `None` if the

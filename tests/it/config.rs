@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+mod modes;
+
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -488,33 +490,4 @@ fn missing_file_is_reported() {
     let flags = Flags { config: Some("/does/not/exist.toml".into()), ..Flags::default() };
     let missing = config::load(&flags, &Environment::default(), &|_| false).unwrap_err();
     insta::assert_snapshot!(missing, @"/does/not/exist.toml: cannot be read: No such file or directory (os error 2)");
-}
-
-#[test]
-fn denied_modes_depend_on_the_agent_unless_they_are_listed() {
-    let denied = |entry: &str| {
-        let config = load(&format!("[agents.a]\n{entry}\n"), &[]).unwrap();
-        config.agents[&"a".parse().unwrap()].settings.denied_modes.clone()
-    };
-    let kimi = "command = \"npx\"\nargs = [\"-y\", \"@moonshot-ai/kimi-code\"]\n";
-    for (entry, mode, is_denied) in [
-        ("command = \"/opt/wrapper\"", "yolo", true),
-        ("command = \"/opt/wrapper\"", "auto", false),
-        ("builtin = \"demo\"", "bypassPermissions", true),
-        (kimi, "auto", true),
-        (&format!("{kimi}modes = {{ deny = [\"plan\"] }}"), "auto", false),
-        (&format!("{kimi}modes.deny = [\"plan\"]"), "plan", true),
-        (&format!("{kimi}modes.deny = []"), "yolo", false),
-    ] {
-        assert_eq!(denied(entry).find(mode).is_some(), is_denied, "{entry} {mode}");
-    }
-    for (value, reason) in [
-        ("{}", "deny"),
-        ("{ deny = [\"--\"] }", "must have a letter or a digit"),
-        ("{ deny = \"yolo\" }", "deny"),
-        ("{ deny = [], allow = [] }", "allow"),
-    ] {
-        let error = mistake(&format!("[agents.a]\ncommand = \"a\"\nmodes = {value}\n"), &[]);
-        assert!(error.contains(reason), "{error}");
-    }
 }

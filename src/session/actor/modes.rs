@@ -65,7 +65,7 @@ impl Actor {
             value: value.as_deref(),
             subagent,
         };
-        self.journal.append(None, &event);
+        self.journal.append(self.turns.sent(), &event);
     }
 
     /// Reports the current mode if it is denied and was not reported as `before`.

@@ -26,7 +26,11 @@ fn offering(more: &str, modes: &str) -> Gateway {
     let gateway = Setup::fake_with(&["--log", "received", "--answers", "../../../../answers"], &more)
         .settings("auth.max_failed_keys_per_minute = 100000")
         .start();
-    let lines = format!("{}\nsession/set_config_option {{\"configOptions\":{}}}", answers.join("\n"), OPTIONS.replace('\n', ""));
+    let lines = format!(
+        "{}\nsession/set_config_option {{\"configOptions\":{}}}",
+        answers.join("\n"),
+        OPTIONS.replace('\n', "")
+    );
     std::fs::write(gateway.path("answers"), lines).expect("the folder is ours");
     gateway
 }
@@ -90,7 +94,11 @@ async fn no_client_sets_a_denied_mode_or_an_equivalent_option() {
         ("config/model", json!({ "value": "yolo" })),
         ("config/allow-all", json!({ "value": false })),
     ] {
-        assert_eq!(call(&gateway, None, Method::PUT, &at(path), &body).await.status, StatusCode::OK, "{path}");
+        assert_eq!(
+            call(&gateway, None, Method::PUT, &at(path), &body).await.status,
+            StatusCode::OK,
+            "{path}"
+        );
     }
     assert_eq!(received(&gateway).matches("session/set_").count(), 4);
     assert!(all(&gateway.lawful(&session).await, "session.privileged_mode").is_empty());
@@ -212,9 +220,15 @@ async fn no_answer_to_a_permission_request_selects_a_denied_mode() {
     let at = |path: &str| format!("/v1/sessions/{session}/{path}/r1");
     for option in ["bypassPermissions", "opt-1"] {
         let answer = json!({ "optionId": option });
-        assert_denied(call(&gateway, None, Method::POST, &at("permissions"), &answer).await, "bypassPermissions");
+        assert_denied(
+            call(&gateway, None, Method::POST, &at("permissions"), &answer).await,
+            "bypassPermissions",
+        );
         let answer = json!({ "result": { "outcome": { "outcome": "selected", "optionId": option } } });
-        assert_denied(call(&gateway, None, Method::POST, &at("requests"), &answer).await, "bypassPermissions");
+        assert_denied(
+            call(&gateway, None, Method::POST, &at("requests"), &answer).await,
+            "bypassPermissions",
+        );
     }
     assert_eq!(gateway.get_session(&session).await["requests"].as_array().map(Vec::len), Some(1));
     let answer = call(&gateway, None, Method::POST, &at("permissions"), &json!({ "optionId": "plan" })).await;
@@ -233,11 +247,19 @@ async fn no_answer_to_another_request_contains_a_denied_mode() {
         "requestedSchema": { "type": "object", "properties": { "mode": { "type": "string" } } } });
     let asks = [
         (json!({ "id": "ask-1", "method": "elicitation/create", "params": form }), "elicitations/r1"),
-        (json!({ "id": "ask-2", "method": "_vendor/thing", "params": { "sessionId": "$SESSION" } }), "requests/r2"),
+        (
+            json!({ "id": "ask-2", "method": "_vendor/thing", "params": { "sessionId": "$SESSION" } }),
+            "requests/r2",
+        ),
     ];
     for (ask, path) in asks {
         gateway.prompt(&session, &format!("raw {ask}\nend {{\"stopReason\":\"end_turn\"}}")).await;
-        gateway.log_until(&session, |event| event["type"] == "request.created" && path.ends_with(event["requestId"].as_str().unwrap_or("-"))).await;
+        gateway
+            .log_until(&session, |event| {
+                event["type"] == "request.created"
+                    && path.ends_with(event["requestId"].as_str().unwrap_or("-"))
+            })
+            .await;
         let path = format!("/v1/sessions/{session}/{path}");
         let answer = |mode: &str| {
             let result = json!({ "action": "accept", "content": { "mode": mode } });
@@ -259,7 +281,10 @@ async fn the_policy_of_permissions_selects_no_denied_mode() {
     sends(&gateway, &session, &[plan_exit()]).await;
     let events = gateway.lawful(&session).await;
     let resolved = one(&events, "request.resolved");
-    assert_eq!((&resolved["resolution"], &resolved["result"]["outcome"]["optionId"]), (&json!("policy"), &json!("default")));
+    assert_eq!(
+        (&resolved["resolution"], &resolved["result"]["outcome"]["optionId"]),
+        (&json!("policy"), &json!("default"))
+    );
 }
 
 #[tokio::test]
@@ -267,7 +292,8 @@ async fn a_denied_mode_that_the_agent_enters_is_reported() {
     let gateway = offering("", MODES);
     let session = gateway.session("fake").await;
     let options = |now: &str| {
-        let text = OPTIONS.replacen("\"currentValue\":\"default\"", &format!("\"currentValue\":\"{now}\""), 1);
+        let text =
+            OPTIONS.replacen("\"currentValue\":\"default\"", &format!("\"currentValue\":\"{now}\""), 1);
         let options: Value = serde_json::from_str(&text).expect("options are JSON");
         update(&json!({ "sessionUpdate": "config_option_update", "configOptions": options }))
     };
@@ -297,6 +323,7 @@ async fn a_denied_mode_that_the_agent_enters_is_reported() {
     let types = kinds(&events);
     let first = types.iter().position(|kind| *kind == "session.privileged_mode").expect("a report");
     assert_eq!(events[first - 1]["update"]["currentModeId"], "bypassPermissions", "it follows the update");
+    assert_eq!(events[first]["promptId"], "p1", "it belongs to the running turn");
     assert!(gateway.log().contains("the agent entered a mode that its entry denies to clients"));
     assert_eq!(gateway.get_session(&session).await["modes"]["currentModeId"], "default");
     assert_eq!(said(&events), "");
@@ -304,7 +331,10 @@ async fn a_denied_mode_that_the_agent_enters_is_reported() {
 
 #[tokio::test]
 async fn a_session_that_the_agent_begins_in_a_denied_mode_is_reported() {
-    let gateway = offering("", &MODES.replace("\"currentModeId\":\"default\"", "\"currentModeId\":\"bypassPermissions\""));
+    let gateway = offering(
+        "",
+        &MODES.replace("\"currentModeId\":\"default\"", "\"currentModeId\":\"bypassPermissions\""),
+    );
     let session = gateway.session("fake").await;
     let events = gateway.lawful(&session).await;
     assert_eq!(kinds(&events), ["session.created", "session.attached", "session.privileged_mode"]);
@@ -329,6 +359,7 @@ async fn a_session_shows_the_modes_that_are_denied() {
     assert_eq!(created["deniedModes"], expected);
     let session = created["sessionId"].as_str().expect("an id");
     assert_eq!(gateway.get_session(session).await["deniedModes"], expected);
+    assert_eq!(one(&gateway.lawful(session).await, "session.attached")["deniedModes"], expected);
 }
 
 #[tokio::test]
