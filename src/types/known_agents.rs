@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn rows_are_consistent() {
-        for known in KNOWN.iter() {
+        for known in *KNOWN {
             let is_variable = |name: &&str| {
                 name.bytes().all(|byte| byte.is_ascii_uppercase() || b"_0123456789".contains(&byte))
             };
