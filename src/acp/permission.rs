@@ -6,9 +6,10 @@ use agent_client_protocol_schema::v1;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::raw_object::RawObject;
+use super::raw_object::{RawObject, text_of};
 use super::to_raw;
 use super::view::ViewError;
+use crate::types::DeniedModes;
 
 /// The params of `session/request_permission` that the gateway uses.
 #[derive(Debug)]
@@ -32,6 +33,19 @@ pub struct PermissionOption<'a> {
     /// `allow_once`, `allow_always`, `reject_once`, `reject_always`, or a kind of a later version.
     #[serde(borrow, default)]
     pub kind: Cow<'a, str>,
+    /// A string, which is not decoded.
+    #[serde(borrow, default)]
+    pub name: Option<&'a RawValue>,
+}
+
+impl PermissionOption<'_> {
+    /// Returns the entry of `denied` whose mode the option selects, by its id or by the words of its name. The name of an
+    /// option that rejects may mention a mode.
+    fn find_denied<'d>(&self, denied: &'d DeniedModes) -> Option<&'d str> {
+        let rejects = self.kind.starts_with("reject");
+        let name = || self.name.and_then(|name| text_of(name).ok()).filter(|_| !rejects);
+        denied.find(&self.option_id).or_else(|| denied.find_in(&name()?))
+    }
 }
 
 pub fn parse_permission(params: &RawValue) -> Result<PermissionView<'_>, ViewError> {
@@ -77,9 +91,21 @@ impl PermissionView<'_> {
         self.select_by_kind(&["reject_once", "reject_always"]).unwrap_or_else(cancelled)
     }
 
-    /// The approving answer of a policy, only for this request; `None` if the agent does not offer it.
-    pub fn allow_once(&self) -> Option<Box<RawValue>> {
-        self.select_by_kind(&["allow_once"])
+    /// The approving answer of a policy, only for this request; `None` if the agent does not offer it. It selects no
+    /// denied mode.
+    pub fn allow_once(&self, denied: &DeniedModes) -> Option<Box<RawValue>> {
+        let once = |option: &&PermissionOption<'_>| {
+            option.kind == "allow_once" && option.find_denied(denied).is_none()
+        };
+        self.options.iter().find(once).map(|option| selected(&option.option_id))
+    }
+
+    /// Returns the entry of `denied` whose mode this answer selects.
+    pub fn find_denied<'d>(&self, denied: &'d DeniedModes, result: &RawValue) -> Option<&'d str> {
+        let outcome = RawObject::parse(result)?.object("outcome")?;
+        let id = outcome.text("optionId")?;
+        let option = self.options.iter().find(|option| option.option_id == id)?;
+        option.find_denied(denied)
     }
 
     /// Selects the first option whose kind comes first in `kinds`.
@@ -181,11 +207,12 @@ mod tests {
     fn policies_select_by_kind_and_never_approve_unasked() {
         let view = parse_permission(raw(PARAMS)).unwrap();
         assert_eq!(view.reject().get(), r#"{"outcome":{"outcome":"selected","optionId":"no"}}"#);
-        assert_eq!(view.allow_once().unwrap().get(), selected("yes").get());
+        let denied = DeniedModes::default();
+        assert_eq!(view.allow_once(&denied).unwrap().get(), selected("yes").get());
         let one = r#"{"sessionId":"s","options":[{"optionId":"a","kind":"allow_always"},{"optionId":"b"}]}"#;
         let view = parse_permission(raw(one)).unwrap();
         assert_eq!(view.reject().get(), r#"{"outcome":{"outcome":"cancelled"}}"#);
-        assert!(view.allow_once().is_none());
+        assert!(view.allow_once(&denied).is_none());
         assert!(view.tool_kind.is_none());
     }
 

@@ -47,7 +47,7 @@ pub use request::{ElicitationCompleted, RequestCreated, RequestResolved};
 pub use schema::{EventHead, EventPage, SessionEvent};
 pub use session::{
     AttachedBy, Context, DetachedReason, LostReason, SessionAttached, SessionChanged, SessionClosed,
-    SessionCreated, SessionDeleted, SessionDetached,
+    SessionCreated, SessionDeleted, SessionDetached, SessionPrivilegedMode,
 };
 pub use table::TYPES;
 pub use terminal::{TerminalCreated, TerminalExited, TerminalOutput};

@@ -51,7 +51,7 @@ export interface Explanation {
 
 const HINTS: Record<string, string> = {
   unauthorized: "Open the link that the gateway printed when it started, or paste its key.",
-  forbidden: "This key does not have the right to do that. Use a key with more scopes.",
+  forbidden: "This key, or the configuration of the gateway, does not allow that.",
   not_found: "It may have been deleted in another window.",
   misdirected_request: "Open the page by the address that the gateway printed, or add this host name to its configuration.",
   too_large: "Make the message shorter.",

@@ -1,10 +1,10 @@
 // The only reducer: from a session's log to the state of the page. It is pure, accepts every event once, and ignores
 // unknown events, because the gateway may add event types at any time.
 
-import type { LogEvent, Problem } from "../api/types";
+import type { LogEvent, ModeSelection, Problem } from "../api/types";
 import { parseCursor } from "../log/cursor";
 import { commands, configOptions, modes } from "./offers";
-import { blocks, line, record, text } from "./read";
+import { blocks, line, record, records, text } from "./read";
 import { elicitationCompleted, requestCreated, requestResolved } from "./request";
 import { EMPTY, type SessionLog, type Turn } from "./state";
 import { terminalChanged } from "./terminal";
@@ -38,6 +38,8 @@ function step(log: SessionLog, event: LogEvent): SessionLog {
       return attached(log, event);
     case "session.changed":
       return changed(log, event);
+    case "session.privileged_mode":
+      return privileged(log, event);
     case "session.closed":
       return { ...log, closed: true };
     case "session.deleted":
@@ -81,6 +83,7 @@ function withSession(log: SessionLog, value: unknown): SessionLog {
     closed: session["state"] === "closed",
     modes: modes(session["modes"]) ?? log.modes,
     configOptions: session["configOptions"] ? configOptions(session["configOptions"]) : log.configOptions,
+    deniedModes: deniedModes(session["deniedModes"]),
     commands: session["availableCommands"] ? commands(session["availableCommands"]) : log.commands,
   };
 }
@@ -92,6 +95,7 @@ function attached(log: SessionLog, event: LogEvent): SessionLog {
     closed: false,
     modes: modes(result?.["modes"]) ?? log.modes,
     configOptions: Array.isArray(result?.["configOptions"]) ? configOptions(result["configOptions"]) : log.configOptions,
+    deniedModes: deniedModes(event["deniedModes"]),
   };
   if (event["context"] !== "lost") return next;
   const words = `${lookup(LOST, event["reason"]) ?? "The agent could not continue the session."} It does not remember what came before.`;
@@ -114,6 +118,14 @@ function changed(log: SessionLog, event: LogEvent): SessionLog {
     ...(Array.isArray(event["configOptions"]) ? { configOptions: configOptions(event["configOptions"]) } : {}),
     ...(currentModeId && log.modes ? { modes: { ...log.modes, currentModeId } } : {}),
   };
+}
+
+/** The agent entered a mode that no client can select. */
+function privileged(log: SessionLog, event: LogEvent): SessionLog {
+  const mode = text(event["modeId"]) ?? text(event["value"]) ?? text(event["configId"]) ?? "";
+  const words = `The agent switched to the mode “${mode}”, which nobody can select here. It may act without asking.`;
+  const item = note(event, "warning", words);
+  return { ...log, turns: updateOwner(log.turns, event, (turn) => addItem(turn, item)) };
 }
 
 /** After `prompt.queued` the start has no prompt; otherwise it creates the turn. */
@@ -154,4 +166,12 @@ function agentExited(log: SessionLog, event: LogEvent): SessionLog {
   if (event.promptId || log.turns.some((turn) => turn.status === "running")) return log;
   const item = note(event, "info", "The agent's process ended. It starts again with the next message.", text(event["stderrTail"]));
   return { ...log, turns: updateOwner(log.turns, event, (turn) => addItem(turn, item)) };
+}
+
+function deniedModes(value: unknown): ModeSelection[] {
+  return records(value).map(({ modeId, configId, value }) => ({
+    modeId: text(modeId) ?? undefined,
+    configId: text(configId) ?? undefined,
+    value: text(value) ?? undefined,
+  }));
 }

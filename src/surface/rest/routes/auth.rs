@@ -89,8 +89,7 @@ pub(super) async fn sign_in(
     let ApiRequest { gateway, by, ids: name, trace, .. } = request;
     let SignIn { method_id, api_key, meta } = body.value;
     if let Some(meta) = &meta {
-        check_meta(&spec.settings.allowed_meta_keys, meta)
-            .map_err(|gated| InputError::from_policy(&gated, ""))?;
+        check_meta(&spec.settings, meta).map_err(|gated| InputError::from_policy(&gated, ""))?;
     }
     let meta = match api_key {
         Some(key) => Some(meta_with_key(&method_id, &key, meta.as_deref())?),
