@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 
 use crate::config::Config;
+use crate::types::text::strip_controls;
 
 const STOP: &str = "SIGINT (Ctrl-C) or SIGTERM; a second signal stops at once";
 
@@ -44,7 +45,7 @@ impl Summary {
             ("stop", STOP),
         ];
         for (name, value) in lines {
-            let value: String = value.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+            let value = strip_controls(value).replace(['\n', '\t'], " ");
             writeln!(text, "{name:<12}{value}").expect("writing to a string does not fail");
         }
         text
@@ -65,7 +66,7 @@ mod tests {
         let expected = "\
 data        /data
 agents      claude, demo
-workspaces  /data/workspaces, /home/me/\u{fffd}[2Jcode
+workspaces  /data/workspaces, /home/me/code
 stop        SIGINT (Ctrl-C) or SIGTERM; a second signal stops at once
 ";
         assert_eq!(summary.text(), expected);

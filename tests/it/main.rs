@@ -54,4 +54,5 @@ mod streams;
 mod subagents;
 mod support;
 mod terminals;
+mod text_safety;
 mod v2;
