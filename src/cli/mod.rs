@@ -3,6 +3,9 @@
 //! Each subcommand calls the module that does its work; this module must not contain that work. Begin with
 //! `serve`.
 //!
+//! `startup` prints the output of `serve`, and `recorded` decides whether that output can have a key. `link`
+//! prints a link later.
+//!
 //! | exit code | meaning |
 //! |---|---|
 //! | 0 | success |
@@ -14,8 +17,10 @@ mod check;
 mod failure;
 mod healthcheck;
 mod keys;
+mod link;
 mod lock;
 mod output;
+mod recorded;
 mod serve;
 mod signals;
 mod source;
@@ -58,6 +63,8 @@ enum Command {
     /// Create, change, list and revoke keys, also while the gateway runs
     #[command(subcommand)]
     Key(keys::KeyCommand),
+    /// Print a link with a new key, for the owner of the data folder, also while the gateway runs
+    Link,
     /// Copy the log to a new file, also while the gateway runs
     Backup {
         /// The new file, or - for stdout
@@ -109,6 +116,7 @@ pub fn main() -> ExitCode {
         Command::Serve => serve::run(&line.flags),
         Command::Check { all, sample } => check::run(&line.flags, all, sample),
         Command::Key(command) => keys::run(&command, &line.flags),
+        Command::Link => link::run(&line.flags),
         Command::Backup { file } => backup::backup(&file, &line.flags),
         Command::Restore { file } => backup::restore(&file, &line.flags),
         Command::Healthcheck => healthcheck::run(&line.flags),
