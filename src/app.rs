@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::agent::{CurrentCatalogue, Launcher};
 use crate::audit::{Audit, CountedEvents};
-use crate::auth::{KeyHash, KeyText, Keys, Policy, PolicyOptions, Tickets};
+use crate::auth::{KeyHash, KeyStoreError, KeyText, Keys, Policy, PolicyOptions, Tickets};
 use crate::config::{Config, DataDir};
 use crate::event::{ActorKind, LinkPrinted};
 use crate::eventlog::EventLog;
@@ -72,7 +72,7 @@ pub struct LogFailure(String);
 /// A gateway that accepts connections.
 #[derive(Debug)]
 pub struct Gateway {
-    link_key: Option<KeyText>,
+    keys: Keys,
     shutdown: Shutdown,
     limits: Arc<Limits>,
     log: EventLog,
@@ -157,7 +157,6 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     check_after_unclean_shutdown(&store, &limits, &shutdown).await?;
     let admin = config.admin_key.map(KeyHash::from_bytes);
     let keys = Keys::open(store.clone(), ids.clone(), &limits, admin)?;
-    let link_key = if admin.is_none() { Some(keys.create_link_key()?) } else { None };
     shutdown.spawn(keys.clone().run(shutdown.clone()));
     let tickets = Tickets::open(store.clone(), ids.clone(), &limits, &keys)?;
     shutdown.spawn(tickets.clone().run(shutdown.clone()));
@@ -189,7 +188,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     let reloader = Reloader {
         catalogue_sender: catalogues,
         pool: pool.clone(),
-        keys,
+        keys: keys.clone(),
         audit: audit.clone(),
         shutdown: shutdown.clone(),
         config,
@@ -215,7 +214,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     shutdown.spawn_critical(server::serve(listener, router, acceptor));
     // Start idle processes only now, so that their start does not delay the first requests.
     prestart_pool.start_maintenance();
-    Ok(Gateway { link_key, shutdown, limits, log, audit, stream_workers: workers, fatal, reloader })
+    Ok(Gateway { keys, shutdown, limits, log, audit, stream_workers: workers, fatal, reloader })
 }
 
 /// Starts the log and the audit log. The receiver completes if the log fails.
@@ -302,17 +301,15 @@ fn open_files(config: &Config) -> Option<OpenFiles> {
 }
 
 impl Gateway {
-    /// The key of the link that this start prints; `None` if the configuration sets the operator's key.
-    pub fn link_key(&self) -> Option<&KeyText> {
-        self.link_key.as_ref()
+    /// Creates the key of a link. Blocks on the store.
+    pub fn create_link_key(&self) -> Result<KeyText, KeyStoreError> {
+        self.keys.create_link_key()
     }
 
-    /// Records that the link of this start was printed.
-    pub fn link_printed(&self) {
-        if let Some(key) = &self.link_key {
-            let key_id = KeyHash::of(key.expose()).id().to_string();
-            self.audit.append(ActorKind::Gateway, LinkPrinted { key_id });
-        }
+    /// Records that the link with this key was printed.
+    pub fn link_printed(&self, key: &KeyText) {
+        let key_id = KeyHash::of(key.expose()).id().to_string();
+        self.audit.append(ActorKind::Gateway, LinkPrinted { key_id });
     }
 
     /// Applies another configuration to the running gateway.

@@ -9,6 +9,7 @@ use super::mode_policy::find_in_value;
 use super::raw_object::RawObject;
 use crate::types::AgentSettings;
 use crate::types::method_list::{is_listed, route_of};
+use crate::types::text::{UnsafeCharacter, check_name};
 
 /// Keys of `_meta` that ACP reserves for the trace context.
 const TRACE_KEYS: [&str; 3] = ["traceparent", "tracestate", "baggage"];
@@ -16,6 +17,8 @@ const TRACE_KEYS: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 /// The reason why the gateway rejects the input of a client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClientInputError {
+    #[error("the name of the method is not valid: {0}")]
+    UnsafeMethod(UnsafeCharacter),
     #[error("the agent's entry does not allow the method {method} (add it to `rpc`)")]
     NotListed { method: String },
     #[error("{method} cannot be called by name: {route}")]
@@ -34,6 +37,7 @@ pub enum ClientInputError {
 
 /// Checks that clients may call the method by name.
 pub fn check_method(settings: &AgentSettings, method: &str) -> Result<(), ClientInputError> {
+    check_name(method).map_err(ClientInputError::UnsafeMethod)?;
     let method_owned = || method.to_owned();
     match route_of(method) {
         Some(route) => Err(ClientInputError::HasRoute { method: method_owned(), route }),
@@ -85,9 +89,10 @@ pub fn permit_mode(denying: Option<&str>) -> Result<(), ClientInputError> {
 }
 
 impl ClientInputError {
-    /// Returns the location in the params as a JSON pointer; `None` if the whole call is rejected.
+    /// Returns the location in the checked value as a JSON pointer; `None` if the whole call is rejected.
     pub fn pointer(&self) -> Option<Cow<'static, str>> {
         match self {
+            Self::UnsafeMethod(_) => Some("".into()),
             Self::NotListed { .. } | Self::HasRoute { .. } | Self::McpServers | Self::ModeDenied { .. } => {
                 None
             }
@@ -121,6 +126,8 @@ mod tests {
         assert!(matches!(check_method(&listed, "session/prompt"), Err(ClientInputError::HasRoute { .. })));
         assert!(matches!(check_method(&listed, "$/cancel_request"), Err(ClientInputError::HasRoute { .. })));
         assert!(matches!(check_method(&listed, "other"), Err(ClientInputError::NotListed { .. })));
+        let error = check_method(&listed, "_vendor/a\nb").unwrap_err();
+        assert_eq!(error.pointer().as_deref(), Some(""), "{error}");
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl fmt::Display for KeyId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyKind {
-    /// Created at a start for the printed link. It expires after a period without use.
+    /// Created for a printed link, by a start or by the command `link`. It expires after a period without use.
     Link,
     /// Created by an operator. It is valid until it is revoked.
     Named,

@@ -33,8 +33,8 @@ use record::{decode, limits_by_principal, push_delete, push_put};
 const OWNER_NAME: &str = "owner";
 /// The principal of the operator's key.
 const ADMIN_NAME: &str = "admin";
-/// How often the gateway reloads the keys, and thus how long a revoked key stays valid at most.
-const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the gateway reloads the keys: a new key is valid and a revoked key invalid after this time.
+pub const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 /// The maximum number of attempts when another process changes the same keys.
 const MAX_TRIES: usize = 5;
 /// How often the gateway writes `lastUsedAt` to the store.
@@ -267,8 +267,7 @@ impl Keys {
         Ok(self.insert(KeyKind::Named, ActorKind::CommandLine, new)?)
     }
 
-    /// Creates the key of the link that a start prints. It has every scope except `admin`, and expires
-    /// without use.
+    /// Creates the key of a printed link. It has every scope except `admin`, and expires without use.
     ///
     /// If there are too many link keys, this removes the least recently used ones.
     pub fn create_link_key(&self) -> Result<KeyText, KeyStoreError> {

@@ -3,6 +3,9 @@
 //! Each subcommand calls the module that does its work; this module must not contain that work. Begin with
 //! `serve`.
 //!
+//! `startup` prints the output of `serve`, and `recorded` decides whether that output can have a key. `link`
+//! prints a link later.
+//!
 //! | exit code | meaning |
 //! |---|---|
 //! | 0 | success |
@@ -15,8 +18,10 @@ mod check;
 mod failure;
 mod healthcheck;
 mod keys;
+mod link;
 mod lock;
 mod output;
+mod recorded;
 mod serve;
 mod signals;
 mod source;
@@ -62,6 +67,8 @@ enum Command {
     /// Export or verify the audit log, also while the gateway runs
     #[command(subcommand)]
     Audit(audit::AuditCommand),
+    /// Print a link with a new key, for the owner of the data folder, also while the gateway runs
+    Link,
     /// Copy the log to a new file, also while the gateway runs
     Backup {
         /// The new file, or - for stdout
@@ -114,6 +121,7 @@ pub fn main() -> ExitCode {
         Command::Check { all, sample } => check::run(&line.flags, all, sample),
         Command::Key(command) => keys::run(&command, &line.flags),
         Command::Audit(command) => audit::run(&command, &line.flags),
+        Command::Link => link::run(&line.flags),
         Command::Backup { file } => backup::backup(&file, &line.flags),
         Command::Restore { file } => backup::restore(&file, &line.flags),
         Command::Healthcheck => healthcheck::run(&line.flags),

@@ -19,6 +19,10 @@ use crate::auth::{AdmissionError, Policy};
 use crate::shutdown::Shutdown;
 use crate::types::{Ids, LimitExceeded};
 
+/// A year, the usual value. The gateway knows nothing about other hosts of the domain, so there is no
+/// `includeSubDomains`.
+const STRICT_TRANSPORT_SECURITY: HeaderValue = HeaderValue::from_static("max-age=31536000");
+
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The address of the peer of the connection. An extension of each request.
@@ -101,6 +105,10 @@ async fn run_and_finish(
     // Error responses need the CORS headers too. Without them, a page sees a network error instead of the
     // problem.
     let origin = context.policy.allowed_cross_origin(request.headers()).map(str::to_owned);
+    let requires_tls = request
+        .extensions()
+        .get::<Peer>()
+        .is_some_and(|Peer(peer)| context.policy.requires_tls(request.uri(), request.headers(), peer.ip()));
     request.extensions_mut().insert(id.clone());
     let mut response = next.run(request).await;
     let too_large = response.status() == StatusCode::PAYLOAD_TOO_LARGE;
@@ -117,6 +125,9 @@ async fn run_and_finish(
         cors::allow(headers, &origin);
     }
     headers.insert(REQUEST_ID, id.0);
+    if requires_tls {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, STRICT_TRANSPORT_SECURITY);
+    }
     set_default_headers(headers);
     response
 }

@@ -3,7 +3,7 @@
 //! The module imports no other module of the crate.
 //!
 //! Read `ids`, `cursor` and `principal` first, then `clock` and `expiry`, then `limits`, `principal_limits` and
-//! `keyed_guard`.
+//! `keyed_guard`. `text` has the rules for titles, names and output of agents.
 
 /// The text form of an id: `Debug` prints the same text as `Display`, and serde uses a string.
 macro_rules! text_form {
@@ -46,6 +46,7 @@ pub mod network;
 pub mod principal;
 mod principal_limits;
 mod states;
+pub mod text;
 
 pub use agent_name::AgentName;
 pub use agent_settings::{AgentSettings, OnTimeout, Permissions, PoolSettings, ServedBy};

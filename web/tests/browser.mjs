@@ -93,6 +93,48 @@ describe("with the demo agent", () => {
     await watch.close();
   });
 
+  test("a link replaces another key only after a question", async () => {
+    const { watch, page } = await open({ colorScheme: "light" });
+    const start = page.getByRole("heading", { name: "Start a session" });
+    await start.waitFor();
+    const own = new URLSearchParams(new URL(gateway.link).hash.slice(1)).get("key");
+    const other = new URLSearchParams(new URL(await gateway.adminLink()).hash.slice(1)).get("key");
+    const stored = () => page.evaluate(() => sessionStorage.getItem("acp-gateway.key"));
+    const dialog = page.getByRole("dialog", { name: "Use the key of this link?" });
+    const follow = (key) => page.evaluate((to) => location.assign(to), `#key=${key}`);
+
+    await follow(own);
+    await page.waitForURL(`${gateway.origin}/#/`);
+    assert.equal(await dialog.count(), 0, "the same key is no question");
+
+    await follow(other);
+    await dialog.waitFor();
+    assert.equal(page.url(), `${gateway.origin}/#/`);
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), "Keep my key");
+    await checkAccessibility(page);
+    await screenshot(page, "replace-key-light");
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "detached" });
+    assert.equal(await stored(), own);
+
+    // A link that loads the page asks too.
+    await page.goto("about:blank");
+    await page.goto(`${gateway.origin}/#key=${other}`);
+    await dialog.waitFor();
+    await page.keyboard.press("Enter");
+    await dialog.waitFor({ state: "detached" });
+    assert.equal(await stored(), own);
+
+    await follow(other);
+    await dialog.waitFor();
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    await dialog.waitFor({ state: "detached" });
+    assert.equal(await stored(), other);
+    await start.waitFor();
+    await watch.close();
+  });
+
   test("a permission takes the focus and is answered by a key; another tab sees by whom", async () => {
     const { watch, page, chat } = await open({ colorScheme: "dark" });
     await chat.start(DEMO);

@@ -38,12 +38,13 @@ impl CallRules<'_> {
     }
 
     fn check_rpc(&self, method: &str, params: &RawValue) -> Result<(), InputError> {
-        let rejected = |error: ClientInputError| InputError::from_policy(&error, "/params");
+        let rejected = |at| move |error: ClientInputError| InputError::from_policy(&error, at);
         // Agents that report `models` accept this method, so it needs no permission of the operator.
         if !(method == acp::method::SESSION_SET_MODEL && self.accepts_models) {
-            client_input_policy::check_method(&self.spec.settings, method).map_err(rejected)?;
+            client_input_policy::check_method(&self.spec.settings, method).map_err(rejected("/method"))?;
         }
-        client_input_policy::check_params(&self.spec.settings, params).map_err(rejected)?;
+        client_input_policy::check_params(&self.spec.settings, params)
+            .map_err(rejected("/params"))?;
         let named = acp::session_id_of(params).map_err(|_| wrong_session())?;
         let ours = self.session.to_string();
         if named.is_none_or(|id| *id == *ours) { Ok(()) } else { Err(wrong_session()) }
