@@ -47,9 +47,9 @@ export interface ConfigOption {
 
 /** A mode, or a value of an option (an option that is switched on has no value). */
 export interface ModeSelection {
-  modeId?: string;
-  configId?: string;
-  value?: string;
+  modeId?: string | undefined;
+  configId?: string | undefined;
+  value?: string | undefined;
 }
 
 export interface Command {
