@@ -37,9 +37,14 @@ mod tests {
 
     #[test]
     fn tenant_isolation_and_folders_are_part_of_the_key() {
-        let spec = AgentSpec::removed("a".parse().unwrap());
+        let mut spec = AgentSpec::removed("a".parse().unwrap());
         let folders = || vec![PathBuf::from("/work")];
-        let key = ProcessKey::new(&spec, Tenant::default(), spec.client_capabilities(), folders());
+        let key = |spec: &AgentSpec| {
+            ProcessKey::new(spec, Tenant::default(), spec.client_capabilities(), folders())
+        };
+        assert_eq!(key(&spec).folders, folders());
+        spec.settings.isolation = Isolation::Off;
+        let key = key(&spec);
         assert!(key.folders.is_empty(), "without isolation a process serves every folder");
         assert_ne!(key, ProcessKey { folders: folders(), ..key.clone() });
         assert_ne!(key, ProcessKey { tenant: Tenant::new("other"), ..key.clone() });

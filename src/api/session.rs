@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::types::{
-    AgentName, AppliedIsolation, EventId, ModeSelection, Position, PromptId, SessionId, SessionPolicy, SessionState,
-    Timestamp,
+    AgentName, AppliedIsolation, EventId, ModeSelection, Position, PromptId, SessionId, SessionPolicy,
+    SessionState, Timestamp,
 };
 
 use super::problem::Problem;

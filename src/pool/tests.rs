@@ -10,7 +10,9 @@ use crate::agent::{
     AgentFailure, AgentSpec, BoxFuture, Catalogue, FailedStart, Process, ProcessKey, Terminal,
 };
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::types::{AgentName, AppliedIsolation, Ids, Limits, Principal, PrincipalLimits, Scopes, Tenant};
+use crate::types::{
+    AgentName, AppliedIsolation, Ids, Isolation, Limits, Principal, PrincipalLimits, Scopes, Tenant,
+};
 
 /// Connects to agents in memory, and keeps the agents' ends.
 #[derive(Clone, Default)]
@@ -68,6 +70,7 @@ fn principal(tenant: &str, id: &str) -> Principal {
 fn pool(max_size: usize) -> (Pool, MemorySource, Arc<AgentSpec>) {
     let mut spec = AgentSpec::removed(name());
     spec.settings.pool.max_size = max_size;
+    spec.settings.isolation = Isolation::Off;
     let catalogue = Catalogue::new([spec]);
     let spec = Arc::clone(catalogue.agent(&name()).unwrap());
     let (source, limits, shutdown) = (MemorySource::default(), Arc::new(Limits::default()), Shutdown::new());

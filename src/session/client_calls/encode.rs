@@ -43,8 +43,7 @@ impl CallRules<'_> {
         if !(method == acp::method::SESSION_SET_MODEL && self.accepts_models) {
             client_input_policy::check_method(&self.spec.settings, method).map_err(rejected("/method"))?;
         }
-        client_input_policy::check_params(&self.spec.settings, params)
-            .map_err(rejected("/params"))?;
+        client_input_policy::check_params(&self.spec.settings, params).map_err(rejected("/params"))?;
         let named = acp::session_id_of(params).map_err(|_| wrong_session())?;
         let ours = self.session.to_string();
         if named.is_none_or(|id| *id == *ours) { Ok(()) } else { Err(wrong_session()) }
