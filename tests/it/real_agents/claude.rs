@@ -24,7 +24,9 @@ impl Claude {
 
     /// A gateway with Claude before this model; `variables` are added to its environment.
     fn gateway(model: &Model, variables: &[(&str, String)], setup: Setup) -> Gateway {
-        CLAUDE.configure(setup, model, "", variables).start()
+        // The variables name folders.
+        let folders: Vec<&str> = variables.iter().map(|(_, folder)| folder.as_str()).collect();
+        CLAUDE.configure(setup, model, &format!("folders = {folders:?}\n"), variables).start()
     }
 
     /// A session with a turn that waits for the permission to make a file; its stream, the question, and the file.

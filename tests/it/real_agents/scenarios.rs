@@ -186,8 +186,9 @@ pub(super) async fn fork(real: &'static Real) {
 /// Another gateway adopts the session that the agent keeps in the folder which `home` names.
 pub(super) async fn adopt(real: &'static Real, home: &'static str) {
     let (model, kept) = (Model::start().await, tempfile::tempdir().expect("a temporary folder"));
+    let folders = format!("folders = [{:?}]\n", kept.path());
     let home = [(home, kept.path().to_str().expect("UTF-8").to_owned())];
-    let first = real.configure(Setup::default(), &model, "", &home).start();
+    let first = real.configure(Setup::default(), &model, &folders, &home).start();
     let mut first = Running::new(real, first, model);
     let session = first.session().await;
     let began = minute();
@@ -208,7 +209,7 @@ pub(super) async fn adopt(real: &'static Real, home: &'static str) {
     .await;
     let setup = Setup::default().table(&format!("[workspaces]\nallow = ['{}']\n", cwd.display()));
     let model = Model::start().await;
-    let second = real.configure(setup, &model, "", &home).start();
+    let second = real.configure(setup, &model, &folders, &home).start();
     let second = Running::new(real, second, model);
     let body = json!({ "agent": real.name, "agentSessionId": theirs, "cwd": cwd });
     let (status, adopted) = second.gateway.post("/v1/sessions", &body).await;

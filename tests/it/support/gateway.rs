@@ -37,8 +37,12 @@ impl Setup {
     pub(crate) fn agent(self, name: &str, command: &str, args: &[&str], more: &str) -> Self {
         let args = serde_json::to_string(args).expect("strings are JSON, and TOML");
         let pool = if more.contains("pool") { "" } else { "pool = { max_size = 8, min_idle = 0 }\n" };
-        // A scripted agent shares files and process ids with its test. Other tests isolate it.
-        let isolation = if more.contains("isolation") { "" } else { "isolation = \"off\"\n" };
+        let isolation = match command {
+            _ if more.contains("isolation") => String::new(),
+            // It shares files and process ids with its test. Other tests isolate it.
+            env!("CARGO_BIN_EXE_fake-agent") => "isolation = \"off\"\n".to_owned(),
+            _ => isolation_of_real_agents(),
+        };
         self.table(&format!(
             "[agents.{name}]\ncommand = {command:?}\nargs = {args}\n{pool}{isolation}{more}\n"
         ))
@@ -86,6 +90,13 @@ impl Setup {
         gateway.start();
         gateway
     }
+}
+
+/// The level for agents that are no test programs, from a variable: one run of their tests for each level.
+#[expect(clippy::disallowed_methods, reason = "a run of the tests selects the level")]
+fn isolation_of_real_agents() -> String {
+    let level = std::env::var("ACP_GATEWAY_TEST_ISOLATION");
+    level.map(|level| format!("isolation = {level:?}\n")).unwrap_or_default()
 }
 
 pub(crate) struct Gateway {
