@@ -4,7 +4,6 @@ mod catalogue;
 mod reload;
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -144,7 +143,6 @@ async fn check_after_unclean_shutdown(
 pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) -> Result<Gateway, StartError> {
     let (ids, limits) = (Ids::system(), Arc::new(config.limits.clone()));
     let open_files = open_files(&config);
-    sweep(config.data.run(), &shutdown).await;
     let store = open_store(&config.data, &limits, &ids)?;
     check_after_unclean_shutdown(&store, &limits, &shutdown).await?;
     let admin = config.admin_key.map(KeyHash::from_bytes);
@@ -158,13 +156,15 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     let log = EventLog::start(store, ids.clone(), Arc::clone(&limits), shutdown.clone(), on_fatal)?;
 
     let catalogue = Arc::new(catalogue::build(&config)?);
+    // The sandbox hides only folders that exist.
+    let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
+    let workspaces = workspaces.map_err(StartError::Workspaces)?;
     let spawner = Spawner::new(OWN_PROGRAM.into(), config.data.run(), shutdown.clone(), Arc::clone(&limits));
     let spawner = spawner.with_open_files(open_files).with_sandbox(sandbox(&config, &shutdown).await);
+    let spawner = spawner.with_listener(listener.try_clone().map_err(StartError::Listener)?.into());
     let launcher = Launcher::new(spawner, Arc::clone(&limits), shutdown.clone(), env!("CARGO_PKG_VERSION"));
     let pool = Pool::new(&catalogue, launcher, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
-    let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
-    let workspaces = workspaces.map_err(StartError::Workspaces)?;
     let parts = (ids.clone(), Arc::clone(&limits), shutdown.clone());
     let prompt_keys = keys.clone();
     let may_prompt =
@@ -215,10 +215,10 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     Ok(Gateway { link_key, shutdown, limits, log, stream_workers: workers, fatal, reloader })
 }
 
-/// Stops the agents of an earlier gateway process.
-async fn sweep(run_dir: PathBuf, shutdown: &Shutdown) {
-    let swept = shutdown.spawn_blocking(move || process::sweep(&run_dir, SWEEP_TIMEOUT)).await;
-    if let Ok(Ok(swept @ 1..)) = swept {
+/// Stops the agents of an earlier gateway process. Their supervisors keep the port of that process bound, so the
+/// caller binds it later. Blocks. The caller has locked the data folder.
+pub fn sweep(data: &DataDir) {
+    if let Ok(swept @ 1..) = process::sweep(&data.run(), SWEEP_TIMEOUT) {
         tracing::warn!(swept, "stopped agents of an earlier gateway process");
     }
 }

@@ -22,6 +22,7 @@ mod guarantees;
 mod guides;
 mod hijack;
 mod history;
+mod isolation;
 mod key_life;
 mod keys;
 mod limits;

@@ -9,9 +9,13 @@ use landlock::{
     RulesetError, Scope, path_beneath_rules,
 };
 use nix::libc;
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use rustix::process::getuid;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
 
 use super::error::SupervisorError;
+use super::namespaces;
 use crate::process::isolation::Confinement;
 use crate::types::Mechanism;
 
@@ -19,7 +23,16 @@ use crate::types::Mechanism;
 const SCOPES: ABI = ABI::V6;
 
 /// Folders for temporary files of all processes.
-const SHARED_FOLDERS: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+const SHARED_FOLDERS: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/dev/pts"];
+
+/// The devices that a root process can open. Disks and the memory of the machine belong to root.
+pub(super) const STANDARD_DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// The files that create pseudo terminals.
+const TERMINAL_CREATION: [&str; 2] = ["/dev/ptmx", "/dev/pts/ptmx"];
+
+/// Folders that every process can read, and that only processes without isolation can change.
+const READABLE: [&str; 2] = ["/proc", "/sys"];
 
 /// System calls that no agent needs and that widened the rights of processes in the past: kernel keys, tracing,
 /// and input and output that bypasses filters.
@@ -35,11 +48,24 @@ const DENIED: [i64; 9] = [
     libc::SYS_io_uring_register,
 ];
 
+/// System calls that reach memory and messages of processes outside of the child. The IPC namespace contains them.
+const SHARED_OBJECTS: [i64; 8] = [
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+];
+
 /// Distinguishes the second system call table of `x86_64`.
 const X32_BIT: i64 = 0x4000_0000;
 
 /// Restricts this process.
 pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
+    let has_namespaces = confinement.mechanism == Mechanism::Namespaces;
     match confinement.mechanism {
         Mechanism::None | Mechanism::Command => return Ok(()),
         // The namespaces contain signals. Abstract sockets belong to the network, which is shared.
@@ -52,7 +78,11 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
         }
     }
     .map_err(|error| SupervisorError { step: "landlock", source: io::Error::other(error) })?;
-    filter_system_calls()
+    if !has_namespaces {
+        // Landlock has no rules for the other rights of root.
+        namespaces::drop_capabilities()?;
+    }
+    filter_system_calls(has_namespaces)
         .map_err(|error| SupervisorError { step: "seccomp", source: io::Error::other(error) })
 }
 
@@ -70,18 +100,29 @@ fn restrict_scopes(level: CompatLevel) -> Result<(), RulesetError> {
 fn restrict_files(confinement: &Confinement) -> Result<(), RulesetError> {
     let all = AccessFs::from_all(ABI::V5);
     let reads: BitFlags<AccessFs> = AccessFs::from_read(ABI::V5);
-    let closed: Vec<PathBuf> =
+    let mut closed: Vec<PathBuf> =
         confinement.hidden.iter().cloned().chain(SHARED_FOLDERS.map(PathBuf::from)).collect();
+    // `/proc` and `/sys` control the kernel and other processes.
+    closed.extend(READABLE.map(PathBuf::from));
+    let device = reads | AccessFs::WriteFile | AccessFs::IoctlDev | AccessFs::Truncate;
+    let mut devices: Vec<PathBuf> = TERMINAL_CREATION.map(PathBuf::from).to_vec();
+    if getuid().is_root() {
+        closed.push("/dev".into());
+        devices.extend(STANDARD_DEVICES.map(|name| Path::new("/dev").join(name)));
+    } else if confinement.read_only {
+        collect_open(Path::new("/dev"), &closed, &mut devices);
+    }
     let mut open = Vec::new();
     collect_open(Path::new("/"), &closed, &mut open);
-    let devices = reads | AccessFs::WriteFile | AccessFs::IoctlDev | AccessFs::Truncate;
+    let readable = confinement.readable.iter().cloned().chain(READABLE.map(PathBuf::from));
     let (common, visible) = if confinement.read_only { (reads, reads) } else { (all, all) };
     Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(all)?
         .create()?
         .add_rules(path_beneath_rules(&open, common))?
-        .add_rules(path_beneath_rules(["/dev", "/proc"].iter().filter(|_| confinement.read_only), devices))?
+        .add_rules(path_beneath_rules(devices, device))?
+        .add_rules(path_beneath_rules(readable, reads))?
         .add_rules(path_beneath_rules(&confinement.visible, visible))?
         .add_rules(path_beneath_rules(confinement.writable.iter().chain(&confinement.temporary), all))?
         .restrict_self()
@@ -107,10 +148,18 @@ fn collect_open(folder: &Path, closed: &[PathBuf], open: &mut Vec<PathBuf>) {
 }
 
 /// Makes the denied system calls fail with `EPERM`.
-fn filter_system_calls() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let second_table = DENIED.map(|number| number | X32_BIT);
-    let second_table = second_table.iter().filter(|_| cfg!(target_arch = "x86_64"));
-    let rules = DENIED.iter().chain(second_table).map(|number| (*number, Vec::new())).collect();
+fn filter_system_calls(has_namespaces: bool) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let shared = SHARED_OBJECTS.into_iter().filter(|_| !has_namespaces);
+    let mut calls: Vec<(i64, Vec<SeccompRule>)> =
+        DENIED.into_iter().chain(shared).map(|number| (number, Vec::new())).collect();
+    if !has_namespaces {
+        // A limit of processor time kills another process. Pid 0 is the caller.
+        let foreign = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?;
+        calls.push((libc::SYS_prlimit64, vec![SeccompRule::new(vec![foreign])?]));
+    }
+    let second_table = calls.clone().into_iter().map(|(number, rules)| (number | X32_BIT, rules));
+    let second_table: Vec<_> = second_table.filter(|_| cfg!(target_arch = "x86_64")).collect();
+    let rules = calls.into_iter().chain(second_table).collect();
     let denied = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, denied, std::env::consts::ARCH.try_into()?)?;
     let program: BpfProgram = filter.try_into()?;
