@@ -293,9 +293,9 @@ def trace(pid, _):
     return checked(LIBC.ptrace(0x4206, pid, 0, 0))
 
 
-@for_processes("list the descriptors of {}")
+@for_processes("read the descriptors of {} (/proc/PID/fd)")
 def descriptors(pid, _):
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    return os.readlink(f"/proc/{pid}/fd/0")
 
 
 @for_processes("copy a descriptor of {} (pidfd_getfd)")
@@ -513,9 +513,9 @@ def nested_bind(targets):
 @action("make a read-only folder writable in nested namespaces")
 def nested_remount(targets):
     enter_namespaces(0)
-    for path in [targets["elsewhere"], "/"]:
+    for path in [targets["programs"], "/"]:
         LIBC.mount(None, path.encode(), None, ctypes.c_ulong(MS_REMOUNT | MS_BIND), None)
-    path = os.path.join(targets["elsewhere"], "planted-remount")
+    path = os.path.join(targets["programs"], "planted-remount")
     with open(path, "w") as file:
         file.write("planted")
     return path

@@ -157,10 +157,34 @@ fn filter_system_calls(has_namespaces: bool) -> Result<(), Box<dyn std::error::E
         let foreign = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?;
         calls.push((libc::SYS_prlimit64, vec![SeccompRule::new(vec![foreign])?]));
     }
+    if getuid().is_root() {
+        calls.extend(new_control_groups()?);
+        // The flags of this call are in memory, where a filter cannot read them. Programs fall back to `clone`.
+        apply_filter(vec![(libc::SYS_clone3, Vec::new())], libc::ENOSYS)?;
+    }
+    apply_filter(calls, libc::EPERM)
+}
+
+/// Namespaces of control groups. In them a process could mount its control group, whose files belong to root, and kill
+/// the gateway through them.
+fn new_control_groups() -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompiler::BackendError> {
+    let flag = u64::from(libc::CLONE_NEWCGROUP.cast_unsigned());
+    let creates = || {
+        let flags = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flag), flag)?;
+        SeccompRule::new(vec![flags])
+    };
+    Ok(vec![(libc::SYS_unshare, vec![creates()?]), (libc::SYS_clone, vec![creates()?])])
+}
+
+/// Makes the calls fail with this error.
+fn apply_filter(
+    calls: Vec<(i64, Vec<SeccompRule>)>,
+    error: i32,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let second_table = calls.clone().into_iter().map(|(number, rules)| (number | X32_BIT, rules));
     let second_table: Vec<_> = second_table.filter(|_| cfg!(target_arch = "x86_64")).collect();
     let rules = calls.into_iter().chain(second_table).collect();
-    let denied = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let denied = SeccompAction::Errno(error.cast_unsigned());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, denied, std::env::consts::ARCH.try_into()?)?;
     let program: BpfProgram = filter.try_into()?;
     Ok(seccompiler::apply_filter(&program)?)

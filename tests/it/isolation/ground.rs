@@ -20,6 +20,9 @@ pub(super) const SECRET: &str = "a-secret-that-no-agent-may-read";
 
 const PYTHON: &str = "python3";
 
+/// Programs that every user can execute.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// The user and group `nobody`.
 const NOBODY: u32 = 65534;
 
@@ -110,7 +113,7 @@ pub(super) fn start(setup: Setup, user: User) -> Gateway {
         std::fs::create_dir(folder.join("bin")).expect("the folder is ours");
         std::fs::write(folder.join("operator-secret"), SECRET).expect("the folder is ours");
         user.own(folder);
-        let path = format!("{}/bin:/usr/local/bin:/usr/bin:/bin", folder.display());
+        let path = format!("{}/bin:{PATH}", folder.display());
         vec![("PATH", OsString::from(path))]
     })
 }
@@ -186,7 +189,7 @@ impl Victim {
         let mut words = user.words();
         words.extend([PYTHON.to_owned(), script("victim.py"), SECRET.to_owned()]);
         let mut started = command(&words[0]);
-        started.args(&words[1..]).arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        started.env("PATH", PATH).args(&words[1..]).arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = started.spawn().expect("python is installed");
         let mut line = String::new();
         let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
