@@ -36,6 +36,7 @@ start_gateway() {
   # The default limits of a key are for people. Here one key sends all requests.
   env -i PATH=/usr/local/bin:/usr/bin:/bin HOME="$scratch" \
     ACP_GATEWAY_ADMIN_KEY_FILE="$key_file" \
+    ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS=true \
     ACP_GATEWAY__LIMITS__PER_KEY__MAX_REQUESTS_PER_MINUTE=1000000 \
     ACP_GATEWAY__LIMITS__PER_KEY__MAX_PROMPTS_PER_MINUTE=1000000 \
     ACP_GATEWAY__LIMITS__PER_KEY__MAX_LIVE_SESSIONS=10000 \

@@ -8,10 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::agent::{CurrentCatalogue, Launcher};
-use crate::auth::{KeyHash, KeyText, Keys, Policy, PolicyOptions, Tickets};
+use crate::audit::{Audit, CountedEvents};
+use crate::auth::{KeyHash, KeyStoreError, KeyText, Keys, Policy, PolicyOptions, Tickets};
 use crate::config::{Config, DataDir};
+use crate::event::{ActorKind, LinkPrinted};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::process::{self, OpenFiles, Sandbox, Spawner};
@@ -46,6 +49,8 @@ pub enum StartError {
     Tickets(#[from] crate::auth::TicketStoreError),
     #[error(transparent)]
     Log(#[from] crate::eventlog::StartError),
+    #[error("could not read the audit log")]
+    Audit(#[source] crate::eventlog::ReadError),
     #[error("could not read the sessions from the log: see the gateway's log output for the cause")]
     Sessions(#[from] crate::session::SessionError),
     #[error("could not open a workspace root")]
@@ -66,10 +71,11 @@ pub struct LogFailure(String);
 /// A gateway that accepts connections.
 #[derive(Debug)]
 pub struct Gateway {
-    link_key: Option<KeyText>,
+    keys: Keys,
     shutdown: Shutdown,
     limits: Arc<Limits>,
     log: EventLog,
+    audit: Audit,
     stream_workers: StreamWorkers,
     fatal: oneshot::Receiver<String>,
     reloader: Reloader,
@@ -143,44 +149,46 @@ async fn check_after_unclean_shutdown(
 pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) -> Result<Gateway, StartError> {
     let (ids, limits) = (Ids::system(), Arc::new(config.limits.clone()));
     let open_files = open_files(&config);
+    // The probe runs while the store opens.
+    let sandbox = probe_isolation(&config, &shutdown);
     let store = open_store(&config.data, &limits, &ids)?;
     check_after_unclean_shutdown(&store, &limits, &shutdown).await?;
     let admin = config.admin_key.map(KeyHash::from_bytes);
     let keys = Keys::open(store.clone(), ids.clone(), &limits, admin)?;
-    let link_key = if admin.is_none() { Some(keys.create_link_key()?) } else { None };
     shutdown.spawn(keys.clone().run(shutdown.clone()));
     let tickets = Tickets::open(store.clone(), ids.clone(), &limits, &keys)?;
     shutdown.spawn(tickets.clone().run(shutdown.clone()));
-    let (failed, fatal) = oneshot::channel();
-    let on_fatal = Box::new(move |reason: &str| drop(failed.send(reason.to_owned())));
-    let log = EventLog::start(store, ids.clone(), Arc::clone(&limits), shutdown.clone(), on_fatal)?;
+    let (log, audit, fatal) = start_log(store, &ids, &limits, &shutdown).await?;
 
     let catalogue = Arc::new(catalogue::build(&config)?);
-    // The sandbox hides only folders that exist.
-    let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
-    let workspaces = workspaces.map_err(StartError::Workspaces)?;
     let spawner = Spawner::new(OWN_PROGRAM.into(), config.data.run(), shutdown.clone(), Arc::clone(&limits));
-    let spawner = spawner.with_open_files(open_files).with_sandbox(sandbox(&config, &shutdown).await);
+    let spawner = spawner.with_open_files(open_files).with_sandbox(isolation(sandbox).await);
     let spawner = spawner.with_listener(listener.try_clone().map_err(StartError::Listener)?.into());
-    let launcher = Launcher::new(spawner, Arc::clone(&limits), shutdown.clone(), env!("CARGO_PKG_VERSION"));
+    let (limited, stops) = (Arc::clone(&limits), shutdown.clone());
+    let launcher = Launcher::new(spawner, limited, stops, audit.clone(), env!("CARGO_PKG_VERSION"));
     let pool = Pool::new(&catalogue, launcher, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
+    let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
+    let workspaces = workspaces.map_err(StartError::Workspaces)?;
     let parts = (ids.clone(), Arc::clone(&limits), shutdown.clone());
     let prompt_keys = keys.clone();
     let may_prompt =
         MayPrompt::new(move |tenant, id| prompt_keys.principal_has_scope(tenant, id, Scope::Prompt));
-    let context = Context::new(log.clone(), pool.clone(), catalogue.clone(), workspaces, may_prompt, parts);
+    let logs = (log.clone(), audit.clone());
+    let context = Context::new(logs, pool.clone(), catalogue.clone(), workspaces, may_prompt, parts);
     let sessions = SessionRegistry::start(context).await?;
 
     let bound = listener.local_addr().map_err(StartError::Listener)?;
     let principal_limits = keys.limits().clone();
-    let policy =
-        Arc::new(Policy::new(&policy_options(&config, bound), keys.clone(), tickets.clone(), &limits));
+    let options = policy_options(&config, bound);
+    let counters = (audit.counted().clone(), ids.clone());
+    let policy = Arc::new(Policy::new(&options, keys.clone(), tickets.clone(), &limits, counters));
     let prestart_pool = pool.clone();
     let reloader = Reloader {
         catalogue_sender: catalogues,
         pool: pool.clone(),
-        keys,
+        keys: keys.clone(),
+        audit: audit.clone(),
         shutdown: shutdown.clone(),
         config,
     };
@@ -193,26 +201,53 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
         tickets,
         ids,
         log: log.clone(),
+        audit: audit.clone(),
         limits: Arc::clone(&limits),
         principal_limits,
         shutdown: shutdown.clone(),
     }));
     listener.set_nonblocking(true).map_err(StartError::Listener)?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Listener)?;
-    let proxies = config.trusted_proxies.clone();
     let workers = StreamWorkers::start().map_err(StartError::StreamWorkers)?;
-    let acceptor = server::Acceptor {
-        limits: Arc::clone(&limits),
-        // Without proxies, the listener is on loopback or the operator has set `insecure_http`.
-        require_proxy: !proxies.is_empty() && !config.insecure_http,
-        proxies,
-        stream_workers: workers.clone(),
-        shutdown: shutdown.clone(),
-    };
+    let acceptor = acceptor(config, &limits, &workers, &shutdown);
     shutdown.spawn_critical(server::serve(listener, router, acceptor));
     // Start idle processes only now, so that their start does not delay the first requests.
     prestart_pool.start_maintenance();
-    Ok(Gateway { link_key, shutdown, limits, log, stream_workers: workers, fatal, reloader })
+    Ok(Gateway { keys, shutdown, limits, log, audit, stream_workers: workers, fatal, reloader })
+}
+
+/// Starts the log and the audit log. The receiver completes if the log fails.
+async fn start_log(
+    store: Arc<SqliteStore>,
+    ids: &Ids,
+    limits: &Arc<Limits>,
+    shutdown: &Shutdown,
+) -> Result<(EventLog, Audit, oneshot::Receiver<String>), StartError> {
+    let (failed, fatal) = oneshot::channel();
+    let on_fatal = Box::new(move |reason: &str| drop(failed.send(reason.to_owned())));
+    let log = EventLog::start(store, ids.clone(), Arc::clone(limits), shutdown.clone(), on_fatal)?;
+    let counted = CountedEvents::default();
+    let audit = Audit::open(log.clone(), counted, ids.clone(), Arc::clone(limits)).await;
+    let audit = audit.map_err(StartError::Audit)?;
+    shutdown.spawn(audit.clone().run(shutdown.clone()));
+    Ok((log, audit, fatal))
+}
+
+fn acceptor(
+    config: &Config,
+    limits: &Arc<Limits>,
+    stream_workers: &StreamWorkers,
+    shutdown: &Shutdown,
+) -> server::Acceptor {
+    let proxies = config.trusted_proxies.clone();
+    server::Acceptor {
+        limits: Arc::clone(limits),
+        // Without proxies, the listener is on loopback or the operator has set `insecure_http`.
+        require_proxy: !proxies.is_empty() && !config.insecure_http,
+        proxies,
+        stream_workers: stream_workers.clone(),
+        shutdown: shutdown.clone(),
+    }
 }
 
 /// Stops the agents of an earlier gateway process. Their supervisors keep the port of that process bound, so the
@@ -223,18 +258,22 @@ pub fn sweep(data: &DataDir) {
     }
 }
 
-/// Probes the isolation of this machine, and logs what it lacks.
-async fn sandbox(config: &Config, shutdown: &Shutdown) -> Sandbox {
+/// Begins to probe the isolation of this machine.
+fn probe_isolation(config: &Config, shutdown: &Shutdown) -> JoinHandle<Sandbox> {
     let mut hidden = vec![config.data.path().to_owned(), config.workspaces.root.clone()];
     hidden.extend(config.workspaces.allow.iter().cloned());
     hidden.extend(config.child_environment.home.clone());
     let (temporary, policy) = (config.data.temporary(), config.isolation);
-    let probe = move || Sandbox::probe(OWN_PROGRAM.as_ref(), hidden, temporary, policy);
-    let sandbox = shutdown.spawn_blocking(probe).await.unwrap_or_default();
+    shutdown.spawn_blocking(move || Sandbox::probe(OWN_PROGRAM.as_ref(), hidden, temporary, policy))
+}
+
+/// Waits for the probe, and logs what the machine lacks. A probe that failed isolates nothing and starts nothing as root.
+async fn isolation(probe: JoinHandle<Sandbox>) -> Sandbox {
+    let sandbox = probe.await.unwrap_or_default();
     let mechanism = sandbox.applied(Isolation::Private).mechanism;
     match sandbox.shortcoming() {
-        None => tracing::info!(%mechanism, "agents are isolated"),
-        Some(missing) => tracing::warn!(%mechanism, missing, "agents are not isolated completely"),
+        None => tracing::debug!(%mechanism, "agents can be isolated"),
+        Some(missing) => tracing::warn!(%mechanism, missing, "agents cannot be isolated completely"),
     }
     sandbox
 }
@@ -261,9 +300,15 @@ fn open_files(config: &Config) -> Option<OpenFiles> {
 }
 
 impl Gateway {
-    /// The key of the link that this start prints; `None` if the configuration sets the operator's key.
-    pub fn link_key(&self) -> Option<&KeyText> {
-        self.link_key.as_ref()
+    /// Creates the key of a link. Blocks on the store.
+    pub fn create_link_key(&self) -> Result<KeyText, KeyStoreError> {
+        self.keys.create_link_key()
+    }
+
+    /// Records that the link with this key was printed.
+    pub fn link_printed(&self, key: &KeyText) {
+        let key_id = KeyHash::of(key.expose()).id().to_string();
+        self.audit.append(ActorKind::Gateway, LinkPrinted { key_id });
     }
 
     /// Applies another configuration to the running gateway.
@@ -273,7 +318,7 @@ impl Gateway {
 
     /// Completes when a requested stop is complete. Fails if the log has failed.
     pub async fn wait_ended(self) -> Result<(), LogFailure> {
-        let Self { shutdown, limits, log, stream_workers: workers, mut fatal, .. } = self;
+        let Self { shutdown, limits, log, audit, stream_workers: workers, mut fatal, .. } = self;
         tokio::select! {
             () = shutdown.drain_started() => {}
             Ok(reason) = &mut fatal => {
@@ -294,6 +339,7 @@ impl Gateway {
         }
         // The stream workers still send events during the drain, so they end after it.
         workers.stop(DRAIN_SLACK).await;
+        audit.finish().await;
         log.close().await;
         fatal.try_recv().map_or(Ok(()), |reason| Err(LogFailure(reason)))
     }

@@ -13,6 +13,7 @@ pub mod acp;
 pub mod store;
 pub mod process;
 pub mod eventlog;
+pub mod audit;
 pub mod transcript;
 pub mod agent;
 pub mod pool;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use acp_gateway::acp::{self, RawObject, UpdateLine};
 use acp_gateway::jsonrpc::{self, EnvelopeError, Message};
-use acp_gateway::types::SessionId;
+use acp_gateway::types::{DeniedModes, SessionId};
 use serde_json::value::RawValue;
 
 use super::json::{Member, depth, is_json, members};
@@ -146,7 +146,10 @@ fn about_params(text: &str) {
     let permission = acp::parse_permission(params);
     if let Ok(peek) = &permission {
         assert!(peek.validate(&peek.reject()).is_ok(), "to say no is always an answer: {text}");
-        assert!(peek.allow_once().is_none_or(|answer| peek.validate(&answer).is_ok()), "{text}");
+        assert!(
+            peek.allow_once(&DeniedModes::default()).is_none_or(|answer| peek.validate(&answer).is_ok()),
+            "{text}"
+        );
     }
     // Only termination is checked here. These functions must accept any params, and read them only if they
     // are an object.

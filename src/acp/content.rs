@@ -31,19 +31,23 @@ impl ContentError {
     }
 }
 
-/// Validates a prompt against the capabilities of the agent. The values themselves are not decoded.
-pub fn validate_prompt(blocks: &RawValue, capabilities: PromptCapabilities) -> Result<(), ContentError> {
+/// Validates a prompt against the capabilities of the agent, and returns its blocks. The values themselves are not decoded.
+pub fn validate_prompt(
+    blocks: &RawValue,
+    capabilities: PromptCapabilities,
+) -> Result<Vec<RawObject<'_>>, ContentError> {
     let blocks: Vec<&RawValue> = serde_json::from_str(blocks.get()).map_err(|_| ContentError::NotBlocks)?;
     if blocks.is_empty() {
         return Err(ContentError::NotBlocks);
     }
-    for (index, raw) in blocks.into_iter().enumerate() {
-        validate_block(index, raw, capabilities)?;
-    }
-    Ok(())
+    blocks.into_iter().enumerate().map(|(index, raw)| validate_block(index, raw, capabilities)).collect()
 }
 
-fn validate_block(index: usize, raw: &RawValue, accepted: PromptCapabilities) -> Result<(), ContentError> {
+fn validate_block(
+    index: usize,
+    raw: &RawValue,
+    accepted: PromptCapabilities,
+) -> Result<RawObject<'_>, ContentError> {
     let block = RawObject::parse(raw);
     let kind = block.as_ref().and_then(|block| block.text("type")).unwrap_or_default();
     let schema = BLOCK_SCHEMAS.iter().find(|(known, ..)| *known == kind);
@@ -56,7 +60,7 @@ fn validate_block(index: usize, raw: &RawValue, accepted: PromptCapabilities) ->
     let starts = |member: &str, with: char| block.get(member).is_some_and(|raw| raw.get().starts_with(with));
     match members.iter().find(|(member, with)| !starts(member, *with)) {
         Some((member, _)) => Err(ContentError::Malformed { index, kind, member }),
-        None => Ok(()),
+        None => Ok(block),
     }
 }
 
@@ -77,7 +81,7 @@ mod tests {
     use super::*;
 
     fn check(blocks: &str, capabilities: PromptCapabilities) -> Result<(), ContentError> {
-        validate_prompt(serde_json::from_str(blocks).unwrap(), capabilities)
+        validate_prompt(serde_json::from_str(blocks).unwrap(), capabilities).map(drop)
     }
 
     const NONE: PromptCapabilities =

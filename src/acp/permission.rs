@@ -6,9 +6,10 @@ use agent_client_protocol_schema::v1;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::raw_object::RawObject;
+use super::raw_object::{RawObject, text_of};
 use super::to_raw;
 use super::view::ViewError;
+use crate::types::DeniedModes;
 
 /// The params of `session/request_permission` that the gateway uses.
 #[derive(Debug)]
@@ -32,6 +33,19 @@ pub struct PermissionOption<'a> {
     /// `allow_once`, `allow_always`, `reject_once`, `reject_always`, or a kind of a later version.
     #[serde(borrow, default)]
     pub kind: Cow<'a, str>,
+    /// A string, which is not decoded.
+    #[serde(borrow, default)]
+    pub name: Option<&'a RawValue>,
+}
+
+impl PermissionOption<'_> {
+    /// Returns the entry of `denied` whose mode the option selects, by its id or by the words of its name. The name of an
+    /// option that rejects may mention a mode.
+    fn find_denied<'d>(&self, denied: &'d DeniedModes) -> Option<&'d str> {
+        let rejects = self.kind.starts_with("reject");
+        let name = || self.name.and_then(|name| text_of(name).ok()).filter(|_| !rejects);
+        denied.find(&self.option_id).or_else(|| denied.find_in(&name()?))
+    }
 }
 
 pub fn parse_permission(params: &RawValue) -> Result<PermissionView<'_>, ViewError> {
@@ -64,7 +78,12 @@ pub fn subject_tool_call(subject: &RawValue) -> Option<&RawValue> {
 
 impl PermissionView<'_> {
     pub fn offers(&self, option_id: &str) -> bool {
-        self.options.iter().any(|option| option.option_id == option_id)
+        self.option(option_id).is_some()
+    }
+
+    /// The option with this id.
+    pub fn option(&self, option_id: &str) -> Option<&PermissionOption<'_>> {
+        self.options.iter().find(|option| option.option_id == option_id)
     }
 
     /// The rejecting answer of a policy: once, if the agent offers it. It never approves.
@@ -72,9 +91,21 @@ impl PermissionView<'_> {
         self.select_by_kind(&["reject_once", "reject_always"]).unwrap_or_else(cancelled)
     }
 
-    /// The approving answer of a policy, only for this request; `None` if the agent does not offer it.
-    pub fn allow_once(&self) -> Option<Box<RawValue>> {
-        self.select_by_kind(&["allow_once"])
+    /// The approving answer of a policy, only for this request; `None` if the agent does not offer it. It selects no
+    /// denied mode.
+    pub fn allow_once(&self, denied: &DeniedModes) -> Option<Box<RawValue>> {
+        let once = |option: &&PermissionOption<'_>| {
+            option.kind == "allow_once" && option.find_denied(denied).is_none()
+        };
+        self.options.iter().find(once).map(|option| selected(&option.option_id))
+    }
+
+    /// Returns the entry of `denied` whose mode this answer selects.
+    pub fn find_denied<'d>(&self, denied: &'d DeniedModes, result: &RawValue) -> Option<&'d str> {
+        let outcome = RawObject::parse(result)?.object("outcome")?;
+        let id = outcome.text("optionId")?;
+        let option = self.options.iter().find(|option| option.option_id == id)?;
+        option.find_denied(denied)
     }
 
     /// Selects the first option whose kind comes first in `kinds`.
@@ -85,21 +116,8 @@ impl PermissionView<'_> {
 
     /// Validates a client's answer to this request.
     pub fn validate(&self, result: &RawValue) -> Result<(), AnswerError> {
-        #[derive(Deserialize)]
-        struct Answer<'a> {
-            #[serde(borrow)]
-            outcome: Outcome<'a>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Outcome<'a> {
-            #[serde(borrow)]
-            outcome: Cow<'a, str>,
-            #[serde(borrow)]
-            option_id: Option<Cow<'a, str>>,
-        }
-        let Answer { outcome: Outcome { outcome, option_id } } =
-            serde_json::from_str(result.get()).map_err(|_| AnswerError::Malformed)?;
+        let AnswerOutcome { outcome, option_id } =
+            AnswerOutcome::parse(result).ok_or(AnswerError::Malformed)?;
         match (&*outcome, option_id) {
             ("selected", Some(id)) if self.offers(&id) => Ok(()),
             ("selected", Some(_)) => Err(AnswerError::NotOffered),
@@ -107,6 +125,33 @@ impl PermissionView<'_> {
             _ => Err(AnswerError::Malformed),
         }
     }
+}
+
+/// The member `outcome` of the result of a permission request.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AnswerOutcome<'a> {
+    #[serde(borrow)]
+    outcome: Cow<'a, str>,
+    #[serde(borrow)]
+    option_id: Option<Cow<'a, str>>,
+}
+
+impl<'a> AnswerOutcome<'a> {
+    fn parse(result: &'a RawValue) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Answer<'a> {
+            #[serde(borrow)]
+            outcome: AnswerOutcome<'a>,
+        }
+        serde_json::from_str(result.get()).ok().map(|Answer { outcome }| outcome)
+    }
+}
+
+/// The id of the option that a result selects.
+pub fn selected_option(result: &RawValue) -> Option<Cow<'_, str>> {
+    let AnswerOutcome { outcome, option_id } = AnswerOutcome::parse(result)?;
+    option_id.filter(|_| outcome == "selected")
 }
 
 /// The reason why a client's result is not a valid answer to a permission request.
@@ -162,11 +207,12 @@ mod tests {
     fn policies_select_by_kind_and_never_approve_unasked() {
         let view = parse_permission(raw(PARAMS)).unwrap();
         assert_eq!(view.reject().get(), r#"{"outcome":{"outcome":"selected","optionId":"no"}}"#);
-        assert_eq!(view.allow_once().unwrap().get(), selected("yes").get());
+        let denied = DeniedModes::default();
+        assert_eq!(view.allow_once(&denied).unwrap().get(), selected("yes").get());
         let one = r#"{"sessionId":"s","options":[{"optionId":"a","kind":"allow_always"},{"optionId":"b"}]}"#;
         let view = parse_permission(raw(one)).unwrap();
         assert_eq!(view.reject().get(), r#"{"outcome":{"outcome":"cancelled"}}"#);
-        assert!(view.allow_once().is_none());
+        assert!(view.allow_once(&denied).is_none());
         assert!(view.tool_kind.is_none());
     }
 

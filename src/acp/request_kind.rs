@@ -41,6 +41,19 @@ impl RequestKind {
         }
     }
 
+    /// The method of a request for files or terminals. A kind with two methods has one name.
+    pub const fn served_method(self) -> Option<&'static str> {
+        match self {
+            Self::ReadFile => Some(method::FS_READ_TEXT_FILE),
+            Self::WriteFile => Some(method::FS_WRITE_TEXT_FILE),
+            Self::CreateTerminal => Some(method::TERMINAL_CREATE),
+            Self::TerminalOutput => Some(method::TERMINAL_OUTPUT),
+            Self::WaitForExit => Some(method::TERMINAL_WAIT_FOR_EXIT),
+            Self::EndTerminal => Some(method::TERMINAL_KILL),
+            Self::Permission | Self::Elicitation | Self::Extension => None,
+        }
+    }
+
     /// Returns true for a question to a person about the turn. Such a request ends with its turn.
     pub const fn is_question(self) -> bool {
         matches!(self, Self::Permission | Self::Elicitation)

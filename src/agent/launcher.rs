@@ -13,6 +13,8 @@ use super::process_key::ProcessKey;
 use super::spec::AgentSpec;
 use super::transport::stdio;
 use crate::acp::AcpVersion;
+use crate::audit::Audit;
+use crate::event::{ActorKind, IsolationApplied};
 use crate::process::{ChildIsolation, ChildSpec, Spawner, resolve};
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::{AgentName, AgentSettings, AppliedIsolation, Isolation, Limits, Tenant};
@@ -23,22 +25,29 @@ pub struct Launcher {
     pub(super) spawner: Spawner,
     limits: Arc<Limits>,
     shutdown: Shutdown,
+    audit: Audit,
     version: &'static str,
     /// Entries that request v2 for an agent that supports only v1. The launcher retries v2 when the entry changes.
     v1_only: Arc<Mutex<HashMap<AgentName, Arc<AgentSpec>>>>,
 }
 
 impl Launcher {
-    pub fn new(spawner: Spawner, limits: Arc<Limits>, shutdown: Shutdown, version: &'static str) -> Self {
-        Self { spawner, limits, shutdown, version, v1_only: Arc::default() }
+    pub fn new(
+        spawner: Spawner,
+        limits: Arc<Limits>,
+        shutdown: Shutdown,
+        audit: Audit,
+        version: &'static str,
+    ) -> Self {
+        Self { spawner, limits, shutdown, audit, version, v1_only: Arc::default() }
     }
 
     /// A launcher whose program does not exist.
     #[cfg(test)]
-    pub(crate) fn without_programs(limits: &Arc<Limits>, shutdown: &Shutdown) -> Self {
+    pub(crate) fn without_programs(limits: &Arc<Limits>, shutdown: &Shutdown, audit: &Audit) -> Self {
         let nowhere = std::path::PathBuf::from("/nonexistent");
         let spawner = Spawner::new(nowhere.clone(), nowhere, shutdown.clone(), Arc::clone(limits));
-        Self::new(spawner, Arc::clone(limits), shutdown.clone(), "test")
+        Self::new(spawner, Arc::clone(limits), shutdown.clone(), audit.clone(), "test")
     }
 
     /// The isolation that this machine applies for a level.
@@ -76,8 +85,11 @@ impl Launcher {
         let child = self.child_spec(spec, &key.tenant, key.folders.clone()).await?;
         let spawned = self.spawner.spawn(child).await;
         let child = spawned.map_err(|error| AgentFailure::Start { detail: with_cause(&error) })?;
-        let (tree, terminals) = (child.tree(), child.terminals().clone());
         let (isolation, folders) = (child.isolation(), child.folders().cloned());
+        let AppliedIsolation { level, mechanism } = isolation;
+        let (agent, process_id) = (spec.name.clone(), child.pid());
+        self.audit.append(ActorKind::Gateway, IsolationApplied { agent, level, mechanism, process_id });
+        let (tree, terminals) = (child.tree(), child.terminals().clone());
         let dialect = Arc::new(Acp(version));
         let handshake = Handshake { spec, key, dialect, gateway_version: self.version };
         let mut process = handshake.run(stdio::open(child), &self.limits, &self.shutdown).await?;

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::types::{
-    AgentName, AppliedIsolation, EventId, Position, PromptId, SessionId, SessionPolicy, SessionState,
-    Timestamp,
+    AgentName, AppliedIsolation, EventId, ModeSelection, Position, PromptId, SessionId, SessionPolicy,
+    SessionState, Timestamp,
 };
 
 use super::problem::Problem;
@@ -52,6 +52,11 @@ pub struct Session {
     /// The agent's options, raw ACP.
     #[schema(required, value_type = Option<Vec<Object>>)]
     pub config_options: Option<Box<RawValue>>,
+    /// The modes and the values of options that the agent offers and that no client can select (`modes.deny` of the
+    /// agent's entry). Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub denied_modes: Vec<ModeSelection>,
     /// The agent's slash commands, raw ACP.
     #[schema(required, value_type = Option<Vec<Object>>)]
     pub available_commands: Option<Box<RawValue>>,

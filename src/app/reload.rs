@@ -9,8 +9,10 @@ use tokio::sync::watch;
 
 use super::catalogue;
 use crate::agent::Catalogue;
+use crate::audit::Audit;
 use crate::auth::{KeyHash, Keys};
 use crate::config::Config;
+use crate::event::ActorKind;
 use crate::pool::Pool;
 use crate::shutdown::Shutdown;
 
@@ -23,6 +25,7 @@ pub struct Reloader {
     pub(super) catalogue_sender: watch::Sender<Arc<Catalogue>>,
     pub(super) pool: Pool,
     pub(super) keys: Keys,
+    pub(super) audit: Audit,
     pub(super) shutdown: Shutdown,
     /// The current configuration.
     pub(super) config: Config,
@@ -76,7 +79,11 @@ impl Reloader {
         // The pool first, so that every agent in the published catalogue has a pool.
         self.pool.reload(&catalogue);
         self.catalogue_sender.send_replace(catalogue);
-        let admin_key = self.keys.set_admin(config.admin_key.map(KeyHash::from_bytes));
+        let rotated = self.keys.set_admin(config.admin_key.map(KeyHash::from_bytes));
+        let admin_key = rotated.is_some();
+        if let Some(rotated) = rotated {
+            self.audit.append(ActorKind::Gateway, rotated);
+        }
         let limits = self.keys.limits().set_defaults(&config.limits);
         let mcp = self.config.mcp != config.mcp;
         self.config = config;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::keys::{Keys, Verified};
 use super::tickets::TicketGuard;
-use crate::types::Principal;
+use crate::event::RejectReason;
+use crate::types::{Author, Principal};
 
 /// An admitted request.
 #[derive(Debug)]
@@ -21,6 +22,11 @@ pub struct Admission {
 impl Admission {
     pub fn principal(&self) -> Option<&Principal> {
         self.credential.as_ref().map(|credential| &credential.verified.principal)
+    }
+
+    /// The author of changes that the request makes; `None` without a key.
+    pub fn author(&self) -> Option<Author> {
+        self.credential.as_ref().map(|credential| credential.verified.author(self.client))
     }
 
     /// Completes when the key of the request has ended; never completes without a key. Cancel-safe.
@@ -81,4 +87,18 @@ pub enum AdmissionError {
     InvalidTicket,
     #[error("too many invalid keys from this address (`auth.max_failed_keys_per_minute`)")]
     TooManyInvalidKeys { retry_after: Duration },
+}
+
+impl AdmissionError {
+    /// The reason in the audit log.
+    pub(super) const fn audit_reason(&self) -> RejectReason {
+        match self {
+            Self::MisdirectedRequest => RejectReason::MisdirectedRequest,
+            Self::OriginForbidden => RejectReason::OriginForbidden,
+            Self::MissingKey => RejectReason::MissingKey,
+            Self::InvalidKey => RejectReason::InvalidKey,
+            Self::InvalidTicket => RejectReason::InvalidTicket,
+            Self::TooManyInvalidKeys { .. } => RejectReason::TooManyInvalidKeys,
+        }
+    }
 }

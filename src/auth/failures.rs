@@ -1,13 +1,14 @@
 //! Limits the number of invalid keys from each address, which slows down guessing.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::shutdown::lock_or_abort;
+use crate::types::network::client_network;
 
 const WINDOW: Duration = Duration::from_mins(1);
 /// The maximum number of tracked addresses. At the limit, the oldest window is evicted.
@@ -44,22 +45,12 @@ impl FailureLimiter {
         {
             windows.remove(&oldest);
         }
-        let window =
-            windows.entry(rate_limit_address(address)).or_insert(Window { started_at: now, count: 0 });
+        let window = windows.entry(client_network(address)).or_insert(Window { started_at: now, count: 0 });
         if now >= window.started_at + WINDOW {
             *window = Window { started_at: now, count: 0 };
         }
         window.count = window.count.saturating_add(1);
         (window.count > self.max_per_minute).then(|| window.started_at + WINDOW - now)
-    }
-}
-
-/// The address under which failures count. An IPv6 subscriber has a /64 network, so the network counts as one
-/// address.
-fn rate_limit_address(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
-        v4 @ IpAddr::V4(_) => v4,
     }
 }
 

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderName, Uri};
 
 /// The accepted authorities and origins. Comparisons are exact; only the case of an authority does not
 /// matter.
@@ -77,6 +78,14 @@ impl Hosts {
             _ => RequestOrigin::Foreign,
         }
     }
+}
+
+/// Whether the request names `localhost` or a name below it.
+pub(super) fn is_localhost(uri: &Uri, headers: &HeaderMap) -> bool {
+    let host = SingleHeader::of(headers, &HOST).one().and_then(|host| host.parse::<Authority>().ok());
+    let authority = uri.authority().or(host.as_ref());
+    let name = authority.map(|authority| authority.host().trim_end_matches('.').to_ascii_lowercase());
+    name.is_some_and(|name| name == "localhost" || name.ends_with(".localhost"))
 }
 
 fn is_cross_site(headers: &HeaderMap) -> bool {

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::event::AuditedKey;
 use crate::types::{Ids, KeyLimits, Principal, Scopes, Tenant, Timestamp};
 
 /// The secret text of a key: `acpg_` and 256 random bits in base64url. It is shown once and never stored.
@@ -85,7 +86,7 @@ impl fmt::Display for KeyId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyKind {
-    /// Created at a start for the printed link. It expires after a period without use.
+    /// Created for a printed link, by a start or by the command `link`. It expires after a period without use.
     Link,
     /// Created by an operator. It is valid until it is revoked.
     Named,
@@ -117,6 +118,21 @@ pub struct Key {
 impl Key {
     pub fn principal(&self) -> Principal {
         Principal { id: self.name.clone(), tenant: self.tenant.clone(), scopes: self.scopes }
+    }
+
+    /// The key as events of the audit log show it.
+    pub(super) fn audited(&self) -> AuditedKey {
+        let kind = match self.kind {
+            KeyKind::Link => "link",
+            KeyKind::Named => "named",
+            KeyKind::Admin => "admin",
+        };
+        AuditedKey {
+            id: self.id.to_string(),
+            name: self.name.to_string(),
+            kind: kind.to_owned(),
+            scopes: self.scopes,
+        }
     }
 
     /// Returns true if this is the id of the key, or the name of its principal.

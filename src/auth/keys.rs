@@ -8,6 +8,7 @@ mod change;
 mod record;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::Duration;
@@ -17,21 +18,25 @@ use tokio::sync::watch;
 
 use super::background::{run_blocking, scan_all};
 use super::key::{Key, KeyHash, KeyId, KeyKind, KeyText};
+use crate::audit::pending_entry;
+use crate::event::{ActorKind, AuditEvent, KeyCreated, KeyExpired, KeyRevoked, KeyRotated};
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::store::{Batch, CommitError, Delete, ReadError, RecordStore, Table};
+use crate::store::{Batch, CommitError, ReadError, RecordStore, Table};
 use crate::types::{
-    Expiry, Ids, LimitChange, Limits, Principal, PrincipalLimits, Scope, Scopes, Tenant, Timestamp,
+    Author, Expiry, Ids, LimitChange, Limits, Principal, PrincipalLimits, Scope, Scopes, Tenant, Timestamp,
 };
 
 pub use change::{KeyChange, UpdateKeyError};
-use record::{decode, limits_by_principal, push_put};
+use record::{decode, limits_by_principal, push_delete, push_put};
 
 /// The principal of every link key: the person who started the gateway.
 const OWNER_NAME: &str = "owner";
 /// The principal of the operator's key.
 const ADMIN_NAME: &str = "admin";
-/// How often the gateway reloads the keys, and thus how long a revoked key stays valid at most.
-const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the gateway reloads the keys: a new key is valid and a revoked key invalid after this time.
+pub const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
+/// The maximum number of attempts when another process changes the same keys.
+const MAX_TRIES: usize = 5;
 /// How often the gateway writes `lastUsedAt` to the store.
 const FLUSH_INTERVAL: Duration = Duration::from_mins(1);
 
@@ -86,6 +91,15 @@ pub struct NewKey<'a> {
 pub struct Verified {
     pub principal: Principal,
     pub key: KeyId,
+    /// Whether this was the first use of a link key.
+    pub first_use_of_link: bool,
+}
+
+impl Verified {
+    /// The author of changes that a client at this address makes with the key.
+    pub fn author(&self, address: IpAddr) -> Author {
+        Author { name: Arc::clone(&self.principal.id), key: self.key.as_str().into(), address }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -145,15 +159,16 @@ impl Keys {
         *lock_or_abort(self.0.admin.read())
     }
 
-    /// Replaces the operator's key and ends the streams of the previous one. Returns whether the key has
-    /// changed.
-    pub fn set_admin(&self, admin: Option<KeyHash>) -> bool {
+    /// Replaces the operator's key and ends the streams of the previous one. Returns the event of the audit log if
+    /// the key has changed.
+    pub fn set_admin(&self, admin: Option<KeyHash>) -> Option<KeyRotated> {
         let former = std::mem::replace(&mut *lock_or_abort(self.0.admin.write()), admin);
         let changed = former != admin;
         if changed {
             self.0.ended_count.send_modify(|count| *count += 1);
         }
-        changed
+        let id = |hash: Option<KeyHash>| hash.map(|hash| hash.id().to_string());
+        changed.then(|| KeyRotated { key_id: id(admin), former_key_id: id(former) })
     }
 
     /// Verifies the text of a key; `None` if it is not valid.
@@ -168,8 +183,14 @@ impl Keys {
         let now = self.0.expiry.earliest_now();
         let entries = self.entries();
         let entry = entries.get(&hash).filter(|entry| self.is_valid_at(entry, now))?;
-        entry.last_used_millis.fetch_max(self.0.expiry.latest_now().as_millis(), Ordering::Relaxed);
-        Some(Verified { principal: entry.key.principal(), key: entry.key.id.clone() })
+        let now = self.0.expiry.latest_now().as_millis();
+        let used_before = entry.last_used_millis.fetch_max(now, Ordering::Relaxed) > 0;
+        let Key { kind, last_used_at, id, .. } = &entry.key;
+        Some(Verified {
+            principal: entry.key.principal(),
+            key: id.clone(),
+            first_use_of_link: *kind == KeyKind::Link && last_used_at.is_none() && !used_before,
+        })
     }
 
     /// Whether a verified key is still valid and still has all of its scopes.
@@ -191,7 +212,7 @@ impl Keys {
         let now = self.0.expiry.earliest_now();
         let entries = self.entries();
         let entry = entries.values().find(|entry| entry.key.id == *id && self.is_valid_at(entry, now))?;
-        Some(Verified { principal: entry.key.principal(), key: id.clone() })
+        Some(Verified { principal: entry.key.principal(), key: id.clone(), first_use_of_link: false })
     }
 
     /// Whether the principal has a valid key with this scope.
@@ -243,21 +264,20 @@ impl Keys {
         if named >= self.0.limits.max_named_keys {
             return Err(CreateKeyError::TooMany(named));
         }
-        Ok(self.insert(KeyKind::Named, new)?)
+        Ok(self.insert(KeyKind::Named, ActorKind::CommandLine, new)?)
     }
 
-    /// Creates the key of the link that a start prints. It has every scope except `admin`, and expires
-    /// without use.
+    /// Creates the key of a printed link. It has every scope except `admin`, and expires without use.
     ///
     /// If there are too many link keys, this removes the least recently used ones.
     pub fn create_link_key(&self) -> Result<KeyText, KeyStoreError> {
         let scopes = [Scope::Read, Scope::Prompt, Scope::Approve, Scope::Files].into_iter().collect();
         let new = NewKey { name: OWNER_NAME, tenant: Tenant::default(), scopes, limits: Vec::new() };
-        let (text, _) = self.insert(KeyKind::Link, &new)?;
+        let (text, _) = self.insert(KeyKind::Link, ActorKind::Gateway, &new)?;
         let mut links: Vec<_> = self.list().into_iter().filter(|key| key.kind == KeyKind::Link).collect();
         links.sort_by_key(|key| std::cmp::Reverse(key.last_used_at.unwrap_or(key.created_at)));
         let surplus: Vec<_> = links.into_iter().skip(self.0.limits.max_link_keys).map(|key| key.id).collect();
-        self.remove_where(|key| surplus.contains(&key.id))?;
+        self.remove_where(|key| surplus.contains(&key.id), &revoked_by(ActorKind::Gateway))?;
         Ok(text)
     }
 
@@ -276,7 +296,8 @@ impl Keys {
 
     /// Revokes the key with this id, or all keys with this name. Returns the revoked keys.
     pub fn revoke(&self, id_or_name: &str) -> Result<Vec<Key>, RevokeError> {
-        let revoked = self.remove_where(|key| key.is_named(id_or_name))?;
+        let by = revoked_by(ActorKind::CommandLine);
+        let revoked = self.remove_where(|key| key.is_named(id_or_name), &by)?;
         if revoked.is_empty() { Err(RevokeError::NotFound) } else { Ok(revoked) }
     }
 
@@ -342,7 +363,12 @@ impl Keys {
         Ok(())
     }
 
-    fn insert(&self, kind: KeyKind, new: &NewKey<'_>) -> Result<(KeyText, Key), KeyStoreError> {
+    fn insert(
+        &self,
+        kind: KeyKind,
+        by: ActorKind,
+        new: &NewKey<'_>,
+    ) -> Result<(KeyText, Key), KeyStoreError> {
         let text = KeyText::generate(&self.0.ids);
         let hash = KeyHash::of(text.expose());
         let principal = |key: &Key| (&key.tenant, &*key.name) == (&new.tenant, new.name);
@@ -359,6 +385,7 @@ impl Keys {
         };
         let mut batch = Batch::default();
         push_put(&mut batch, hash, &key, None);
+        batch.puts.push(pending_entry(&self.0.ids, by, KeyCreated { key: key.audited() }));
         for (hash, entry) in self.entries().iter().filter(|(_, entry)| principal(&entry.key)) {
             if entry.key.limits != key.limits {
                 let other = Key { limits: key.limits, ..entry.key.clone() };
@@ -370,25 +397,42 @@ impl Keys {
         Ok((text, key))
     }
 
-    fn remove_where(&self, ends: impl Fn(&Key) -> bool) -> Result<Vec<Key>, KeyStoreError> {
-        let (hashes, keys): (Vec<_>, Vec<_>) = {
-            let entries = self.entries();
-            let ending = entries.iter().filter(|(_, entry)| ends(&entry.key));
-            ending.map(|(hash, entry)| (*hash, entry.key.clone())).unzip()
-        };
-        if !hashes.is_empty() {
-            let delete = |hash: KeyHash| Delete { table: Table::Key, key: hash.as_bytes().to_vec() };
-            let deletes = hashes.into_iter().map(delete).collect();
-            self.0.store.commit(&Batch { deletes, ..Batch::default() })?;
-            self.reload()?;
+    /// Removes keys, each with its event of the audit log.
+    fn remove_where(
+        &self,
+        ends: impl Fn(&Key) -> bool,
+        event: &dyn Fn(&Key) -> (ActorKind, AuditEvent),
+    ) -> Result<Vec<Key>, KeyStoreError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let (mut batch, mut keys) = (Batch::default(), Vec::new());
+            for (hash, entry) in self.entries().iter().filter(|(_, entry)| ends(&entry.key)) {
+                let (by, event) = event(&entry.key);
+                push_delete(&mut batch, *hash, entry.stored.clone());
+                batch.puts.push(pending_entry(&self.0.ids, by, event));
+                keys.push(entry.key.clone());
+            }
+            if keys.is_empty() {
+                return Ok(keys);
+            }
+            match self.0.store.commit(&batch) {
+                // Another process changed or removed one of the keys.
+                Err(CommitError::Conflict { .. }) if tries < MAX_TRIES => self.reload()?,
+                committed => {
+                    committed?;
+                    self.reload()?;
+                    return Ok(keys);
+                }
+            }
         }
-        Ok(keys)
     }
 
     /// Removes the expired link keys.
     fn remove_expired(&self) -> Result<(), KeyStoreError> {
         let holding: Vec<_> = self.list().into_iter().map(|key| key.id).collect();
-        self.remove_where(|key| !holding.contains(&key.id)).map(drop)
+        let expired = |key: &Key| (ActorKind::Timeout, KeyExpired { key: key.audited() }.into());
+        self.remove_where(|key| !holding.contains(&key.id), &expired).map(drop)
     }
 
     /// Writes `lastUsedAt` of the keys used since the last flush. A key revoked meanwhile stays revoked.
@@ -423,8 +467,13 @@ impl Keys {
     }
 }
 
+/// The event of a key that is revoked by this actor.
+fn revoked_by(by: ActorKind) -> impl Fn(&Key) -> (ActorKind, AuditEvent) {
+    move |key| (by, KeyRevoked { key: key.audited() }.into())
+}
+
 fn verified_admin(hash: &KeyHash) -> Verified {
     let scopes = Scopes::from_iter([Scope::Admin]);
     let principal = Principal { id: ADMIN_NAME.into(), tenant: Tenant::default(), scopes };
-    Verified { principal, key: hash.id() }
+    Verified { principal, key: hash.id(), first_use_of_link: false }
 }

@@ -4,16 +4,17 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, ORIGIN};
 use http::request::Parts;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, Uri};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::admission::{Admission, AdmissionError, Credential};
 use super::failures::FailureLimiter;
-use super::hosts::{Hosts, RequestOrigin, SingleHeader};
+use super::hosts::{Hosts, RequestOrigin, SingleHeader, is_localhost};
 use super::keys::Keys;
 use super::tickets::Tickets;
-use crate::types::{Limits, Network};
+use crate::audit::{Counted, CountedEvents};
+use crate::types::{Ids, Limits, Network};
 
 /// The settings of the policy.
 #[derive(Debug, Clone)]
@@ -24,7 +25,7 @@ pub struct PolicyOptions {
     pub public_origin: Option<String>,
     /// Origins of other pages that may use the gateway.
     pub allowed_origins: Vec<String>,
-    /// Peers whose `X-Forwarded-For` is trusted.
+    /// Peers whose `X-Forwarded-For` and `X-Forwarded-Proto` are trusted.
     pub proxies: Vec<Network>,
 }
 
@@ -36,21 +37,38 @@ pub struct Policy {
     keys: Keys,
     tickets: Tickets,
     failures: FailureLimiter,
+    counted: CountedEvents,
+    ids: Ids,
 }
 
 impl Policy {
-    pub fn new(options: &PolicyOptions, keys: Keys, tickets: Tickets, limits: &Limits) -> Self {
+    pub fn new(
+        options: &PolicyOptions,
+        keys: Keys,
+        tickets: Tickets,
+        limits: &Limits,
+        (counted, ids): (CountedEvents, Ids),
+    ) -> Self {
         Self {
             hosts: Hosts::new(options.bound, options.public_origin.as_deref(), &options.allowed_origins),
             proxies: options.proxies.clone(),
             keys,
             tickets,
             failures: FailureLimiter::new(limits.max_failed_keys_per_minute),
+            counted,
+            ids,
         }
     }
 
+    /// Admits a request. A rejection is counted for the audit log.
     pub fn admit(&self, parts: &Parts, peer: SocketAddr) -> Result<Admission, AdmissionError> {
         let client = self.client_address(&parts.headers, peer.ip());
+        self.decide(parts, client).inspect_err(|error| {
+            self.counted.rejected(client, error.audit_reason(), self.ids.now());
+        })
+    }
+
+    fn decide(&self, parts: &Parts, client: IpAddr) -> Result<Admission, AdmissionError> {
         if !self.hosts.accepts(parts) {
             return Err(AdmissionError::MisdirectedRequest);
         }
@@ -77,11 +95,38 @@ impl Policy {
         SingleHeader::of(headers, &ORIGIN).one().filter(|_| allowed)
     }
 
+    /// Whether a trusted proxy received the request over TLS, for a host that may require TLS in future.
+    ///
+    /// Browsers apply the rule to all ports of a host. Therefore `localhost` is excluded: other programs use it
+    /// without TLS.
+    pub fn requires_tls(&self, uri: &Uri, headers: &HeaderMap, peer: IpAddr) -> bool {
+        if !self.is_proxy(peer.to_canonical()) {
+            return false;
+        }
+        let mut protocols = headers
+            .get_all("x-forwarded-proto")
+            .iter()
+            .flat_map(|value| value.to_str().unwrap_or_default().split(','))
+            .peekable();
+        protocols.peek().is_some()
+            && protocols.all(|protocol| protocol.trim().eq_ignore_ascii_case("https"))
+            && !is_localhost(uri, headers)
+    }
+
+    fn is_proxy(&self, address: IpAddr) -> bool {
+        self.proxies.iter().any(|proxy| proxy.contains(address))
+    }
+
     fn credential(&self, parts: &Parts, client: IpAddr) -> Result<Credential, AdmissionError> {
         if parts.headers.contains_key(AUTHORIZATION) {
             let verified = bearer_token(&parts.headers).and_then(|key| self.keys.verify(key));
             return match verified {
-                Some(verified) => Ok(Credential::new(&self.keys, verified, None)),
+                Some(verified) => {
+                    if verified.first_use_of_link {
+                        self.counted.by_key(&verified.author(client), Counted::LinkUsed, self.ids.now());
+                    }
+                    Ok(Credential::new(&self.keys, verified, None))
+                }
                 None => Err(match self.failures.record(client, Instant::now()) {
                     Some(retry_after) => AdmissionError::TooManyInvalidKeys { retry_after },
                     None => AdmissionError::InvalidKey,
@@ -102,12 +147,11 @@ impl Policy {
     /// The last address in `X-Forwarded-For` that is not a trusted proxy. The addresses before it are not
     /// trustworthy.
     fn client_address(&self, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
-        let is_proxy = |address: IpAddr| self.proxies.iter().any(|proxy| proxy.contains(address));
         let mut client = peer.to_canonical();
         let values: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
         let hops = values.iter().rev().flat_map(|value| value.to_str().unwrap_or("").rsplit(','));
         for hop in hops {
-            if !is_proxy(client) {
+            if !self.is_proxy(client) {
                 break;
             }
             let Ok(address) = hop.trim().parse::<IpAddr>() else { break };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::failure::Failure;
 use super::source::local_config;
 use crate::config::Flags;
+use crate::types::text::strip_controls;
 
 const TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -23,7 +24,7 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     let status = request_readyz(address).map_err(|source| HealthError::Unreachable { address, source })?;
     match status.split_whitespace().nth(1) {
         Some("200") => Ok(()),
-        _ => Err(HealthError::NotReady(status.chars().filter(|c| !c.is_control()).collect()).into()),
+        _ => Err(HealthError::NotReady(strip_controls(status.trim_end()).into_owned()).into()),
     }
 }
 

@@ -9,11 +9,12 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::failure::Failure;
+use super::lock::{self, DataLock};
+use super::output;
 use super::source::local_config;
-use super::{lock, output};
 use crate::app;
 use crate::auth::{Key, KeyChange, Keys, NewKey};
-use crate::config::Flags;
+use crate::config::{Config, Flags};
 use crate::types::{Ids, LimitChange, PrincipalLimit, Scope, Tenant};
 
 #[derive(Debug, Subcommand)]
@@ -105,13 +106,17 @@ impl std::str::FromStr for LimitValue {
     }
 }
 
-pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
-    let gateway = local_config(flags)?;
+/// Opens the keys in a data folder. Returns the lock if no gateway runs; hold it while you use the keys.
+pub(super) fn open(gateway: &Config) -> Result<(Keys, Option<DataLock>), Failure> {
     lock::create_layout(&gateway.data)?;
-    let _lock = lock::acquire_unless_running(&gateway.data)?;
+    let lock = lock::acquire_unless_running(&gateway.data)?;
     let ids = Ids::system();
     let store = app::open_store(&gateway.data, &gateway.limits, &ids)?;
-    let keys = Keys::open(store, ids, &gateway.limits, None)?;
+    Ok((Keys::open(store, ids, &gateway.limits, None)?, lock))
+}
+
+pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
+    let (keys, _lock) = open(&local_config(flags)?)?;
     match command {
         KeyCommand::Create { name, scopes, limits } => {
             let scopes = scopes.iter().copied().collect();

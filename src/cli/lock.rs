@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,10 @@ pub(super) enum DataDirError {
     CreateDir { path: PathBuf, source: io::Error },
     #[error("could not lock {}", path.display())]
     Lock { path: PathBuf, source: io::Error },
+    #[error("could not read {}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("the data folder {} belongs to the user with the id {owner}: run this command as that user", path.display())]
+    OtherOwner { path: PathBuf, owner: u32 },
 }
 
 /// The lock on the data folder. The kernel releases it when the process ends, even after a crash.
@@ -43,14 +47,45 @@ fn create_private_dir(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// Locks the data folder; fails if another gateway holds the lock.
+/// Fails if the gateway's part of the data folder belongs to another user. This includes root, whose files the
+/// gateway could not open.
+pub(super) fn check_owner(data: &DataDir) -> Result<(), DataDirError> {
+    let path = data.private();
+    match fs::metadata(&path) {
+        Ok(found) if found.uid() == rustix::process::geteuid().as_raw() => Ok(()),
+        Ok(found) => Err(DataDirError::OtherOwner { path: data.path().to_owned(), owner: found.uid() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(DataDirError::Read { path, source }),
+    }
+}
+
+/// Writes the URL of the running gateway to the file of the lock.
+pub(super) fn publish_url(lock: &DataLock, url: &str) -> io::Result<()> {
+    lock.set_len(0)?;
+    lock.write_all_at(url.as_bytes(), 0)
+}
+
+/// The URL of the gateway that holds the lock. Fails if the gateway is still starting.
+pub(super) fn published_url(data: &DataDir) -> Result<String, DataDirError> {
+    let path = data.lock();
+    let url = fs::read_to_string(&path).map_err(|source| DataDirError::Read { path, source })?;
+    if url.is_empty() { Err(DataDirError::Starting(data.path().to_owned())) } else { Ok(url) }
+}
+
+/// Locks the data folder; fails if another gateway holds the lock. Removes the URL of an earlier gateway.
 ///
 /// Waits up to [`LOCK_TIMEOUT`], because a `key` command may hold the lock for a moment.
 pub(super) fn acquire(data: &DataDir) -> Result<DataLock, DataDirError> {
     let until = Instant::now() + LOCK_TIMEOUT;
     loop {
         match try_acquire(data)? {
-            Some(lock) => return Ok(lock),
+            Some(lock) => {
+                let cleared = lock.set_len(0);
+                return match cleared {
+                    Ok(()) => Ok(lock),
+                    Err(source) => Err(DataDirError::Lock { path: data.lock(), source }),
+                };
+            }
             None if Instant::now() < until => std::thread::sleep(LOCK_TIMEOUT / 20),
             None => return Err(DataDirError::Locked(data.path().to_owned())),
         }

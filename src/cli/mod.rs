@@ -3,19 +3,25 @@
 //! Each subcommand calls the module that does its work; this module must not contain that work. Begin with
 //! `serve`.
 //!
+//! `startup` prints the output of `serve`, and `recorded` decides whether that output can have a key. `link`
+//! prints a link later.
+//!
 //! | exit code | meaning |
 //! |---|---|
 //! | 0 | success |
 //! | 1 | a failure, with a message on stderr |
 //! | 2 | an invalid command line |
 
+mod audit;
 mod backup;
 mod check;
 mod failure;
 mod healthcheck;
 mod keys;
+mod link;
 mod lock;
 mod output;
+mod recorded;
 mod serve;
 mod signals;
 mod source;
@@ -58,6 +64,11 @@ enum Command {
     /// Create, change, list and revoke keys, also while the gateway runs
     #[command(subcommand)]
     Key(keys::KeyCommand),
+    /// Export or verify the audit log, also while the gateway runs
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
+    /// Print a link with a new key, for the owner of the data folder, also while the gateway runs
+    Link,
     /// Copy the log to a new file, also while the gateway runs
     Backup {
         /// The new file, or - for stdout
@@ -109,6 +120,8 @@ pub fn main() -> ExitCode {
         Command::Serve => serve::run(&line.flags),
         Command::Check { all, sample } => check::run(&line.flags, all, sample),
         Command::Key(command) => keys::run(&command, &line.flags),
+        Command::Audit(command) => audit::run(&command, &line.flags),
+        Command::Link => link::run(&line.flags),
         Command::Backup { file } => backup::backup(&file, &line.flags),
         Command::Restore { file } => backup::restore(&file, &line.flags),
         Command::Healthcheck => healthcheck::run(&line.flags),

@@ -1,17 +1,18 @@
 //! `serve`: locks the data folder, binds the port, starts the gateway, prints its link and waits for its end.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use super::failure::Failure;
+use super::recorded::Recorder;
 use super::signals::Signals;
 use super::source::ConfigSource;
-use super::startup::Summary;
-use super::{backup, lock, output};
+use super::startup::Announcement;
+use super::{backup, lock};
 use crate::app::{self, Reloader};
 use crate::config::{Config, Flags, Listen};
 use crate::shutdown::Shutdown;
@@ -43,6 +44,7 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
             tracing::info!(%agent, variables, "an agent found on PATH receives variables of the gateway's environment");
         }
     }
+    let recorder = Recorder::of_process(source.journal_stream()).filter(|_| !flags.print_link);
     lock::create_layout(&config.data)?;
     // Lock before binding the port or reading data: a second gateway must not change the data of the first.
     let lock = lock::acquire(&config.data)?;
@@ -54,20 +56,26 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     // and the writer of the log. Long work runs on other threads, or yields.
     let workers = cores.saturating_sub(StreamWorkers::count()).max(1);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
-    let ended = runtime.block_on(serve(source, config, listener));
+    let announcement = Announcement::new(&config, recorder, lock.try_clone()?);
+    let ended = runtime.block_on(serve(source, config, listener, announcement));
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
     // The store is closed now.
     drop(lock);
     ended
 }
 
-async fn serve(source: ConfigSource, config: Config, listener: TcpListener) -> Result<(), Failure> {
+async fn serve(
+    source: ConfigSource,
+    config: Config,
+    listener: TcpListener,
+    announcement: Announcement,
+) -> Result<(), Failure> {
     let shutdown = Shutdown::new();
     let signals = Signals::new()?;
     let reload = Arc::new(Notify::new());
     let reloads = (source, Arc::clone(&reload));
     tokio::select! {
-        ended = start_and_wait(config, listener, shutdown.clone(), reloads) => ended,
+        ended = start_and_wait(config, listener, shutdown.clone(), reloads, announcement) => ended,
         () = signals.forward(&shutdown, &reload) => Ok(()),
     }
 }
@@ -93,18 +101,12 @@ async fn start_and_wait(
     listener: TcpListener,
     shutdown: Shutdown,
     reloads: (ConfigSource, Arc<Notify>),
+    announcement: Announcement,
 ) -> Result<(), Failure> {
     let address = listener.local_addr()?;
-    let public_url = config.public_url.clone();
-    let summary = Summary::of(&config);
     let gateway = app::start(config, listener, shutdown.clone()).await?;
     shutdown.spawn(reload_on_request(reloads, gateway.reloader(), shutdown.clone()));
-    summary.report();
-    let url = browser_url(address, public_url.as_deref());
-    match gateway.link_key() {
-        Some(key) => output::write_line(&format!("{url}/#key={}", key.expose()))?,
-        None => output::write_line(&format!("{url}/"))?,
-    }
+    announcement.publish(address, &gateway)?;
     Ok(gateway.wait_ended().await?)
 }
 
@@ -125,30 +127,9 @@ fn bind(listen: &Listen) -> Result<TcpListener, BindError> {
     }
 }
 
-/// The URL of the gateway for a browser.
-fn browser_url(bound: SocketAddr, public_url: Option<&str>) -> String {
-    match (bound.ip(), public_url) {
-        (ip, Some(url)) if !ip.is_loopback() => url.to_owned(),
-        (IpAddr::V4(ip), _) if ip.is_unspecified() => format!("http://127.0.0.1:{}", bound.port()),
-        (IpAddr::V6(ip), _) if ip.is_unspecified() => format!("http://[::1]:{}", bound.port()),
-        _ => format!("http://{bound}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn browser_url_is_reachable() {
-        let link = |bound: &str, public| browser_url(bound.parse().unwrap(), public);
-        assert_eq!(link("127.0.0.1:8080", None), "http://127.0.0.1:8080");
-        assert_eq!(link("127.0.0.1:8080", Some("https://g.example")), "http://127.0.0.1:8080");
-        assert_eq!(link("[::1]:8080", None), "http://[::1]:8080");
-        assert_eq!(link("0.0.0.0:8080", None), "http://127.0.0.1:8080");
-        assert_eq!(link("0.0.0.0:8080", Some("https://g.example")), "https://g.example");
-        assert_eq!(link("10.0.0.5:80", None), "http://10.0.0.5:80");
-    }
 
     #[test]
     fn skips_used_port_unless_configured() {

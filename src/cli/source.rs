@@ -23,6 +23,10 @@ impl ConfigSource {
         Self { flags: flags.clone(), environment: Environment::from_process() }
     }
 
+    pub(super) fn journal_stream(&self) -> Option<&str> {
+        self.environment.journal_stream()
+    }
+
     pub(super) fn load(&self) -> Result<Config, Failure> {
         let path = self.environment.search_path();
         let on_path = |program: &str| process::resolve(program.as_ref(), path).is_ok();

@@ -1,22 +1,78 @@
-//! The start-up summary of `serve`: data folder, agents, workspaces, and how to stop the gateway.
+//! The output of `serve` when it accepts connections: its URL on stdout, and a summary on stderr with data folder,
+//! agents, workspaces, and how to stop the gateway.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
+use std::net::SocketAddr;
 
+use super::failure::Failure;
+use super::link::{browser_url, link};
+use super::lock::{self, DataLock};
+use super::output;
+use super::recorded::Recorder;
+use crate::app::Gateway;
 use crate::config::Config;
+use crate::types::text::strip_controls;
 
 const STOP: &str = "SIGINT (Ctrl-C) or SIGTERM; a second signal stops at once";
 
+/// The output of a start, before the address is known.
+#[derive(Debug)]
+pub(super) struct Announcement {
+    summary: Summary,
+    public_url: Option<String>,
+    has_admin_key: bool,
+    recorder: Option<Recorder>,
+    lock: DataLock,
+}
+
+impl Announcement {
+    /// `recorder` is the recorder of the output that must not have a key. `lock` is that of the data folder.
+    pub(super) fn new(config: &Config, recorder: Option<Recorder>, lock: DataLock) -> Self {
+        Self {
+            summary: Summary::of(config),
+            public_url: config.public_url.clone(),
+            has_admin_key: config.admin_key.is_some(),
+            recorder,
+            lock,
+        }
+    }
+
+    /// Prints the summary and the URL. The URL has a new key, unless the configuration sets the operator's key or
+    /// the output is recorded.
+    pub(super) fn publish(self, address: SocketAddr, gateway: &Gateway) -> Result<(), Failure> {
+        let url = browser_url(address, self.public_url.as_deref());
+        lock::publish_url(&self.lock, &url)?;
+        self.summary.report();
+        let line = match self.recorder {
+            _ if self.has_admin_key => format!("{url}/"),
+            None => {
+                let key = gateway.create_link_key()?;
+                gateway.link_printed(&key);
+                link(&url, &key)
+            }
+            Some(recorder) => {
+                tracing::info!(
+                    "{recorder} keeps this output, so it has no key: run `acp-gateway link` for a link with a key, or \
+                     start with --print-link"
+                );
+                format!("{url}/")
+            }
+        };
+        Ok(output::write_line(&line)?)
+    }
+}
+
 /// Values of the configuration that an operator checks after a start.
 #[derive(Debug)]
-pub(super) struct Summary {
+struct Summary {
     data: String,
     agents: String,
     workspaces: String,
 }
 
 impl Summary {
-    pub(super) fn of(config: &Config) -> Self {
+    fn of(config: &Config) -> Self {
         let agents: Vec<String> = config.agents.keys().map(ToString::to_string).collect();
         let roots = std::iter::once(&config.workspaces.root).chain(&config.workspaces.allow);
         let workspaces: Vec<String> = roots.map(|root| root.display().to_string()).collect();
@@ -25,7 +81,7 @@ impl Summary {
     }
 
     /// Writes the summary to stderr: as text on a terminal, else as one record of the log, so that every line stays JSON.
-    pub(super) fn report(&self) {
+    fn report(&self) {
         let Self { data, agents, workspaces } = self;
         if io::stderr().is_terminal() {
             // A start does not fail because its terminal is gone.
@@ -44,7 +100,7 @@ impl Summary {
             ("stop", STOP),
         ];
         for (name, value) in lines {
-            let value: String = value.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+            let value = strip_controls(value).replace(['\n', '\t'], " ");
             writeln!(text, "{name:<12}{value}").expect("writing to a string does not fail");
         }
         text
@@ -65,7 +121,7 @@ mod tests {
         let expected = "\
 data        /data
 agents      claude, demo
-workspaces  /data/workspaces, /home/me/\u{fffd}[2Jcode
+workspaces  /data/workspaces, /home/me/code
 stop        SIGINT (Ctrl-C) or SIGTERM; a second signal stops at once
 ";
         assert_eq!(summary.text(), expected);

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::secret::Secret;
-use crate::types::AgentSettings;
+use crate::types::known_agents::privileged_modes;
+use crate::types::{AgentSettings, DeniedModes, KnownAgent};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
@@ -35,13 +36,12 @@ pub enum Home {
 
 impl Agent {
     pub(super) fn new(launch: Launch) -> Self {
-        Self {
-            launch,
-            discovered: false,
-            env: BTreeMap::new(),
-            home: Home::Private,
-            settings: AgentSettings::default(),
+        let mut settings = AgentSettings::default();
+        if let Launch::Command { command, args } = &launch {
+            let privileged = privileged_modes(KnownAgent::find(command, args));
+            settings.denied_modes = DeniedModes::new(privileged);
         }
+        Self { launch, discovered: false, env: BTreeMap::new(), home: Home::Private, settings }
     }
 
     /// Returns the names of the variables that a discovered agent receives from the environment of the

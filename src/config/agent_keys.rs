@@ -9,8 +9,9 @@ use super::kinds::{Kind, Words, count, count_or_zero, size, strings, switch, tim
 use super::secret::{self, Secret};
 use super::section::{Field, Section};
 use super::settings::existing_folders;
+use super::toml_text;
 use crate::types::method_list::route_of;
-use crate::types::{Isolation, OnTimeout, Permissions, PoolSettings, ServedBy};
+use crate::types::{DeniedModes, Isolation, OnTimeout, Permissions, PoolSettings, ServedBy};
 
 /// The keys of an agent's entry, except `builtin`, `command` and `args`.
 pub(super) const KEYS: &[Key<Agent>] = key_table! { Agent:
@@ -25,6 +26,8 @@ pub(super) const KEYS: &[Key<Agent>] = key_table! { Agent:
         terminals: word => settings.terminals;
         /// Without an answer within `timeout`: "reject", or "wait" until the turn ends. `allow` has kinds of tools.
         permissions: permissions => settings.permissions;
+        /// `deny`: modes that no client can select. Some known agents add a name to the default.
+        modes: modes => settings.denied_modes;
         /// Keys of `_meta` that clients may send when they create a session.
         meta: strings => settings.allowed_meta_keys;
         /// Methods that clients may call. A name that ends in * is a prefix.
@@ -72,29 +75,33 @@ const POOL: &[Key<PoolSettings>] = key_table! { PoolSettings:
 /// Reads an entry.
 pub(super) fn read(field: Field) -> Result<Agent, ConfigError> {
     let mut section = field.section()?;
-    let mut agent = Agent::new(Launch::Demo);
+    let launch = read_launch(&mut section)?;
+    let has_launch = launch.is_some();
+    // The defaults of some keys depend on the agent.
+    let mut agent = Agent::new(launch.unwrap_or(Launch::Demo));
     read_keys(&mut section, KEYS, &mut agent)?;
     if agent.settings.isolation == Isolation::Strict && agent.settings.isolation_command.is_empty() {
         return Err(section.missing("isolation_command"));
     }
-    agent.launch = read_launch(section)?;
+    if !has_launch {
+        return Err(section.missing("command"));
+    }
+    section.finish()?;
     Ok(agent)
 }
 
-/// Reads the remaining keys: a command with arguments, or the name of a built-in agent.
-fn read_launch(mut section: Section) -> Result<Launch, ConfigError> {
+/// Reads a command with arguments, or the name of a built-in agent. `None` if there is neither.
+fn read_launch(section: &mut Section) -> Result<Option<Launch>, ConfigError> {
     let (builtin, command, args) = (section.take("builtin"), section.take("command"), section.take("args"));
-    let launch = match (builtin, command, args) {
-        (Some(builtin), None, None) => builtin.choice(&[("demo", Launch::Demo)])?,
+    Ok(match (builtin, command, args) {
+        (Some(builtin), None, None) => Some(builtin.choice(&[("demo", Launch::Demo)])?),
         (Some(_), _, _) => return Err(section.invalid("builtin cannot be combined with command or args")),
-        (None, Some(command), args) => Launch::Command {
+        (None, Some(command), args) => Some(Launch::Command {
             command: command.program()?,
             args: args.map_or(Ok(Vec::new()), strings().read)?,
-        },
-        (None, None, _) => return Err(section.missing("command")),
-    };
-    section.finish()?;
-    Ok(launch)
+        }),
+        (None, None, _) => None,
+    })
 }
 
 impl Words for Home {
@@ -168,6 +175,21 @@ fn tool_kinds() -> Kind<Vec<String>> {
 
 fn permissions() -> Kind<Permissions> {
     Kind { read: |field| read_table(field, PERMISSIONS), show: |value| show_table(value, PERMISSIONS) }
+}
+
+fn modes() -> Kind<DeniedModes> {
+    Kind { read: read_modes, show: |value| toml_text::table([("deny", (strings().show)(&value.names()))]) }
+}
+
+fn read_modes(field: Field) -> Result<DeniedModes, ConfigError> {
+    let mut section = field.section()?;
+    let Some(deny) = section.take("deny") else { return Err(section.missing("deny")) };
+    section.finish()?;
+    let names = deny.each(|item| match item.string()? {
+        name if name.chars().any(char::is_alphanumeric) => Ok(name.to_owned()),
+        _ => Err(item.invalid("must have a letter or a digit")),
+    });
+    names.map(DeniedModes::new)
 }
 
 fn pool() -> Kind<PoolSettings> {

@@ -26,6 +26,11 @@ impl Environment {
         self.get("PATH").unwrap_or_default()
     }
 
+    /// The value of `JOURNAL_STREAM`, with which systemd names the socket of the journal.
+    pub fn journal_stream(&self) -> Option<&str> {
+        self.get("JOURNAL_STREAM")?.to_str()
+    }
+
     /// Iterates over the variables in the order of their names.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &OsStr)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_os_str()))

@@ -27,6 +27,9 @@ pub struct Flags {
     /// Listen on a non-loopback address without TLS; anyone who can read the traffic can use the keys
     #[arg(long, global = true)]
     pub insecure_http: bool,
+    /// Print the link with a key also if a journal, the log of a container or a file records the output
+    #[arg(long, global = true)]
+    pub print_link: bool,
 }
 
 /// The prefix of variables for keys of the file: `ACP_GATEWAY__SECTION__NAME`.

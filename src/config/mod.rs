@@ -69,7 +69,7 @@ pub struct Config {
     pub mcp: BTreeMap<String, McpServer>,
     pub agents: BTreeMap<AgentName, Agent>,
     pub limits: Limits,
-    /// SHA-256 of the operator's admin key. If it is set, the gateway creates no link key.
+    /// SHA-256 of the operator's admin key. If it is set, a start creates no link key.
     pub admin_key: Option<[u8; 32]>,
     /// The log filter in the syntax of `tracing`.
     pub log_filter: Option<String>,

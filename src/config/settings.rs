@@ -20,10 +20,10 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
         /// The absolute path of the data directory. Also --data, ACP_GATEWAY_DATA.
         data_dir: folder => data.0,
             default "$XDG_DATA_HOME/acp-gateway, or ~/.local/share/acp-gateway", example "\"/var/lib/acp-gateway\"";
-    }
-    ["server", local: false] {
         /// The URL of the gateway behind a proxy. The gateway accepts its host and origin.
         public_url: public_url => public_url, default "none", example "\"https://gateway.example\"";
+    }
+    ["server", local: false] {
         /// Addresses or ranges ("10.0.0.0/8") of TLS proxies. Beyond loopback, only they may connect.
         trusted_proxies: networks => trusted_proxies;
         /// Allows plain HTTP on a non-loopback address, with a warning. Also --insecure-http.

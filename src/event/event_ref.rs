@@ -68,13 +68,18 @@ impl<'a> EventRef<'a> {
         self.head().and_then(|head| head.prompt_id()) == Some(prompt)
     }
 
+    /// The event after its id, from the quote at the end of the id. Only the id depends on the epoch.
+    pub fn after_id(&self) -> &'a [u8] {
+        // The id contains no quote.
+        let id = self.data.get(HEAD.len()..).unwrap_or_default();
+        memchr(b'"', id).map_or(&[][..], |quote| &id[quote..])
+    }
+
     /// Writes the frame of the same event under another epoch.
     pub fn write_with_epoch(&self, out: &mut BytesMut, epoch: &Epoch) {
         let id = format!("{epoch}-{}", self.seq);
-        // The old id contains no quote.
-        let old = self.data.get(HEAD.len()..).unwrap_or_default();
-        let rest = memchr(b'"', old).map_or(&[][..], |quote| &old[quote..]);
-        frame::write_block(out, Some(&id), Some(self.kind), &[HEAD, id.as_bytes(), rest].concat());
+        let data = [HEAD, id.as_bytes(), self.after_id()].concat();
+        frame::write_block(out, Some(&id), Some(self.kind), &data);
     }
 }
 

@@ -44,7 +44,7 @@ impl<'a> Members<'a> {
 pub struct Framer {
     /// `<epoch>-`
     epoch: String,
-    /// `","sessionId":"<session>","time":"`
+    /// `","sessionId":"<session>","time":"`, and for the audit log `","time":"`.
     session: String,
     header: HeaderCache,
 }
@@ -64,7 +64,10 @@ struct HeaderCache {
 
 impl Framer {
     pub fn new(epoch: &Epoch, session: SessionId) -> Self {
-        let session = format!("\",\"sessionId\":\"{session}\",\"time\":\"");
+        let session = match session {
+            SessionId::AUDIT => "\",\"time\":\"".to_owned(),
+            session => format!("\",\"sessionId\":\"{session}\",\"time\":\""),
+        };
         Self { epoch: format!("{epoch}-"), session, header: HeaderCache::default() }
     }
 

@@ -5,10 +5,11 @@
 //! must not know the store, readers or HTTP.
 //!
 //! Reading order: `frame` (the format), `table` (the event types), `session` and its neighbours (the members of
-//! each type), `members` and `framer` (events to frames), `control` (frames that are not in the log), `event_ref`
+//! each type), `audit` (the audit log), `members` and `framer` (events to frames), `control` (frames that are not in the log), `event_ref`
 //! and `payload` (frames to events), `schema` (the OpenAPI schemas).
 
 mod agent;
+mod audit;
 mod control;
 mod event_ref;
 mod frame;
@@ -27,6 +28,12 @@ mod terminal;
 pub(crate) mod tests;
 
 pub use agent::{AgentExited, AgentInvalidOutput, Extension, SessionUpdate};
+pub use audit::{
+    AUDIT_TYPES, ActorKind, AgentRequestRefused, AuditActor, AuditEntry, AuditEvent, AuditLink,
+    AuditLogEvent, AuditPage, AuditPruned, AuditedKey, IsolationApplied, KeyCreated, KeyExpired, KeyRevoked,
+    KeyRotated, KeyUpdated, LinkPrinted, LinkUsed, PermissionDecided, RefuseReason, RejectReason,
+    RequestRejected, SignInEnded, SignInOutcome, SignInStarted, SignedOut, TicketCreated,
+};
 pub use control::{
     ControlFrame, EndFrame, EndReason, PositionFrame, ProblemFrame, Ready, Reset, ResetReason, ShutdownFrame,
 };
@@ -40,7 +47,7 @@ pub use request::{ElicitationCompleted, RequestCreated, RequestResolved};
 pub use schema::{EventHead, EventPage, SessionEvent};
 pub use session::{
     AttachedBy, Context, DetachedReason, LostReason, SessionAttached, SessionChanged, SessionClosed,
-    SessionCreated, SessionDeleted, SessionDetached,
+    SessionCreated, SessionDeleted, SessionDetached, SessionPrivilegedMode,
 };
 pub use table::TYPES;
 pub use terminal::{TerminalCreated, TerminalExited, TerminalOutput};

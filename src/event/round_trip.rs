@@ -13,7 +13,7 @@ use super::table::schemas;
 use super::tests::assert_head;
 use super::*;
 use crate::api::{Problem, ProblemCode, Resolution, Session};
-use crate::types::{AppliedIsolation, PromptId, RequestId, SessionId, TerminalId, Timestamp};
+use crate::types::{AppliedIsolation, ModeSelection, PromptId, RequestId, SessionId, TerminalId, Timestamp};
 
 const SESSION: &str = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
 /// The head of another event.
@@ -178,6 +178,7 @@ round_trips! {
         agent_info: v.more.as_deref(),
         agent_capabilities: &v.raw,
         result: v.more.as_deref(),
+        denied_modes: &[ModeSelection::mode(&v.text)],
     } => (read.by.as_deref(), read.context.as_deref()) == (Some("load"), Some("lost"))
         && is_same(read.result, v.more.as_deref());
     session_detached: SessionDetached, |v, read| SessionDetached { reason: DetachedReason::Reclaimed } => read.by.is_none();
@@ -191,6 +192,12 @@ round_trips! {
         let event = SessionChanged { by: "", title: Some(None), ..SessionChanged::default() };
         read.by.as_deref() == Some(&v.text) && is_same(EncodedEvent::from(&event).changed_members().title, Some(RawValue::NULL))
     };
+    session_privileged_mode: SessionPrivilegedMode, |v, read| SessionPrivilegedMode {
+        mode_id: v.other.as_deref(),
+        config_id: v.other.as_deref(),
+        value: Some(&v.text),
+        subagent: v.other.as_deref(),
+    } => read.subagent == v.other.as_deref().map(Into::into);
     session_closed: SessionClosed, |v, read| SessionClosed { by: &v.text } => read.by.as_deref() == Some(&v.text);
     session_deleted: SessionDeleted, |v, read| SessionDeleted { by: &v.text } => read.by.as_deref() == Some(&v.text);
     prompt_queued: PromptQueued, |v, read| PromptQueued {

@@ -46,7 +46,7 @@ pub struct EventPage {
 pub struct SessionEvent;
 
 /// Returns the name of a type's schema. The schema of `session.update` is `SessionUpdateEvent`.
-fn schema_name(rust: &str) -> String {
+pub(super) fn schema_name(rust: &str) -> String {
     format!("{}Event", rust.trim_end_matches("Frame"))
 }
 
@@ -60,7 +60,12 @@ fn event_schemas() -> Vec<(String, RefOr<Schema>)> {
         .collect()
 }
 
-fn event_schema(head: &RefOr<Schema>, kind: &str, logged: bool, own: RefOr<Schema>) -> RefOr<Schema> {
+pub(super) fn event_schema(
+    head: &RefOr<Schema>,
+    kind: &str,
+    logged: bool,
+    own: RefOr<Schema>,
+) -> RefOr<Schema> {
     let (RefOr::T(Schema::Object(head)), RefOr::T(Schema::Object(mut event))) = (head, own) else {
         unreachable!("head and members are derived from structs, which are objects");
     };

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::api::Session;
-use crate::types::{AppliedIsolation, SessionId};
+use crate::types::{AppliedIsolation, ModeSelection, SessionId};
 
 /// The first event of a session.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -97,6 +97,10 @@ pub struct SessionAttached<'a> {
     /// The agent's answer, raw ACP with the gateway's `sessionId`: `modes`, `configOptions`.
     #[schema(required, value_type = Option<Value>)]
     pub result: Option<&'a RawValue>,
+    /// The modes and the values of options in `result` that no client can select (`modes.deny` of the agent's entry).
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    #[schema(required = false)]
+    pub denied_modes: &'a [ModeSelection],
 }
 
 /// The reason why a session lost its process.
@@ -140,6 +144,28 @@ pub struct SessionChanged<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Value>)]
     pub config_options: Option<&'a RawValue>,
+}
+
+/// The agent entered a mode that no client can select (`modes.deny` of its entry). The gateway does not change the mode.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionPrivilegedMode<'a> {
+    /// The id of the mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub mode_id: Option<&'a str>,
+    /// The id of the option that selects the mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub config_id: Option<&'a str>,
+    /// The value of the option. Absent for an option that is switched on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub value: Option<&'a str>,
+    /// The agent's id of the child session that entered the mode. Absent for the session itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub subagent: Option<&'a str>,
 }
 
 /// A client closed the session.

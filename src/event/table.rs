@@ -10,6 +10,7 @@ use super::prompt::{PromptCompleted, PromptFailed, PromptQueued, PromptStarted};
 use super::request::{ElicitationCompleted, RequestCreated, RequestResolved};
 use super::session::{
     SessionAttached, SessionChanged, SessionClosed, SessionCreated, SessionDeleted, SessionDetached,
+    SessionPrivilegedMode,
 };
 use super::terminal::{TerminalCreated, TerminalExited, TerminalOutput};
 
@@ -41,6 +42,7 @@ events! {
     SessionAttached<'a> = "session.attached", true;
     SessionDetached = "session.detached", true;
     SessionChanged<'a> = "session.changed", true;
+    SessionPrivilegedMode<'a> = "session.privileged_mode", true;
     SessionClosed<'a> = "session.closed", true;
     SessionDeleted<'a> = "session.deleted", true;
     PromptQueued<'a> = "prompt.queued", true;

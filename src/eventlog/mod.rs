@@ -33,12 +33,13 @@ mod writer;
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::shutdown::Shutdown;
-use crate::store::{Batch, EventStore, Maintenance, Record, Table};
+use crate::store::{Batch, Cut, EventStore, LogUsage, Maintenance, Record, Table};
 use crate::types::{Epoch, Expiry, Ids, Limits, Position, SessionId, Tenant, Timestamp};
 
 use alarm::Alarms;
@@ -177,8 +178,26 @@ impl EventLog {
     /// their runs except the last. The owner of the session erases the session.
     pub fn expired(&self, limit: usize) -> Vec<(Tenant, SessionId)> {
         let old = self.shared.expired_before(self.shared.limits.max_log_age);
-        let expired = self.shared.store.usages(limit, &|log| log.last_time < old);
+        let is_expired = |log: &LogUsage| log.last_time < old && log.session != SessionId::AUDIT;
+        let expired = self.shared.store.usages(limit, &is_expired);
         expired.into_iter().map(|log| (log.tenant, log.session)).collect()
+    }
+
+    /// The last of the oldest events of a log that are older than `max_age` or exceed `max_bytes`. Later calls may
+    /// return further events. The last run is always kept.
+    pub async fn excess_of(
+        &self,
+        session: SessionId,
+        max_age: Duration,
+        max_bytes: u64,
+    ) -> Result<Option<u64>, ReadError> {
+        retention::excess_of(&self.shared, session, max_age, max_bytes).await
+    }
+
+    /// Deletes the events of a log up to the seq `through`, except the last run. Returns false if nothing was
+    /// deleted.
+    pub async fn prune(&self, session: SessionId, through: u64) -> bool {
+        retention::prune(&self.shared, vec![Cut { session, through }]).await
     }
 
     /// Erases a log that belongs to no session: a leftover, or a damaged log.

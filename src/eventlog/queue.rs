@@ -45,6 +45,8 @@ pub(super) struct CommitQueue<S> {
 }
 
 struct QueueState<S> {
+    /// The audit log, if it has pending events. It precedes all jobs.
+    audit: Option<Arc<S>>,
     jobs: VecDeque<Job<S>>,
     closing: bool,
     closed: bool,
@@ -58,7 +60,7 @@ impl<S> fmt::Debug for CommitQueue<S> {
 
 impl<S> CommitQueue<S> {
     pub(super) fn new(max_writes: usize) -> Self {
-        let state = QueueState { jobs: VecDeque::new(), closing: false, closed: false };
+        let state = QueueState { audit: None, jobs: VecDeque::new(), closing: false, closed: false };
         Self {
             state: Mutex::new(state),
             wake: Condvar::new(),
@@ -81,6 +83,27 @@ impl<S> CommitQueue<S> {
         state.jobs.push_back(job);
         drop(state);
         self.wake.notify_one();
+    }
+
+    /// Queues the audit log before all jobs.
+    pub(super) fn push_audit(&self, log: Arc<S>) {
+        let mut state = self.state();
+        if state.closed {
+            // See `push`.
+            drop(state);
+            return;
+        }
+        state.audit = Some(log);
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// The audit log, if it has pending events.
+    ///
+    /// The writer adds it to a transaction last. An event of the audit log is then durable no later than an event
+    /// of a session that was appended after it.
+    pub(super) fn pop_audit(&self) -> Option<Arc<S>> {
+        self.state().audit.take()
     }
 
     /// Queues records that belong to no event. Returns when they are durable.
@@ -120,7 +143,7 @@ impl<S> CommitQueue<S> {
     pub(super) fn close_and_drain(&self) {
         let mut state = self.state();
         state.closed = true;
-        let rest = std::mem::take(&mut state.jobs);
+        let rest = (state.audit.take(), std::mem::take(&mut state.jobs));
         drop(state);
         drop(rest);
     }
@@ -128,7 +151,7 @@ impl<S> CommitQueue<S> {
     /// Waits for a job. Returns false if the queue is empty and closing.
     pub(super) fn wait(&self) -> bool {
         let mut state = self.state();
-        while state.jobs.is_empty() {
+        while state.jobs.is_empty() && state.audit.is_none() {
             if state.closing {
                 return false;
             }
@@ -145,7 +168,8 @@ impl<S> CommitQueue<S> {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.state().jobs.is_empty()
+        let state = self.state();
+        state.jobs.is_empty() && state.audit.is_none()
     }
 
     pub(super) fn pop(&self) -> Option<Job<S>> {

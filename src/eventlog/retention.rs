@@ -2,6 +2,8 @@
 //!
 //! The last run of a session is never deleted, because its seq continues from there. If all logs together are
 //! too large, the largest logs shrink first, so that a session with much output evicts only itself.
+//!
+//! The audit log is excluded: its owner has its own limits and prunes it.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::shutdown::Shutdown;
-use crate::store::{Batch, Cut, Delete, LogUsage, ReadError, Table};
+use crate::store::{Batch, Cut, Delete, LogUsage, ReadError, RunHeader, Table};
 use crate::types::{SessionId, Timestamp};
 
 use super::state::Shared;
@@ -96,10 +98,39 @@ async fn delete_tombstones(shared: &Shared) -> Result<(), ReadError> {
     }
 }
 
+fn is_prunable(log: &LogUsage) -> bool {
+    log.runs > 1 && log.session != SessionId::AUDIT
+}
+
+/// The end of the oldest runs that together have the excess bytes, or are older than `old`.
+fn end_of_excess(heads: &[RunHeader], mut excess: u64, old: Timestamp) -> Option<u64> {
+    let oldest = heads.iter().take_while(|head| {
+        let exceeds = excess > 0 || head.time < old;
+        excess = excess.saturating_sub(head.bytes);
+        exceeds
+    });
+    oldest.last().map(|head| head.last_seq)
+}
+
+/// The end of the oldest runs of one log that are older than `max_age` or exceed `max_bytes`: at most one step,
+/// without the last run.
+pub(super) async fn excess_of(
+    shared: &Shared,
+    session: SessionId,
+    max_age: Duration,
+    max_bytes: u64,
+) -> Result<Option<u64>, ReadError> {
+    let Some(log) = shared.store.usage(session) else { return Ok(None) };
+    let heads = shared.reads.blocking(move |store| store.run_headers(Some(session), 0, STEP)).await?;
+    let before_last = heads.partition_point(|head| head.last_seq < log.last_seq);
+    let old = shared.expired_before(max_age);
+    Ok(end_of_excess(&heads[..before_last], log.bytes.saturating_sub(max_bytes), old))
+}
+
 async fn drop_old(shared: &Shared) {
     let old = shared.expired_before(shared.limits.max_log_age);
     loop {
-        let logs = shared.store.usages(STEP, &|log| log.runs > 1 && log.last_time < old);
+        let logs = shared.store.usages(STEP, &|log| is_prunable(log) && log.last_time < old);
         let all_but_the_last = |log: &LogUsage| Cut { session: log.session, through: log.last_seq };
         let cuts: Vec<Cut> = logs.iter().map(all_but_the_last).collect();
         if cuts.is_empty() || !prune(shared, cuts).await {
@@ -110,20 +141,14 @@ async fn drop_old(shared: &Shared) {
 
 async fn drop_from_large(shared: &Shared, limit: u64) -> Result<(), ReadError> {
     loop {
-        let logs = shared.store.usages(STEP, &|log| log.runs > 1 && log.bytes > limit);
+        let logs = shared.store.usages(STEP, &|log| is_prunable(log) && log.bytes > limit);
         let mut cuts = Vec::with_capacity(logs.len());
         for log in &logs {
             let session = log.session;
             let heads = move |store: &dyn Store| store.run_headers(Some(session), 0, STEP);
             let heads = shared.reads.blocking(heads).await?;
-            // The oldest runs that together have the excess bytes.
-            let mut excess = log.bytes - limit;
-            let oldest = heads.iter().take_while(|head| {
-                let remains = excess > 0;
-                excess = excess.saturating_sub(head.bytes);
-                remains
-            });
-            cuts.extend(oldest.last().map(|head| Cut { session, through: head.last_seq }));
+            let through = end_of_excess(&heads, log.bytes - limit, Timestamp::from_millis(i64::MIN));
+            cuts.extend(through.map(|through| Cut { session, through }));
         }
         if cuts.is_empty() || !prune(shared, cuts).await {
             return Ok(());
@@ -137,7 +162,7 @@ fn target_log_bytes(shared: &Shared) -> Option<u64> {
     let over = over.filter(|over| *over > 0)?;
     let sizes = RefCell::new(Vec::new());
     shared.store.usages(1, &|log| {
-        sizes.borrow_mut().extend((log.runs > 1).then_some(log.bytes));
+        sizes.borrow_mut().extend(is_prunable(log).then_some(log.bytes));
         false
     });
     let mut sizes = sizes.into_inner();

@@ -6,11 +6,11 @@ use tokio::sync::watch;
 
 use crate::event::Event;
 use crate::store::{ReadError, Run, Table};
-use crate::types::{EventId, SessionId, Tenant};
+use crate::types::{EventId, SessionId, Tenant, Timestamp};
 
 use super::alarm::DiskSpace;
 use super::pending::Pending;
-use super::queue::{Closed, Job};
+use super::queue::Closed;
 use super::reader::{Reader, Start};
 use super::records::Records;
 use super::state::State;
@@ -33,8 +33,12 @@ impl SessionLog {
     /// Appends an event and returns its seq. Never waits. The event and the records are committed together.
     /// After [`erase`](Self::erase) the event is dropped.
     pub fn append(&self, event: &Event<'_>, records: Records) -> u64 {
+        self.append_at(self.state.shared.ids.now(), event, records)
+    }
+
+    /// Like [`append`](Self::append), with the time of the event.
+    pub fn append_at(&self, now: Timestamp, event: &Event<'_>, records: Records) -> u64 {
         let shared = &self.state.shared;
-        let now = shared.ids.now();
         let mut pending = self.state.pending();
         let seq = pending.append(event, records, now, shared.limits.max_run_bytes);
         self.enter_queue(pending);
@@ -78,7 +82,7 @@ impl SessionLog {
         let enters = pending.enter_queue();
         drop(pending);
         if enters {
-            self.state.shared.queue.push(Job::Session(Arc::clone(&self.state)));
+            self.state.enqueue();
         }
     }
 

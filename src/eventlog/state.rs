@@ -15,7 +15,7 @@ use super::alarm::Alarms;
 use super::growth::Growth;
 use super::notify::Watermark;
 use super::pending::Pending;
-use super::queue::CommitQueue;
+use super::queue::{CommitQueue, Job};
 use super::read_cache::ReadCache;
 use super::reader_registry::ReaderRegistry;
 use super::store_reader::{Store, StoreReader};
@@ -151,6 +151,15 @@ impl State {
             tail: Mutex::default(),
             reads: Arc::new(Semaphore::new(1)),
             erased_at: AtomicU64::new(if erased { last_seq } else { 0 }),
+        }
+    }
+
+    /// Adds this log to the queue of the writer.
+    pub(super) fn enqueue(self: &Arc<Self>) {
+        let queue = &self.shared.queue;
+        match self.id {
+            SessionId::AUDIT => queue.push_audit(Arc::clone(self)),
+            _ => queue.push(Job::Session(Arc::clone(self))),
         }
     }
 

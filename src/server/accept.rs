@@ -101,9 +101,9 @@ impl Listener {
             tracing::debug!(%peer, "closed a connection that did not come through the proxy");
             return;
         }
-        // Over the limit. Closing at once costs the least.
+        // All connections are authenticated. Closing at once costs the least.
         let Some(permit) = self.connections.acquire(peer.ip()) else { return };
-        let socket = OpenSocket::accepted(stream);
+        let socket = OpenSocket::accepted(stream, &permit);
         let connection = serve_connection(Arc::clone(&self.context), socket, peer, permit);
         self.acceptor.shutdown.spawn_client(connection);
     }

@@ -1,16 +1,21 @@
-//! The activity of a connection: its open requests, and the time limits while none is open.
+//! The activity of a connection: its open requests, and the time limits while none is open. The permit of the
+//! connection counts the memory of the requests.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use http::Version;
 use tokio::time::Instant;
 
+use super::connection_limit::{ConnectionPermit, ReadPermission};
 use crate::shutdown::lock_or_abort;
 use crate::types::Limits;
 
 /// A cheap handle to the activity of one connection.
 #[derive(Debug, Clone)]
-pub(super) struct Activity(Arc<Mutex<ActivityState>>);
+pub(super) struct Activity {
+    state: Arc<Mutex<ActivityState>>,
+    permit: ConnectionPermit,
+}
 
 #[derive(Debug)]
 struct ActivityState {
@@ -27,22 +32,22 @@ struct ActivityState {
 }
 
 impl Activity {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(permit: ConnectionPermit) -> Self {
         let idle_since = Instant::now();
         let open =
             ActivityState { requests: 0, idle_since, head_since: None, body_remainder: false, version: None };
-        Self(Arc::new(Mutex::new(open)))
+        Self { state: Arc::new(Mutex::new(open)), permit }
     }
 
     /// For a connection that has already served a request over HTTP/1.1.
-    pub(super) fn after_request() -> Self {
-        let activity = Self::new();
+    pub(super) fn after_request(permit: ConnectionPermit) -> Self {
+        let activity = Self::new(permit);
         activity.lock().version = Some(Version::HTTP_11);
         activity
     }
 
     fn lock(&self) -> MutexGuard<'_, ActivityState> {
-        lock_or_abort(self.0.lock())
+        lock_or_abort(self.state.lock())
     }
 
     /// Records the start of a request. `body`: whether the request has a body. The request is open until the guard is dropped.
@@ -53,6 +58,7 @@ impl Activity {
         open.body_remainder = body;
         open.version = Some(version);
         drop(open);
+        self.permit.request_started();
         RequestGuard(self.clone())
     }
 
@@ -61,8 +67,13 @@ impl Activity {
         self.lock().is_multiplexed()
     }
 
+    pub(super) fn read_permission(&self) -> ReadPermission {
+        self.permit.read_permission()
+    }
+
     /// Records that bytes arrived.
-    pub(super) fn bytes_received(&self) {
+    pub(super) fn bytes_received(&self, bytes: usize) {
+        self.permit.bytes_received(bytes);
         let mut open = self.lock();
         if open.requests == 0 && !std::mem::take(&mut open.body_remainder) {
             open.head_since.get_or_insert_with(Instant::now);
@@ -118,7 +129,9 @@ pub(super) struct RequestGuard(Activity);
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        let mut open = self.0.lock();
+        let Self(activity) = self;
+        activity.permit.request_ended();
+        let mut open = activity.lock();
         open.requests -= 1;
         if open.requests == 0 {
             open.idle_since = Instant::now();
@@ -149,7 +162,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_idle_only_without_open_requests() {
-        let activity = Activity::new();
+        let activity = Activity::new(ConnectionPermit::unlimited());
         assert_eq!(seconds_left(&activity, false), Some(10), "before the first request");
         let (one, two) = (activity.begin(Version::HTTP_11, false), activity.begin(Version::HTTP_11, false));
         advance(5).await;
@@ -170,28 +183,28 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_partial_head_has_its_own_timeout() {
-        let activity = Activity::new();
+        let activity = Activity::new(ConnectionPermit::unlimited());
         advance(4).await;
-        activity.bytes_received();
+        activity.bytes_received(1);
         assert_eq!(seconds_left(&activity, false), Some(6), "the first head has the rest of its time");
         let request = activity.begin(Version::HTTP_11, false);
-        activity.bytes_received();
+        activity.bytes_received(1);
         drop(request);
         assert_eq!(seconds_left(&activity, false), Some(100), "earlier bytes belong to the request");
         advance(50).await;
-        activity.bytes_received();
+        activity.bytes_received(1);
         advance(3).await;
-        activity.bytes_received();
+        activity.bytes_received(1);
         assert_eq!(seconds_left(&activity, false), Some(7), "the time starts with the first byte");
         activity.response_in_progress();
         assert_eq!(seconds_left(&activity, false), Some(10), "the previous response is still being written");
         drop(activity.begin(Version::HTTP_11, true));
-        activity.bytes_received();
+        activity.bytes_received(1);
         assert_eq!(seconds_left(&activity, false), Some(100), "the bytes are the rest of an unread body");
-        activity.bytes_received();
+        activity.bytes_received(1);
         assert_eq!(seconds_left(&activity, false), Some(10));
         drop(activity.begin(Version::HTTP_2, false));
-        activity.bytes_received();
+        activity.bytes_received(1);
         assert_eq!(seconds_left(&activity, false), Some(100), "a ping is not a head");
     }
 }

@@ -25,6 +25,7 @@ use super::activity::Activity;
 use super::backlog::{ConnectionBacklog, GlobalBacklog, SharedBody, UnsentBytes};
 use super::connection_io::{ConnectionIo, SendBacklog};
 use super::connection_limit::ConnectionPermit;
+use super::flood_log::FloodLog;
 use super::hijack::Hijack;
 use super::middleware::Peer;
 use super::response_body::{ResponseBody, run_until_stalled};
@@ -43,6 +44,7 @@ const GOAWAY_GRACE: Duration = Duration::from_secs(2);
 pub(super) struct ConnectionContext {
     builder: Builder<H2Executor>,
     backlog: GlobalBacklog,
+    flood_log: FloodLog,
     router: Router,
     limits: Arc<Limits>,
     stream_workers: StreamWorkers,
@@ -62,6 +64,7 @@ impl ConnectionContext {
         Self {
             builder: builder(limits, shutdown),
             backlog: GlobalBacklog::new(limits),
+            flood_log: FloodLog::default(),
             router,
             limits: Arc::clone(limits),
             stream_workers,
@@ -81,8 +84,8 @@ pub(super) struct OpenSocket {
 
 impl OpenSocket {
     /// A socket that was just accepted.
-    pub(super) fn accepted(stream: TcpStream) -> Self {
-        Self { stream, read_buf: Bytes::new(), activity: Activity::new() }
+    pub(super) fn accepted(stream: TcpStream, permit: &ConnectionPermit) -> Self {
+        Self { stream, read_buf: Bytes::new(), activity: Activity::new(permit.clone()) }
     }
 }
 
@@ -136,7 +139,7 @@ impl RequestHandler {
     }
 }
 
-/// Serves the requests on a socket, until the connection ends or a stream hijacks it.
+/// Serves the requests on a socket, until the connection ends, is evicted, or a stream hijacks it.
 ///
 /// An idle connection closes soon after a shutdown has started, and another one after its response.
 pub(super) async fn serve_connection(
@@ -148,7 +151,8 @@ pub(super) async fn serve_connection(
     let ConnectionContext { limits, shutdown, .. } = &*context;
     set_socket_options(&socket.stream, limits);
     let OpenSocket { stream, read_buf, activity } = socket;
-    let io = ConnectionIo::new(stream, read_buf, limits.write_stall_timeout, activity.clone());
+    let floods = context.flood_log.of_peer(peer);
+    let io = ConnectionIo::new(stream, read_buf, limits.write_stall_timeout, activity.clone(), floods);
     let (send_backlog, hijack) = (io.send_backlog(), io.hijack());
     let handler = RequestHandler {
         router: context.router.clone(),
@@ -189,13 +193,14 @@ pub(super) async fn serve_connection(
                 connection.as_mut().graceful_shutdown();
             }
             () = shutdown.abort_started() => return,
+            () = permit.evicted(), if !permit.is_authenticated() => return,
             () = tokio::time::sleep_until(next_check) => {
                 let now = Instant::now();
                 // hyper accepts a response of one chunk at once, but writing it may take long.
                 if !send_backlog.is_empty() {
                     activity.response_in_progress();
                 }
-                match activity.next_check(limits, permit.is_crowded(limits)) {
+                match activity.next_check(limits, permit.is_crowded()) {
                     Some(next) => (next_check, asked) = (next, false),
                     // The first step is a graceful shutdown, so that a request on its way is not lost.
                     None if !asked => {
@@ -266,7 +271,7 @@ impl SocketOwner for ReturnPath {
             Err(error) => return tracing::debug!(%peer, %error, "could not return a socket to HTTP"),
         };
         let (runtime, shutdown) = (context.runtime.clone(), context.shutdown.clone());
-        let socket = OpenSocket { stream, read_buf, activity: Activity::after_request() };
+        let socket = OpenSocket { stream, read_buf, activity: Activity::after_request(permit.clone()) };
         shutdown.spawn_client_on(&runtime, serve_connection(context, socket, peer, permit));
     }
 }

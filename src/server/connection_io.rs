@@ -1,5 +1,5 @@
 //! The I/O object of a connection. It protects the gateway from a peer that does not read: the connection times
-//! out, and it buffers little until then. When hyper drops it, a stream can take over the socket.
+//! out, and it buffers little until then. It rejects floods of HTTP/2 frames before hyper reads them. When hyper drops it, a stream can take over the socket.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,13 +11,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::task::coop::poll_proceed;
 use tokio::time::{Sleep, sleep};
 
 use super::activity::Activity;
+use super::connection_limit::ReadPermission;
+use super::flood_log::FloodReporter;
+use super::frame_limiter::FrameLimiter;
 use super::hijack::Hijack;
 
 /// The number of unwritten bytes at which a body must wait before it yields the next chunk.
 const MAX_UNWRITTEN_BYTES: usize = 8 << 10;
+
+/// The additional cost of a paced read, in units of the 128 that a task may use before other tasks run.
+const PACED_READ_COST: usize = 7;
 
 /// The bytes of a response that hyper has accepted but not written. A body checks this before it yields more.
 /// Otherwise hyper would accept several chunks ahead, and they would stay in memory while the peer does not
@@ -81,12 +88,29 @@ pub(super) struct ConnectionIo<S: Unpin = TcpStream> {
     timer: Option<Pin<Box<Sleep>>>,
     send_backlog: SendBacklog,
     activity: Activity,
+    frame_limiter: FrameLimiter,
+    floods: FloodReporter,
 }
 
 impl<S: Unpin> ConnectionIo<S> {
-    pub(super) fn new(socket: S, read_buf: Bytes, write_timeout: Duration, activity: Activity) -> Self {
-        let (hijack, send_backlog) = (Hijack::new(), SendBacklog::default());
-        Self { socket: Some(socket), read_buf, hijack, write_timeout, timer: None, send_backlog, activity }
+    pub(super) fn new(
+        socket: S,
+        read_buf: Bytes,
+        write_timeout: Duration,
+        activity: Activity,
+        floods: FloodReporter,
+    ) -> Self {
+        Self {
+            socket: Some(socket),
+            read_buf,
+            hijack: Hijack::new(),
+            write_timeout,
+            timer: None,
+            send_backlog: SendBacklog::default(),
+            activity,
+            frame_limiter: FrameLimiter::new(),
+            floods,
+        }
     }
 
     pub(super) fn send_backlog(&self) -> SendBacklog {
@@ -101,14 +125,15 @@ impl<S: Unpin> ConnectionIo<S> {
         Pin::new(self.socket.as_mut().expect("the socket is present until the drop"))
     }
 
-    /// Arms the timer while a write is pending. Fails when the timer expires.
-    fn check_stall(
+    /// Records the result of a write. Arms the timer while the write is pending. Fails when the timer expires.
+    fn check_write(
         &mut self,
         context: &mut Context<'_>,
         poll: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        if poll.is_ready() {
+        if let Poll::Ready(written) = &poll {
             self.timer = None;
+            self.frame_limiter.written(*written.as_ref().unwrap_or(&0));
             return poll;
         }
         let stall = self.write_timeout;
@@ -132,6 +157,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for ConnectionIo<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        match self.activity.read_permission() {
+            ReadPermission::Full => {}
+            ReadPermission::Paced => {
+                for _ in 0..PACED_READ_COST {
+                    ready!(poll_proceed(context)).made_progress();
+                }
+            }
+            ReadPermission::Evicted => return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
+        }
         let before = buffer.filled().len();
         let poll = if self.read_buf.is_empty() {
             self.socket().poll_read(context, buffer)
@@ -143,7 +177,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for ConnectionIo<S> {
         let more = &buffer.filled()[before..];
         if !more.is_empty() {
             self.hijack.bytes_read(more);
-            self.activity.bytes_received();
+            self.activity.bytes_received(more.len());
+            if let Err(flood) = self.frame_limiter.read(more) {
+                self.floods.report(flood);
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
         }
         poll
     }
@@ -156,7 +194,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ConnectionIo<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let poll = self.socket().poll_write(context, bytes);
-        self.check_stall(context, poll)
+        self.check_write(context, poll)
     }
 
     fn poll_write_vectored(
@@ -165,7 +203,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ConnectionIo<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let poll = self.socket().poll_write_vectored(context, slices);
-        self.check_stall(context, poll)
+        self.check_write(context, poll)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -191,13 +229,17 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::server::connection_limit::ConnectionPermit;
+    use crate::server::flood_log::FloodLog;
 
     const STALL: Duration = Duration::from_secs(30);
 
     #[tokio::test(start_paused = true)]
     async fn a_stalled_peer_times_out_and_a_slow_peer_does_not() {
         let (ours, mut peer) = duplex(4);
-        let mut guarded = ConnectionIo::new(ours, Bytes::new(), STALL, Activity::new());
+        let floods = FloodLog::default().of_peer(([127, 0, 0, 1], 1).into());
+        let activity = Activity::new(ConnectionPermit::unlimited());
+        let mut guarded = ConnectionIo::new(ours, Bytes::new(), STALL, activity, floods);
         let start = Instant::now();
         let slow = async {
             for _ in 0..4 {

@@ -11,12 +11,17 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use tracing::Instrument;
 
 use super::backlog::ConnectionBacklog;
+use super::connection_limit::ConnectionPermit;
 use super::cors;
 use super::rate_limits::RateLimits;
 use super::streaming::is_stream;
 use crate::auth::{AdmissionError, Policy};
 use crate::shutdown::Shutdown;
 use crate::types::{Ids, LimitExceeded};
+
+/// A year, the usual value. The gateway knows nothing about other hosts of the domain, so there is no
+/// `includeSubDomains`.
+const STRICT_TRANSPORT_SECURITY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -57,18 +62,24 @@ impl RequestContext {
         let Peer(peer) = *parts.extensions.get().expect("a connection sets the peer of its requests");
         let admission = self.policy.admit(parts, peer).map_err(AdmitError::Rejected)?;
         if let Some(principal) = admission.principal() {
+            mark_authenticated(parts);
             self.rates.check_request(principal).map_err(AdmitError::RateLimited)?;
         }
         if admission.preflight {
             return Ok(Some(cors::preflight()));
         }
-        if admission.principal().is_some()
-            && let Some(backlog) = parts.extensions.get::<ConnectionBacklog>()
-        {
-            backlog.authenticated();
-        }
         parts.extensions.insert(Arc::new(admission));
         Ok(None)
+    }
+}
+
+/// Records at the connection that one of its requests has a valid key.
+fn mark_authenticated(parts: &Parts) {
+    if let Some(permit) = parts.extensions.get::<ConnectionPermit>() {
+        permit.authenticated();
+    }
+    if let Some(backlog) = parts.extensions.get::<ConnectionBacklog>() {
+        backlog.authenticated();
     }
 }
 
@@ -94,6 +105,10 @@ async fn run_and_finish(
     // Error responses need the CORS headers too. Without them, a page sees a network error instead of the
     // problem.
     let origin = context.policy.allowed_cross_origin(request.headers()).map(str::to_owned);
+    let requires_tls = request
+        .extensions()
+        .get::<Peer>()
+        .is_some_and(|Peer(peer)| context.policy.requires_tls(request.uri(), request.headers(), peer.ip()));
     request.extensions_mut().insert(id.clone());
     let mut response = next.run(request).await;
     let too_large = response.status() == StatusCode::PAYLOAD_TOO_LARGE;
@@ -110,6 +125,9 @@ async fn run_and_finish(
         cors::allow(headers, &origin);
     }
     headers.insert(REQUEST_ID, id.0);
+    if requires_tls {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, STRICT_TRANSPORT_SECURITY);
+    }
     set_default_headers(headers);
     response
 }

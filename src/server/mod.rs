@@ -6,6 +6,7 @@
 //!
 //! Read in this order:
 //! 1. `accept`, `connection_limit`, `connection`, `activity`: a connection and its limits.
+//!    `frame_limiter`, `flood_log`: floods of HTTP/2 frames.
 //! 2. `middleware`, `rate_limits`, `cors`: the admission of a request, and the headers of its response.
 //! 3. `connection_io`, `backlog`, `response_body`: bounds on unread responses.
 //! 4. `streaming`, `hijack`: a response that streams events.
@@ -17,6 +18,8 @@ mod connection;
 mod connection_io;
 mod connection_limit;
 mod cors;
+mod flood_log;
+mod frame_limiter;
 mod hijack;
 mod middleware;
 mod rate_limits;

@@ -178,13 +178,14 @@ mod tests {
 
     use super::super::activity::Activity;
     use super::*;
+    use crate::server::connection_limit::ConnectionPermit;
     use crate::types::Limits;
 
     const STALL: Duration = Duration::from_secs(30);
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_is_not_polled_stalls_and_each_frame_is_progress() {
-        let activity = Activity::new();
+        let activity = Activity::new(ConnectionPermit::unlimited());
         let whole = Bytes::from(vec![7; 5 * MAX_FRAME_BYTES / 2]);
         let mut taken = Vec::new();
         let began = Instant::now();
@@ -217,7 +218,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn slow_handlers_and_idle_bodies_do_not_stall() {
-        let activity = Activity::new();
+        let activity = Activity::new(ConnectionPermit::unlimited());
         let stream = async {
             sleep(STALL * 10).await;
             let body = http_body_util::StreamBody::new(tokio_stream::pending::<Result<Frame<Bytes>, ()>>());
@@ -239,7 +240,7 @@ mod tests {
         let mut body = ResponseBody::new(
             Full::new(whole.clone()),
             SendBacklog::default(),
-            Activity::new().begin(http::Version::HTTP_11, false),
+            Activity::new(ConnectionPermit::unlimited()).begin(http::Version::HTTP_11, false),
         );
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), whole);
     }

@@ -13,7 +13,7 @@ use super::idempotency::{Claim, IdempotencyKey};
 use super::origin::Origin;
 use crate::acp::{self, CancelTarget, Outcome, TraceContext};
 use crate::api::{Attachment, PendingRequest, Prompt, Session, SessionPatch};
-use crate::types::{Principal, PromptId, RequestId, TerminalId};
+use crate::types::{Author, Principal, PromptId, RequestId, TerminalId};
 
 /// A prompt of a client: an array of content blocks whose shape was checked.
 #[derive(Debug)]
@@ -135,7 +135,7 @@ pub(super) enum Command {
         reply: Reply<Arc<PendingRequest>, AnswerError>,
     },
     Answer {
-        by: Principal,
+        by: Author,
         request: RequestId,
         outcome: Outcome,
         reply: Reply<u64, AnswerError>,

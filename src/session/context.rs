@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::journal::Quotas;
 use crate::agent::CurrentCatalogue;
+use crate::audit::Audit;
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::shutdown::Shutdown;
@@ -40,6 +41,7 @@ impl fmt::Debug for MayPrompt {
 #[derive(Debug, Clone)]
 pub struct Context {
     pub log: EventLog,
+    pub audit: Audit,
     pub pool: Pool,
     pub catalogue: CurrentCatalogue,
     pub workspaces: Workspaces,
@@ -65,7 +67,7 @@ pub(super) struct SharedBounds {
 
 impl Context {
     pub fn new(
-        log: EventLog,
+        (log, audit): (EventLog, Audit),
         pool: Pool,
         catalogue: CurrentCatalogue,
         workspaces: Workspaces,
@@ -80,6 +82,7 @@ impl Context {
                 scrollback_budget: ScrollbackBudget::new(limits.max_total_terminal_bytes),
             },
             log,
+            audit,
             pool,
             catalogue,
             workspaces,

@@ -29,6 +29,7 @@ pub(super) fn build_snapshot(
         prompt_capabilities: record.prompt_capabilities.clone(),
         modes: fold.modes.clone(),
         config_options: fold.config_options.clone(),
+        denied_modes: Vec::new(),
         available_commands: fold.available_commands.clone(),
         plan: fold.plan().map(ToOwned::to_owned),
         usage: fold.usage.clone(),

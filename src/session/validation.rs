@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::error::InputError;
+use crate::types::text::check_name;
 
 /// The maximum number of characters of a title.
 const TITLE_CHARS: usize = 512;
@@ -12,12 +13,11 @@ pub(super) const MAX_METADATA_MEMBERS: usize = 64;
 const MAX_METADATA_BYTES: usize = 64 << 10;
 
 pub(super) fn check_title(title: Option<&str>) -> Result<(), InputError> {
-    match title {
-        Some(title) if title.chars().count() > TITLE_CHARS => {
-            Err(InputError::invalid("/title", "at most 512 characters"))
-        }
-        _ => Ok(()),
+    let Some(title) = title else { return Ok(()) };
+    if title.chars().count() > TITLE_CHARS {
+        return Err(InputError::invalid("/title", "at most 512 characters"));
     }
+    check_name(title).map_err(|error| InputError::invalid("/title", error.to_string()))
 }
 
 pub(super) fn check_metadata(metadata: &Map<String, Value>) -> Result<(), InputError> {
@@ -26,8 +26,9 @@ pub(super) fn check_metadata(metadata: &Map<String, Value>) -> Result<(), InputE
         return Err(InputError::invalid("/metadata", "at most 64 KiB of JSON"));
     }
     if metadata.len() > MAX_METADATA_MEMBERS {
-        Err(InputError::invalid("/metadata", "at most 64 members"))
-    } else {
-        Ok(())
+        return Err(InputError::invalid("/metadata", "at most 64 members"));
     }
+    metadata.keys().try_for_each(|name| check_name(name)).map_err(|error| {
+        InputError::invalid("/metadata", format!("the name of a member is not valid: {error}"))
+    })
 }

@@ -20,6 +20,7 @@ pub enum Table {
     AgentSession = 12,
     Terminal = 13,
     SessionMetadata = 14,
+    Audit = 15,
 }
 
 /// Writes a record and replaces an earlier record with the same key.

@@ -15,6 +15,8 @@ pub(crate) struct Source {
 #[derive(Debug)]
 enum Sessions {
     One(SessionHandle),
+    /// The reader reads a log of no session.
+    None,
     /// The reader merges sessions. An empty list selects all sessions that the key may read.
     Merged(Vec<SessionHandle>),
 }
@@ -22,6 +24,11 @@ enum Sessions {
 impl Source {
     pub(crate) const fn session(reader: Reader, session: SessionHandle) -> Self {
         Self { reader, sessions: Sessions::One(session) }
+    }
+
+    /// A log of no session: the audit log.
+    pub(crate) const fn log(reader: Reader) -> Self {
+        Self { reader, sessions: Sessions::None }
     }
 
     pub(crate) const fn merged(reader: Reader, sessions: Vec<SessionHandle>) -> Self {
@@ -36,7 +43,7 @@ impl Source {
     pub(super) fn id(&self, epoch: &Epoch, cursor: u64) -> String {
         let epoch = epoch.clone();
         match self.sessions {
-            Sessions::One(_) => EventId { epoch, seq: cursor }.to_string(),
+            Sessions::One(_) | Sessions::None => EventId { epoch, seq: cursor }.to_string(),
             Sessions::Merged(_) => Position { epoch, pos: cursor }.to_string(),
         }
     }
@@ -44,6 +51,7 @@ impl Source {
     pub(super) fn sessions(&self) -> &[SessionHandle] {
         match &self.sessions {
             Sessions::One(session) => std::slice::from_ref(session),
+            Sessions::None => &[],
             Sessions::Merged(sessions) => sessions,
         }
     }
@@ -55,6 +63,6 @@ impl Source {
 
     /// Whether the ids of frames equal the stored ids.
     pub(super) const fn has_stored_ids(&self) -> bool {
-        matches!(self.sessions, Sessions::One(_))
+        matches!(self.sessions, Sessions::One(_) | Sessions::None)
     }
 }

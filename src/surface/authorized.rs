@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::request::Parts;
 
 use crate::auth::{Admission, Credential};
-use crate::types::{Principal, Scope};
+use crate::types::{Author, Principal, Scope};
 
 /// The scope that a route requires. `None` accepts any key.
 pub(crate) trait RequiredScope {
@@ -46,6 +46,11 @@ impl<S> Authorized<S> {
         self.admission.credential.as_ref().expect("an `Authorized` always has a credential")
     }
 
+    /// The author of changes that the request makes.
+    pub(crate) fn author(&self) -> Author {
+        self.credential().verified().author(self.admission.client)
+    }
+
     /// The admission, for streams: a stream outlives its request and ends when its key ends.
     pub(crate) fn admission(&self) -> &Arc<Admission> {
         &self.admission
@@ -65,7 +70,7 @@ impl<S> Deref for Authorized<S> {
 pub(super) enum AccessError {
     #[error("a protected route received a request without a key")]
     NoCredential,
-    #[error("this key does not have the scope {}", format!("{:?}", .0).to_lowercase())]
+    #[error("this key does not have the scope {}", .0.name())]
     MissingScope(Scope),
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::response::Response;
 
 use crate::agent::CurrentCatalogue;
+use crate::audit::Audit;
 use crate::auth::{Admission, Policy, Tickets};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
@@ -25,6 +26,7 @@ pub struct GatewayParts {
     pub tickets: Tickets,
     pub ids: Ids,
     pub log: EventLog,
+    pub audit: Audit,
     pub limits: Arc<Limits>,
     pub principal_limits: PrincipalLimits,
     pub shutdown: Shutdown,

@@ -1,17 +1,18 @@
 //! Logging to stderr.
 //!
-//! The format is human-readable on a terminal and one JSON object a line elsewhere. Values may contain text
-//! from agents and clients. Therefore the output escapes control characters: a value cannot move the cursor
-//! of a terminal or start a line.
+//! The format is human-readable on a terminal and one JSON object a line elsewhere (`format`).
+
+mod format;
 
 use std::fmt;
 use std::io::IsTerminal;
 
-use tracing::field::Field;
+use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::field::MakeExt;
-use tracing_subscriber::fmt::format;
-use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::JsonFields;
+
+use format::{JsonRecords, TextFields};
 
 const DEFAULT_FILTER: &str = "info";
 
@@ -45,71 +46,43 @@ impl fmt::Display for ErrorChain<'_> {
     }
 }
 
+/// The format of log records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    /// One line of text, with colors.
+    Terminal,
+    /// One JSON object a line.
+    Json,
+}
+
 /// Initializes logging for this process. `filter` has the format of `RUST_LOG`; the default is `info`.
 pub fn init(filter: Option<&str>) -> Result<(), TelemetryError> {
-    let filter = filter.unwrap_or(DEFAULT_FILTER);
+    let format = if std::io::stderr().is_terminal() { Format::Terminal } else { Format::Json };
+    let subscriber = subscriber(filter.unwrap_or(DEFAULT_FILTER), format, std::io::stderr)?;
+    tracing::subscriber::set_global_default(subscriber)
+        .map_err(|error| TelemetryError::AlreadyStarted(error.into()))
+}
+
+fn subscriber<W>(
+    filter: &str,
+    format: Format,
+    writer: W,
+) -> Result<Box<dyn Subscriber + Send + Sync>, TelemetryError>
+where
+    W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
+{
     let levels = EnvFilter::builder()
         .parse(filter)
         .map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })?;
-    let terminal = std::io::stderr().is_terminal();
-    let log = tracing_subscriber::fmt().with_env_filter(levels).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt().with_env_filter(levels).with_writer(writer);
     // A failed write to stderr (terminal closed, disk full) must not end the task that logs.
     let log = log.log_internal_errors(false);
-    if terminal {
-        log.with_ansi(true).fmt_fields(format::debug_fn(write_escaped_field).delimited(" ")).try_init()
-    } else {
-        log.json().flatten_event(true).with_current_span(false).try_init()
-    }
-    .map_err(TelemetryError::AlreadyStarted)
-}
-
-/// Writes one field in the human-readable format.
-fn write_escaped_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
-    if field.name() != "message" {
-        write!(writer, "{}=", field.name())?;
-    }
-    fmt::write(&mut EscapeWriter(writer), format_args!("{value:?}"))
-}
-
-/// A writer that writes printable characters as they are and all others as `\u{..}`.
-struct EscapeWriter<W>(W);
-
-impl<W: fmt::Write> fmt::Write for EscapeWriter<W> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for letter in text.chars() {
-            if letter.is_control() || is_bidi_or_separator(letter) {
-                write!(self.0, "{}", letter.escape_unicode())?;
-            } else {
-                self.0.write_char(letter)?;
-            }
+    Ok(match format {
+        Format::Terminal => Box::new(log.with_ansi(true).fmt_fields(TextFields).finish()),
+        Format::Json => {
+            let records = tracing_subscriber::fmt::format().json();
+            let records = JsonRecords(records.flatten_event(true).with_current_span(false));
+            Box::new(log.fmt_fields(JsonFields::new()).event_format(records).finish())
         }
-        Ok(())
-    }
-}
-
-/// Returns true for characters that change the display order of text or separate lines.
-fn is_bidi_or_separator(letter: char) -> bool {
-    matches!(
-        letter,
-        '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fmt::Write;
-
-    use super::*;
-
-    #[test]
-    fn values_cannot_add_lines_or_move_the_cursor() {
-        let mut shown = String::new();
-        let hostile = "ok\n2026 ERROR \u{1b}[2Jforged \u{202e}txt.exe\u{2028}next \u{9b}31m tab\tü";
-        write!(EscapeWriter(&mut shown), "{hostile}").unwrap();
-        assert_eq!(
-            shown,
-            "ok\\u{a}2026 ERROR \\u{1b}[2Jforged \\u{202e}txt.exe\\u{2028}next \\u{9b}31m tab\\u{9}ü"
-        );
-        assert!(!shown.chars().any(|letter| letter.is_control() || is_bidi_or_separator(letter)));
-    }
+    })
 }

@@ -16,6 +16,7 @@ use crate::api::{
     PromptStatus, Resolution, Role, Session, Settled, Turn, TurnItem, TurnMessage, TurnNotice, TurnRequest,
     TurnSessionMessage, TurnSubagent, TurnToolCall,
 };
+use crate::types::text::strip_controls;
 
 /// Renders the session and its turns, ordered by prompt id.
 pub fn markdown(session: &Session, turns: &[Turn]) -> String {
@@ -34,9 +35,8 @@ pub fn markdown(session: &Session, turns: &[Turn]) -> String {
     for turn in turns {
         page.turn(turn);
     }
-    // Remove control characters, so that the page cannot control a terminal that prints it.
-    page.0.retain(|character| !character.is_control() || matches!(character, '\n' | '\t'));
-    page.0
+    // The page must not control a terminal that prints it.
+    strip_controls(&page.0).into_owned()
 }
 
 /// Blocks separated by empty lines.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Isolation;
+use super::denied_modes::DeniedModes;
 
 /// The settings of an agent's entry, except its program, environment and home.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub struct AgentSettings {
     /// Serves `terminal/*`.
     pub terminals: ServedBy,
     pub permissions: Permissions,
+    /// The modes that no client can select.
+    pub denied_modes: DeniedModes,
     /// Keys of `_meta` that clients may send at the set-up of a session.
     pub allowed_meta_keys: Vec<String>,
     /// Methods that clients may call through `/rpc`.
@@ -45,6 +48,7 @@ impl Default for AgentSettings {
             files: ServedBy::Off,
             terminals: ServedBy::Off,
             permissions: Permissions::default(),
+            denied_modes: DeniedModes::default(),
             allowed_meta_keys: Vec::new(),
             allowed_rpc_methods: Vec::new(),
             terminal_auth: false,

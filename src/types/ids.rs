@@ -15,6 +15,9 @@ pub struct IdError;
 pub struct SessionId(Uuid);
 
 impl SessionId {
+    /// The id of the audit log among the logs of the store. No session has it.
+    pub const AUDIT: Self = Self(Uuid::nil());
+
     pub const fn from_uuid(id: Uuid) -> Self {
         Self(id)
     }

@@ -1,20 +1,22 @@
 //! The agents that the gateway knows: their commands, the environment variables with their credentials, and
 //! how each agent receives an API key. The table is in `known_agents.toml`.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
 /// Every known agent. If several commands of one agent are on PATH, the first is used.
-pub static KNOWN: LazyLock<Vec<KnownAgent>> = LazyLock::new(|| {
-    let table: Table =
+pub static KNOWN: LazyLock<&'static [KnownAgent]> = LazyLock::new(|| &TABLE.agents);
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    let mut table: Table =
         toml::from_str(include_str!("known_agents.toml")).expect("the table of agents is valid");
-    let mut agents = table.agents;
-    for agent in agents.iter_mut().filter(|agent| agent.any_provider) {
+    for agent in table.agents.iter_mut().filter(|agent| agent.any_provider) {
         agent.secrets.extend(&table.provider_secrets);
         agent.settings.extend(&table.provider_settings);
     }
-    agents
+    table
 });
 
 #[derive(Deserialize)]
@@ -22,6 +24,9 @@ pub static KNOWN: LazyLock<Vec<KnownAgent>> = LazyLock::new(|| {
 struct Table {
     provider_secrets: Vec<&'static str>,
     provider_settings: Vec<&'static str>,
+    privileged_modes: Vec<&'static str>,
+    own_privileged_modes: BTreeMap<String, Vec<&'static str>>,
+    mode_commands: Vec<&'static str>,
     agents: Vec<KnownAgent>,
 }
 
@@ -87,6 +92,19 @@ impl KnownAgent {
     }
 }
 
+/// The modes in which an agent runs every tool without a question: the default of `modes.deny`. `None`: an agent that
+/// is not in the table.
+pub fn privileged_modes(known: Option<&KnownAgent>) -> Vec<String> {
+    let own = known.and_then(|known| TABLE.own_privileged_modes.get(known.name)).into_iter().flatten();
+    TABLE.privileged_modes.iter().chain(own).map(|name| (*name).to_owned()).collect()
+}
+
+/// Whether agents change their mode or their permissions with the slash command of this name.
+pub fn is_mode_command(name: &str) -> bool {
+    let plain = |name: &str| name.replace(['-', '_'], "").to_lowercase();
+    TABLE.mode_commands.iter().any(|command| plain(command) == plain(name))
+}
+
 /// Returns the format of the API key for the method with this id, which belongs to one agent. `None` if the
 /// method accepts no key or is not known.
 pub fn api_key_format(method_id: &str) -> Option<ApiKeyFormat> {
@@ -100,6 +118,7 @@ pub fn api_key_format(method_id: &str) -> Option<ApiKeyFormat> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::DeniedModes;
 
     fn of(command: &str, args: &[&str]) -> Option<&'static str> {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
@@ -120,7 +139,7 @@ mod tests {
 
     #[test]
     fn rows_are_consistent() {
-        for known in KNOWN.iter() {
+        for known in *KNOWN {
             let is_variable = |name: &&str| {
                 name.bytes().all(|byte| byte.is_ascii_uppercase() || b"_0123456789".contains(&byte))
             };
@@ -138,6 +157,52 @@ mod tests {
             );
             let mut methods = known.env_key_methods.iter().chain(&known.load_key_method);
             assert!(methods.all(|(_, name)| known.secrets.contains(name)), "{}", known.name);
+        }
+    }
+
+    #[test]
+    fn privileged_modes_belong_to_their_agent() {
+        let denies = |agent: Option<&str>, mode: &str| {
+            let known = agent.map(|agent| KNOWN.iter().find(|known| known.name == agent).unwrap());
+            DeniedModes::new(privileged_modes(known)).find(mode).is_some()
+        };
+        // The ids are those that the agents report.
+        for (agent, mode, privileged) in [
+            ("claude", "bypassPermissions", true),
+            ("claude", "acceptEdits", false),
+            ("claude", "auto", false),
+            ("claude", "dontAsk", false),
+            ("codex", "agent-full-access", true),
+            ("codex", "full-access", true),
+            ("codex", "agent", false),
+            ("codex", "auto", false),
+            ("codex", "read-only", false),
+            ("gemini", "yolo", true),
+            ("gemini", "autoEdit", false),
+            ("kimi", "yolo", true),
+            ("kimi", "auto", true),
+            ("kimi", "default", false),
+            ("qwen", "yolo", true),
+            ("qwen", "auto-edit", false),
+            ("goose", "auto", true),
+            ("goose", "smart_approve", false),
+            ("vibe", "auto-approve", true),
+            ("copilot", "https://agentclientprotocol.com/protocol/session-modes#autopilot", true),
+            ("copilot", "https://agentclientprotocol.com/protocol/session-modes#agent", false),
+            ("opencode", "build", false),
+        ] {
+            assert_eq!(denies(Some(agent), mode), privileged, "{agent} {mode}");
+        }
+        assert!(denies(None, "yolo") && !denies(None, "auto"), "an agent that is not in the table");
+    }
+
+    #[test]
+    fn commands_that_change_a_mode_are_known() {
+        for name in ["mode", "Mode", "permissions", "approvals", "approval-mode", "config"] {
+            assert!(is_mode_command(name), "{name}");
+        }
+        for name in ["", "plan", "review", "model", "compact"] {
+            assert!(!is_mode_command(name), "{name}");
         }
     }
 }

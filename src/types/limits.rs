@@ -15,9 +15,9 @@ macro_rules! all_limits {
         $consumer! {
             operator {
                 ["server"] {
-                    /// Open connections. Further connections are refused.
+                    /// Open connections. A further connection evicts the oldest one without an accepted key, or is refused.
                     max_connections: usize = 4096, count;
-                    /// Open connections from one address. A TLS proxy is exempt.
+                    /// Open connections from one address or IPv6 /64 network, with the same effect. A TLS proxy is exempt.
                     max_connections_per_address: usize = 2048, count;
                     /// The size of a request body. A larger body fails with 413.
                     max_body_bytes: usize = 1 << 20, size;
@@ -82,6 +82,8 @@ macro_rules! all_limits {
                     max_total_log_bytes as max_total_bytes: u64 = 10 << 30, size;
                     /// The age of a session's log after its last event. Older logs are deleted.
                     max_log_age as max_age: Duration = seconds(30 * 24 * 3600), time;
+                    /// The age of an event of the audit log. The gateway deletes older events, except the last ones.
+                    audit_max_age: Duration = seconds(365 * 24 * 3600), time;
                     /// Free disk space. Below it, prompts, new sessions and /readyz fail with 507.
                     min_free_disk_bytes: u64 = 1 << 30, size_or_zero;
                     /// The same in percent of the disk. The larger value applies.
@@ -98,6 +100,14 @@ macro_rules! all_limits {
                 }
             }
             internal {
+                /// The number of open connections without an accepted key, at most half of `max_connections`, and the
+                /// number from one address, at most a quarter of that. Beyond them, a new connection evicts the oldest
+                /// such connection. A TLS proxy has no limit of its own.
+                max_unauthenticated_connections: usize = 2048, count;
+                max_unauthenticated_connections_per_address: usize = 512, count;
+                /// The number of bytes that requests on such connections may use, in total: the received bytes, and 32 KiB
+                /// for each open request. Beyond it, the gateway evicts the oldest such connection with a request.
+                max_unauthenticated_request_bytes: usize = 24 << 20, size;
                 /// The time to read the head of a request, and to wait for the first request. When it expires, the
                 /// connection closes.
                 header_timeout: Duration = seconds(10), time;
@@ -285,6 +295,11 @@ macro_rules! all_limits {
                 clock_settle_timeout: Duration = seconds(24 * 3600), time_or_zero;
                 /// The time for which `session.deleted` remains on `/v1/events`, at most `max_log_age`.
                 deleted_max_age: Duration = seconds(7 * 24 * 3600), time;
+                /// The maximum stored size of the audit log. The gateway deletes its oldest events above it.
+                audit_max_bytes: u64 = 1 << 30, size;
+                /// The time for which equal events of the audit log, such as rejected requests of one address, are
+                /// counted. The first one is an event at once, and the others are one event at the end.
+                audit_window: Duration = seconds(60), time;
                 /// The time after which the gateway evicts a session without a process, a turn or a reader from memory.
                 session_idle_timeout: Duration = seconds(60), time;
             }

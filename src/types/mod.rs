@@ -3,7 +3,7 @@
 //! The module imports no other module of the crate.
 //!
 //! Read `ids`, `cursor` and `principal` first, then `clock` and `expiry`, then `limits`, `principal_limits` and
-//! `keyed_guard`.
+//! `keyed_guard`. `text` has the rules for titles, names and output of agents.
 
 /// The text form of an id: `Debug` prints the same text as `Display`, and serde uses a string.
 macro_rules! text_form {
@@ -34,29 +34,34 @@ mod agent_name;
 mod agent_settings;
 pub mod clock;
 pub mod cursor;
+mod denied_modes;
 pub mod ids;
 mod isolation;
 mod keyed_guard;
 pub mod known_agents;
 pub mod limits;
 pub mod method_list;
+mod mode_selection;
 pub mod network;
 pub mod principal;
 mod principal_limits;
 mod states;
+pub mod text;
 
 pub use agent_name::AgentName;
 pub use agent_settings::{AgentSettings, OnTimeout, Permissions, PoolSettings, ServedBy};
 pub use clock::{Clock, Ids, Timestamp};
 pub use cursor::{Epoch, EventId, Position};
+pub use denied_modes::DeniedModes;
 pub use expiry::Expiry;
 pub use ids::{PromptId, RequestId, SessionId, TerminalId};
 pub use isolation::{AppliedIsolation, Isolation, IsolationPolicy, Mechanism};
 pub use keyed_guard::{KeyedCounts, KeyedGuard};
 pub use known_agents::KnownAgent;
 pub use limits::Limits;
+pub use mode_selection::ModeSelection;
 pub use network::Network;
-pub use principal::{Principal, PrincipalKey, Scope, Scopes, Tenant};
+pub use principal::{Author, Principal, PrincipalKey, Scope, Scopes, Tenant};
 pub use principal_limits::{
     EffectiveLimits, KeyLimits, LimitChange, LimitExceeded, PrincipalLimit, PrincipalLimits,
 };

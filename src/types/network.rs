@@ -1,7 +1,7 @@
 //! A range of IP addresses such as `10.0.0.0/8`. A single address is a range with one member.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use ipnet::IpNet;
@@ -39,6 +39,15 @@ impl fmt::Display for Network {
 }
 
 text_form!(Network);
+
+/// The address under which limits count a client. An IPv6 subscriber has a /64 network, so the network counts as
+/// one address.
+pub fn client_network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
 
 #[cfg(test)]
 mod tests {

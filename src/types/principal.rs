@@ -1,6 +1,7 @@
 //! Principals and their scopes.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The owner of sessions and processes. Every key of a tenant can access the tenant's sessions. Only the
@@ -48,6 +49,17 @@ pub enum Scope {
 
 impl Scope {
     pub const ALL: [Self; 5] = [Self::Read, Self::Prompt, Self::Approve, Self::Files, Self::Admin];
+
+    /// The name in configuration, commands and the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Prompt => "prompt",
+            Self::Approve => "approve",
+            Self::Files => "files",
+            Self::Admin => "admin",
+        }
+    }
 
     const fn bit(self) -> u8 {
         1 << self as u8
@@ -104,6 +116,15 @@ pub struct Principal {
     pub id: Arc<str>,
     pub tenant: Tenant,
     pub scopes: Scopes,
+}
+
+/// The author of a change: a key, the name of its principal, and the address of the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Author {
+    pub name: Arc<str>,
+    /// The public id of the key.
+    pub key: Arc<str>,
+    pub address: IpAddr,
 }
 
 /// Identifies a principal in its tenant.

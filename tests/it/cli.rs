@@ -389,6 +389,8 @@ fn gateway_continues_after_its_executable_was_replaced() {
     #[expect(clippy::disallowed_methods, reason = "a test drives the real program")]
     let mut serve = Command::new(&program);
     serve.args(["--listen", "127.0.0.1:0", "--config"]).arg(&config).env_clear().stdin(Stdio::null());
+    // Tests may run as root.
+    serve.env("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "true");
     let mut gateway = Gateway::start(serve.env("ACP_GATEWAY_DATA", data.path()));
     let other = data.path().join("other");
     fs::write(&other, "#!/bin/false\n").unwrap();

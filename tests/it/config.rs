@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+mod modes;
+
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;

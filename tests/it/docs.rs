@@ -36,6 +36,17 @@ fn every_event_type_is_in_the_event_reference() {
 }
 
 #[test]
+fn every_type_of_the_audit_log_is_in_its_reference() {
+    let page = read("docs/reference/audit.md");
+    let (_, page) = page.split_once("\n## Event types\n").expect("the section");
+    let (section, _) = page.split_once("\n## ").expect("the next section");
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+    let named: Vec<&str> = rows.map(|(name, _)| name).collect();
+    let types: Vec<&str> = acp_gateway::event::AUDIT_TYPES.iter().map(|(_, name)| *name).collect();
+    assert_eq!(named, types, "one row for each type, in the order of src/event/audit.rs");
+}
+
+#[test]
 fn every_operation_is_in_the_api_reference() {
     let document: serde_json::Value = serde_json::from_str(&read("openapi/openapi.json")).expect("JSON");
     let pages = ["api.md", "events.md"].map(|page| read(Path::new("docs/reference").join(page))).concat();

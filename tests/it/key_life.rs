@@ -1,13 +1,13 @@
 //! The rights of a key, and the effects of its removal.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use crate::support::calls::Answer;
 use crate::support::gateway::command;
-use crate::support::{Events, Gateway, Setup, eventually};
+use crate::support::{Events, Gateway, Setup, eventually, figure};
 
 /// The tests ask more often than a person may.
 const LIMITS: &str =
@@ -104,6 +104,37 @@ async fn waits_and_streams_end_with_their_key() {
     assert!(last.of("problem") && last.data["problem"]["code"] == "unauthorized", "{last:?}");
     let turn = gateway.get(&format!("{path}/prompts/p1")).await;
     assert_eq!(turn["status"], "running", "what a key began goes on without it");
+}
+
+#[tokio::test]
+async fn all_streams_of_a_revoked_key_end_within_a_second() {
+    const STREAMS: usize = 40;
+    /// The gateway reads its keys once a second.
+    const RELOAD: Duration = Duration::from_secs(1);
+    let gateway = Setup::fake(&[]).settings(LIMITS).start();
+    let (revoked, other) = (key(&gateway, "bob", "read").await, key(&gateway, "ada", "read").await);
+    let open = async |key: &str| {
+        let stream = by(&gateway, key, Method::GET, "/v1/events/stream");
+        let mut stream = Events::new(stream.send().await.expect("an answer"));
+        stream.until("ready").await;
+        stream
+    };
+    let mut streams = Vec::new();
+    for _ in 0..STREAMS {
+        streams.push(open(&revoked).await);
+    }
+    let mut kept = open(&other).await;
+    key_command(&gateway, &["revoke", "bob"]);
+    let began = Instant::now();
+    for stream in streams {
+        let last = stream.rest().await.pop().expect("a last frame");
+        assert!(last.of("problem") && last.data["problem"]["code"] == "unauthorized", "{last:?}");
+    }
+    let took = began.elapsed();
+    figure(&format!("{STREAMS} streams of a revoked key ended {took:?} after the revocation"));
+    assert!(took < 2 * RELOAD, "{took:?}");
+    gateway.session("fake").await;
+    kept.until("session.created").await;
 }
 
 #[tokio::test]

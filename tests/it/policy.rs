@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use acp_gateway::audit::CountedEvents;
 use acp_gateway::auth::{Admission, AdmissionError, Keys, Policy, PolicyOptions, Tickets};
 use acp_gateway::store::MemoryStore;
 use acp_gateway::types::{Ids, Limits};
@@ -26,7 +27,7 @@ fn gate(bound: &str, public: Option<&str>) -> Gate {
     let limits = Limits { max_failed_keys_per_minute: 2, ..Limits::default() };
     let store = Arc::new(MemoryStore::new(ids.clone()));
     let keys = Keys::open(store.clone(), ids.clone(), &limits, None).unwrap();
-    let tickets = Tickets::open(store, ids, &limits, &keys).unwrap();
+    let tickets = Tickets::open(store, ids.clone(), &limits, &keys).unwrap();
     let options = PolicyOptions {
         bound: bound.parse().unwrap(),
         public_origin: public.map(str::to_owned),
@@ -34,7 +35,13 @@ fn gate(bound: &str, public: Option<&str>) -> Gate {
         proxies: vec!["10.0.0.0/8".parse().unwrap()],
     };
     let key = keys.create_link_key().unwrap().expose().to_owned();
-    Gate { policy: Policy::new(&options, keys.clone(), tickets.clone(), &limits), keys, tickets, key }
+    let counters = (CountedEvents::default(), ids);
+    Gate {
+        policy: Policy::new(&options, keys.clone(), tickets.clone(), &limits, counters),
+        keys,
+        tickets,
+        key,
+    }
 }
 
 fn request(uri: &str, headers: &[(&str, &str)]) -> Parts {

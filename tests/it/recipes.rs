@@ -38,7 +38,7 @@ fn every_recipe_is_valid_and_runs_the_known_command() {
     let (_, recipes) = page.split_once("\n## Recipes\n").expect("the recipes have a part of their own");
     let (recipes, _) = recipes.split_once("\n## ").expect("another part follows");
     let entries: Vec<_> = blocks(recipes).into_iter().flat_map(agents).collect();
-    for known in KNOWN.iter() {
+    for known in *KNOWN {
         let (_, agent) = entries
             .iter()
             .find(|(name, _)| name == known.name)
@@ -76,7 +76,7 @@ fn recipes_pin_the_versions_that_the_real_agent_tests_run() {
 fn the_guide_lists_every_variable_that_agents_receive() {
     let page = guide();
     let (_, table) = page.split_once("\n## Credentials of each agent\n").expect("the table is there");
-    for known in KNOWN.iter() {
+    for known in *KNOWN {
         let head = format!("| `{}` |", known.name);
         let row = table.lines().find(|line| line.starts_with(&head)).unwrap_or_else(|| panic!("no {head}"));
         let (_, listed) = row.split_once(&head).expect("it begins so");

@@ -12,6 +12,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::support::{Gateway, Setup, eventually, figure, procfs};
 
 mod cycles;
+mod floods;
 mod growth;
 mod loud;
 mod many;

@@ -9,6 +9,7 @@ mod fork;
 mod handover;
 mod list;
 mod metadata;
+mod modes;
 mod processes;
 mod storm;
 mod adopt;

@@ -6,12 +6,12 @@ import "./style/transcript.css";
 import "./style/markdown.css";
 import "./style/cards.css";
 import "./style/composer.css";
-import { App, firstKey } from "./view/App";
+import { App, firstKeys } from "./view/App";
 
 const place = document.getElementById("root");
 if (!place) throw new Error("index.html has no place for the page");
 createRoot(place).render(
   <StrictMode>
-    <App firstKey={firstKey()} />
+    <App keys={firstKeys()} />
   </StrictMode>,
 );

@@ -7,14 +7,13 @@
 import assert from "node:assert/strict";
 import { readdir, readFile } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { checkAccessibility, launch, screenshot, Watch } from "./support/browser.mjs";
 import { Chat } from "./support/chat.mjs";
 import { Gateway } from "./support/gateway.mjs";
 
 const DEMO = /demo/i;
-const BUDGET_BYTES = 120 * 1024;
+const BUDGET_BYTES = 128 * 1024;
 const LATER_BYTES = 16 * 1024;
 
 let browser;
@@ -91,6 +90,48 @@ describe("with the demo agent", () => {
     await chat.sameAs(shown);
     await checkAccessibility(page);
     await screenshot(page, "answer-light");
+    await watch.close();
+  });
+
+  test("a link replaces another key only after a question", async () => {
+    const { watch, page } = await open({ colorScheme: "light" });
+    const start = page.getByRole("heading", { name: "Start a session" });
+    await start.waitFor();
+    const own = new URLSearchParams(new URL(gateway.link).hash.slice(1)).get("key");
+    const other = new URLSearchParams(new URL(await gateway.adminLink()).hash.slice(1)).get("key");
+    const stored = () => page.evaluate(() => sessionStorage.getItem("acp-gateway.key"));
+    const dialog = page.getByRole("dialog", { name: "Use the key of this link?" });
+    const follow = (key) => page.evaluate((to) => location.assign(to), `#key=${key}`);
+
+    await follow(own);
+    await page.waitForURL(`${gateway.origin}/#/`);
+    assert.equal(await dialog.count(), 0, "the same key is no question");
+
+    await follow(other);
+    await dialog.waitFor();
+    assert.equal(page.url(), `${gateway.origin}/#/`);
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), "Keep my key");
+    await checkAccessibility(page);
+    await screenshot(page, "replace-key-light");
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "detached" });
+    assert.equal(await stored(), own);
+
+    // A link that loads the page asks too.
+    await page.goto("about:blank");
+    await page.goto(`${gateway.origin}/#key=${other}`);
+    await dialog.waitFor();
+    await page.keyboard.press("Enter");
+    await dialog.waitFor({ state: "detached" });
+    assert.equal(await stored(), own);
+
+    await follow(other);
+    await dialog.waitFor();
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    await dialog.waitFor({ state: "detached" });
+    assert.equal(await stored(), other);
+    await start.waitFor();
     await watch.close();
   });
 
@@ -262,76 +303,3 @@ describe("with the demo agent", () => {
     await watch.close();
   });
 });
-
-describe("with an agent that means harm", () => {
-  let gateway;
-  before(async () => {
-    const agent = fileURLToPath(new URL("support/hostile_agent.mjs", import.meta.url));
-    const config = `[agents.hostile]\ncommand = ${JSON.stringify(process.execPath)}\nargs = ${JSON.stringify([agent])}\n`;
-    gateway = await Gateway.start({ config });
-  });
-  after(() => gateway?.end());
-
-  test("its words stay words, wherever it puts them", async () => {
-    const watch = await Watch.page(browser, gateway.origin);
-    const { page } = watch;
-    const chat = new Chat(page);
-    await page.goto(gateway.link);
-    await chat.start(/hostile/);
-    await chat.send("go");
-    await chat.permission.waitFor();
-    await page.locator('.permission button[aria-disabled="false"]').first().waitFor();
-    await openEverything(page);
-    await assertHarmless(page);
-    await page.keyboard.press("2");
-    await chat.question.getByRole("button", { name: "Send", exact: true }).waitFor();
-    await assertHarmless(page);
-    await screenshot(page, "hostile-form-light");
-    await chat.question.getByRole("button", { name: "Decline" }).and(page.locator('[aria-disabled="false"]')).click();
-    await chat.question.getByRole("link").waitFor();
-    await assertHarmless(page);
-    assert.equal(await chat.question.locator(".link-host").textContent(), "ok.example");
-    await chat.question.getByText("no part of the host").waitFor();
-    await chat.question.getByRole("button", { name: "Decline" }).and(page.locator('[aria-disabled="false"]')).click();
-    await chat.ended("Finished");
-    await openEverything(page);
-    await assertHarmless(page);
-    await chat.message.fill("/");
-    await assertHarmless(page);
-    await chat.send("fail");
-    await chat.lastTurn.locator(".problem").waitFor();
-    await page.reload();
-    await chat.lastTurn.locator(".problem").waitFor();
-    await openEverything(page);
-    await assertHarmless(page);
-    await screenshot(page, "hostile-light");
-    await watch.close();
-  });
-});
-
-async function openEverything(page) {
-  await page.evaluate(() => {
-    for (const details of document.querySelectorAll("details")) details.open = true;
-  });
-}
-
-/** Only plain text elements are rendered, and links have only allowed targets. */
-async function assertHarmless(page) {
-  const found = await page.evaluate(() => {
-    const own = `[href^="${location.origin}/assets/"]`;
-    const forbidden = `script:not([src]), iframe, object, embed, style, link[href^=http]:not(head > ${own}), base, form[action], svg script, math, template, [srcdoc], [style*=fixed]`;
-    const bad = [...document.querySelectorAll(forbidden)].map((node) => node.outerHTML.slice(0, 200));
-    for (const node of document.querySelectorAll("*")) {
-      for (const { name } of node.attributes) if (name.startsWith("on")) bad.push(`${node.nodeName} ${name}`);
-    }
-    for (const link of document.querySelectorAll(".markdown a[href]")) {
-      const safe = /^(https?|mailto):$/.test(link.protocol) && link.target === "_blank" && link.rel === "noopener noreferrer";
-      if (!safe) bad.push(link.outerHTML);
-    }
-    for (const image of document.querySelectorAll("img")) {
-      if (!/^(data:image\/(png|jpeg|gif|webp|avif);base64,)/.test(image.src)) bad.push(image.outerHTML);
-    }
-    return bad;
-  });
-  assert.deepEqual(found, []);
-}

@@ -2,12 +2,11 @@
 
 use super::super::key::Key;
 use super::record::push_put;
-use super::{KeyStoreError, Keys};
+use super::{KeyStoreError, Keys, MAX_TRIES};
+use crate::audit::pending_entry;
+use crate::event::{ActorKind, KeyUpdated};
 use crate::store::{Batch, CommitError};
 use crate::types::{LimitChange, Scopes};
-
-/// The maximum number of attempts when another process changes the same keys.
-const MAX_TRIES: usize = 5;
 
 /// A change to existing keys.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +53,12 @@ impl Keys {
                     key.limits = key.limits.with(&change.limits);
                 }
                 if key != entry.key {
+                    let event = KeyUpdated {
+                        key: key.audited(),
+                        former_scopes: entry.key.scopes,
+                        limits_changed: key.limits != entry.key.limits,
+                    };
+                    batch.puts.push(pending_entry(&self.0.ids, ActorKind::CommandLine, event));
                     push_put(&mut batch, *hash, &key, Some(entry.stored.clone()));
                     changed.push(key);
                 }

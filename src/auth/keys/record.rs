@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 
 use super::super::key::{Key, KeyHash};
-use crate::store::{Batch, Expect, Put, Table};
+use crate::store::{Batch, Delete, Expect, Put, Table};
 use crate::types::{KeyLimits, PrincipalKey};
 
 /// The limits of each principal. All keys of a principal have the same limits; if not, the newest key counts.
@@ -26,6 +26,13 @@ pub(super) fn push_put(batch: &mut Batch, hash: KeyHash, key: &Key, stored: Opti
     let value = serde_json::to_vec(key).expect("a key serializes to JSON").into();
     batch.puts.push(Put { table: Table::Key, key: id.clone(), value });
     batch.expect.push(Expect { table: Table::Key, key: id, value: stored });
+}
+
+/// Adds to `batch` the removal of a key. The commit fails unless the store still has `stored`.
+pub(super) fn push_delete(batch: &mut Batch, hash: KeyHash, stored: Bytes) {
+    let key = hash.as_bytes().to_vec();
+    batch.deletes.push(Delete { table: Table::Key, key: key.clone() });
+    batch.expect.push(Expect { table: Table::Key, key, value: Some(stored) });
 }
 
 /// Reads a stored record; `None` if it is damaged.

@@ -179,3 +179,39 @@ async fn writer_panic_is_fatal_and_unblocks_waiters() {
     assert_eq!(watermark.recv_timeout(DEADLINE), Ok("the log writer panicked".to_owned()));
     in_time(log.close()).await;
 }
+
+#[tokio::test]
+async fn audit_log_is_durable_with_later_events() {
+    let limits = Limits { max_run_bytes: 500, max_transaction_bytes: 1000, ..Limits::default() };
+    let (store, log) = held(limits).await;
+    let audit = log.session(&Tenant::new("/audit"), SessionId::AUDIT).await.unwrap();
+    let session = open(&log, 1).await;
+    let member = format!("\"x\":\"{}\"", "x".repeat(300));
+    for _ in 0..20 {
+        say(&session, &member);
+        say(&audit, &member);
+        say(&session, "\"decided\":true");
+    }
+    let last = session.appended();
+    store.set(Outcome::Commit);
+    in_time(session.wait(last)).await.unwrap();
+    let (mut audited, mut decided) = (0, 0);
+    for batch in &store.batches() {
+        // A transaction contains the audit log completely, although it exceeds the size of the transaction.
+        for run in &batch.runs {
+            let events = u64::try_from(run.events().count()).unwrap();
+            match run.session {
+                SessionId::AUDIT => audited += events,
+                of if of == id(1) => {
+                    let marked =
+                        run.events().filter(|event| event.raw_json().ends_with(b"\"decided\":true}"));
+                    decided += u64::try_from(marked.count()).unwrap();
+                }
+                _ => {}
+            }
+        }
+        assert!(audited >= decided, "{audited} of {decided} decisions");
+    }
+    assert_eq!((audited, decided), (20, 20));
+    assert!(store.batches().len() > 3, "the session needs several transactions");
+}

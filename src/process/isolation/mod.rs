@@ -11,5 +11,5 @@ mod sandbox;
 pub(super) use confinement::Confinement;
 pub use folders::FolderGrants;
 pub(super) use folders::{GRANTED_LINE, GrantRequest, error_line};
+pub use sandbox::Sandbox;
 pub(super) use sandbox::TemporaryFolder;
-pub use sandbox::{ChildIsolation, Sandbox};

@@ -10,7 +10,8 @@ use rustix::process::geteuid;
 
 use super::confinement::Confinement;
 use super::probe::{self, Probed};
-use crate::process::{ChildSpec, SpawnError};
+use crate::process::SpawnError;
+use crate::process::spec::{ChildIsolation, ChildSpec};
 use crate::types::{AppliedIsolation, Isolation, IsolationPolicy, Mechanism};
 
 /// Homes of users, and the sockets of system services: a service manager would start programs without isolation.
@@ -18,16 +19,6 @@ const SYSTEM_HIDDEN: [&str; 3] = ["/home", "/root", "/run"];
 
 /// Folders below hidden ones that the resolution of host names needs.
 const NAME_RESOLUTION: [&str; 3] = ["/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"];
-
-/// The isolation of one child.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ChildIsolation {
-    pub level: Isolation,
-    /// The folders of the session, if it is known.
-    pub folders: Vec<PathBuf>,
-    /// Further folders from the configuration.
-    pub configured: Vec<PathBuf>,
-}
 
 /// The temporary folder of one child. Dropping it removes it with its content, which blocks.
 #[derive(Debug)]
@@ -86,7 +77,7 @@ pub struct Sandbox {
 impl Sandbox {
     /// Isolates nothing.
     pub fn disabled() -> Self {
-        let policy = IsolationPolicy { required: false, allow_root: true };
+        let policy = IsolationPolicy { allow_root: true, ..IsolationPolicy::default() };
         Self { policy, ..Self::default() }
     }
 
@@ -99,7 +90,8 @@ impl Sandbox {
     ) -> Self {
         // Nothing below `/` would remain visible.
         let hidden = hidden.into_iter().chain(SYSTEM_HIDDEN.map(PathBuf::from));
-        let hidden = hidden.filter_map(|path| path.canonicalize().ok());
+        // A folder that does not exist yet is hidden by its name.
+        let hidden = hidden.map(|path| path.canonicalize().unwrap_or(path));
         let hidden = hidden.filter(|path| path.parent().is_some()).collect();
         // Children of an earlier gateway process left their folders if it was killed.
         drop(remove(&temporary));

@@ -9,7 +9,7 @@ use landlock::{
     RulesetError, Scope, path_beneath_rules,
 };
 use nix::libc;
-use rustix::process::getuid;
+use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
@@ -60,14 +60,23 @@ const SHARED_OBJECTS: [i64; 8] = [
     libc::SYS_mq_open,
 ];
 
+/// The maximum number of processes and threads of the user in this user namespace, the maximum size of a file, and the
+/// maximum size of the data of one process.
+const RESOURCES: [(Resource, u64); 3] =
+    [(Resource::Nproc, 4096), (Resource::Fsize, 64 << 30), (Resource::Data, 32 << 30)];
+
 /// Distinguishes the second system call table of `x86_64`.
 const X32_BIT: i64 = 0x4000_0000;
 
 /// Restricts this process.
 pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
+    if matches!(confinement.mechanism, Mechanism::None | Mechanism::Command) {
+        return Ok(());
+    }
+    limit_resources().map_err(SupervisorError::at("resource limits"))?;
     let has_namespaces = confinement.mechanism == Mechanism::Namespaces;
     match confinement.mechanism {
-        Mechanism::None | Mechanism::Command => return Ok(()),
+        Mechanism::None | Mechanism::Command => Ok(()),
         // The namespaces contain signals. Abstract sockets belong to the network, which is shared.
         Mechanism::Namespaces => restrict_scopes(CompatLevel::BestEffort),
         Mechanism::Landlock => {
@@ -84,6 +93,15 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
     }
     filter_system_calls(has_namespaces)
         .map_err(|error| SupervisorError { step: "seccomp", source: io::Error::other(error) })
+}
+
+/// Limits this process and its descendants. A lower limit of the environment stays.
+fn limit_resources() -> rustix::io::Result<()> {
+    for (resource, wanted) in RESOURCES {
+        let maximum = getrlimit(resource).maximum.map_or(wanted, |maximum| maximum.min(wanted));
+        setrlimit(resource, Rlimit { current: Some(maximum), maximum: Some(maximum) })?;
+    }
+    Ok(())
 }
 
 /// Denies signals to processes, and connections to abstract sockets, outside of this process's descendants.

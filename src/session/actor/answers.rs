@@ -10,7 +10,7 @@ use crate::event::{EncodedEvent, RequestCreated, RequestResolved};
 use crate::session::agent_requests::{EndedBy, OfferedRequest, Resolving};
 use crate::session::error::AnswerError;
 use crate::session::record::RequestRecord;
-use crate::types::{Principal, RequestId};
+use crate::types::{Author, RequestId};
 
 impl Actor {
     /// Offers a request to clients. Fails with the response for the agent if too many requests are open.
@@ -35,12 +35,12 @@ impl Actor {
     /// Resolves a request with a checked answer. The agent receives the answer when it is durable.
     pub(in crate::session) fn answer(
         &mut self,
-        by: &Principal,
+        by: &Author,
         id: RequestId,
         outcome: Outcome,
     ) -> Result<u64, AnswerError> {
         self.agent_requests.get(id)?;
-        let resolving = self.agent_requests.resolve(id, Resolution::Answered, Some(&by.id), outcome);
+        let resolving = self.agent_requests.resolve(id, Resolution::Answered, Some(by), outcome);
         Ok(match resolving {
             Some(resolving) => self.resolve(resolving),
             None => self.journal.appended(),
@@ -60,15 +60,18 @@ impl Actor {
         seq
     }
 
-    /// Appends the only end of a request.
+    /// Appends the only end of a request. The decision about a permission is durable in the audit log no later than
+    /// the end, and therefore before the agent receives the answer.
     pub(in crate::session) fn append_resolved(
         &mut self,
         request: &PendingRequest,
         resolution: Resolution,
-        by: Option<String>,
+        by: Option<Author>,
         outcome: &Outcome,
     ) -> u64 {
+        self.audit_decision(request, resolution, by.as_ref(), outcome);
         let id = request.request_id;
+        let by = by.map(|author| author.name.to_string());
         let event = EncodedEvent::from(&RequestResolved {
             request_id: id,
             method: &request.method,

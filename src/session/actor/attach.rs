@@ -379,6 +379,7 @@ impl Actor {
         }
         // Only the result of `session/new` contains the agent's session id, and it was parsed above.
         let result = acp::replace_session_id(result, &self.journal.session());
+        let denied_modes = self.mode_policy().offered();
         let event = EncodedEvent::from(&SessionAttached {
             by: attached_by(origin, method),
             context: if lost.is_some() { AttachedContext::Lost } else { AttachedContext::Kept },
@@ -388,6 +389,7 @@ impl Actor {
             agent_info: initialized.agent_info.as_deref(),
             agent_capabilities: &initialized.raw_capabilities,
             result: result.as_deref().ok(),
+            denied_modes: &denied_modes,
         });
         // A prompt that was not sent before a drain is sent when `session.attached`, the next event, is durable.
         if self.turns.next().is_some_and(|queued| queued.record.unsent) {
@@ -402,12 +404,13 @@ impl Actor {
                 change.put_prompt(record);
             }
         });
+        self.report_current_mode(None);
         self.next_queued();
         for attaching in self.client_calls.take_attaching() {
             send_reply(attaching.reply, Ok(seq));
         }
         if let Some(creating) = creating {
-            send_reply(creating.reply, Ok((self.snapshot(), seq)));
+            send_reply(creating.reply, Ok((self.snapshot(), self.journal.appended())));
         }
     }
 

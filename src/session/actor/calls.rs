@@ -47,6 +47,7 @@ impl Actor {
         let rules = CallRules {
             session: self.journal.session(),
             spec: self.link.spec(),
+            modes: self.mode_policy(),
             accepts_models: self.journal.record().models,
             running: self.turns.running(),
         };
@@ -139,6 +140,7 @@ impl Actor {
         if !matches!(call.call, ClientCall::Cancel(_)) {
             self.journal.update(|record| record.called = true);
         }
+        let before = self.mode_policy().current();
         let mut event = SessionChanged { by: &call.by.id, ..SessionChanged::default() };
         match &call.call {
             ClientCall::Mode(mode) if self.link.dialect().has_modes() => event.current_mode_id = Some(mode),
@@ -156,7 +158,9 @@ impl Actor {
                 return send_reply(call.reply, Ok((ours, self.journal.appended())));
             }
         }
-        let seq = self.journal.append_changed(EncodedEvent::from(&event));
+        self.journal.append_changed(EncodedEvent::from(&event));
+        self.report_current_mode(before.as_ref());
+        let seq = self.journal.appended();
         let fold = self.journal.fold();
         let now = match &call.call {
             ClientCall::Mode(_) => &fold.modes,

@@ -48,7 +48,8 @@ impl Actor {
             }
             Command::Pending { request, reply } => send_reply(reply, self.agent_requests.get(request)),
             Command::Answer { by, request, outcome, reply } => {
-                send_reply(reply, self.answer(&by, request, outcome));
+                let checked = self.check_answer_modes(request, &outcome);
+                send_reply(reply, checked.and_then(|()| self.answer(&by, request, outcome)));
             }
             Command::Call { by, call, trace, reply } => self.queue_call(by, call, trace, reply),
             Command::KillTerminal { terminal, reply } => send_reply(reply, self.kill_terminal(terminal)),

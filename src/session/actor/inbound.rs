@@ -117,6 +117,9 @@ impl Actor {
         if imports {
             self.begin_history();
         }
+        let entered = self.mode_policy().of_update(&view.kind, view.update);
+        let before =
+            entered.as_ref().filter(|_| subagent.is_none()).and_then(|_| self.mode_policy().current());
         let mut state_changed = false;
         if subagent.is_none() {
             self.journal.fold_with(|fold| fold.update(&view.kind, view.update));
@@ -131,6 +134,9 @@ impl Actor {
             self.journal.append_with(prompt, event, |_, _| {});
         } else {
             self.journal.append(prompt, event);
+        }
+        if let Some(entered) = entered.filter(|entered| before.as_ref() != Some(entered)) {
+            self.report_privileged_mode(&entered, subagent);
         }
         self.complete_if_work_ended();
     }

@@ -11,7 +11,7 @@ use super::requests::{HandlerResult, invalid, rejected};
 use crate::acp::{self, RequestKind, error_code, method};
 use crate::event::{EncodedEvent, TerminalCreated, TerminalExited, TerminalOutput};
 use crate::jsonrpc::IncomingId;
-use crate::session::client_methods::files::{Folders, work_aborted};
+use crate::session::client_methods::files::{Folders, Refusals, work_aborted};
 use crate::session::client_methods::terminals::{NewTerminal, TerminalRequest};
 use crate::session::client_methods::{Completion, FilePermits, WorkOutcome, WorkOutput};
 use crate::session::error::{NotFound, PartError};
@@ -63,6 +63,12 @@ impl Actor {
             workspaces: self.context.workspaces.clone(),
             cwd: PathBuf::from(&record.cwd),
             additional: record.additional_directories.iter().map(PathBuf::from).collect(),
+            refusals: Refusals {
+                counted: self.context.audit.counted().clone(),
+                agent: record.agent.clone(),
+                session: record.session_id,
+                ids: self.context.ids.clone(),
+            },
         }
     }
 

@@ -12,15 +12,19 @@
 //! - `turn`, `queue`: prompts
 //! - `attach`, `release`: the process
 //! - `requests`, `answers`, `methods`: requests of the agent
+//! - `audit`: permission decisions and refused requests in the audit log
 //! - `calls`: calls of clients
+//! - `modes`: modes that clients cannot select
 //! - `recovery`: the start from stored records
 
 mod answers;
 mod attach;
+mod audit;
 mod calls;
 mod commands;
 mod inbound;
 mod methods;
+mod modes;
 mod queue;
 mod recovery;
 mod release;
@@ -174,7 +178,7 @@ impl Actor {
     }
 
     fn snapshot(&self) -> Session {
-        self.journal.snapshot(self.agent_requests.shown())
+        self.with_denied_modes(self.journal.snapshot(self.agent_requests.shown()))
     }
 
     /// Whether too many bytes wait for a commit.

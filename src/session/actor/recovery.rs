@@ -142,10 +142,10 @@ impl Actor {
             for request in record.open_requests {
                 let key = record::numbered_key(id, request.number());
                 let stored = read_record::<RequestRecord>(&self.context, Table::Request, key).await?;
-                if let Some(RequestRecord { pending: Some(pending), resolution: None, by }) = stored {
+                if let Some(RequestRecord { pending: Some(pending), resolution: None, .. }) = stored {
                     // The process is gone.
                     let outcome = RequestKind::from_method(&pending.method).cancelled_reply();
-                    self.append_resolved(&pending.into(), Resolution::Expired, by, &outcome);
+                    self.append_resolved(&pending.into(), Resolution::Expired, None, &outcome);
                 }
             }
         }

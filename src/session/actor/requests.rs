@@ -48,6 +48,9 @@ impl Actor {
             | RequestKind::EndTerminal => self.served_by().1,
         };
         if served_by == ServedBy::Off {
+            if let Some(method) = kind.served_method() {
+                self.audit_refused(method);
+            }
             return unsupported();
         }
         // An elicitation may name a call of the gateway instead of a session. An extension may name neither.
@@ -89,7 +92,7 @@ impl Actor {
         }
         let (spec, session_policy) = (self.link.spec(), &self.journal.record().policy);
         let allowed = policy::allows(spec, session_policy, view.tool_kind.as_deref());
-        self.offer_question(offer, allowed.then(|| view.allow_once()).flatten())
+        self.offer_question(offer, allowed.then(|| view.allow_once(&spec.settings.denied_modes)).flatten())
     }
 
     /// Offers a question to a user. `allowed`: the answer of the policy.

@@ -42,7 +42,7 @@ impl Actor {
         trace: Option<TraceContext>,
         claim: Option<&Claim>,
     ) -> Result<(Prompt, u64), PromptError> {
-        let admission = self.admit(&blocks, queue)?;
+        let admission = self.admit(by, &blocks, queue)?;
         let prompt_id = self.journal.next_prompt();
         let mut record = PromptRecord {
             prompt_id,
@@ -89,7 +89,7 @@ impl Actor {
     }
 
     /// Decides whether a prompt runs, waits or is rejected. A prompt that runs has a process or a place in the pool's queue.
-    fn admit(&mut self, blocks: &RawValue, queue: bool) -> Result<Admission, PromptError> {
+    fn admit(&mut self, by: &Principal, blocks: &RawValue, queue: bool) -> Result<Admission, PromptError> {
         if self.journal.record().is_closed() {
             return Err(ProcessError::Closed.into());
         }
@@ -100,7 +100,7 @@ impl Actor {
             return Err(SessionError::StorageFull.into());
         }
         self.check_turn()?;
-        self.check_content(blocks)?;
+        self.check_content(by, blocks)?;
         let admission = self.turns.admit(queue, self.context.limits.max_session_queued_prompts)?;
         if admission == Admission::Run {
             self.reserve()?;
@@ -108,7 +108,7 @@ impl Actor {
         Ok(admission)
     }
 
-    fn check_content(&self, blocks: &RawValue) -> Result<(), InputError> {
+    fn check_content(&self, by: &Principal, blocks: &RawValue) -> Result<(), InputError> {
         // If no process has reported the agent's capabilities yet, the agent itself checks the content.
         let unknown = PromptCapabilities { image: true, audio: true, embedded_context: true };
         let known = self.link.initialized().map(|initialized| initialized.capabilities.prompt);
@@ -117,7 +117,7 @@ impl Actor {
                 self.context.pool.agent_stats(&self.journal.record().agent, &self.link.owner().tenant)?;
             Some(initialized?.capabilities.prompt)
         });
-        acp::validate_prompt(blocks, known.unwrap_or(unknown)).map_err(|error| {
+        let blocks = acp::validate_prompt(blocks, known.unwrap_or(unknown)).map_err(|error| {
             let (pointer, detail) = (format!("/prompt{}", error.pointer()), error.to_string());
             match error {
                 ContentError::Unsupported { .. } => {
@@ -125,7 +125,8 @@ impl Actor {
                 }
                 _ => InputError::invalid(pointer, detail),
             }
-        })
+        })?;
+        self.check_prompt_modes(by, &blocks)
     }
 
     /// Sends the prompt after its event is durable and a process has the session.

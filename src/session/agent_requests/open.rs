@@ -14,7 +14,7 @@ use crate::acp::{Outcome, RequestKind};
 use crate::api::{PendingRequest, Resolution};
 use crate::jsonrpc::IncomingId;
 use crate::session::error::{AnswerError, NotFound, RequestResolved};
-use crate::types::{PromptId, RequestId, Timestamp};
+use crate::types::{Author, PromptId, RequestId, Timestamp};
 
 /// The number of resolved requests that are remembered. Older ones are in the store.
 const MAX_RESOLVED: usize = 64;
@@ -71,7 +71,7 @@ pub(in crate::session) struct Resolving {
     pub(in crate::session) request: Arc<PendingRequest>,
     pub(in crate::session) incoming: IncomingId,
     pub(in crate::session) resolution: Resolution,
-    pub(in crate::session) by: Option<String>,
+    pub(in crate::session) by: Option<Author>,
     pub(in crate::session) outcome: Outcome,
     /// Whether the agent receives the answer at once, before the commit.
     pub(in crate::session) at_once: bool,
@@ -173,17 +173,16 @@ impl AgentRequests {
         &mut self,
         id: RequestId,
         resolution: Resolution,
-        by: Option<&str>,
+        by: Option<&Author>,
         outcome: Outcome,
     ) -> Option<Resolving> {
         let Pending { request, incoming, .. } = self.open.remove(&id)?;
-        let by = by.map(str::to_owned);
-        self.resolved.push_back((id, resolution, by.clone()));
+        self.resolved.push_back((id, resolution, by.map(|author| author.name.to_string())));
         if self.resolved.len() > MAX_RESOLVED {
             self.resolved.pop_front();
         }
         let at_once = matches!(resolution, Resolution::Cancelled | Resolution::Withdrawn);
-        Some(Resolving { request, incoming, resolution, by, outcome, at_once })
+        Some(Resolving { request, incoming, resolution, by: by.cloned(), outcome, at_once })
     }
 
     /// Resolves an open request without an answer.

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use serde_json::value::RawValue;
+
 use super::open::Wait;
+use crate::acp::{self, RequestKind};
 use crate::agent::AgentSpec;
-use crate::types::{OnTimeout, SessionPolicy};
+use crate::api::PendingRequest;
+use crate::types::{DeniedModes, OnTimeout, SessionPolicy};
 
 /// How long a question waits for an answer.
 pub(in crate::session) fn answer_wait(spec: &AgentSpec, policy: &SessionPolicy) -> Wait {
@@ -24,4 +28,17 @@ pub(in crate::session) fn allows(spec: &AgentSpec, policy: &SessionPolicy, kind:
     let listed = |list: &[String]| kind.is_some_and(|kind| list.iter().any(|allowed| allowed == kind));
     let narrow = narrowed.and_then(|policy| policy.allow.as_deref());
     listed(&spec.settings.permissions.allow) && narrow.is_none_or(listed)
+}
+
+/// Returns the entry of `modes.deny` whose mode this answer selects. Files and the output of commands select no mode.
+pub(in crate::session) fn denying_entry<'d>(
+    denied: &'d DeniedModes,
+    request: &PendingRequest,
+    answer: &RawValue,
+) -> Option<&'d str> {
+    match RequestKind::from_method(&request.method) {
+        RequestKind::Permission => acp::parse_permission(&request.params).ok()?.find_denied(denied, answer),
+        RequestKind::Elicitation | RequestKind::Extension => acp::find_in_value(denied, answer),
+        _ => None,
+    }
 }

@@ -18,7 +18,7 @@ use crate::acp::{self, Outcome, method};
 use crate::api::{PendingRequest, Resolution};
 use crate::jsonrpc::{IncomingId, PendingTables};
 use crate::session::error::{AnswerError, NotFound, RequestResolved};
-use crate::types::{PromptId, RequestId, Timestamp};
+use crate::types::{Author, PromptId, RequestId, Timestamp};
 
 const PERMISSION: &str = method::SESSION_REQUEST_PERMISSION;
 const ELICITATION: &str = method::ELICITATION_CREATE;
@@ -78,7 +78,8 @@ impl Fixture {
     }
 
     fn answer(&mut self, id: u32, by: &str) -> Option<Resolving> {
-        self.part.resolve(RequestId::new(id), Resolution::Answered, Some(by), Ok(raw("1")))
+        let by = Author { name: by.into(), key: "key".into(), address: [127, 0, 0, 1].into() };
+        self.part.resolve(RequestId::new(id), Resolution::Answered, Some(&by), Ok(raw("1")))
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use crate::acp::client_input_policy::{self, ClientInputError};
-use crate::acp::{self, AgentCapabilities, ConfigValue, SessionSetup, TraceContext};
+use crate::acp::{self, AgentCapabilities, ConfigValue, ModePolicy, SessionSetup, TraceContext};
 use crate::agent::{AgentSpec, Dialect};
 use crate::session::command::ClientCall;
 use crate::session::error::{CallError, InputError, ProcessError, SessionError, TurnRunning};
@@ -14,6 +14,7 @@ use crate::types::{PromptId, SessionId};
 pub(in crate::session) struct CallRules<'a> {
     pub(in crate::session) session: SessionId,
     pub(in crate::session) spec: &'a AgentSpec,
+    pub(in crate::session) modes: ModePolicy<'a>,
     /// Whether the agent reports `models` and therefore accepts `session/set_model`.
     pub(in crate::session) accepts_models: bool,
     pub(in crate::session) running: Option<PromptId>,
@@ -22,12 +23,14 @@ pub(in crate::session) struct CallRules<'a> {
 impl CallRules<'_> {
     pub(in crate::session) fn check(&self, call: &ClientCall) -> Result<(), CallError> {
         match call {
-            ClientCall::Mode(_) | ClientCall::Forked(_) | ClientCall::Cancel(_) => Ok(()),
-            ClientCall::Config { value, .. } => {
-                acp::parse::<ConfigValue<'_>>(value).map(drop).map_err(|_| {
+            ClientCall::Forked(_) | ClientCall::Cancel(_) => Ok(()),
+            ClientCall::Mode(mode) => Ok(permit_mode(self.modes.find_mode(mode))?),
+            ClientCall::Config { option, value } => {
+                let value = acp::parse::<ConfigValue<'_>>(value).map_err(|_| {
                     let detail = "expected one of the option's value ids, or a boolean".to_owned();
-                    InputError::invalid("/value", detail).into()
-                })
+                    InputError::invalid("/value", detail)
+                })?;
+                Ok(permit_mode(self.modes.find_option(option, &value))?)
             }
             ClientCall::Fork => self.running.map_or(Ok(()), |prompt| Err(TurnRunning(prompt).into())),
             ClientCall::Rpc { method, params, .. } => Ok(self.check_rpc(method, params)?),
@@ -35,17 +38,21 @@ impl CallRules<'_> {
     }
 
     fn check_rpc(&self, method: &str, params: &RawValue) -> Result<(), InputError> {
-        let rejected = |error: ClientInputError| InputError::from_policy(&error, "/params");
+        let rejected = |at| move |error: ClientInputError| InputError::from_policy(&error, at);
         // Agents that report `models` accept this method, so it needs no permission of the operator.
         if !(method == acp::method::SESSION_SET_MODEL && self.accepts_models) {
-            client_input_policy::check_method(&self.spec.settings.allowed_rpc_methods, method)
-                .map_err(rejected)?;
+            client_input_policy::check_method(&self.spec.settings, method).map_err(rejected("/method"))?;
         }
-        client_input_policy::check_params(&self.spec.settings.allowed_meta_keys, params).map_err(rejected)?;
+        client_input_policy::check_params(&self.spec.settings, params).map_err(rejected("/params"))?;
         let named = acp::session_id_of(params).map_err(|_| wrong_session())?;
         let ours = self.session.to_string();
         if named.is_none_or(|id| *id == *ours) { Ok(()) } else { Err(wrong_session()) }
     }
+}
+
+/// `denying`: the entry of `modes.deny` that the input of a client selects.
+pub(in crate::session) fn permit_mode(denying: Option<&str>) -> Result<(), InputError> {
+    client_input_policy::permit_mode(denying).map_err(|denied| InputError::from_policy(&denied, ""))
 }
 
 /// The agent's session that a call is encoded for.

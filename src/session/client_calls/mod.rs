@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-pub(super) use self::encode::{CallRules, CallTarget};
+pub(super) use self::encode::{CallRules, CallTarget, permit_mode};
 use super::command::{ClientCall, CreateWaiter, Reply};
 use super::error::{AttachError, CallError};
 use super::origin::Origin;

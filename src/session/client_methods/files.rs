@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use serde_json::value::RawValue;
 
 use crate::acp::{self, CreateTerminal, Outcome, error_code, method};
+use crate::audit::CountedEvents;
+use crate::event::RefuseReason;
 use crate::shutdown::Shutdown;
+use crate::types::{AgentName, Ids, SessionId};
 use crate::workspace::{FileError, LineRange, Workspace, Workspaces};
 
 /// The folders of the session, for a request that runs outside of the actor.
@@ -14,6 +17,26 @@ pub(in crate::session) struct Folders {
     pub(in crate::session) workspaces: Workspaces,
     pub(in crate::session) cwd: PathBuf,
     pub(in crate::session) additional: Vec<PathBuf>,
+    pub(in crate::session) refusals: Refusals,
+}
+
+/// Counts the requests of a session's agent for paths outside of its folders.
+#[derive(Debug)]
+pub(in crate::session) struct Refusals {
+    pub(in crate::session) counted: CountedEvents,
+    pub(in crate::session) agent: AgentName,
+    pub(in crate::session) session: SessionId,
+    pub(in crate::session) ids: Ids,
+}
+
+impl Refusals {
+    /// Counts the request if the error is a decision about access.
+    fn note(&self, method: &'static str, error: &FileError) {
+        if matches!(error, FileError::OutsideRoots) {
+            let refused = (method, RefuseReason::OutsideFolders);
+            self.counted.refused(&self.agent, self.session, refused, self.ids.now());
+        }
+    }
 }
 
 impl Folders {
@@ -24,18 +47,25 @@ impl Folders {
                 let asked: acp::ReadTextFile<'_> = acp::parse(params).map_err(|_| invalid_params())?;
                 let window = LineRange { line: asked.line, limit: asked.limit };
                 let text = self.open().and_then(|found| found.read_text(&asked.path, window, max_bytes));
-                let text = text.map_err(|error| file_error(&asked.path, &error))?;
+                let text =
+                    text.map_err(|error| self.failed(method::FS_READ_TEXT_FILE, &asked.path, &error))?;
                 Ok(acp::read_text_file_result(&text))
             }
             method::FS_WRITE_TEXT_FILE => {
                 let asked: acp::WriteTextFile<'_> = acp::parse(params).map_err(|_| invalid_params())?;
                 let saved =
                     self.open().and_then(|found| found.write_text(&asked.path, &asked.content, max_bytes));
-                saved.map_err(|error| file_error(&asked.path, &error))?;
+                saved.map_err(|error| self.failed(method::FS_WRITE_TEXT_FILE, &asked.path, &error))?;
                 Ok(acp::empty_result())
             }
             _ => Err(acp::method_not_found(method)),
         }
+    }
+
+    /// The error for the agent.
+    fn failed(&self, method: &'static str, path: &str, error: &FileError) -> Box<RawValue> {
+        self.refusals.note(method, error);
+        file_error(path, error)
     }
 
     /// The folder in which a command runs. Fails with the error for the agent.
@@ -46,7 +76,10 @@ impl Folders {
     ) -> Result<PathBuf, Box<RawValue>> {
         let wanted = asked.cwd.clone();
         let find = move || match wanted {
-            Some(wanted) => self.open()?.real_directory(&wanted),
+            Some(wanted) => {
+                let found = self.open().and_then(|folders| folders.real_directory(&wanted));
+                found.inspect_err(|error| self.refusals.note(method::TERMINAL_CREATE, error))
+            }
             None => Ok(self.cwd),
         };
         let found = shutdown.spawn_blocking(find).await.map_err(|_| work_aborted())?;

@@ -26,7 +26,7 @@ use crate::session::error::{
 use crate::session::query::SessionQuery;
 use crate::session::record::RequestRecord;
 use crate::session::validation::{check_metadata, check_title};
-use crate::types::{Principal, PromptId, RequestId, SessionId, TerminalId};
+use crate::types::{Author, Principal, PromptId, RequestId, SessionId, TerminalId};
 use crate::workspace::Workspace;
 
 pub use self::prompt::AdmittedPrompt;
@@ -164,12 +164,7 @@ impl SessionHandle {
     }
 
     /// Answers a request of the agent. The first answer wins.
-    pub async fn answer(
-        &self,
-        by: &Principal,
-        request: RequestId,
-        answer: Answer,
-    ) -> Result<(), AnswerError> {
+    pub async fn answer(&self, by: &Author, request: RequestId, answer: Answer) -> Result<(), AnswerError> {
         match self.answer_once(by.clone(), request, answer).await {
             Ok(seq) => Ok(self.wait_durable(seq).await?),
             Err(error @ AnswerError::Resolved(_)) => {
@@ -187,12 +182,7 @@ impl SessionHandle {
         }
     }
 
-    async fn answer_once(
-        &self,
-        by: Principal,
-        request: RequestId,
-        answer: Answer,
-    ) -> Result<u64, AnswerError> {
+    async fn answer_once(&self, by: Author, request: RequestId, answer: Answer) -> Result<u64, AnswerError> {
         let asked = self.request(|reply| Command::Pending { request, reply }).await?;
         // The agent defines the schema of the answer, so the check may take long.
         let check = self.context().shutdown.spawn_blocking(move || answers::check_answer(&asked, answer));

@@ -1,11 +1,12 @@
 //! The snapshot of a session as of its last commit. Clients receive it while the disk is full.
 
 use super::SessionQuery;
+use crate::acp::ModePolicy;
 use crate::api::{PendingRequest, Session};
 use crate::session::error::SessionError;
 use crate::session::record::{self, FoldRecord, RequestRecord, SessionRecord};
 use crate::session::snapshot::build_snapshot;
-use crate::session::stored::read_record;
+use crate::session::stored::{agent_spec, read_record};
 use crate::store::Table;
 use crate::transcript::SessionFold;
 use crate::types::RequestId;
@@ -23,7 +24,14 @@ impl SessionQuery<'_> {
         };
         let (seq, _) = self.fold_events(seq, u64::MAX, |event| _ = fold.event(event)).await?;
         let requests = self.open_requests(&record).await?;
-        Ok(build_snapshot(&record, &fold, requests, self.log.id(seq)))
+        let spec = agent_spec(self.context, &record);
+        let modes = ModePolicy {
+            denied: &spec.settings.denied_modes,
+            modes: fold.modes.as_deref(),
+            config_options: fold.config_options.as_deref(),
+        };
+        let denied_modes = modes.offered();
+        Ok(Session { denied_modes, ..build_snapshot(&record, &fold, requests, self.log.id(seq)) })
     }
 
     /// The requests of the agent that were open at the last commit.

@@ -7,6 +7,7 @@ use crate::pool::ShortLeaseError;
 use crate::session::context::Context;
 use crate::session::error::{AgentSessionsError, CreateError, InputError};
 use crate::session::query::agent_sessions;
+use crate::types::text::check_name;
 use crate::types::{AgentName, KeyedCounts, KeyedGuard, Principal, Scope, Tenant};
 
 /// The maximum number of bytes of an agent's session id.
@@ -50,6 +51,7 @@ pub(super) fn adopted_session<'a>(
     if id.is_empty() || id.len() > AGENT_SESSION_ID_BYTES {
         return Err(InputError::invalid("/agentSessionId", "expected an id of 1 to 1024 bytes"));
     }
+    check_name(id).map_err(|error| InputError::invalid("/agentSessionId", error.to_string()))?;
     Ok(Some(id))
 }
 

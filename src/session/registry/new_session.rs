@@ -113,7 +113,7 @@ fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result<(), InputE
         }
     }
     if let Some(meta) = &request.meta {
-        client_input_policy::check_meta(&spec.settings.allowed_meta_keys, meta)
+        client_input_policy::check_meta(&spec.settings, meta)
             .map_err(|gated| InputError::from_policy(&gated, ""))?;
     }
     Ok(())

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use super::*;
 use crate::agent::{AgentSpec, Catalogue, CurrentCatalogue, Launcher};
 use crate::api::{self, PromptStatus, SessionState};
+use crate::audit::{Audit, CountedEvents};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::session::actor::Actor;
@@ -74,8 +75,10 @@ async fn panicked_actor_fails_its_turn_and_restarts() {
     let store = Arc::new(MemoryStore::new(ids.clone()));
     let fatal = Box::new(|why: &str| panic!("fatal: {why}"));
     let log = EventLog::start(store, ids.clone(), Arc::clone(&limits), shutdown.clone(), fatal).unwrap();
+    let counted = CountedEvents::default();
+    let audit = Audit::open(log.clone(), counted, ids.clone(), Arc::clone(&limits)).await.unwrap();
     let catalogue = Arc::new(Catalogue::new([AgentSpec::removed("a".parse().unwrap())]));
-    let launcher = Launcher::without_programs(&limits, &shutdown);
+    let launcher = Launcher::without_programs(&limits, &shutdown, &audit);
     let pool =
         Pool::new(&catalogue, launcher, (Arc::clone(&limits), PrincipalLimits::new(&limits)), &shutdown);
     let folder = tempfile::tempdir().unwrap();
@@ -83,7 +86,7 @@ async fn panicked_actor_fails_its_turn_and_restarts() {
     let (_catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let parts = (ids.clone(), limits, shutdown.clone());
     let registry = SessionRegistry::start(Context::new(
-        log.clone(),
+        (log.clone(), audit),
         pool,
         catalogue,
         workspaces,

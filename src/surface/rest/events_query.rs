@@ -96,7 +96,7 @@ impl EventsQuery {
             Representation::EventStream if self.named => Some(&Sse { named: true }),
             Representation::EventStream => Some(&Sse { named: false }),
             Representation::Ndjson => Some(&Ndjson),
-            Representation::Json | Representation::Markdown => None,
+            _ => None,
         }
     }
 }

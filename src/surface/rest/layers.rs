@@ -2,6 +2,7 @@
 //! and boxes the service of each layer for each request.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
@@ -15,7 +16,9 @@ use tower_http::catch_panic::CatchPanicLayer;
 use super::error::{ApiError, FailedResponse};
 use super::negotiate::{Representation, negotiate};
 use crate::api::{Problem, ProblemCode};
-use crate::event::{ControlFrame, ProblemFrame};
+use crate::audit::Counted;
+use crate::auth::Admission;
+use crate::event::{ControlFrame, ProblemFrame, RejectReason};
 use crate::server::{RequestId, event_response};
 use crate::stream::{Encoder, Sse, retry_delay};
 use crate::surface::Gateway;
@@ -70,7 +73,7 @@ fn wants_stream(request: &Request) -> bool {
     let path = request.uri().path();
     let asks = || negotiate(request.headers(), &FORMS).is_ok_and(|form| form == Representation::EventStream);
     request.method() == Method::GET
-        && (path.ends_with("/events/stream") || path.ends_with("/events") && asks())
+        && (path.ends_with("/events/stream") || (path.ends_with("/events") || path == "/v1/audit") && asks())
 }
 
 /// Whether the condition behind a status is temporary. An EventSource does not reconnect after any status but
@@ -102,7 +105,17 @@ fn panic_response(panic: Box<dyn Any + Send + 'static>) -> Response {
 async fn admit(gateway: &Gateway, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     match gateway.requests().admit(&mut parts) {
-        Ok(None) => next.run(Request::from_parts(parts, body)).await,
+        Ok(None) => {
+            let author = parts.extensions.get::<Arc<Admission>>().and_then(|admission| admission.author());
+            let response = next.run(Request::from_parts(parts, body)).await;
+            if response.status() == StatusCode::FORBIDDEN
+                && let Some(author) = author
+            {
+                let event = Counted::RequestRejected(RejectReason::Forbidden);
+                gateway.audit.counted().by_key(&author, event, gateway.ids.now());
+            }
+            response
+        }
         Ok(Some(response)) => response,
         Err(error) => ApiError::from(error).into_response(),
     }

@@ -1,4 +1,4 @@
-//! Content negotiation by `Accept`. A stream requires its exact media type, and `*/*` selects JSON.
+//! Content negotiation by `Accept`. A stream requires its exact media type, and `*/*` selects JSON or text.
 
 use http::{HeaderMap, header};
 
@@ -12,6 +12,10 @@ pub enum Representation {
     EventStream,
     Ndjson,
     Markdown,
+    /// Plain text without control characters.
+    Text,
+    /// Text as a process wrote it.
+    Raw,
 }
 
 impl Representation {
@@ -21,13 +25,16 @@ impl Representation {
             Self::EventStream => "text/event-stream",
             Self::Ndjson => "application/x-ndjson",
             Self::Markdown => "text/markdown",
+            Self::Text => "text/plain",
+            Self::Raw => "application/octet-stream",
         }
     }
 
-    /// Wildcards match only JSON.
+    /// Wildcards match only JSON and plain text.
     fn matches(self, range: &str) -> bool {
         range.eq_ignore_ascii_case(self.media_type())
             || self == Self::Json && matches!(range, "*/*" | "application/*")
+            || self == Self::Text && matches!(range, "*/*" | "text/*")
     }
 }
 

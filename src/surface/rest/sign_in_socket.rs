@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::agent::{SignInCommand, Terminal};
 use crate::api::auth::{TerminalFrame, TerminalInput};
 use crate::api::{Problem, ProblemCode};
+use crate::audit::SignInRecord;
 use crate::auth::Admission;
 use crate::pool::SignIn;
 use crate::server::ConnectionPermit;
@@ -33,6 +34,8 @@ const READ_BYTES: usize = 16 << 10;
 pub(crate) struct SignInSocket {
     pub(crate) gateway: Gateway,
     pub(crate) sign_in: SignIn,
+    /// Records the end of the sign-in.
+    pub(crate) record: SignInRecord,
     /// Keeps a ticket valid, and reports the end of the key.
     pub(crate) admission: Arc<Admission>,
     pub(crate) stream_guard: StreamGuard,
@@ -58,6 +61,7 @@ impl SignInSocket {
     pub(crate) async fn run(mut self, mut socket: WebSocket) {
         let agent = self.sign_in.agent().clone();
         let Err(end) = self.relay(&mut socket).await;
+        let Self { sign_in, record, stream_guard, connection_permit, .. } = self;
         let frame = match end {
             End::Disconnected => None,
             End::Draining => Some(text(&TerminalFrame::Shutdown)),
@@ -65,13 +69,13 @@ impl SignInSocket {
             End::Exited { code, signal } => {
                 tracing::info!(%agent, code, "a terminal sign-in ended");
                 if code == Some(0) {
-                    self.sign_in.succeeded();
+                    sign_in.succeeded();
                 }
+                record.end(code == Some(0));
                 Some(text(&TerminalFrame::Exit { exit_code: code, signal: signal.as_deref() }))
             }
         };
         // The program is signalled and its pool slot is free before the client receives the last frame.
-        let Self { sign_in, stream_guard, connection_permit, .. } = self;
         drop(sign_in);
         if let Some(frame) = frame {
             let farewell = async {

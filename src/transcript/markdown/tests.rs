@@ -106,7 +106,7 @@ fn transcript_renders_as_markdown() {
     </details>
 
     # Sure
-    [2J
+
 
     - **edit** Edit \*a\* b (completed)
 

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::keys::{by, key};
 use super::socket::{Socket, offered};
@@ -226,6 +228,35 @@ async fn stalled_client_does_not_block_the_end_of_a_sign_in() {
         gateway.none_alive().await;
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     }
+}
+
+#[tokio::test]
+async fn frames_are_never_compressed() {
+    let (setup, _folder) = setup("");
+    let gateway = setup.start();
+    let (path, address) = (offered(&gateway).await, gateway.address());
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {KEY}\r\nconnection: upgrade\r\n\
+         upgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+         sec-websocket-extensions: permessage-deflate; client_max_window_bits\r\n\r\n"
+    );
+    let mut stream = TcpStream::connect(address).await.expect("it listens");
+    stream.write_all(head.as_bytes()).await.expect("it is open");
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(stream.read_u8().await.expect("an answer"));
+    }
+    let answer = String::from_utf8(answer).expect("text").to_lowercase();
+    assert!(answer.starts_with("http/1.1 101"), "{answer}");
+    assert!(!answer.contains("sec-websocket-extensions"), "{answer}");
+    // A frame with the bit of a compressed message, empty and with a mask of zeros.
+    stream.write_all(&[0xc2, 0x80, 0, 0, 0, 0]).await.expect("it is open");
+    let mut rest = Vec::new();
+    let closed = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut rest)).await;
+    drop(closed.expect("the gateway closes the connection"));
+    // The command has ended, and its place is free.
+    let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
+    socket.until("the word: ").await;
 }
 
 #[tokio::test]

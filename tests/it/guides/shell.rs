@@ -107,6 +107,8 @@ fn environment<'a>(command: &'a mut Command, folder: &Path) -> &'a mut Command {
         .env("PATH", format!("{}:{path}", tools.display()))
         .env("HOME", folder)
         .env("LC_ALL", "C.UTF-8")
+        // Tests may run as root.
+        .env("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "true")
         .current_dir(folder)
 }
 

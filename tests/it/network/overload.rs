@@ -37,12 +37,16 @@ async fn full(limits: &str) {
     let session = gateway.session("fake").await;
     // The one through which the turn is asked for.
     let mut control = connect(&gateway).await;
+    let host = gateway.address();
+    // A connection without a key would be evicted.
+    let first = format!("GET /v1 HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {KEY}\r\n\r\n");
+    control.write_all(first.as_bytes()).await.expect("it is open");
+    assert!(control.read(&mut [0; 1024]).await.is_ok_and(|read| read > 0), "an answer");
     let held = fill(&gateway, &session).await;
     assert!(held.len() > CONNECTIONS / 2, "{} streams", held.len());
     let descriptors = procfs::open_files(gateway.pid());
 
     let body = json!({ "prompt": "flood n=50 rate=50" }).to_string();
-    let host = gateway.address();
     let length = body.len();
     let request = format!(
         "POST /v1/sessions/{session}/prompts HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {KEY}\r\n\

@@ -90,6 +90,23 @@ async fn a_key_is_of_one_route() {
 }
 
 #[tokio::test]
+async fn a_key_is_of_one_principal() {
+    let (gateway, session) = fake().await;
+    let other = crate::key_life::key(&gateway, "bob", "read,prompt").await;
+    let first = keyed(&gateway, &session, "k", "hello").await;
+    let path = format!("{}/v1/sessions/{session}/prompts", gateway.url);
+    let second = async |text: &str| {
+        let request = gateway.http.post(&path).bearer_auth(&other).header("Idempotency-Key", "k");
+        Answer::of(request.header("Prefer", "wait=60").json(&json!({ "prompt": text }))).await
+    };
+    // Neither the stored answer nor the conflict of another body shows that the first principal used the key.
+    let second = second("another text").await;
+    assert_eq!((second.status, second.header("idempotency-replayed")), (StatusCode::OK, None), "{second:?}");
+    assert_ne!(second.body["promptId"], first.body["promptId"]);
+    assert_eq!(keyed(&gateway, &session, "k", "hello").await.body["promptId"], first.body["promptId"]);
+}
+
+#[tokio::test]
 async fn rejected_request_is_not_stored() {
     let (gateway, session) = fake().await;
     gateway.prompt(&session, "stream n=1; hang").await;

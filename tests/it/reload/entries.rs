@@ -22,7 +22,7 @@ async fn sign_in_that_ends_after_a_reload_does_not_apply_to_the_new_entry() {
     let agent = |more: &str| {
         let args = format!("\"--auth-required\", \"--slow-auth\", \"1000\", \"--log\", {log:?}{more}");
         format!(
-            "[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\npool = {{ max_size = 4, min_idle = 0 }}\n"
+            "[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 0 }}\n"
         )
     };
     let gateway = start(Setup::default().table(&agent("")));
@@ -53,7 +53,7 @@ async fn secret_is_never_sent_to_a_process_that_does_not_mask_it() {
     let state = folder.path().join("state");
     let args = format!("\"--fork\", \"--mcp\", \"--state\", {state:?}, \"--log\", {log:?}");
     let config = format!(
-        "[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\npool = {{ max_size = 4, min_idle = 0 }}\nrpc = [\"_vendor/*\"]\n\
+        "[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 0 }}\nrpc = [\"_vendor/*\"]\n\
          [mcp.docs]\nurl = \"https://mcp.example\"\nheaders = {{ Authorization = {{ from_file = {secret:?} }} }}\n"
     );
     std::fs::write(&secret, "former-secret").expect("the folder is ours");
@@ -100,7 +100,7 @@ async fn spare(gateway: &Gateway) -> u32 {
 async fn spares_of_a_former_entry_end_and_others_start() {
     let agent = |args: &str| {
         format!(
-            "[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\npool = {{ max_size = 4, min_idle = 1 }}\n"
+            "[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 1 }}\n"
         )
     };
     let gateway = start(Setup::default().table(&agent("")));

@@ -38,7 +38,11 @@ impl Setup {
     pub(crate) fn agent(self, name: &str, command: &str, args: &[&str], more: &str) -> Self {
         let args = serde_json::to_string(args).expect("strings are JSON, and TOML");
         let pool = if more.contains("pool") { "" } else { "pool = { max_size = 8, min_idle = 0 }\n" };
-        self.table(&format!("[agents.{name}]\ncommand = {command:?}\nargs = {args}\n{pool}{more}\n"))
+        // A scripted agent shares files and process ids with its test. Other tests isolate it.
+        let isolation = if more.contains("isolation") { "" } else { "isolation = \"off\"\n" };
+        self.table(&format!(
+            "[agents.{name}]\ncommand = {command:?}\nargs = {args}\n{pool}{isolation}{more}\n"
+        ))
     }
 
     /// Lines with dotted keys, before all tables: `timeouts.drain_timeout = "1s"`.
@@ -315,8 +319,12 @@ impl Gateway {
     /// The pids of all processes below the agents' supervisors of this gateway, by working directory.
     pub(crate) fn agents_alive(&self) -> Vec<u32> {
         let home = self.path("data");
-        let stands_in =
-            |pid: u32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&home));
+        // Its working directory lies in another mount namespace, where it has another path.
+        let home = format!("HOME={}/", home.display());
+        let stands_in = |pid: u32| {
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(home.as_bytes()))
+        };
         let all = std::fs::read_dir(Path::new("/proc")).expect("/proc");
         all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
             .filter(|pid| super::is_alive(*pid) && stands_in(*pid))

@@ -1,6 +1,7 @@
 // Converts errors to text for people, with the next step.
 
 import type { Problem } from "./types";
+import { lookup } from "../model/lookup";
 
 /** The gateway answered with a problem. */
 export class ApiProblem extends Error {
@@ -50,7 +51,7 @@ export interface Explanation {
 
 const HINTS: Record<string, string> = {
   unauthorized: "Open the link that the gateway printed when it started, or paste its key.",
-  forbidden: "This key does not have the right to do that. Use a key with more scopes.",
+  forbidden: "This key, or the configuration of the gateway, does not allow that.",
   not_found: "It may have been deleted in another window.",
   misdirected_request: "Open the page by the address that the gateway printed, or add this host name to its configuration.",
   too_large: "Make the message shorter.",
@@ -74,7 +75,7 @@ const HINTS: Record<string, string> = {
 };
 
 export function hintFor(code: string): string | undefined {
-  return Object.hasOwn(HINTS, code) ? HINTS[code] : undefined;
+  return lookup(HINTS, code);
 }
 
 export function explainProblem(problem: Problem): Explanation {

@@ -45,6 +45,13 @@ export interface ConfigOption {
   options?: (ConfigChoice | ConfigGroup)[];
 }
 
+/** A mode, or a value of an option (an option that is switched on has no value). */
+export interface ModeSelection {
+  modeId?: string | undefined;
+  configId?: string | undefined;
+  value?: string | undefined;
+}
+
 export interface Command {
   name: string;
   description: string;
@@ -62,6 +69,7 @@ export interface Session {
   updatedAt: string;
   modes?: SessionModes | null;
   configOptions?: ConfigOption[] | null;
+  deniedModes?: ModeSelection[];
   availableCommands?: Command[] | null;
   lastEventId?: string | null;
 }

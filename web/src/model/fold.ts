@@ -1,14 +1,16 @@
 // The only reducer: from a session's log to the state of the page. It is pure, accepts every event once, and ignores
 // unknown events, because the gateway may add event types at any time.
 
-import type { LogEvent, Problem, Session, SessionModes } from "../api/types";
+import type { LogEvent, ModeSelection, Problem } from "../api/types";
 import { parseCursor } from "../log/cursor";
-import { blocks, line, record, text } from "./read";
+import { commands, configOptions, modes } from "./offers";
+import { blocks, line, record, records, text } from "./read";
 import { elicitationCompleted, requestCreated, requestResolved } from "./request";
 import { EMPTY, type SessionLog, type Turn } from "./state";
 import { terminalChanged } from "./terminal";
 import { updateOwner, updateTurn } from "./turns";
-import { addItem, configOptions, foldUpdate, note } from "./update";
+import { addItem, foldUpdate, note } from "./update";
+import { lookup } from "./lookup";
 
 export function foldAll(log: SessionLog, events: readonly LogEvent[]): SessionLog {
   return events.reduce(fold, log);
@@ -36,6 +38,8 @@ function step(log: SessionLog, event: LogEvent): SessionLog {
       return attached(log, event);
     case "session.changed":
       return changed(log, event);
+    case "session.privileged_mode":
+      return privileged(log, event);
     case "session.closed":
       return { ...log, closed: true };
     case "session.deleted":
@@ -68,18 +72,19 @@ function step(log: SessionLog, event: LogEvent): SessionLog {
 }
 
 function withSession(log: SessionLog, value: unknown): SessionLog {
-  const session = record(value) as Session | null;
+  const session = record(value);
   if (!session) return log;
   return {
     ...log,
-    agent: text(session.agent),
-    title: text(session.title),
-    titleByPerson: text(session.title) !== null,
-    cwd: text(session.cwd),
-    closed: session.state === "closed",
-    modes: modesIn(session.modes) ?? log.modes,
-    configOptions: session.configOptions ? configOptions(session.configOptions) : log.configOptions,
-    commands: session.availableCommands ?? log.commands,
+    agent: text(session["agent"]),
+    title: line(session["title"]),
+    titleByPerson: text(session["title"]) !== null,
+    cwd: line(session["cwd"]),
+    closed: session["state"] === "closed",
+    modes: modes(session["modes"]) ?? log.modes,
+    configOptions: session["configOptions"] ? configOptions(session["configOptions"]) : log.configOptions,
+    deniedModes: deniedModes(session["deniedModes"]),
+    commands: session["availableCommands"] ? commands(session["availableCommands"]) : log.commands,
   };
 }
 
@@ -88,12 +93,12 @@ function attached(log: SessionLog, event: LogEvent): SessionLog {
   const next = {
     ...log,
     closed: false,
-    modes: modesIn(result?.["modes"]) ?? log.modes,
+    modes: modes(result?.["modes"]) ?? log.modes,
     configOptions: Array.isArray(result?.["configOptions"]) ? configOptions(result["configOptions"]) : log.configOptions,
+    deniedModes: deniedModes(event["deniedModes"]),
   };
   if (event["context"] !== "lost") return next;
-  const why = text(event["reason"]) ?? "";
-  const words = `${(Object.hasOwn(LOST, why) && LOST[why]) || "The agent could not continue the session."} It does not remember what came before.`;
+  const words = `${lookup(LOST, event["reason"]) ?? "The agent could not continue the session."} It does not remember what came before.`;
   const item = note(event, "warning", words, line(event["detail"]));
   return { ...next, turns: updateOwner(log.turns, event, (turn) => addItem(turn, item)) };
 }
@@ -109,10 +114,18 @@ function changed(log: SessionLog, event: LogEvent): SessionLog {
   const currentModeId = text(event["currentModeId"]);
   return {
     ...log,
-    ...("title" in event ? { title: text(event["title"]), titleByPerson: text(event["title"]) !== null } : {}),
+    ...("title" in event ? { title: line(event["title"]), titleByPerson: text(event["title"]) !== null } : {}),
     ...(Array.isArray(event["configOptions"]) ? { configOptions: configOptions(event["configOptions"]) } : {}),
     ...(currentModeId && log.modes ? { modes: { ...log.modes, currentModeId } } : {}),
   };
+}
+
+/** The agent entered a mode that no client can select. */
+function privileged(log: SessionLog, event: LogEvent): SessionLog {
+  const mode = text(event["modeId"]) ?? text(event["value"]) ?? text(event["configId"]) ?? "";
+  const words = `The agent switched to the mode “${mode}”, which nobody can select here. It may act without asking.`;
+  const item = note(event, "warning", words);
+  return { ...log, turns: updateOwner(log.turns, event, (turn) => addItem(turn, item)) };
 }
 
 /** After `prompt.queued` the start has no prompt; otherwise it creates the turn. */
@@ -155,7 +168,10 @@ function agentExited(log: SessionLog, event: LogEvent): SessionLog {
   return { ...log, turns: updateOwner(log.turns, event, (turn) => addItem(turn, item)) };
 }
 
-function modesIn(value: unknown): SessionModes | null {
-  const modes = record(value) as SessionModes | null;
-  return modes && typeof modes.currentModeId === "string" && Array.isArray(modes.availableModes) ? modes : null;
+function deniedModes(value: unknown): ModeSelection[] {
+  return records(value).map(({ modeId, configId, value }) => ({
+    modeId: text(modeId) ?? undefined,
+    configId: text(configId) ?? undefined,
+    value: text(value) ?? undefined,
+  }));
 }

@@ -136,7 +136,8 @@ export interface Filled {
 /** The content of the answer, without empty fields. */
 export function contentOf(fields: Field[], values: Values): Filled {
   const content: Raw = {};
-  const errors: Record<string, string> = {};
+  // Without a prototype, a field may have any name.
+  const errors: Record<string, string> = Object.create(null);
   for (const field of fields) {
     const value = values[field.name] ?? field.first;
     if (value === "" || (Array.isArray(value) && value.length === 0 && !field.required)) {
@@ -187,7 +188,7 @@ function localTime(value: string | null): string {
 
 /** The errors from the gateway by the name of the field; null if the problem does not concern a field. */
 export function fieldErrors(problem: Problem, fields: Field[]): Record<string, string> | null {
-  const found: Record<string, string> = {};
+  const found: Record<string, string> = Object.create(null);
   for (const { pointer, detail } of problem.errors ?? []) {
     const name = /^\/content\/([^/]*)/.exec(pointer ?? "")?.[1]?.replaceAll("~1", "/").replaceAll("~0", "~");
     if (name === undefined || !fields.some((field) => field.name === name)) return null;

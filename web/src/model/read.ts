@@ -25,5 +25,15 @@ export function records(value: unknown): Raw[] {
 }
 
 export function blocks(value: unknown): ContentBlock[] {
-  return records(value).filter((entry) => typeof entry["type"] === "string") as unknown as ContentBlock[];
+  return records(value)
+    .filter((entry) => typeof entry["type"] === "string")
+    .map((entry) => ("resource" in entry ? { ...texts(entry), resource: texts(record(entry["resource"]) ?? {}) } : texts(entry)) as unknown as ContentBlock);
+}
+
+const TEXTS = ["text", "data", "mimeType", "uri", "name", "title"];
+
+/** A member that is a text in the protocol and has another type is removed. */
+function texts(entry: Raw): Raw {
+  const wrong = TEXTS.filter((name) => Object.hasOwn(entry, name) && typeof entry[name] !== "string");
+  return wrong.length === 0 ? entry : Object.fromEntries(Object.entries(entry).filter(([name]) => !wrong.includes(name)));
 }

@@ -1,6 +1,6 @@
 // The state of a session on the page: only the result of folding its log.
 
-import type { Command, ConfigOption, ContentBlock, Problem, Raw, SessionModes } from "../api/types";
+import type { Command, ConfigOption, ContentBlock, ModeSelection, Problem, Raw, SessionModes } from "../api/types";
 
 export interface MessageItem {
   kind: "message" | "thought" | "user";
@@ -185,6 +185,8 @@ export interface SessionLog {
   deleted: boolean;
   modes: SessionModes | null;
   configOptions: ConfigOption[];
+  /** What no client can select. */
+  deniedModes: ModeSelection[];
   commands: Command[];
   usage: Usage | null;
   terminals: Record<string, Terminal>;
@@ -202,6 +204,7 @@ export const EMPTY: SessionLog = {
   deleted: false,
   modes: null,
   configOptions: [],
+  deniedModes: [],
   commands: [],
   usage: null,
   terminals: {},

@@ -66,5 +66,5 @@ function patch(log: SessionLog, event: LogEvent, subagent: string, change: (item
 }
 
 function stateOf(value: unknown): string | null {
-  return text(value) ?? text(record(value)?.["state"]);
+  return line(value) ?? line(record(value)?.["state"]);
 }

@@ -6,6 +6,7 @@ import type { SessionLog, Terminal } from "./state";
 import { updateOwner } from "./turns";
 import { addItem } from "./update";
 import { visible } from "./words";
+import { lookup } from "./lookup";
 
 /** Characters of output that are held; the gateway has more. */
 const KEPT = 200_000;
@@ -22,7 +23,7 @@ export function appended(terminal: Terminal, data: string): Terminal {
 export function terminalChanged(log: SessionLog, event: LogEvent): SessionLog {
   const terminalId = text(event["terminalId"]);
   if (terminalId === null) return log;
-  const known = Object.hasOwn(log.terminals, terminalId) ? log.terminals[terminalId] : undefined;
+  const known = lookup(log.terminals, terminalId);
   const before = known ?? newTerminal(terminalId);
   const next = { ...log, terminals: { ...log.terminals, [terminalId]: changed(before, event) } };
   if (known) return next;

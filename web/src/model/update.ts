@@ -1,12 +1,14 @@
 // Folds the agent's own words: one `session/update` of ACP into the session.
 
-import type { Command, ConfigOption, ContentBlock, LogEvent, Raw } from "../api/types";
+import type { ContentBlock, LogEvent, Raw } from "../api/types";
+import { commands, configOptions } from "./offers";
 import { blocks, line, number, record, records, text } from "./read";
 import type { CompactionItem, Item, MessageItem, NoteItem, PlanEntry, PlanItem, SessionLog, ToolItem, ToolLocation, Turn } from "./state";
 import { blocksText } from "./state";
 import { inSubagent, relayed, subagentUpdate } from "./subagent";
 import { appended, newTerminal } from "./terminal";
 import { updateHolder, updateItem, updateOwner } from "./turns";
+import { lookup } from "./lookup";
 
 export function foldUpdate(log: SessionLog, event: LogEvent): SessionLog {
   const update = record(event["update"]);
@@ -20,7 +22,7 @@ export function foldUpdate(log: SessionLog, event: LogEvent): SessionLog {
     case "session_message_chunk":
       return relayed(log, update, event);
     case "available_commands_update":
-      return { ...log, commands: records(update["availableCommands"]) as unknown as Command[] };
+      return { ...log, commands: commands(update["availableCommands"]) };
     case "current_mode_update": {
       const currentModeId = text(update["currentModeId"]);
       return log.modes && currentModeId ? { ...log, modes: { ...log.modes, currentModeId } } : log;
@@ -76,10 +78,6 @@ function inPlace(turn: Turn, update: Raw, event: LogEvent): Turn {
     default:
       return turn;
   }
-}
-
-export function configOptions(value: unknown): ConfigOption[] {
-  return records(value).filter((option) => typeof option["id"] === "string") as unknown as ConfigOption[];
 }
 
 export function note(event: LogEvent, severity: NoteItem["severity"], words: string, detail?: string | null): NoteItem {
@@ -156,18 +154,18 @@ function patchTool(item: ToolItem, update: Raw): ToolItem {
     locations: Array.isArray(update["locations"]) ? locations(update["locations"]) : item.locations,
     rawInput: update["rawInput"] ?? item.rawInput,
     rawOutput: update["rawOutput"] ?? item.rawOutput,
-    ...commands(item, record(update["_meta"])),
+    ...ownCommands(item, record(update["_meta"])),
   };
 }
 
 /** Agents that run commands by themselves report the output in `_meta`, a chunk in each update. */
-function commands(item: ToolItem, meta: Raw | null): Pick<ToolItem, "commands"> {
+function ownCommands(item: ToolItem, meta: Raw | null): Pick<ToolItem, "commands"> {
   let all = item.commands;
   for (const key of ["terminal_info", "terminal_output", "terminal_output_delta", "terminal_exit"]) {
     const member = record(meta?.[key]);
     const terminalId = text(member?.["terminal_id"]);
     if (member === null || terminalId === null) continue;
-    const known = all && Object.hasOwn(all, terminalId) ? all[terminalId]! : newTerminal(terminalId);
+    const known = lookup(all, terminalId) ?? newTerminal(terminalId);
     const exit = { exited: true, exitCode: number(member["exit_code"]), signal: line(member["signal"]) };
     const next = key === "terminal_exit" ? { ...known, ...exit } : appended(known, text(member["data"]) ?? "");
     all = { ...all, [terminalId]: next };
@@ -187,7 +185,7 @@ function plan(turn: Turn, update: Raw, event: LogEvent): Turn {
   const source = named ?? update;
   const planId = named ? text(named["planId"]) : null;
   const entries: PlanEntry[] = records(source["entries"]).map((entry) => ({
-    content: text(entry["content"]) ?? "",
+    content: line(entry["content"]) ?? "",
     status: text(entry["status"]) ?? "pending",
     ...(typeof entry["priority"] === "string" ? { priority: entry["priority"] } : {}),
   }));
@@ -217,7 +215,7 @@ function compaction(turn: Turn, update: Raw, event: LogEvent): Turn {
     }
     return {
       ...item,
-      status: text(update["status"]) ?? item.status,
+      status: line(update["status"]) ?? item.status,
       summary: "summary" in update ? blocks(update["summary"]) : item.summary,
       error: "error" in update ? text(update["error"]) : item.error,
     };

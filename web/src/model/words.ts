@@ -1,13 +1,20 @@
 // Small phrases that several parts of the page share.
 
+import { lookup } from "./lookup";
+
+/**
+ * Controls, directions, fillers, separators, tags and variation selectors. Joiners, and the selectors for emoji, are
+ * part of common writing.
+ */
+const HIDDEN =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e0fff}]/gu;
+
 /**
  * Makes invisible characters visible: characters that change the reading order, or have no glyph. In a path or a title
  * they can disguise a dangerous action.
  */
 export function visible(text: string): string {
-  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]/g, (hidden) => {
-    return `[U+${hidden.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`;
-  });
+  return text.replace(HIDDEN, (hidden) => `[U+${hidden.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}]`);
 }
 
 export function duration(from: string, to: string): string {
@@ -40,7 +47,7 @@ const STOP_REASONS: Record<string, string> = {
 };
 
 export function stopWords(reason: string | null): string {
-  return (reason !== null && Object.hasOwn(STOP_REASONS, reason) && STOP_REASONS[reason]) || `Ended (${reason ?? "no reason given"})`;
+  return lookup(STOP_REASONS, reason) ?? `Ended (${visible(reason ?? "no reason given")})`;
 }
 
 const STATES: Record<string, string> = {
@@ -51,5 +58,5 @@ const STATES: Record<string, string> = {
 };
 
 export function stateWords(state: string): string {
-  return (Object.hasOwn(STATES, state) && STATES[state]) || state;
+  return lookup(STATES, state) ?? state;
 }

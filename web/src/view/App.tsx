@@ -4,24 +4,33 @@ import { useCallback, useEffect, useMemo, useState } from "react";
 import { Client } from "../api/client";
 import { forgetKey, isKept, loadKey, saveKey, takeKeyFromAddress } from "../api/key";
 import { KeyGate } from "./KeyGate";
+import { ReplaceKey } from "./ReplaceKey";
 import { Shell } from "./Shell";
 
-export function App({ firstKey }: { firstKey: string | null }) {
-  const [key, setKey] = useState(firstKey);
+export function App({ keys }: { keys: Keys }) {
+  const [key, setKey] = useState(keys.used);
+  const [offered, setOffered] = useState(keys.offered);
   const [refused, setRefused] = useState(false);
+
+  const use = useCallback((given: string, keep: boolean) => {
+    saveKey(given, keep);
+    setOffered(null);
+    setRefused(false);
+    setKey(given);
+  }, []);
 
   // A fresh link that is pasted into this tab only changes the part behind the `#`, so the page is not loaded again.
   useEffect(() => {
     const take = () => {
       const given = takeKeyFromAddress();
       if (!given) return;
-      saveKey(given, isKept());
-      setRefused(false);
-      setKey(given);
+      const stored = loadKey();
+      if (stored && stored !== given) setOffered(given);
+      else use(given, isKept());
     };
     addEventListener("hashchange", take);
     return () => removeEventListener("hashchange", take);
-  }, []);
+  }, [use]);
 
   const forget = useCallback((wasRefused: boolean) => {
     forgetKey();
@@ -31,23 +40,23 @@ export function App({ firstKey }: { firstKey: string | null }) {
 
   const client = useMemo(() => (key ? new Client(key, () => forget(true)) : null), [key, forget]);
 
-  if (!client) {
-    return (
-      <KeyGate
-        refused={refused}
-        onKey={(given, keep) => {
-          saveKey(given, keep);
-          setRefused(false);
-          setKey(given);
-        }}
-      />
-    );
-  }
-  return <Shell key={key} client={client} onForget={() => forget(false)} />;
+  return (
+    <>
+      {offered && <ReplaceKey onReplace={() => use(offered, isKept())} onKeep={() => setOffered(null)} />}
+      {client ? <Shell key={key} client={client} onForget={() => forget(false)} /> : <KeyGate refused={refused} onKey={use} />}
+    </>
+  );
 }
 
-export function firstKey(): string | null {
-  const given = takeKeyFromAddress();
+interface Keys {
+  used: string | null;
+  /** The key of a link, while another key is stored. */
+  offered: string | null;
+}
+
+export function firstKeys(): Keys {
+  const [given, stored] = [takeKeyFromAddress(), loadKey()];
+  if (given && stored && stored !== given) return { used: stored, offered: given };
   if (given) saveKey(given, isKept());
-  return given ?? loadKey();
+  return { used: given ?? stored, offered: null };
 }

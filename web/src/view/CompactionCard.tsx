@@ -3,6 +3,7 @@
 import type { CompactionItem } from "../model/state";
 import { ContentBlocks } from "./ContentBlocks";
 import { Icon } from "./Icon";
+import { lookup } from "../model/lookup";
 
 const WORDS: Record<string, string> = {
   in_progress: "The agent sums up the conversation to make room…",
@@ -12,7 +13,7 @@ const WORDS: Record<string, string> = {
 };
 
 export function CompactionCard({ item }: { item: CompactionItem }) {
-  const words = (Object.hasOwn(WORDS, item.status) && WORDS[item.status]) || `Summing up: ${item.status}`;
+  const words = lookup(WORDS, item.status) ?? `Summing up: ${item.status}`;
   if (item.summary.length === 0) {
     return (
       <div className={item.status === "failed" ? "note note-error" : "note"}>

@@ -2,6 +2,8 @@
 
 import { memo } from "react";
 import type { ContentBlock } from "../api/types";
+import { visible } from "../model/words";
+import { IMAGE } from "./addresses";
 import { Markdown } from "./Markdown";
 
 export const ContentBlocks = memo(function ContentBlocks({ blocks, plain = false }: { blocks: ContentBlock[]; plain?: boolean }) {
@@ -14,31 +16,30 @@ export const ContentBlocks = memo(function ContentBlocks({ blocks, plain = false
   );
 });
 
-/** Pictures that a browser draws without running anything in them. */
-const PICTURES = /^image\/(png|jpeg|gif|webp|avif)$/;
-
 function Block({ block, plain }: { block: ContentBlock; plain: boolean }) {
   switch (block.type) {
     case "text":
       return plain ? <p className="plain">{block.text}</p> : <Markdown text={block.text ?? ""} />;
-    case "image":
-      return PICTURES.test(block.mimeType ?? "") && block.data ? (
-        <img className="picture" src={`data:${block.mimeType};base64,${block.data}`} alt="Picture from the conversation" />
+    case "image": {
+      const src = `data:${block.mimeType};base64,${block.data}`;
+      return IMAGE.test(src) ? (
+        <img className="picture" src={src} alt="Picture from the conversation" />
       ) : (
-        <p className="reference">Picture ({block.mimeType ?? "unknown type"})</p>
+        <p className="reference">Picture ({visible(block.mimeType ?? "unknown type")})</p>
       );
+    }
     case "audio":
-      return <p className="reference">Sound ({block.mimeType ?? "unknown type"})</p>;
+      return <p className="reference">Sound ({visible(block.mimeType ?? "unknown type")})</p>;
     case "resource_link":
-      return <p className="reference">{block.title ?? block.name ?? block.uri ?? "Reference"}</p>;
+      return <p className="reference">{visible(block.title ?? block.name ?? block.uri ?? "Reference")}</p>;
     case "resource":
       return (
         <details className="resource">
-          <summary>{block.resource?.uri ?? "Attached text"}</summary>
+          <summary>{visible(block.resource?.uri ?? "Attached text")}</summary>
           {block.resource?.text !== undefined && <pre className="output">{block.resource.text}</pre>}
         </details>
       );
     default:
-      return <p className="reference">Content of a kind that this page does not show ({block.type})</p>;
+      return <p className="reference">Content of a kind that this page does not show ({visible(block.type)})</p>;
   }
 }

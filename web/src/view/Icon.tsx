@@ -1,5 +1,7 @@
 // Line icons, drawn here so that nothing has to be loaded.
 
+import { lookup } from "../model/lookup";
+
 const PATHS: Record<string, string> = {
   read: "M2.5 3.5h4a1.5 1.5 0 0 1 1.5 1.5v8a1.5 1.5 0 0 0-1.5-1.5h-4zM13.5 3.5h-4A1.5 1.5 0 0 0 8 5v8a1.5 1.5 0 0 1 1.5-1.5h4z",
   edit: "M10.5 2.8l2.7 2.7L6 12.7l-3.3.6.6-3.3zM9 4.3L11.7 7",
@@ -24,7 +26,7 @@ const PATHS: Record<string, string> = {
 };
 
 export function Icon({ name, className }: { name: string; className?: string }) {
-  const path = Object.hasOwn(PATHS, name) ? PATHS[name] : PATHS["other"];
+  const path = lookup(PATHS, name) ?? PATHS["other"];
   return (
     <svg className={className ? `icon ${className}` : "icon"} viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" focusable="false">
       <path d={path} fill="none" stroke="currentColor" strokeWidth="1.5" strokeLinecap="round" strokeLinejoin="round" />

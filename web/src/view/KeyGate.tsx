@@ -26,10 +26,12 @@ export function KeyGate({ refused, onKey }: Props) {
         {refused ? (
           <div className="problem" role="alert">
             <p className="problem-title">The gateway refused this key.</p>
-            <p className="problem-hint">It may be mistyped, revoked, or unused for 30 days. Open the link that the gateway printed last, or paste another key.</p>
+            <p className="problem-hint">It may be mistyped, revoked, or unused for 30 days. Run <code>acp-gateway link</code> for a new link, or paste another key.</p>
           </div>
         ) : (
-          <p>Open the link that the gateway printed when it started, or paste its key here.</p>
+          <p>
+            Open a link of the gateway, or paste its key here. <code>acp-gateway link</code> prints a new link.
+          </p>
         )}
         <label htmlFor="key">Key or link</label>
         <input

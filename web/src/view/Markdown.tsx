@@ -1,7 +1,8 @@
 // The only component that inserts DOM nodes which React did not create. All of them come from `sanitize`.
 
 import { memo, useLayoutEffect, useMemo, useRef } from "react";
-import { renderBlocks, sanitize } from "./sanitize";
+import { renderBlocks } from "./renderBlocks";
+import { sanitize } from "./sanitize";
 
 export const Markdown = memo(function Markdown({ text }: { text: string }) {
   const blocks = useMemo(() => renderBlocks(text), [text]);

@@ -1,7 +1,7 @@
 // The session's mode and the agent's own settings.
 
 import type { Client } from "../api/client";
-import type { ConfigChoice, ConfigGroup, ConfigOption } from "../api/types";
+import type { ConfigChoice, ConfigGroup, ConfigOption, ModeSelection } from "../api/types";
 import type { SessionLog } from "../model/state";
 import type { Act } from "./SessionView";
 
@@ -21,31 +21,55 @@ export function Options({ log, client, sessionId, act }: Props) {
         <label className="option">
           <span>Mode</span>
           <select value={log.modes.currentModeId} onChange={(event) => void act(() => client.setMode(sessionId, event.target.value))}>
-            {log.modes.availableModes.map((mode) => (
-              <option key={mode.id} value={mode.id} title={mode.description ?? undefined}>
-                {mode.name}
-              </option>
+            {log.modes.availableModes.map(({ id, name, description }) => (
+              <Choice key={id} value={id} name={name} description={description} denied={log.deniedModes.some((denied) => denied.modeId === id)} />
             ))}
           </select>
         </label>
       )}
       {log.configOptions.map((option) => (
-        <ConfigControl key={option.id} option={option} onChange={(value) => void act(() => client.setConfig(sessionId, option.id, value))} />
+        <ConfigControl
+          key={option.id}
+          option={option}
+          denied={log.deniedModes.filter((denied) => denied.configId === option.id)}
+          onChange={(value) => void act(() => client.setConfig(sessionId, option.id, value))}
+        />
       ))}
     </>
   );
 }
 
-function ConfigControl({ option, onChange }: { option: ConfigOption; onChange(value: string | boolean): void }) {
+/** Why a choice is disabled. */
+export const DENIED = "The operator of this gateway denies this mode.";
+
+interface ControlProps {
+  option: ConfigOption;
+  denied: ModeSelection[];
+  onChange(value: string | boolean): void;
+}
+
+function ConfigControl({ option, denied, onChange }: ControlProps) {
   if (option.type === "boolean") {
+    const on = option.currentValue === true;
+    const off = denied.length > 0 && !on;
     return (
-      <label className="option" title={option.description ?? undefined}>
-        <input type="checkbox" checked={option.currentValue === true} onChange={(event) => onChange(event.target.checked)} />
-        <span>{option.name}</span>
+      <label className="option" title={off ? DENIED : (option.description ?? undefined)}>
+        <input type="checkbox" checked={on} disabled={off} onChange={(event) => onChange(event.target.checked)} />
+        <span>{off ? `${option.name} (denied)` : option.name}</span>
       </label>
     );
   }
   if (option.type !== "select" || !Array.isArray(option.options)) return null;
+  const item = (choice: ConfigChoice | ConfigGroup) =>
+    "value" in choice ? (
+      <Choice
+        key={choice.value}
+        value={choice.value}
+        name={choice.name}
+        description={choice.description}
+        denied={denied.some((selection) => selection.value === choice.value)}
+      />
+    ) : null;
   return (
     <label className="option" title={option.description ?? undefined}>
       <span>{option.name}</span>
@@ -53,10 +77,10 @@ function ConfigControl({ option, onChange }: { option: ConfigOption; onChange(va
         {option.options.map((choice) =>
           "group" in choice ? (
             <optgroup key={choice.group} label={choice.name}>
-              {choice.options.map(choiceItem)}
+              {choice.options.map(item)}
             </optgroup>
           ) : (
-            choiceItem(choice)
+            item(choice)
           ),
         )}
       </select>
@@ -64,10 +88,17 @@ function ConfigControl({ option, onChange }: { option: ConfigOption; onChange(va
   );
 }
 
-function choiceItem(choice: ConfigChoice | ConfigGroup) {
-  return "value" in choice ? (
-    <option key={choice.value} value={choice.value} title={choice.description ?? undefined}>
-      {choice.name}
+interface ChoiceProps {
+  value: string;
+  name: string;
+  description?: string | null | undefined;
+  denied: boolean;
+}
+
+function Choice({ value, name, description, denied }: ChoiceProps) {
+  return (
+    <option value={value} disabled={denied} title={denied ? DENIED : (description ?? undefined)}>
+      {denied ? `${name} (denied)` : name}
     </option>
-  ) : null;
+  );
 }

@@ -6,6 +6,7 @@ import { records, text } from "../model/read";
 import type { RequestItem, Terminal, ToolItem } from "../model/state";
 import { clock } from "../model/words";
 import { ActionView } from "./ActionView";
+import { DENIED } from "./Options";
 import { isEditable, useArmed, useCardFocus } from "./card";
 import { QUESTION_ID } from "./focus";
 import { Icon } from "./Icon";
@@ -18,16 +19,18 @@ interface Props {
   /** The card of the call that it is about, if the agent has shown the call already. */
   tool: ToolItem | null;
   terminals: Record<string, Terminal>;
+  /** Options that select a mode which no client can select. */
+  isDenied(optionId: string): boolean;
   onAnswer(answer: Answer): Promise<boolean>;
 }
 
-export function PermissionCard({ request, tool, terminals, onAnswer }: Props) {
+export function PermissionCard({ request, tool, terminals, isDenied, onAnswer }: Props) {
   const card = useRef<HTMLElement>(null);
   const armed = useArmed();
   const [busy, setBusy] = useState(false);
 
   async function answer(given: Answer) {
-    if (!armed || busy) return;
+    if (!armed || busy || ("optionId" in given && isDenied(given.optionId))) return;
     setBusy(true);
     // After a success, the log removes the card. Until then the buttons are disabled.
     if (!(await onAnswer(given))) setBusy(false);
@@ -72,12 +75,13 @@ export function PermissionCard({ request, tool, terminals, onAnswer }: Props) {
             key={option.optionId}
             className={`button option-${option.kind}`}
             type="button"
-            aria-disabled={!armed || busy}
+            aria-disabled={!armed || busy || isDenied(option.optionId)}
+            title={isDenied(option.optionId) ? DENIED : undefined}
             aria-keyshortcuts={index < 9 ? String(index + 1) : undefined}
             onClick={() => void answer({ optionId: option.optionId })}
           >
             {index < 9 && <kbd aria-hidden="true">{index + 1}</kbd>}
-            <span className="option-name">{option.name}</span>
+            <span className="option-name">{isDenied(option.optionId) ? `${option.name} (denied)` : option.name}</span>
           </button>
         ))}
         {request.options.length === 0 && (

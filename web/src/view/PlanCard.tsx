@@ -30,7 +30,7 @@ export const PlanCard = memo(function PlanCard({ item }: { item: PlanItem }) {
             <span className="plan-mark">{entry.status === "completed" && <Icon name="check" />}</span>
             <span>
               {entry.content}
-              <span className="hidden"> ({entry.status.replace("_", " ")})</span>
+              <span className="hidden"> ({entry.status === "in_progress" ? "in progress" : entry.status})</span>
             </span>
           </li>
         ))}

@@ -26,6 +26,7 @@ export function RequestDock({ log, requests, client, sessionId, act }: Props) {
           request={first}
           tool={toolOf(log, first)}
           terminals={log.terminals}
+          isDenied={(option) => log.deniedModes.some((denied) => denied.modeId === option)}
           onAnswer={(answer) => act(() => client.answerPermission(sessionId, first.requestId, answer))}
         />
       ) : (

@@ -2,6 +2,7 @@
 
 import { memo } from "react";
 import type { RequestItem, Resolution } from "../model/state";
+import { lookup } from "../model/lookup";
 
 const ACTIONS: Record<string, string> = { accept: "accepted", decline: "declined", cancel: "dismissed" };
 
@@ -26,7 +27,7 @@ export function resolutionWords(item: RequestItem, resolution: Resolution): stri
     case "answered":
       if (resolution.refused) return `refused${by}`;
       if (choice) return `${choice} chosen${by}`;
-      return `${(Object.hasOwn(ACTIONS, resolution.action ?? "") && ACTIONS[resolution.action ?? ""]) || "answered"}${by}`;
+      return `${lookup(ACTIONS, resolution.action) ?? "answered"}${by}`;
     case "policy":
       return choice ? `${choice} chosen by the gateway's policy` : "answered by the gateway's policy";
     case "cancelled":

@@ -6,6 +6,7 @@ import { useDraft } from "../model/draft";
 import { Feed } from "../model/feed";
 import { blocksText, openRequests, runningTurn, type SessionLog } from "../model/state";
 import { Announcer } from "./Announcer";
+import { Boundary } from "./Boundary";
 import { Composer } from "./Composer";
 import { ConnectionBanner } from "./ConnectionBanner";
 import { focusMessage } from "./focus";
@@ -113,7 +114,11 @@ function Followed({ client, sessionId, menu, onActivity, feed }: Props & { feed:
             onRewrite={rewrite}
           />
           <footer className="dock">
-            {!gone && <RequestDock log={log} requests={requests} client={client} sessionId={sessionId} act={act} />}
+            {!gone && (
+              <Boundary key={requests[0]?.requestId ?? ""}>
+                <RequestDock log={log} requests={requests} client={client} sessionId={sessionId} act={act} />
+              </Boundary>
+            )}
             {error !== null && (
               <div className="dock-problem">
                 <ProblemNote error={error} />

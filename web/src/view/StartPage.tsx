@@ -5,7 +5,7 @@ import type { Client } from "../api/client";
 import { idempotencyKey } from "../api/idempotency";
 import { mayHaveHappened } from "../api/problem";
 import type { Agent } from "../api/types";
-import { text } from "../model/read";
+import { line } from "../model/read";
 import { goTo, sessionHref } from "../model/route";
 import { ProblemNote } from "./ProblemNote";
 import { Where } from "./where";
@@ -100,8 +100,8 @@ export function StartPage({ client, menu, onCreated }: Props) {
 }
 
 function AgentChoice({ agent, chosen, onChoose }: { agent: Agent; chosen: boolean; onChoose(): void }) {
-  const title = agent.title ?? text(agent.agentInfo?.["title"]) ?? agent.name;
-  const version = agent.version ?? text(agent.agentInfo?.["version"]);
+  const title = agent.title ?? line(agent.agentInfo?.["title"]) ?? agent.name;
+  const version = agent.version ?? line(agent.agentInfo?.["version"]);
   return (
     <label className="agent">
       <input type="radio" name="agent" value={agent.name} checked={chosen} onChange={onChoose} />

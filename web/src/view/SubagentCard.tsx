@@ -3,11 +3,12 @@
 import type { ReactNode } from "react";
 import type { SubagentItem } from "../model/state";
 import { Icon } from "./Icon";
+import { lookup } from "../model/lookup";
 
 const STATES: Record<string, string> = { running: "running", idle: "done", requires_action: "waiting" };
 
 export function SubagentCard({ item, live, children }: { item: SubagentItem; live: boolean; children: ReactNode }) {
-  const said = (Object.hasOwn(STATES, item.state ?? "") && STATES[item.state ?? ""]) || item.state || "";
+  const said = lookup(STATES, item.state) ?? item.state ?? "";
   const status = said === "running" && !live ? "unfinished" : said;
   const name = item.title || "Subagent";
   return (

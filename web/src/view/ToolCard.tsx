@@ -3,11 +3,13 @@
 import { memo } from "react";
 import type { Terminal, ToolItem, ToolLocation } from "../model/state";
 import { actionOf } from "../model/action";
+import { visible } from "../model/words";
 import { ActionView, RawValue } from "./ActionView";
 import { Icon } from "./Icon";
 import { TerminalBlock } from "./TerminalBlock";
 import { ToolContent } from "./ToolContent";
 import { useShortPath } from "./workingFolder";
+import { lookup } from "../model/lookup";
 
 interface Props {
   item: ToolItem;
@@ -40,7 +42,7 @@ const KINDS: Record<string, string> = {
 export const ToolCard = memo(function ToolCard({ item, live, settled, folded, terminals }: Props) {
   // A call that was open at the end of its turn is not running any more.
   const open = item.status === "pending" || item.status === "in_progress";
-  const status = open && !live ? settled : (STATUS[item.status] ?? item.status);
+  const status = open && !live ? settled : (lookup(STATUS, item.status) ?? visible(item.status));
   const action = actionOf(null, item);
   const hides = action.command !== null && action.command !== item.title && item.commands === undefined;
   const commands = Object.values(item.commands ?? {}).map((command) => (open && live ? command : { ...command, exited: true }));
@@ -50,7 +52,7 @@ export const ToolCard = memo(function ToolCard({ item, live, settled, folded, te
   const head = (
     <>
       <Icon name={item.toolKind} />
-      <span className="hidden">{KINDS[item.toolKind] ?? "Tool"}: </span>
+      <span className="hidden">{lookup(KINDS, item.toolKind) ?? "Tool"}: </span>
       <span className="tool-title">{item.title}</span>
       <span className={`tool-status status-${status}`}>{status}</span>
       {hasBody && <Icon name="chevron" className="chevron" />}
@@ -88,7 +90,7 @@ export const ToolCard = memo(function ToolCard({ item, live, settled, folded, te
 
 /** A command of the agent's own is shown below, with its output. */
 function own(item: ToolItem, terminalId: unknown): boolean {
-  return item.commands !== undefined && Object.hasOwn(item.commands, String(terminalId));
+  return lookup(item.commands, terminalId) !== undefined;
 }
 
 function Place({ location }: { location: ToolLocation }) {

@@ -3,9 +3,11 @@
 import type { Raw } from "../api/types";
 import { blocks, line, text } from "../model/read";
 import type { Terminal } from "../model/state";
+import { visible } from "../model/words";
 import { ContentBlocks } from "./ContentBlocks";
 import { DiffView } from "./DiffView";
 import { TerminalBlock } from "./TerminalBlock";
+import { lookup } from "../model/lookup";
 
 export function ToolContent({ content, terminals }: { content: Raw[]; terminals: Record<string, Terminal> }) {
   return (
@@ -25,8 +27,8 @@ function Part({ part, terminals }: { part: Raw; terminals: Record<string, Termin
       return <DiffView path={line(part["path"]) ?? ""} before={line(part["oldText"])} after={line(part["newText"]) ?? ""} />;
     case "terminal": {
       const terminalId = text(part["terminalId"]) ?? "";
-      const terminal = Object.hasOwn(terminals, terminalId) ? terminals[terminalId] : undefined;
-      return terminal ? <TerminalBlock terminal={terminal} /> : <p className="reference">Terminal {terminalId}</p>;
+      const terminal = lookup(terminals, terminalId);
+      return terminal ? <TerminalBlock terminal={terminal} /> : <p className="reference">Terminal {visible(terminalId)}</p>;
     }
     default:
       return <p className="reference">Content of a kind that this page does not show</p>;

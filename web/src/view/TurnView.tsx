@@ -4,6 +4,7 @@ import { memo } from "react";
 import { records } from "../model/read";
 import { blocksText, type Item, type RequestItem, type Terminal, type Turn } from "../model/state";
 import { duration, stopWords } from "../model/words";
+import { Boundary } from "./Boundary";
 import { CompactionCard } from "./CompactionCard";
 import { ContentBlocks } from "./ContentBlocks";
 import { PlanCard } from "./PlanCard";
@@ -13,6 +14,7 @@ import { SubagentCard } from "./SubagentCard";
 import { TerminalBlock } from "./TerminalBlock";
 import { Thought } from "./Thought";
 import { ToolCard } from "./ToolCard";
+import { lookup } from "../model/lookup";
 
 interface Props {
   turn: Turn;
@@ -63,7 +65,13 @@ interface ItemsProps {
 
 function Items({ items, ...rest }: ItemsProps) {
   const shown = shownTerminals(items.flatMap((item) => (item.kind === "subagent" ? [item, ...item.items] : [item])));
-  return items.map((item) => (item.kind === "terminal" && shown.has(item.terminalId) ? null : <ItemView key={item.key} item={item} {...rest} />));
+  return items.map((item) =>
+    item.kind === "terminal" && shown.has(item.terminalId) ? null : (
+      <Boundary key={item.key}>
+        <ItemView item={item} {...rest} />
+      </Boundary>
+    ),
+  );
 }
 
 function ItemView({ item, live, settled, asked, terminals }: Omit<ItemsProps, "items"> & { item: Item }) {
@@ -97,8 +105,10 @@ function ItemView({ item, live, settled, asked, terminals }: Omit<ItemsProps, "i
       );
     case "compaction":
       return <CompactionCard item={item} />;
-    case "terminal":
-      return Object.hasOwn(terminals, item.terminalId) ? <TerminalBlock terminal={terminals[item.terminalId]!} /> : null;
+    case "terminal": {
+      const terminal = lookup(terminals, item.terminalId);
+      return terminal ? <TerminalBlock terminal={terminal} /> : null;
+    }
     case "relay":
       return (
         <div className="thought-text">

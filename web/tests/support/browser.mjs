@@ -11,8 +11,9 @@ const FLAGS = [
   ...["--disable-component-update", "--disable-sync"],
 ];
 
-export function launch() {
-  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
+/** `flags`: further flags of the browser. */
+export function launch(flags = []) {
+  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: [...FLAGS, ...flags] });
 }
 
 /** What the browser itself writes when a request is refused or cannot be made; some tests bring that about. */

@@ -38,7 +38,9 @@ export class Gateway {
     if (!binary) throw new Error("ACP_GATEWAY_BIN must name the gateway's binary");
     const args = ["--data", path.join(this.folder, "data"), "--listen", listen];
     if (this.configFile) args.push("--config", this.configFile);
-    const env = { PATH: process.env.PATH, HOME: this.folder };
+    // Tests may run as root.
+    const root = { ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS: "true" };
+    const env = { PATH: process.env.PATH, HOME: this.folder, ...root };
     this.child = spawn(path.resolve(binary), args, { stdio: ["ignore", "pipe", "pipe"], env });
     this.exited = once(this.child, "exit");
     createInterface({ input: this.child.stderr }).on("line", (line) => this.log.push(line));

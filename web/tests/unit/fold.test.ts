@@ -17,6 +17,22 @@ const ASK = {
   },
 };
 
+describe("privileged modes", () => {
+  const denied = [{ modeId: "bypassPermissions" }, { configId: "sandbox", value: "off" }];
+
+  test("are those of the last attach", () => {
+    const script = startedScript().add("session.attached", { by: "load", context: "kept", result: null, deniedModes: denied });
+    expect(played(script).deniedModes).toEqual(denied);
+    script.add("session.attached", { by: "load", context: "kept", result: null });
+    expect(played(script).deniedModes).toEqual([]);
+  });
+
+  test("that the agent enters are a warning in the turn", () => {
+    const script = startedScript().add("session.privileged_mode", { modeId: "yolo" });
+    expect(item(played(script), "note")).toMatchObject({ severity: "warning", text: expect.stringContaining("“yolo”") });
+  });
+});
+
 describe("a turn", () => {
   test("begins with its prompt and runs", () => {
     const log = played(startedScript());

@@ -14,6 +14,7 @@ use crate::Outcome;
 
 /// The templates, the newest first.
 pub(super) const FLAVORS: &[ConfigFlavor] = &[
+    ConfigFlavor { name: "isolation", template: include_str!("configs/isolation.toml") },
     ConfigFlavor { name: "sections", template: include_str!("configs/sections.toml") },
     ConfigFlavor { name: "flat limits", template: include_str!("configs/flat_limits.toml") },
 ];

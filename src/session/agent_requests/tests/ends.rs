@@ -79,7 +79,7 @@ fn an_expired_request_has_the_response_of_its_kind() {
         assert!(fixture.part.expire_next(fixture.at(9), false, seconds(10)).is_none(), "{method}");
         let resolving = fixture.part.expire_next(fixture.at(10), false, seconds(10)).unwrap();
         assert_eq!(response(&resolving.outcome), expected, "{method}");
-        assert_eq!((resolving.resolution, resolving.by.as_deref()), (Resolution::Expired, None), "{method}");
+        assert_eq!((resolving.resolution, resolving.by.as_ref()), (Resolution::Expired, None), "{method}");
         assert!(!resolving.at_once && fixture.part.is_empty(), "{method}");
     }
 }

@@ -52,7 +52,8 @@ fn the_first_answer_wins() {
         (resolving.request.request_id, resolving.resolution),
         (RequestId::new(1), Resolution::Answered)
     );
-    assert_eq!((resolving.by.as_deref(), response(&resolving.outcome)), (Some("alice"), "1".to_owned()));
+    let by = resolving.by.as_ref().map(|author| &*author.name);
+    assert_eq!((by, response(&resolving.outcome)), (Some("alice"), "1".to_owned()));
     assert_eq!(resolving.request.prompt_id, Some(PromptId::new(3)));
     assert!(fixture.answer(1, "bob").is_none());
     assert!(fixture.part.end(RequestId::new(1), Resolution::Withdrawn).is_none());

@@ -1,5 +1,5 @@
 use super::*;
-use crate::acp::{self, AcpVersion, AgentCapabilities, ConfigValue, SessionSetup};
+use crate::acp::{self, AcpVersion, AgentCapabilities, ConfigValue, ModePolicy, SessionSetup};
 use crate::agent::{Acp, AgentFailure, AgentSpec, Dialect};
 use crate::session::error::{CallError, InputError, ProcessError, SessionError, TurnRunning};
 use crate::session::origin::can_fork;
@@ -156,7 +156,8 @@ fn checked(accepts_models: bool, running: Option<PromptId>, call: &ClientCall) -
     let mut spec = AgentSpec::removed("a".parse().unwrap());
     spec.settings.allowed_rpc_methods = vec!["_vendor/*".to_owned()];
     spec.settings.allowed_meta_keys = vec!["vendor.example/x".to_owned()];
-    let rules = CallRules { session: session(), spec: &spec, accepts_models, running };
+    let modes = ModePolicy { denied: &spec.settings.denied_modes, modes: None, config_options: None };
+    let rules = CallRules { session: session(), spec: &spec, modes, accepts_models, running };
     rules.check(call).err().map(|error| named(&error))
 }
 

@@ -100,12 +100,24 @@ fn parse_error(error: &serde_json::Error, pointer: String) -> ApiError {
     match error.classify() {
         Category::Data => {
             let place = format!(" at line {} column {}", error.line(), error.column());
-            ApiError::invalid(pointer, text.strip_suffix(&place).unwrap_or(&text))
+            ApiError::invalid(pointer, without_value(text.strip_suffix(&place).unwrap_or(&text)))
         }
         Category::Syntax | Category::Eof | Category::Io => {
             ApiError::new(ProblemCode::Malformed, format!("the body is not JSON: {text}"))
         }
     }
+}
+
+/// The message of serde without the value that it quotes: a prompt or a key at a wrong place is in no error.
+fn without_value(text: &str) -> String {
+    for (before, after) in [(" string \"", "\", expected "), (" variant `", "`, expected ")] {
+        let quoted =
+            text.split_once(before).and_then(|(start, rest)| Some((start, rest.rsplit_once(after)?.1)));
+        if let Some((start, expected)) = quoted {
+            return format!("{start}{}, expected {expected}", before.trim_end_matches([' ', '"', '`']));
+        }
+    }
+    text.to_owned()
 }
 
 /// The JSON pointer (RFC 6901) of a path.
@@ -134,6 +146,24 @@ mod tests {
             assert_eq!(problem::<CreateSession>(json).0, ProblemCode::Malformed, "{json:?}");
         }
         assert!(parse::<CreateSession>(b"{\"agent\":\"\xff\"}", 16).is_err());
+    }
+
+    #[test]
+    fn errors_do_not_quote_values() {
+        for (text, detail) in [
+            (
+                r#"invalid type: string "a", expected "b"", expected a map"#,
+                "invalid type: string, expected a map",
+            ),
+            ("unknown variant `a`, expected `b` or `c`", "unknown variant, expected `b` or `c`"),
+            ("invalid type: integer `1`, expected a string", "invalid type: integer `1`, expected a string"),
+            ("unknown field `x`, expected `y`", "unknown field `x`, expected `y`"),
+        ] {
+            assert_eq!(without_value(text), detail);
+        }
+        let Err(error) = parse::<CreateSession>(br#""a secret""#, 16) else { panic!("it was accepted") };
+        let problem = format!("{:?}", error.problem());
+        assert!(problem.contains("invalid type: string") && !problem.contains("secret"), "{problem}");
     }
 
     #[test]

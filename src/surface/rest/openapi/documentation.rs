@@ -15,6 +15,7 @@ use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{Header, HeaderBuilder, Info, OpenApi, Ref, RefOr, Response, Server};
 
 use crate::api::ProblemCode::{self, self as C};
+use crate::types::Scope;
 
 /// The content of `document.json`, and the examples of `examples.json` by operation id.
 #[derive(Deserialize)]
@@ -49,6 +50,8 @@ struct OperationDocs {
     parameters: Vec<String>,
     /// The names and descriptions of response headers, by status.
     headers: HashMap<String, BTreeMap<String, String>>,
+    /// The scope that the key needs. `None` accepts any key.
+    scope: Option<Scope>,
     /// A ticket authenticates the operation too.
     ticket: bool,
     /// The operation fails with the problems of a call to an agent.
@@ -105,7 +108,7 @@ impl Documentation {
         operation.parameters = (!parameters.is_empty()).then_some(parameters);
         let public = !path.starts_with("/v1");
         let credentials = [("key", !public), ("ticket", docs.ticket)].into_iter().filter(|(_, used)| *used);
-        let requirement = |(name, _)| SecurityRequirement::new(name, Vec::<String>::new());
+        let requirement = |(name, _)| SecurityRequirement::new(name, docs.scope.map(Scope::name));
         operation.security = Some(credentials.map(requirement).collect());
         for (status, headers) in &docs.headers {
             let Some(RefOr::T(response)) = operation.responses.responses.get_mut(status) else {

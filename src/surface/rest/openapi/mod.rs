@@ -13,7 +13,7 @@ use self::documentation::Documentation;
 use super::routes::api_router;
 use crate::api::Problem;
 use crate::api::schema::JSON_SCHEMAS;
-use crate::event::SessionEvent;
+use crate::event::{AuditLogEvent, SessionEvent};
 use crate::surface::embedded::etag;
 use crate::types::{AgentName, PromptId, RequestId, SessionId, TerminalId};
 
@@ -48,6 +48,7 @@ pub fn document_json() -> String {
 #[derive(utoipa::OpenApi)]
 #[openapi(components(schemas(
     SessionEvent,
+    AuditLogEvent,
     Problem,
     SessionId,
     PromptId,

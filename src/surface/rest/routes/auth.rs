@@ -12,6 +12,8 @@ use crate::acp::client_input_policy::check_meta;
 use crate::acp::{InitializeResult, with_trace};
 use crate::agent::AgentSpec;
 use crate::api::{AgentAuth, ApiKey, ProblemCode, SignIn, SignInTerminal};
+use crate::audit::SignInRecord;
+use crate::event::SignedOut;
 use crate::pool::{Priority, ShortLeaseError};
 use crate::session::InputError;
 use crate::surface::Gateway;
@@ -87,8 +89,7 @@ pub(super) async fn sign_in(
     let ApiRequest { gateway, by, ids: name, trace, .. } = request;
     let SignIn { method_id, api_key, meta } = body.value;
     if let Some(meta) = &meta {
-        check_meta(&spec.settings.allowed_meta_keys, meta)
-            .map_err(|gated| InputError::from_policy(&gated, ""))?;
+        check_meta(&spec.settings, meta).map_err(|gated| InputError::from_policy(&gated, ""))?;
     }
     let meta = match api_key {
         Some(key) => Some(meta_with_key(&method_id, &key, meta.as_deref())?),
@@ -106,10 +107,13 @@ pub(super) async fn sign_in(
     if let AuthMethod::Terminal(terminal) = find_method(initialized, &method_id)? {
         return offer_terminal_sign_in(&gateway, &spec, &by, terminal);
     }
+    let record = SignInRecord::start(&gateway.audit, &by.author(), name.clone(), Some(method_id.clone()));
     let login = visit.dialect().login_method();
     let sign_in_params = auth::authenticate(&method_id, meta.as_deref());
     let params = with_trace(&sign_in_params, trace.as_ref());
-    visit.call(login, &params, gateway.limits.sign_in_timeout).await?;
+    let called = visit.call(login, &params, gateway.limits.sign_in_timeout).await;
+    record.end(called.is_ok());
+    called?;
     visit.signed_in(sign_in_params);
     tracing::info!(agent = %name, by = %by.id, "signed in to an agent");
     Ok(StatusCode::NO_CONTENT.into_response())
@@ -170,6 +174,7 @@ pub(super) async fn sign_out(request: ApiRequest<CanAdmin, AgentName>) -> Result
     let params = with_trace(&empty, trace.as_ref());
     visit.call(logout, &params, gateway.limits.call_timeout).await?;
     visit.signed_out();
+    gateway.audit.append(&by.author(), SignedOut { agent: name.clone() });
     tracing::info!(agent = %name, by = %by.id, "signed out of an agent");
     Ok(StatusCode::NO_CONTENT)
 }

@@ -9,6 +9,7 @@ use axum::response::Response;
 use uuid::Uuid;
 
 use crate::api::ProblemCode;
+use crate::audit::SignInRecord;
 use crate::server::ConnectionPermit;
 use crate::surface::authorized::CanAdmin;
 use crate::surface::rest::error::ApiError;
@@ -56,10 +57,11 @@ pub(super) async fn open_terminal(
     let opened = gateway.pool.open_sign_in(&spec, &by.tenant, id, size).await?;
     let sign_in = opened.ok_or_else(ApiError::not_found)?;
     tracing::info!(agent = %name, by = %by.id, "started a sign-in in a terminal");
+    let record = SignInRecord::start(&gateway.audit, &by.author(), name, None);
     let (bytes, shutdown) = (gateway.limits.max_websocket_message_bytes, gateway.shutdown.clone());
     let admission = by.admission().clone();
     let sign_in_socket =
-        SignInSocket { gateway, sign_in, admission, stream_guard: guard, connection_permit: held };
+        SignInSocket { gateway, sign_in, record, admission, stream_guard: guard, connection_permit: held };
     let upgrade = upgrade.max_message_size(bytes).max_frame_size(bytes);
     // The upgrade runs in an untracked task. Only the tracked task makes a stop wait for the socket.
     Ok(upgrade

@@ -20,17 +20,17 @@ use crate::types::{Epoch, EventId, Position, Principal, PromptId, SessionId};
 
 type EventsRequest<I> = ApiRequest<CanRead, I, Params>;
 /// The cursor of the client, and how long it waits for a page.
-type ResumeOptions = (LastEventId, PreferWait);
+pub(super) type ResumeOptions = (LastEventId, PreferWait);
 
 /// The longest wait of `Prefer: wait=N`, in seconds.
 const MAX_WAIT_SECONDS: u64 = 60;
 /// The formats of the events of a session or a turn.
-const FORMATS: [Representation; 3] =
+pub(super) const FORMATS: [Representation; 3] =
     [Representation::Json, Representation::EventStream, Representation::Ndjson];
 
 /// Responds with a stream or a page, by the negotiated format.
-async fn stream_or_page<I>(
-    request: EventsRequest<I>,
+pub(super) async fn stream_or_page<S, I>(
+    request: ApiRequest<S, I, Params>,
     source: Source,
     turn: Option<TurnFilter>,
     query: EventsQuery,
@@ -108,7 +108,7 @@ async fn respond_session(
     stream_or_page(request, Source::session(reader, session), None, query, form, wait).await
 }
 
-const fn reader_start(cursor: Cursor) -> Start {
+pub(super) const fn reader_start(cursor: Cursor) -> Start {
     match cursor {
         Cursor::None => Start::Beginning,
         Cursor::After(seq) => Start::After(seq),

@@ -19,6 +19,7 @@ use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{ApiRequest, Conditions, Params};
 use crate::surface::rest::range::{RequestedRange, requested_range};
 use crate::types::SessionId;
+use crate::types::text::check_name;
 use crate::workspace::{
     EntryKind, FileError, ListEntry, OpenFile, PageLimits, Pattern, Precondition, Upload, WriteOutcome,
     media_type,
@@ -205,6 +206,8 @@ pub(super) async fn write_file(
 ) -> Result<Response, ApiError> {
     let max = request.gateway.limits.max_file_bytes;
     check_upload_headers(&headers, max)?;
+    // Agents can create any name. Therefore the other routes accept these characters.
+    check_name(&request.ids.1).map_err(|error| ApiError::invalid("path", error.to_string()))?;
     let workspace = request.open_session().await?.workspace().await?;
     let ApiRequest { gateway, ids: (_, path), .. } = request;
     if gateway.log.storage_full() {

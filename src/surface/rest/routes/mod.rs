@@ -7,6 +7,7 @@
 //! `prompts` and `events`.
 
 mod agents;
+mod audit;
 mod auth;
 mod auth_terminal;
 mod bulk;
@@ -75,6 +76,7 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(transcript::get_transcript_markdown))
         .routes(routes!(transcript::get_stderr))
         .routes(routes!(tickets::create_ticket))
+        .routes(routes!(audit::get_audit))
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
 }

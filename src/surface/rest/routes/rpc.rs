@@ -51,12 +51,10 @@ fn check_call(
     method: &str,
     params: Option<Box<RawValue>>,
 ) -> Result<Box<RawValue>, ApiError> {
-    check_method(&spec.settings.allowed_rpc_methods, method)
-        .map_err(|gated| InputError::from_policy(&gated, "/method"))?;
+    check_method(&spec.settings, method).map_err(|gated| InputError::from_policy(&gated, "/method"))?;
     let params = to_one_line(
         params.unwrap_or_else(|| RawValue::from_string("{}".to_owned()).expect("an empty object is JSON")),
     );
-    check_params(&spec.settings.allowed_meta_keys, &params)
-        .map_err(|gated| InputError::from_policy(&gated, "/params"))?;
+    check_params(&spec.settings, &params).map_err(|gated| InputError::from_policy(&gated, "/params"))?;
     Ok(params)
 }

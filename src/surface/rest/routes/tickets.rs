@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 
 use crate::api::{CreateTicket, ProblemCode, Ticket};
+use crate::audit::Counted;
 use crate::surface::authorized::CanRead;
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{ApiRequest, JsonBody};
@@ -50,6 +51,8 @@ pub(super) async fn create_ticket(
     let (tickets, holder) = (request.gateway.tickets.clone(), request.by.credential().verified().clone());
     let issued = request.gateway.shutdown.spawn_blocking(move || tickets.issue(&holder, paths)).await;
     let issued = issued.map_err(ApiError::internal)?.map_err(ApiError::internal)?;
+    let (author, now) = (request.by.author(), request.gateway.ids.now());
+    request.gateway.audit.counted().by_key(&author, Counted::TicketCreated, now);
     let ticket = Ticket { ticket: issued.ticket, expires_at: issued.expires_at };
     Ok((StatusCode::CREATED, Json(ticket)).into_response())
 }

@@ -10,6 +10,7 @@ use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{ApiRequest, IfNoneMatch, Params};
 use crate::surface::rest::negotiate::{Representation, negotiate};
 use crate::transcript::markdown;
+use crate::types::text::strip_controls;
 use crate::types::{PromptId, SessionId};
 
 /// Gets the turns of a session as one snapshot, the newest first.
@@ -78,14 +79,24 @@ async fn respond_page(
 
 /// Gets the end of the stderr output of the session's process. The text is empty if the session has no
 /// process.
+///
+/// The text has no escape sequences, control characters (except line feeds and tabs) and bidi controls. With
+/// `Accept: application/octet-stream` it is as the process wrote it.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/stderr",
     responses((status = 200, body = String, content_type = "text/plain", description = "The last lines of the output."))
 )]
-pub(super) async fn get_stderr(request: ApiRequest<CanRead, SessionId>) -> Result<Response, ApiError> {
+pub(super) async fn get_stderr(
+    request: ApiRequest<CanRead, SessionId>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let form = negotiate(&headers, &[Representation::Text, Representation::Raw])?;
     let session = request.open_session().await?;
-    let text = session.stderr().await?;
-    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
-    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+    let output = session.stderr().await?;
+    let (kind, output) = match form {
+        Representation::Raw => ("application/octet-stream", output),
+        _ => ("text/plain; charset=utf-8", strip_controls(&output).into_owned()),
+    };
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(kind))], output).into_response())
 }

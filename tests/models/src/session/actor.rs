@@ -11,10 +11,11 @@ use tokio::time::Instant;
 use super::agent_requests::AgentRequests;
 use super::record::RequestRecord;
 use crate::acp::Outcome;
+use crate::api::{PendingRequest, Resolution};
 use crate::event::EncodedEvent;
 use crate::eventlog::{Records, SessionLog};
 use crate::jsonrpc::{IncomingId, PendingTables};
-use crate::types::{Ids, Limits, PromptId, RequestId, SessionId};
+use crate::types::{Author, Ids, Limits, PromptId, RequestId, SessionId};
 
 pub(super) struct Actor {
     pub(super) context: Context,
@@ -114,6 +115,11 @@ impl Process {
         self.answers.lock().expect("poisoned lock").push(message);
     }
 
+}
+
+impl Actor {
+    /// The audit log is not part of the model.
+    pub(super) fn audit_decision(&self, _: &PendingRequest, _: Resolution, _: Option<&Author>, _: &Outcome) {}
 }
 
 impl Journal {

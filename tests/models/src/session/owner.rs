@@ -15,7 +15,7 @@ use crate::acp::{self, Outcome};
 use crate::api::Resolution;
 use crate::eventlog::{Item, SessionLog, Start};
 use crate::follow;
-use crate::types::{Ids, Limits, Principal, PromptId, RequestId, Scopes, Tenant};
+use crate::types::{Author, Ids, Limits, PromptId, RequestId};
 
 /// The agent's id of its request. Both requests have the same id, because agents reuse ids.
 const AGENTS_ID: &str = "0";
@@ -94,7 +94,7 @@ async fn run_actor(mut actor: Actor, mut inputs: mpsc::Receiver<Input>) {
                 Input::Look(id, reply) => drop(reply.send(actor.agent_requests.get(id).map(drop))),
                 Input::Answer(name, id, reply) => {
                     let outcome: Outcome = Ok(acp::selected(name));
-                    drop(reply.send(actor.answer(&principal(name), id, outcome)));
+                    drop(reply.send(actor.answer(&author(name), id, outcome)));
                 }
                 Input::Late => {
                     assert!(actor.agent_requests.deadline().is_none_or(|at| at > Instant::now()));
@@ -118,8 +118,8 @@ async fn run_actor(mut actor: Actor, mut inputs: mpsc::Receiver<Input>) {
     }
 }
 
-fn principal(name: &str) -> Principal {
-    Principal { id: name.into(), tenant: Tenant::default(), scopes: Scopes::default() }
+fn author(name: &str) -> Author {
+    Author { name: name.into(), key: name.into(), address: [127, 0, 0, 1].into() }
 }
 
 /// The result that a client received: the request was answered by this client, or was already resolved.

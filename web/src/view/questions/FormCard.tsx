@@ -10,6 +10,7 @@ import { useArmed } from "../card";
 import type { Act } from "../SessionView";
 import { Card } from "./Card";
 import { FormField } from "./FormField";
+import { lookup } from "../../model/lookup";
 
 interface Props {
   request: RequestItem;
@@ -70,7 +71,7 @@ export function FormCard({ request, act, send }: Props) {
               field={field}
               id={`${request.requestId}-${field.name}`}
               value={values[field.name] ?? field.first}
-              error={Object.hasOwn(errors, field.name) ? errors[field.name]! : null}
+              error={lookup(errors, field.name) ?? null}
               onChange={(value) => setValues((before) => ({ ...before, [field.name]: value }))}
             />
           ))}

@@ -1,6 +1,7 @@
 // One field of a form, with its name, its description and its error.
 
 import type { Choice, Field, Value } from "../../model/form";
+import { lookup } from "../../model/lookup";
 
 interface Props {
   field: Field;
@@ -90,7 +91,7 @@ function Input(props: Props) {
       return <textarea {...common} className="mono" rows={2} spellCheck={false} value={typed} onChange={(event) => onChange(event.target.value)} />;
     case "text": {
       if (field.control.long) return <textarea {...common} rows={3} value={typed} onChange={(event) => onChange(event.target.value)} />;
-      const type = (Object.hasOwn(TYPES, field.control.format ?? "") && TYPES[field.control.format ?? ""]) || "text";
+      const type = lookup(TYPES, field.control.format) ?? "text";
       return <input {...common} type={type} value={typed} onChange={(event) => onChange(event.target.value)} />;
     }
   }

@@ -2,9 +2,11 @@
 
 import { useState, type FormEvent } from "react";
 import type { RequestItem } from "../../model/state";
+import { visible } from "../../model/words";
 import { useArmed } from "../card";
 import type { Act } from "../SessionView";
 import { Card } from "./Card";
+import { lookup } from "../../model/lookup";
 
 type Answer = { result: unknown } | { error: { code: number; message: string } };
 
@@ -27,7 +29,7 @@ const REFUSED = { code: -32603, message: "A person refused it." };
 export function OtherCard({ request, act, send }: Props) {
   const armed = useArmed();
   const [busy, setBusy] = useState(false);
-  const [written, setWritten] = useState((Object.hasOwn(SHAPES, request.method) && SHAPES[request.method]) || "{}");
+  const [written, setWritten] = useState(lookup(SHAPES, request.method) ?? "{}");
   const [wrong, setWrong] = useState<string | null>(null);
   const id = `${request.requestId}-result`;
 
@@ -56,10 +58,10 @@ export function OtherCard({ request, act, send }: Props) {
       <form noValidate className="form" onSubmit={submit}>
         <div className="form-fields">
           <p className="permission-note">
-            <code>{request.method}</code>
+            <code>{visible(request.method)}</code>
           </p>
           <pre className="output" tabIndex={0} role="region" aria-label="What is asked">
-            {JSON.stringify(request.params, null, 2)}
+            {visible(JSON.stringify(request.params, null, 2))}
           </pre>
           <div className="field">
             <label className="field-name" htmlFor={id}>

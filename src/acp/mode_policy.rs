@@ -1,0 +1,273 @@
+//! Finds denied modes in what clients send, and in the state that an agent reports.
+//!
+//! A mode can be selected by a mode id, by the value of an option, by a slash command, and by any other value that the
+//! agent reads. Names are compared as in [`DeniedModes`].
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::raw_object::{RawObject, text_of};
+use super::request::ConfigValue;
+use super::update;
+use crate::types::known_agents::is_mode_command;
+use crate::types::{DeniedModes, ModeSelection};
+
+/// The categories of options that select no mode, so that a model can be called `auto`.
+const OTHER_CATEGORIES: [&str; 3] = ["model", "model_config", "thought_level"];
+
+/// The denied modes of an agent, with the modes and the options of one session as the agent reports them.
+#[derive(Debug, Clone, Copy)]
+pub struct ModePolicy<'a> {
+    pub denied: &'a DeniedModes,
+    /// `{currentModeId, availableModes}`
+    pub modes: Option<&'a RawValue>,
+    /// The array of options.
+    pub config_options: Option<&'a RawValue>,
+}
+
+impl<'a> ModePolicy<'a> {
+    /// Returns the entry that denies this mode, by its id or by the name that the agent shows for it.
+    pub fn find_mode(&self, id: &str) -> Option<&'a str> {
+        // In ACP v2 the modes are values of an option.
+        let values = || options(self.config_options).flat_map(|option| option.values);
+        let by_name = || {
+            let mut named = named_modes(self.modes).chain(values()).filter(|named| named.id == id);
+            named.find_map(|named| self.denied.find(named.name.as_deref()?))
+        };
+        self.denied.find(id).or_else(by_name)
+    }
+
+    /// Returns the entry that denies this value of an option.
+    pub fn find_option(&self, id: &str, value: &ConfigValue<'_>) -> Option<&'a str> {
+        let option = options(self.config_options).find(|option| option.id == id);
+        let option = option.unwrap_or_else(|| ConfigOption::unknown(id));
+        match value {
+            ConfigValue::Id(value) => self.denied_value(&option, value),
+            ConfigValue::Boolean(on) => self.denied_switch(&option).filter(|_| *on),
+        }
+    }
+
+    /// Returns the denied mode that the session has now.
+    pub fn current(&self) -> Option<ModeSelection> {
+        let mode = self.modes.and_then(RawObject::parse).and_then(|modes| modes.text("currentModeId"));
+        let mode = mode.filter(|id| self.find_mode(id).is_some());
+        mode.map(|id| ModeSelection::mode(&id)).or_else(|| self.current_option())
+    }
+
+    /// Returns the denied mode that an update of the agent selects.
+    pub fn of_update(&self, kind: &str, raw: &'a RawValue) -> Option<ModeSelection> {
+        let member = |name| RawObject::parse(raw).and_then(|update| update.get(name));
+        match kind {
+            update::CURRENT_MODE => {
+                let id = text_of(member("currentModeId")?).ok()?;
+                self.find_mode(&id).map(|_| ModeSelection::mode(&id))
+            }
+            update::CONFIG_OPTION => {
+                Self { config_options: member("configOptions"), ..*self }.current_option()
+            }
+            _ => None,
+        }
+    }
+
+    /// The denied modes and values that the agent offers.
+    pub fn offered(&self) -> Vec<ModeSelection> {
+        if self.denied.is_empty() {
+            return Vec::new();
+        }
+        let modes = named_modes(self.modes).filter(|mode| self.find_mode(&mode.id).is_some());
+        let mut denied: Vec<_> = modes.map(|mode| ModeSelection::mode(&mode.id)).collect();
+        for option in options(self.config_options) {
+            let values = option.values.iter().filter(|value| self.denied_value(&option, &value.id).is_some());
+            denied.extend(values.map(|value| ModeSelection::option(&option.id, Some(&value.id))));
+            if option.is_switch && self.denied_switch(&option).is_some() {
+                denied.push(ModeSelection::option(&option.id, None));
+            }
+        }
+        denied
+    }
+
+    fn current_option(&self) -> Option<ModeSelection> {
+        options(self.config_options).find_map(|option| {
+            let now = option.now?;
+            if now.get() == "true" {
+                return self.denied_switch(&option).map(|_| ModeSelection::option(&option.id, None));
+            }
+            let value = text_of(now).ok()?;
+            self.denied_value(&option, &value).map(|_| ModeSelection::option(&option.id, Some(&value)))
+        })
+    }
+
+    /// Returns the entry that denies this value, by its id, by its name, or by the option if the value switches it on.
+    fn denied_value(&self, option: &ConfigOption<'_>, value: &str) -> Option<&'a str> {
+        if option.is_other {
+            return None;
+        }
+        let named = || option.values.iter().find(|known| known.id == value)?.name.as_deref();
+        let by_value = self.denied.find(value).or_else(|| self.denied.find(named()?));
+        let is_off = || matches!(&*value.to_ascii_lowercase(), "off" | "false" | "no" | "disabled");
+        by_value.or_else(|| self.denied_switch(option).filter(|_| !is_off()))
+    }
+
+    fn denied_switch(&self, option: &ConfigOption<'_>) -> Option<&'a str> {
+        let by_name = || self.denied.find(option.name.as_deref()?);
+        self.denied.find(&option.id).or_else(by_name).filter(|_| !option.is_other)
+    }
+}
+
+/// A mode, or a value of an option.
+#[derive(Debug)]
+struct Named<'a> {
+    id: Cow<'a, str>,
+    name: Option<Cow<'a, str>>,
+}
+
+impl<'a> Named<'a> {
+    fn parse(raw: &'a RawValue, id: &str) -> Option<Self> {
+        let object = RawObject::parse(raw)?;
+        Some(Self { id: object.text(id)?, name: object.text("name") })
+    }
+}
+
+/// An option of the agent.
+#[derive(Debug)]
+struct ConfigOption<'a> {
+    id: Cow<'a, str>,
+    name: Option<Cow<'a, str>>,
+    /// Whether its category is one of [`OTHER_CATEGORIES`].
+    is_other: bool,
+    is_switch: bool,
+    now: Option<&'a RawValue>,
+    values: Vec<Named<'a>>,
+}
+
+impl<'a> ConfigOption<'a> {
+    /// An option that the agent has not reported.
+    fn unknown(id: &'a str) -> Self {
+        Self { id: id.into(), name: None, is_other: false, is_switch: false, now: None, values: Vec::new() }
+    }
+
+    fn parse(raw: &'a RawValue) -> Option<Self> {
+        let object = RawObject::parse(raw)?;
+        let id = object.text("id").or_else(|| object.text("configId"))?;
+        let values = elements(object.get("options")).into_iter().flat_map(|value| {
+            // A group has options of its own.
+            let group = RawObject::parse(value).and_then(|group| group.get("options"));
+            group.map_or_else(|| vec![value], |group| elements(Some(group)))
+        });
+        Some(Self {
+            id,
+            name: object.text("name"),
+            is_other: object.text("category").is_some_and(|category| OTHER_CATEGORIES.contains(&&*category)),
+            is_switch: object.text("type").is_some_and(|kind| kind == "boolean"),
+            now: object.get("currentValue"),
+            values: values.filter_map(|value| Named::parse(value, "value")).collect(),
+        })
+    }
+}
+
+fn elements(array: Option<&RawValue>) -> Vec<&RawValue> {
+    array.and_then(|array| serde_json::from_str(array.get()).ok()).unwrap_or_default()
+}
+
+fn named_modes(modes: Option<&RawValue>) -> impl Iterator<Item = Named<'_>> {
+    let listed = modes.and_then(RawObject::parse).and_then(|modes| modes.get("availableModes"));
+    elements(listed).into_iter().filter_map(|mode| Named::parse(mode, "id"))
+}
+
+fn options(config_options: Option<&RawValue>) -> impl Iterator<Item = ConfigOption<'_>> {
+    elements(config_options).into_iter().filter_map(ConfigOption::parse)
+}
+
+/// Returns the entry that equals a string in the value, at any depth, also a member's name.
+pub fn find_in_value<'d>(denied: &'d DeniedModes, value: &RawValue) -> Option<&'d str> {
+    if denied.is_empty() {
+        return None;
+    }
+    let mut rest = value.get();
+    while let Some(start) = rest.find('"') {
+        let literal = &rest[start..];
+        let end = string_end(literal)?;
+        if let Ok(text) = serde_json::from_str::<Cow<'_, str>>(&literal[..end])
+            && let Some(entry) = denied.find(&text)
+        {
+            return Some(entry);
+        }
+        rest = &literal[end..];
+    }
+    None
+}
+
+/// Returns the length of the string literal at the start of valid JSON.
+fn string_end(literal: &str) -> Option<usize> {
+    let mut escaped = false;
+    let end = literal.bytes().skip(1).position(|byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    })?;
+    Some(end + 2)
+}
+
+/// The effect of a slash command on the mode.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ModeCommand<'d> {
+    /// The command selects the mode of this entry.
+    Denied(&'d str),
+    /// The command may change the mode.
+    Changes { name: String },
+}
+
+/// Returns the slash command in a prompt that changes the mode. Agents read a command at the start of a text block, and
+/// some agents join the blocks first.
+pub fn find_mode_command<'d>(denied: &'d DeniedModes, blocks: &[RawObject<'_>]) -> Option<ModeCommand<'d>> {
+    let texts: Vec<&RawValue> = blocks.iter().filter_map(|block| block.get("text")).collect();
+    let starts = (0..texts.len()).filter(|at| may_be_command(texts[*at].get()));
+    let mut found = None;
+    for at in starts {
+        let decoded = texts[at..].iter().map_while(|text| text_of(text).ok());
+        let joined: String = decoded.clone().collect();
+        for text in [decoded.clone().next().unwrap_or_default(), joined.into()] {
+            match mode_command(denied, &text) {
+                Some(denied @ ModeCommand::Denied(_)) => return Some(denied),
+                command => found = found.or(command),
+            }
+        }
+    }
+    found
+}
+
+/// Whether a string literal may begin with a slash after white space. Other texts are not decoded.
+fn may_be_command(literal: &str) -> bool {
+    let mut rest = literal.strip_prefix('"').unwrap_or(literal);
+    loop {
+        rest = rest.trim_start_matches(is_blank);
+        match rest.as_bytes() {
+            [b'\\', b'n' | b't' | b'r' | b'f' | b'b', ..] => rest = &rest[2..],
+            // Any escaped character may be white space or a slash.
+            [b'/', ..] | [b'\\', b'/' | b'u', ..] => return true,
+            _ => return false,
+        }
+    }
+}
+
+fn is_blank(c: char) -> bool {
+    c.is_whitespace() || c.is_control() || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{2060}')
+}
+
+fn mode_command<'d>(denied: &'d DeniedModes, text: &str) -> Option<ModeCommand<'d>> {
+    let command = text.trim_matches(is_blank).strip_prefix('/')?;
+    let command = command.trim_start_matches(|c| c == '/' || is_blank(c));
+    let (name, arguments) = command.split_once(is_blank).unwrap_or((command, ""));
+    if let Some(entry) = denied.find(name) {
+        return Some(ModeCommand::Denied(entry));
+    }
+    if !is_mode_command(name) {
+        return None;
+    }
+    let entry = denied.find_in(arguments);
+    Some(entry.map_or_else(|| ModeCommand::Changes { name: name.to_owned() }, ModeCommand::Denied))
+}
+
+#[cfg(test)]
+mod tests;

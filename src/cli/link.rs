@@ -1,0 +1,72 @@
+//! A link: the URL of the gateway for a browser, with a key in its fragment. `link` prints one.
+//!
+//! The store has only hashes, so no key can be printed twice. Each link has a new key of the kind that a start
+//! creates: without the scope `admin`, and with an end if it is not used.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+
+use super::failure::Failure;
+use super::source::local_config;
+use super::{keys, lock, output};
+use crate::auth::{KeyText, RELOAD_INTERVAL};
+use crate::config::{Config, Flags};
+
+/// The link that opens the page at `url` with this key.
+pub(super) fn link(url: &str, key: &KeyText) -> String {
+    format!("{url}/#key={}", key.expose())
+}
+
+/// The URL of the gateway for a browser.
+pub(super) fn browser_url(bound: SocketAddr, public_url: Option<&str>) -> String {
+    match (bound.ip(), public_url) {
+        (ip, Some(url)) if !ip.is_loopback() => url.to_owned(),
+        (IpAddr::V4(ip), _) if ip.is_unspecified() => format!("http://127.0.0.1:{}", bound.port()),
+        (IpAddr::V6(ip), _) if ip.is_unspecified() => format!("http://[::1]:{}", bound.port()),
+        _ => format!("http://{bound}"),
+    }
+}
+
+/// Creates a key in the store and prints its link.
+pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
+    let config = local_config(flags)?;
+    lock::check_owner(&config.data)?;
+    let (keys, lock) = keys::open(&config)?;
+    let is_running = lock.is_none();
+    let url = if is_running { lock::published_url(&config.data)? } else { future_url(&config)? };
+    let key = keys.create_link_key()?;
+    if is_running {
+        // The gateway accepts the key after it has reloaded the keys.
+        std::thread::sleep(RELOAD_INTERVAL + RELOAD_INTERVAL / 4);
+    } else {
+        let note = "acp-gateway: no gateway uses this data folder; the link works after the next start\n";
+        // The link is also useful without the note.
+        drop(io::stderr().lock().write_all(note.as_bytes()));
+    }
+    Ok(output::write_line(&link(&url, &key))?)
+}
+
+/// The URL of the next start.
+fn future_url(config: &Config) -> Result<String, Failure> {
+    let address = config.listen.address;
+    if address.port() == 0 {
+        return Err("the next start selects its port: start the gateway first, or set --listen ADDR".into());
+    }
+    Ok(browser_url(address, config.public_url.as_deref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn browser_url_is_reachable() {
+        let link = |bound: &str, public| browser_url(bound.parse().unwrap(), public);
+        assert_eq!(link("127.0.0.1:8080", None), "http://127.0.0.1:8080");
+        assert_eq!(link("127.0.0.1:8080", Some("https://g.example")), "http://127.0.0.1:8080");
+        assert_eq!(link("[::1]:8080", None), "http://[::1]:8080");
+        assert_eq!(link("0.0.0.0:8080", None), "http://127.0.0.1:8080");
+        assert_eq!(link("0.0.0.0:8080", Some("https://g.example")), "https://g.example");
+        assert_eq!(link("10.0.0.5:80", None), "http://10.0.0.5:80");
+    }
+}

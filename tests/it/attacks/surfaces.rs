@@ -1,0 +1,75 @@
+//! Attacks on parts that the gateway does not have: it opens no outgoing connection, joins no message bus, and starts
+//! agents only on its own machine.
+
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::support::gateway::command;
+
+fn read(name: &str) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    std::fs::read_to_string(file).expect("a file of ours")
+}
+
+/// `acp-gateway check` with this configuration.
+fn check(config: &str) -> Output {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("config.toml");
+    std::fs::write(&file, config).expect("the folder is ours");
+    let mut check = command(env!("CARGO_BIN_EXE_acp-gateway"));
+    check.env_clear().env("HOME", folder.path()).arg("check").arg("--config").arg(&file);
+    check.output().expect("the binary was built")
+}
+
+#[test]
+fn the_gateway_has_no_client_for_http_or_a_message_bus() {
+    let manifest: toml::Table = read("Cargo.toml").parse().expect("TOML");
+    let dependencies = manifest["dependencies"].as_table().expect("a table");
+    assert!(dependencies.len() > 20);
+    for name in dependencies.keys() {
+        let clients = [
+            "reqwest",
+            "ureq",
+            "curl",
+            "isahc",
+            "tungstenite",
+            "nats",
+            "kafka",
+            "redis",
+            "rustls",
+            "native-tls",
+        ];
+        assert!(!clients.iter().any(|client| name.contains(client)), "{name}");
+    }
+    for name in ["hyper", "hyper-util"] {
+        let features = dependencies[name]["features"].as_array().expect("a list of features");
+        assert!(!features.iter().any(|feature| feature.as_str().is_some_and(|name| name.contains("client"))));
+    }
+    let document: Value = serde_json::from_str(&read("openapi/openapi.json")).expect("JSON");
+    for path in document["paths"].as_object().expect("paths").keys() {
+        for word in ["webhook", "callback", "proxy", "remote", "node", "cluster", "peer"] {
+            assert!(!path.contains(word), "{path}");
+        }
+    }
+}
+
+#[test]
+fn there_is_no_configuration_for_a_remote_agent_a_webhook_or_a_bus() {
+    let entry = "[agents.a]\ncommand = \"sh\"\n";
+    assert!(check(entry).status.success(), "the entry alone is valid");
+    for (more, key) in [
+        ("url = \"wss://agents.example/acp\"\n", "agents.a.url"),
+        ("host = \"agents.example\"\n", "agents.a.host"),
+        ("transport = \"websocket\"\n", "agents.a.transport"),
+        ("[nats]\nurl = \"nats://127.0.0.1\"\n", "nats"),
+        ("[cluster]\nnode = \"a\"\n", "cluster"),
+        ("[webhooks]\nurl = \"https://hooks.example\"\n", "webhooks"),
+    ] {
+        let output = check(&format!("{entry}{more}"));
+        let said =
+            String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+        assert!(!output.status.success() && said.contains(key), "{key}: {said}");
+    }
+}

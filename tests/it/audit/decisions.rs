@@ -1,0 +1,146 @@
+//! Decisions about permissions and refused requests of agents, with their authors.
+
+use serde_json::{Value, json};
+
+use super::{audit, of, settled};
+use crate::support::{Gateway, Setup, eventually};
+
+/// A turn that requests a permission. Returns its session.
+async fn asked(gateway: &Gateway) -> String {
+    let session = gateway.session("fake").await;
+    gateway.prompt(&session, "permission").await;
+    gateway.log_until(&session, |event| event["type"] == "request.created").await;
+    session
+}
+
+/// Answers the request. Returns the status.
+async fn answer(gateway: &Gateway, session: &str, option: &str) -> u16 {
+    let path = format!("/v1/sessions/{session}/permissions/r1");
+    gateway.posted(&path, &[], &json!({ "optionId": option })).await.status.as_u16()
+}
+
+/// The only decision.
+fn only(decided: &[Value]) -> &Value {
+    let [decided] = decided else { panic!("{decided:?}") };
+    decided
+}
+
+#[tokio::test]
+async fn an_answer_is_recorded_once_with_the_key_of_its_author() {
+    let mut gateway = Setup::fake(&[]).start();
+    let session = asked(&gateway).await;
+    for status in [204, 409] {
+        assert_eq!(answer(&gateway, &session, "reject").await, status);
+    }
+    gateway.log_until(&session, |event| event["type"] == "prompt.completed").await;
+    let decided = settled(&mut gateway, "permission.decided").await;
+    let decided = only(&decided);
+    for (member, value) in [
+        ("sessionId", session.as_str()),
+        ("promptId", "p1"),
+        ("requestId", "r1"),
+        ("agent", "fake"),
+        ("resolution", "answered"),
+        ("optionKind", "reject_once"),
+    ] {
+        assert_eq!(decided[member], value, "{decided}");
+    }
+    let actor = &decided["actor"];
+    assert_eq!(
+        (&actor["kind"], &actor["name"], &actor["address"]),
+        (&json!("key"), &json!("admin"), &json!("127.0.0.1"))
+    );
+    assert!(actor["keyId"].as_str().is_some_and(|id| id.len() == 12), "{actor}");
+}
+
+#[tokio::test]
+async fn a_decision_of_the_policy_is_recorded() {
+    let mut gateway = Setup::fake_with(&[], "permissions = { allow = [\"edit\"] }").start();
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "permission").await;
+    let decided = settled(&mut gateway, "permission.decided").await;
+    let decided = only(&decided);
+    assert_eq!((&decided["actor"], &decided["resolution"]), (&json!({ "kind": "policy" }), &json!("policy")));
+    assert_eq!((&decided["optionKind"], &decided["toolKind"]), (&json!("allow_once"), &json!("edit")));
+}
+
+#[tokio::test]
+async fn an_expired_request_is_recorded_as_a_decision_of_the_timeout() {
+    let mut gateway = Setup::fake_with(&[], "permissions = { timeout = \"1s\" }").start();
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "permission").await;
+    let decided = settled(&mut gateway, "permission.decided").await;
+    let decided = only(&decided);
+    assert_eq!(
+        (&decided["actor"], &decided["resolution"]),
+        (&json!({ "kind": "timeout" }), &json!("expired"))
+    );
+    assert_eq!(decided["optionKind"], "reject_once");
+}
+
+#[tokio::test]
+async fn a_request_that_a_crash_left_open_is_recorded_once() {
+    let mut gateway = Setup::fake(&[]).start();
+    let session = asked(&gateway).await;
+    gateway.kill();
+    gateway.start();
+    eventually("the request ends", super::PATIENCE, || async {
+        let events = gateway.all_events(&session).await;
+        events.iter().any(|event| event["type"] == "request.resolved").then_some(())
+    })
+    .await;
+    let decided = settled(&mut gateway, "permission.decided").await;
+    assert_eq!(
+        (&only(&decided)["actor"]["kind"], &only(&decided)["resolution"]),
+        (&json!("timeout"), &json!("expired"))
+    );
+}
+
+#[tokio::test]
+async fn an_answer_that_the_agent_received_is_in_the_audit_log_after_a_kill() {
+    for _ in 0..5 {
+        let mut gateway = Setup::fake(&[]).start();
+        let session = asked(&gateway).await;
+        assert_eq!(answer(&gateway, &session, "allow").await, 204);
+        gateway.kill();
+        gateway.start();
+        let events = audit(&gateway).await;
+        let decided = of(&events, "permission.decided");
+        assert_eq!((decided.len(), &decided[0]["optionKind"]), (1, &json!("allow_once")));
+    }
+}
+
+#[tokio::test]
+async fn refused_files_and_terminals_are_recorded() {
+    let gateway = Setup::fake(&[]).agent("served", crate::support::FAKE, &[], "files = \"gateway\"\n");
+    let mut gateway = gateway.start();
+    let read =
+        r#"ask method=fs/read_text_file params={"sessionId":$SESSION,"path":"/etc/passwd-canary-7f3a"}"#;
+    let (off, served) = (gateway.session("fake").await, gateway.session("served").await);
+    for session in [&off, &served] {
+        gateway.turn(session, read).await;
+    }
+    let refused = settled(&mut gateway, "agent.request_refused").await;
+    assert_eq!(refused.len(), 2, "{refused:?}");
+    for (agent, session, reason) in [("fake", &off, "off"), ("served", &served, "outside_folders")] {
+        let event = refused.iter().find(|event| event["sessionId"] == **session).expect("one of the session");
+        assert_eq!(event["actor"], json!({ "kind": "agent", "name": agent }));
+        assert_eq!((&event["method"], &event["reason"]), (&json!("fs/read_text_file"), &json!(reason)));
+        assert_eq!(event["count"], 1);
+    }
+    assert!(!format!("{refused:?}").contains("7f3a"));
+}
+
+#[tokio::test]
+async fn the_audit_log_has_no_text_of_prompts_or_tools() {
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    let params = r#"{"sessionId":$SESSION,"toolCall":{"toolCallId":"c","title":"canary-7f3a","kind":"canary-7f3a"},"options":[{"optionId":"canary-7f3a","name":"canary-7f3a","kind":"canary-7f3a"}]}"#;
+    gateway.prompt(&session, &format!("ask method=session/request_permission params={params}")).await;
+    gateway.log_until(&session, |event| event["type"] == "request.created").await;
+    assert_eq!(answer(&gateway, &session, "canary-7f3a").await, 204);
+    let events = audit(&gateway).await;
+    let decided = of(&events, "permission.decided");
+    assert_eq!((&decided[0]["optionKind"], &decided[0]["toolKind"]), (&json!("other"), &json!("other")));
+    assert!(!format!("{events:?}").contains("7f3a"));
+}

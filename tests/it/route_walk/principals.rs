@@ -1,0 +1,108 @@
+//! Keys of every kind in the store of a running gateway.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use acp_gateway::auth::{Keys, NewKey};
+use acp_gateway::store::SqliteStore;
+use acp_gateway::types::{Clock, Ids, Limits, Scope, Scopes, Tenant, Timestamp};
+use reqwest::StatusCode;
+
+use super::operations::Needs;
+use crate::support::gateway::KEY;
+use crate::support::{Gateway, eventually};
+
+/// A clock that is behind by more than the time after which an unused link key expires.
+#[derive(Debug)]
+struct LateClock;
+
+impl Clock for LateClock {
+    fn now(&self) -> Timestamp {
+        let unused = Limits::default().link_key_idle_timeout + Duration::from_hours(1);
+        let now = Ids::system().now().as_millis();
+        Timestamp::from_millis(now - i64::try_from(unused.as_millis()).expect("a time of days"))
+    }
+}
+
+/// A key with the name of its kind.
+#[derive(Debug, Clone)]
+pub(super) struct Principal {
+    pub(super) name: &'static str,
+    /// The text of the key. `None` sends no key.
+    pub(super) key: Option<String>,
+    /// `None` if the key is not valid.
+    pub(super) scopes: Option<Scopes>,
+}
+
+impl Principal {
+    /// The status with which admission rejects its requests. `None` admits them.
+    pub(super) fn rejection(&self, needs: Needs) -> Option<StatusCode> {
+        let Needs::Key(needed) = needs else { return None };
+        match (needed, self.scopes) {
+            (_, None) => Some(StatusCode::UNAUTHORIZED),
+            (Some(scope), Some(scopes)) if !scopes.contains(scope) => Some(StatusCode::FORBIDDEN),
+            (_, Some(_)) => None,
+        }
+    }
+}
+
+/// The keys of the store of a running gateway, as `acp-gateway key` opens them.
+fn stored(gateway: &Gateway, ids: &Ids) -> Keys {
+    let limits = Limits::default();
+    let log = gateway.path("data/private/log.sqlite");
+    let store = SqliteStore::open(&log, ids.clone(), &limits).expect("the gateway's store");
+    Keys::open(Arc::new(store), ids.clone(), &limits, None).expect("its keys")
+}
+
+fn key(keys: &Keys, name: &str, tenant: Tenant, scopes: Scopes) -> String {
+    let new = NewKey { name, tenant, scopes, limits: Vec::new() };
+    keys.create(&new).expect("a key").0.expose().to_owned()
+}
+
+/// Waits until the gateway answers requests with this key with this status.
+async fn known(gateway: &Gateway, key: &str, status: StatusCode) {
+    eventually("the gateway has read its keys again", Duration::from_secs(10), || async {
+        let request = gateway.http.get(format!("{}/v1", gateway.url)).bearer_auth(key);
+        (request.send().await.expect("an answer").status() == status).then_some(())
+    })
+    .await;
+}
+
+/// A key of another tenant with all scopes.
+pub(super) async fn foreign_key(gateway: &Gateway) -> String {
+    let keys = stored(gateway, &Ids::system());
+    let text = key(&keys, "mallory", Tenant::new("other"), Scope::ALL.into_iter().collect());
+    known(gateway, &text, StatusCode::OK).await;
+    text
+}
+
+/// One principal of every kind.
+pub(super) async fn principals(gateway: &Gateway) -> Vec<Principal> {
+    let expired = stored(gateway, &Ids::new(Arc::new(LateClock)));
+    let expired = expired.create_link_key().expect("a key").expose().to_owned();
+    let keys = stored(gateway, &Ids::system());
+    let all: Scopes = Scope::ALL.into_iter().collect();
+    let revoked = key(&keys, "revoked", Tenant::default(), all);
+    known(gateway, &revoked, StatusCode::OK).await;
+    keys.revoke("revoked").expect("it is there");
+    known(gateway, &revoked, StatusCode::UNAUTHORIZED).await;
+
+    let invalid = |name, key| Principal { name, key, scopes: None };
+    let mut found = vec![
+        invalid("no key", None),
+        invalid("a wrong key", Some(format!("{}x", &KEY[..KEY.len() - 1]))),
+        invalid("a revoked key", Some(revoked)),
+        invalid("an expired key", Some(expired)),
+        Principal { name: "the configured admin", key: Some(KEY.to_owned()), scopes: Some(all) },
+    ];
+    for scope in Scope::ALL {
+        let scopes = Scopes::from_iter([scope]);
+        let text = key(&keys, &format!("only-{}", scope.name()), Tenant::default(), scopes);
+        found.push(Principal { name: scope.name(), key: Some(text), scopes: Some(scopes) });
+    }
+    let link = keys.create_link_key().expect("a key").expose().to_owned();
+    known(gateway, &link, StatusCode::OK).await;
+    let scopes = Scope::ALL.into_iter().filter(|scope| *scope != Scope::Admin).collect();
+    found.push(Principal { name: "a link", key: Some(link), scopes: Some(scopes) });
+    found
+}

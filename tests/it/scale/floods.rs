@@ -1,0 +1,222 @@
+//! The cost of floods and slow clients for the gateway, and for another client at the same address.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use super::ALONE;
+use crate::floods::clients::ask;
+use crate::floods::frames::{
+    DATA, END_HEADERS, END_STREAM, FLOODS, Flood, HEADERS, ends, frame, get, open, post, stream,
+};
+use crate::support::gateway::KEY;
+use crate::support::wait::LONGEST;
+use crate::support::{Gateway, Setup, figure, procfs};
+
+const SLOW: usize = 1000;
+const REQUESTS: usize = 200;
+/// The number of measurements. Other programs on the machine can only make a measurement worse.
+const ROUNDS: usize = 6;
+const MOST_MEMORY_KIB: u64 = 64 << 10;
+/// The limit of a thousand connections at once with 2 MiB of requests each. Evicted connections are dropped only after
+/// the others had their turn to read.
+const HOARDED_MEMORY_KIB: u64 = 512 << 10;
+const LONGEST_P99: Duration = Duration::from_millis(100);
+
+/// Starts clients in tasks, and counts their connections.
+type Clients = fn(&mut JoinSet<()>, SocketAddr, &Arc<AtomicU64>);
+
+/// The clients that attack, on threads of their own.
+struct Attack {
+    stop: Arc<AtomicBool>,
+    connections: Arc<AtomicU64>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Attack {
+    #[expect(clippy::disallowed_methods, reason = "the test's own threads, which end with the attack")]
+    fn start(host: SocketAddr, clients: &[Clients]) -> Self {
+        let (stop, connections) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let threads = clients.iter().copied().map(|clients| {
+            let (stop, connections) = (Arc::clone(&stop), Arc::clone(&connections));
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                runtime.expect("a runtime").block_on(async {
+                    let mut tasks = JoinSet::new();
+                    clients(&mut tasks, host, &connections);
+                    while !stop.load(Ordering::Relaxed) {
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
+                });
+            })
+        });
+        Self { stop: Arc::clone(&stop), connections: Arc::clone(&connections), threads: threads.collect() }
+    }
+
+    /// Waits until every client has connected once. The first ones were evicted.
+    async fn connected(&self) {
+        while self.connections.load(Ordering::Relaxed) < SLOW as u64 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    fn stop(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            thread.join().expect("a client does not panic");
+        }
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+/// Clients that connect again a second after their connection ends.
+fn slow_clients(tasks: &mut JoinSet<()>, host: SocketAddr, connections: &Arc<AtomicU64>) {
+    for number in 0..SLOW {
+        let connections = Arc::clone(connections);
+        tasks.spawn(async move {
+            let start = match number % 5 {
+                0 => String::new(),
+                1 => "GET /livez HTTP/1.1\r\nhost: ".to_owned(),
+                2 => format!("GET /v1 HTTP/1.1\r\nhost: {host}\r\nx-large: {}", "x".repeat(48 << 10)),
+                3 => format!("POST /v1/sessions HTTP/1.1\r\nhost: {host}\r\ncontent-length: 1000\r\n\r\n["),
+                _ => format!("GET /livez HTTP/1.1\r\nhost: {host}\r\n\r\n"),
+            };
+            loop {
+                if let Ok(mut socket) = TcpStream::connect(host).await {
+                    connections.fetch_add(1, Ordering::Relaxed);
+                    drop(socket.write_all(start.as_bytes()).await);
+                    ends(&mut socket, Duration::from_mins(1)).await;
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+    }
+}
+
+/// Each known flood, again and again.
+fn floods(tasks: &mut JoinSet<()>, host: SocketAddr, connections: &Arc<AtomicU64>) {
+    for name in FLOODS {
+        let connections = Arc::clone(connections);
+        tasks.spawn(async move {
+            let flood = Flood::named(name, host);
+            loop {
+                connections.fetch_add(1, Ordering::Relaxed);
+                drop(flood.run(host, u32::MAX - 100, Duration::from_secs(30)).await);
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+}
+
+/// The time from the connect to the response of a client with a key. It tries again if its connection ends.
+async fn served(host: SocketAddr, retries: &mut usize) -> Duration {
+    let began = Instant::now();
+    loop {
+        let answer = async { ask(&mut TcpStream::connect(host).await?, "/v1", Some(KEY)).await };
+        match tokio::time::timeout(LONGEST, answer).await.expect("an answer in time") {
+            Ok(status) => {
+                assert_eq!(status, 200);
+                return began.elapsed();
+            }
+            Err(_) => *retries += 1,
+        }
+    }
+}
+
+/// The p99 of a client of the same address with a new connection for each request, and the highest memory.
+async fn measure(gateway: &Gateway, requests: usize) -> (Duration, u64) {
+    let (mut times, mut memory, mut retries) = (Vec::new(), 0, 0);
+    for _ in 0..requests {
+        times.push(served(gateway.address(), &mut retries).await);
+        memory = memory.max(procfs::resident(gateway.pid()));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    times.sort();
+    let (median, p99) = (times[requests / 2], times[requests * 99 / 100]);
+    figure(&format!("{requests} requests: median {median:?}, p99 {p99:?}, {retries} retries, {memory} KiB"));
+    (p99, memory)
+}
+
+/// Checks the memory and the p99 while an attack lasts. Other programs use the machine too, so the test measures a
+/// gateway without an attack at the same time. The difference is the effect of the attack on the gateway.
+async fn withstands(gateway: &Gateway, other: &Gateway, idle: u64, most_memory: u64) {
+    let (mut best, mut highest) = (Duration::MAX, 0);
+    for _ in 0..ROUNDS {
+        let ((p99, memory), (usual, _)) = tokio::join!(measure(gateway, REQUESTS), measure(other, REQUESTS));
+        (best, highest) = (best.min(p99.saturating_sub(usual)), highest.max(memory));
+        if best < LONGEST_P99 {
+            break;
+        }
+    }
+    let grown = highest.saturating_sub(idle);
+    figure(&format!("{grown} KiB over {idle} KiB when idle, p99 {best:?} over that without an attack"));
+    assert!(grown < most_memory, "{grown} KiB over {idle} KiB");
+    assert!(best < LONGEST_P99, "{best:?}");
+}
+
+/// Two gateways, and the memory of the first one when it is idle.
+async fn gateways() -> (Gateway, Gateway, u64) {
+    let (gateway, other) = (Setup::fake(&[]).start(), Setup::fake(&[]).start());
+    // The first requests load what an idle gateway needs.
+    tokio::join!(measure(&gateway, 100), measure(&other, 100));
+    let idle = procfs::resident(gateway.pid());
+    (gateway, other, idle)
+}
+
+/// Requests that wait for a window, and more requests with large headers and bodies.
+fn hoard(host: SocketAddr) -> Vec<u8> {
+    let (page, rejected) = (get("/", host), post("/v1/sessions", host));
+    let mut bytes = Vec::new();
+    for number in 0..16 {
+        bytes.extend(frame(HEADERS, END_HEADERS | END_STREAM, stream(number), &page));
+    }
+    for number in 16..120 {
+        // A literal field with the new name `x` and 14,000 bytes.
+        let large = [&rejected[..], &[0, 1, b'x', 0x7f, 0xb1, 0x6c], &[b'y'; 14_000]].concat();
+        bytes.extend(frame(HEADERS, END_HEADERS, stream(number), &large));
+    }
+    for number in 16..120 {
+        bytes.extend(frame(DATA, 0, stream(number), &[b' '; 8 << 10]));
+    }
+    bytes
+}
+
+/// Clients that connect once, and read nothing of their responses.
+fn hoarders(tasks: &mut JoinSet<()>, host: SocketAddr, connections: &Arc<AtomicU64>) {
+    let bytes: Arc<[u8]> = hoard(host).into();
+    for _ in 0..SLOW {
+        let (connections, bytes) = (Arc::clone(connections), Arc::clone(&bytes));
+        tasks.spawn(async move {
+            connections.fetch_add(1, Ordering::Relaxed);
+            // The windows of its streams are closed.
+            let Ok(mut socket) = open(host, &[0, 4, 0, 0, 0, 0]).await else { return };
+            drop(socket.write_all(&bytes).await);
+            ends(&mut socket, Duration::from_mins(1)).await;
+        });
+    }
+}
+
+#[tokio::test]
+async fn unread_requests_of_unauthenticated_http_2_clients_use_bounded_memory() {
+    let _alone = ALONE.lock().await;
+    let (gateway, other, idle) = gateways().await;
+    let attack = Attack::start(gateway.address(), &[hoarders]);
+    attack.connected().await;
+    withstands(&gateway, &other, idle, HOARDED_MEMORY_KIB).await;
+    figure(&format!("{} connections with unread responses", attack.stop()));
+}
+
+#[tokio::test]
+async fn floods_and_slow_clients_use_little_memory_and_do_not_delay_a_neighbour() {
+    let _alone = ALONE.lock().await;
+    let (gateway, other, idle) = gateways().await;
+    let attack = Attack::start(gateway.address(), &[slow_clients, floods]);
+    attack.connected().await;
+    withstands(&gateway, &other, idle, MOST_MEMORY_KIB).await;
+    figure(&format!("{} hostile connections", attack.stop()));
+}

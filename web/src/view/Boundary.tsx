@@ -1,0 +1,19 @@
+// Contains a failure to render one part, so that the remaining page keeps working.
+
+import { Component, type ReactNode } from "react";
+
+interface Props {
+  children: ReactNode;
+}
+
+export class Boundary extends Component<Props, { failed: boolean }> {
+  override state = { failed: false };
+
+  static getDerivedStateFromError(): { failed: boolean } {
+    return { failed: true };
+  }
+
+  override render(): ReactNode {
+    return this.state.failed ? <p className="reference">This part cannot be shown.</p> : this.props.children;
+  }
+}

@@ -1,0 +1,80 @@
+// Renders Markdown as HTML. The HTML contains only elements of Markdown: HTML of the agent becomes text.
+
+import { Marked, type Token, type Tokens } from "marked";
+import { IMAGE, LINK } from "./addresses";
+
+function escape(text: string): string {
+  return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
+}
+
+/**
+ * The parser compares each delimiter of emphasis with the other delimiters of its paragraph. A paragraph with more
+ * delimiters has no emphasis and no bare addresses, because its parse would block the page.
+ */
+const MAX_DELIMITERS = 1000;
+
+let counted = "";
+let crowded = false;
+
+function isCrowded(paragraph: string): boolean {
+  if (paragraph !== counted) {
+    counted = paragraph;
+    crowded = (paragraph.match(/[*_~]+/g)?.length ?? 0) > MAX_DELIMITERS;
+  }
+  return crowded;
+}
+
+const marked = new Marked({
+  gfm: true,
+  tokenizer: {
+    // `false` continues with the parser's own function.
+    emStrong: (_, paragraph) => (isCrowded(paragraph) ? undefined : false),
+    del: (_, paragraph) => (isCrowded(paragraph) ? undefined : false),
+    // The parser calls `emStrong` for the same paragraph first.
+    inlineText(rest) {
+      if (!crowded) return false;
+      const raw = /^[^][^\\<![`]*/.exec(rest)![0];
+      return { type: "text", raw, text: raw, escaped: false };
+    },
+  },
+  renderer: {
+    html: ({ text }) => escape(text),
+    // After the tag of a script, a code or a keyboard input, the parser takes the text for HTML and does not escape it.
+    text: (token) => ("escaped" in token && token.escaped ? escape(token.text) : false),
+    link({ href, title, tokens }) {
+      const words = this.parser.parseInline(tokens);
+      if (!LINK.test(href)) return words;
+      return `<a href="${escape(href)}"${title ? ` title="${escape(title)}"` : ""}>${words}</a>`;
+    },
+    image({ href, text }) {
+      if (IMAGE.test(href)) return `<img src="${escape(href)}" alt="${escape(text)}">`;
+      const words = escape(text || "image");
+      return LINK.test(href) ? `<a href="${escape(href)}">${words}</a>` : words;
+    },
+    checkbox: ({ checked }) => (checked ? "\u2611 " : "\u2610 "),
+  },
+});
+
+/** The message as HTML of its top-level blocks, so that a streaming message redraws only its last one. */
+export function renderBlocks(markdown: string): string[] {
+  try {
+    return parse(markdown);
+  } catch {
+    // The parser is recursive: lists and quotations of some thousand levels exceed its stack.
+    return [`<pre><code>${escape(markdown)}</code></pre>`];
+  }
+}
+
+function parse(markdown: string): string[] {
+  const tokens = marked.lexer(markdown);
+  placeHeadings(tokens);
+  return tokens.filter((token) => token.type !== "space" && token.type !== "def").map((token: Token) => marked.parser([token]));
+}
+
+/** The page's own heading has level 1. The highest heading of a message gets level 2. */
+function placeHeadings(tokens: Token[]): void {
+  const headings: Tokens.Heading[] = [];
+  marked.walkTokens(tokens, (token) => void (token.type === "heading" && headings.push(token as Tokens.Heading)));
+  const highest = Math.min(...headings.map((heading) => heading.depth));
+  for (const heading of headings) heading.depth = Math.min(heading.depth - highest + 2, 6);
+}

@@ -1,0 +1,82 @@
+// Modes that the operator denies: the page disables them with the reason, and shows the error of the gateway otherwise.
+//
+// The environment is that of browser.mjs.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { checkAccessibility, launch, screenshot, Watch } from "./support/browser.mjs";
+import { Chat } from "./support/chat.mjs";
+import { Gateway } from "./support/gateway.mjs";
+
+let browser;
+let gateway;
+let watch;
+let page;
+let chat;
+before(async () => {
+  browser = await launch();
+  const agent = fileURLToPath(new URL("support/modes_agent.mjs", import.meta.url));
+  const config = `[agents.modes]\ncommand = ${JSON.stringify(process.execPath)}\nargs = ${JSON.stringify([agent])}\n`;
+  gateway = await Gateway.start({ config });
+  watch = await Watch.page(browser, gateway.origin, { colorScheme: "light", allowFailedRequests: true });
+  page = watch.page;
+  chat = new Chat(page);
+  await page.goto(gateway.link);
+  await chat.start(/modes/);
+});
+after(async () => {
+  await watch?.close();
+  await browser?.close();
+  await gateway?.end();
+});
+
+test("denied modes and values are disabled with the reason", async () => {
+  const mode = page.locator("label.option", { hasText: /^Mode/ }).locator("select");
+  await mode.waitFor();
+  const choices = (select) =>
+    select.locator("option").evaluateAll((all) => all.map((option) => [option.textContent, option.disabled, option.title]));
+  const reason = "The operator of this gateway denies this mode.";
+  assert.deepEqual(await choices(mode), [
+    ["Default", false, ""],
+    ["Accept edits", false, ""],
+    ["Bypass permissions (denied)", true, reason],
+  ]);
+  assert.deepEqual(await choices(page.getByLabel("Sandbox")), [
+    ["On", false, ""],
+    ["Full access (denied)", true, reason],
+  ]);
+  assert.equal(await page.getByLabel("Yolo (denied)").isDisabled(), true);
+  await mode.selectOption("acceptEdits");
+  await page.waitForFunction(() => [...document.querySelectorAll("select")].some((select) => select.value === "acceptEdits"));
+  await checkAccessibility(page);
+  await screenshot(page, "denied-modes-light");
+});
+
+test("a permission option that selects a denied mode is disabled, and the error of a hidden one is shown", async () => {
+  await chat.send("plan");
+  const card = chat.permission;
+  await card.waitFor();
+  await card.getByRole("button", { name: /approve edits/ }).and(page.locator('[aria-disabled="false"]')).waitFor();
+  assert.equal(await card.getByRole("button", { name: /bypass permissions \(denied\)/ }).getAttribute("aria-disabled"), "true");
+  await page.keyboard.press("1");
+  await card.getByRole("button", { name: /yolo/ }).click();
+  await page.getByText(/no client can select the mode yolo/i).first().waitFor();
+  await card.getByRole("button", { name: /approve edits/ }).and(page.locator('[aria-disabled="false"]')).click();
+  await chat.ended("Finished");
+  assert.match(await chat.answer.textContent(), /^chosen: default\s*$/);
+});
+
+test("a slash command that selects a denied mode shows the error", async () => {
+  await chat.message.fill("/yolo");
+  await chat.message.press("Enter");
+  await page.getByText(/no client can select the mode yolo/i).first().waitFor();
+  await chat.message.fill("");
+});
+
+test("a denied mode that the agent enters by itself is shown", async () => {
+  await chat.send("switch");
+  await chat.ended("Finished");
+  await chat.lastTurn.getByText(/The agent switched to the mode “bypassPermissions”/).waitFor();
+  assert.equal(await page.locator("label.option", { hasText: /^Mode/ }).locator("select").inputValue(), "bypassPermissions");
+});

@@ -1,0 +1,55 @@
+import { describe, expect, test } from "vitest";
+import { renderBlocks } from "../../src/view/renderBlocks";
+import { CLASSES, COSTLY, PAYLOADS } from "../support/payloads/index.mjs";
+
+/** The longest time for one costly text on a busy machine. */
+const COSTLY_MS = 3000;
+
+const TAG =
+  /<\/?(?:p|br|hr|strong|em|del|code|pre|blockquote|ul|ol|li|h[2-6]|table|thead|tbody|tr|th|td|a|img)(?: (?:href|src|alt|title|start|align|class)="[^"<>]*")*(?: ?\/)?>/g;
+
+/** Everything in the HTML that is not a complete tag of this list with these attributes. */
+function rest(html: string): string {
+  return html.replace(TAG, "");
+}
+
+function addresses(html: string): string[] {
+  return [...html.matchAll(/ (?:href|src)="([^"]*)"/g)].map(([, address]) => address!);
+}
+
+describe("the HTML of a payload", () => {
+  for (const { name, payloads } of CLASSES) {
+    test(`has only elements of Markdown: ${name}`, () => {
+      for (const payload of payloads) {
+        const html = renderBlocks(payload).join("\n");
+        expect(rest(html), payload).not.toMatch(/[<>]/);
+        for (const address of addresses(html)) {
+          expect(address, payload).toMatch(/^(https?:\/\/|mailto:|data:image\/(png|jpeg|gif|webp|avif);base64,)/i);
+        }
+      }
+    });
+  }
+
+  test("has an image only without a request", () => {
+    const images = PAYLOADS.flatMap((payload) => renderBlocks(payload).flatMap((html) => html.match(/<img [^>]*>/g) ?? []));
+    expect(images.length).toBeGreaterThan(0);
+    for (const image of images) expect(image).toMatch(/^<img src="data:image\/(png|jpeg|gif|webp|avif);base64,/);
+  });
+});
+
+describe("a text that is costly to parse", () => {
+  for (const text of COSTLY) {
+    test(`is shown in time: ${text.slice(0, 12)}, ${text.length} characters`, () => {
+      const begun = performance.now();
+      const html = renderBlocks(text).join("");
+      expect(performance.now() - begun).toBeLessThan(COSTLY_MS);
+      expect(rest(html)).not.toMatch(/[<>]/);
+    });
+  }
+});
+
+test("a paragraph with few delimiters keeps its emphasis beside one with many", () => {
+  const [crowded, plain] = renderBlocks(`${"*a* ".repeat(2000)}\n\n*b*`);
+  expect(crowded).not.toContain("<em>");
+  expect(plain).toContain("<em>b</em>");
+});
