@@ -99,7 +99,7 @@ def creates(name, member):
     """Registers the creation of a file. The test checks from outside whether the file exists."""
 
     def create(targets):
-        path = os.path.join(targets[member], "planted")
+        path = os.path.join(targets[member], f"planted-{targets['gateway']}")
         with open(path, "w") as file:
             file.write("planted")
         return path

@@ -7,13 +7,12 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
 use rustix::process::{Signal, getgid, getuid, set_parent_process_death_signal};
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
-    configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
-    set_no_new_privs,
+    CapabilitySet, capabilities, configure_capability_in_ambient_set, set_capabilities, set_no_new_privs,
 };
 
 use super::error::SupervisorError;
 use super::mounts::Mounts;
+use super::restrict;
 use crate::process::isolation::Confinement;
 
 /// The capabilities that the init process needs to mount `/proc` and to drop all capabilities.
@@ -59,7 +58,7 @@ pub(super) fn complete() -> Result<(), SupervisorError> {
     if getuid().is_root() {
         protect_kernel_settings().map_err(SupervisorError::at("/proc"))?;
     }
-    drop_capabilities()
+    restrict::drop_capabilities()
 }
 
 /// Makes the parts of `/proc` read-only through which root controls the kernel. Root needs no capability for them.
@@ -75,16 +74,4 @@ fn protect_kernel_settings() -> rustix::io::Result<()> {
         mount_remount(path, MountFlags::BIND | flags, c"")?;
     }
     Ok(())
-}
-
-/// Drops all capabilities of this process and of its descendants, also of those of root.
-pub(super) fn drop_capabilities() -> Result<(), SupervisorError> {
-    for capability in CapabilitySet::all().iter() {
-        // The kernel may not know the newest ones. A process without rights has no capability to remove.
-        remove_capability_from_bounding_set(capability).unwrap_or_default();
-    }
-    clear_ambient_capability_set().map_err(SupervisorError::at("ambient capabilities"))?;
-    let none = CapabilitySet::empty();
-    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
-        .map_err(SupervisorError::at("capabilities"))
 }

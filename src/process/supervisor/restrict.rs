@@ -10,12 +10,15 @@ use landlock::{
 };
 use nix::libc;
 use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set,
+    set_capabilities,
+};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
 use super::error::SupervisorError;
-use super::namespaces;
 use crate::process::isolation::Confinement;
 use crate::types::Mechanism;
 
@@ -89,7 +92,7 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
     .map_err(|error| SupervisorError { step: "landlock", source: io::Error::other(error) })?;
     if !has_namespaces {
         // Landlock has no rules for the other rights of root.
-        namespaces::drop_capabilities()?;
+        drop_capabilities()?;
     }
     filter_system_calls(has_namespaces)
         .map_err(|error| SupervisorError { step: "seccomp", source: io::Error::other(error) })
@@ -206,4 +209,16 @@ fn apply_filter(
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, denied, std::env::consts::ARCH.try_into()?)?;
     let program: BpfProgram = filter.try_into()?;
     Ok(seccompiler::apply_filter(&program)?)
+}
+
+/// Drops all capabilities of this process and of its descendants, also of those of root.
+pub(super) fn drop_capabilities() -> Result<(), SupervisorError> {
+    for capability in CapabilitySet::all().iter() {
+        // The kernel may not know the newest ones. A process without rights has no capability to remove.
+        remove_capability_from_bounding_set(capability).unwrap_or_default();
+    }
+    clear_ambient_capability_set().map_err(SupervisorError::at("ambient capabilities"))?;
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+        .map_err(SupervisorError::at("capabilities"))
 }

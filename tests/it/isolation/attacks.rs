@@ -97,7 +97,7 @@ async fn observe(ground: &Ground, outcomes: &mut Outcomes) {
         ("change a program of the operator's PATH", "programs"),
         ("create a file in another folder of the same user", "elsewhere"),
     ] {
-        let planted = ground.path(folder).join("planted");
+        let planted = ground.path(folder).join(format!("planted-{}", ground.gateway.pid()));
         set(name, planted.exists());
         drop(std::fs::remove_file(planted));
     }

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use super::attacks::expected_mechanism;
 use super::ground::{Machine, User, open, setup, start};
+use crate::support::eventually;
 use crate::support::log::one;
+use crate::support::wait::LONGEST;
 
 #[tokio::test]
 async fn agent_session_and_event_report_the_isolation() {
@@ -26,7 +28,10 @@ async fn agent_session_and_event_report_the_isolation() {
         let events = gateway.all_events(&session.id).await;
         assert_eq!(one(&events, "session.attached")["isolation"], expected);
         let reported = format!("\"mechanism\":\"{}\"", expected_mechanism("private", machine));
-        assert!(gateway.log().contains(&reported), "{}", gateway.log());
+        eventually("the report of the start", LONGEST, || async {
+            gateway.log().contains(&reported).then_some(())
+        })
+        .await;
     }
 }
 
