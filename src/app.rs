@@ -4,7 +4,6 @@ mod catalogue;
 mod reload;
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -150,7 +149,6 @@ async fn check_after_unclean_shutdown(
 pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) -> Result<Gateway, StartError> {
     let (ids, limits) = (Ids::system(), Arc::new(config.limits.clone()));
     let open_files = open_files(&config);
-    sweep(config.data.run(), &shutdown).await;
     // The probe runs while the store opens.
     let sandbox = probe_isolation(&config, &shutdown);
     let store = open_store(&config.data, &limits, &ids)?;
@@ -165,6 +163,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     let catalogue = Arc::new(catalogue::build(&config)?);
     let spawner = Spawner::new(OWN_PROGRAM.into(), config.data.run(), shutdown.clone(), Arc::clone(&limits));
     let spawner = spawner.with_open_files(open_files).with_sandbox(isolation(sandbox).await);
+    let spawner = spawner.with_listener(listener.try_clone().map_err(StartError::Listener)?.into());
     let (limited, stops) = (Arc::clone(&limits), shutdown.clone());
     let launcher = Launcher::new(spawner, limited, stops, audit.clone(), env!("CARGO_PKG_VERSION"));
     let pool = Pool::new(&catalogue, launcher, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
@@ -251,10 +250,10 @@ fn acceptor(
     }
 }
 
-/// Stops the agents of an earlier gateway process.
-async fn sweep(run_dir: PathBuf, shutdown: &Shutdown) {
-    let swept = shutdown.spawn_blocking(move || process::sweep(&run_dir, SWEEP_TIMEOUT)).await;
-    if let Ok(Ok(swept @ 1..)) = swept {
+/// Stops the agents of an earlier gateway process. Their supervisors keep the port of that process bound, so the
+/// caller binds it later. Blocks. The caller has locked the data folder.
+pub fn sweep(data: &DataDir) {
+    if let Ok(swept @ 1..) = process::sweep(&data.run(), SWEEP_TIMEOUT) {
         tracing::warn!(swept, "stopped agents of an earlier gateway process");
     }
 }

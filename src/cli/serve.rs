@@ -49,6 +49,7 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     // Lock before binding the port or reading data: a second gateway must not change the data of the first.
     let lock = lock::acquire(&config.data)?;
     backup::remove_stale_parts(&config.data);
+    app::sweep(&config.data);
     let listener = bind(&config.listen)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     // A busy tokio worker wakes another worker to look for more work. With few cores, that slows the agents

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -58,6 +58,8 @@ pub struct Spawner {
     limits: Arc<Limits>,
     open_files: Option<OpenFiles>,
     sandbox: Arc<Sandbox>,
+    /// Each supervisor holds a copy, so the port stays bound until the last child has ended.
+    listener: Option<Arc<OwnedFd>>,
 }
 
 impl Spawner {
@@ -70,6 +72,7 @@ impl Spawner {
             limits,
             open_files: None,
             sandbox: Arc::new(Sandbox::disabled()),
+            listener: None,
         }
     }
 
@@ -83,6 +86,13 @@ impl Spawner {
     #[must_use]
     pub fn with_sandbox(self, sandbox: Sandbox) -> Self {
         Self { sandbox: Arc::new(sandbox), ..self }
+    }
+
+    /// Keeps the port of the gateway bound until the end of the last supervisor. Otherwise an agent could bind the
+    /// port after a crash of the gateway, and receive the keys of clients.
+    #[must_use]
+    pub fn with_listener(self, listener: OwnedFd) -> Self {
+        Self { listener: Some(Arc::new(listener)), ..self }
     }
 
     pub fn sandbox(&self) -> &Sandbox {
@@ -144,7 +154,7 @@ impl Spawner {
         let (link, init_link) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
         let written = || confinement.write().map_err(SpawnError::Supervisor);
         let (control, supervisor_end) = handshake::open_control_socket(&[
-            &[written()?.as_fd(), link.as_fd(), supervisor_folders.as_fd()],
+            &self.outer_descriptors(&[written()?.as_fd(), link.as_fd(), supervisor_folders.as_fd()]),
             &[init_link.as_fd(), supervisor_requests.as_fd()],
             &[stdin_read.as_fd(), written()?.as_fd()],
         ])
@@ -175,7 +185,7 @@ impl Spawner {
         let (link, init_link) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
         let written = || confinement.write().map_err(SpawnError::Supervisor);
         let (control, supervisor_end) = handshake::open_control_socket(&[
-            &[written()?.as_fd(), link.as_fd(), no_folders.as_fd()],
+            &self.outer_descriptors(&[written()?.as_fd(), link.as_fd(), no_folders.as_fd()]),
             &[init_link.as_fd()],
             &[terminal.as_fd(), written()?.as_fd()],
         ])
@@ -186,6 +196,11 @@ impl Spawner {
         let pipes = Pipes::none(&self.shutdown);
         let (supervisor, kill_switch) = self.spawn_reaper(supervisor, pipes, temporary);
         Ok(StartingChild { kill_switch, supervisor, control, confinement: Arc::new(confinement), ends: pty })
+    }
+
+    /// The descriptors of the outer supervisor: its own, and the listener of the gateway if there is one.
+    fn outer_descriptors<'a>(&'a self, own: &[BorrowedFd<'a>]) -> Vec<BorrowedFd<'a>> {
+        own.iter().copied().chain(self.listener.as_ref().map(|listener| listener.as_fd())).collect()
     }
 
     /// Decides what the child may access. Without namespaces, a variable names its temporary folder.

@@ -74,6 +74,17 @@ pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
             state.admit(stream, peer);
         }
     }
+    refuse_connections(&listener);
+}
+
+/// Stops listening. Supervisors hold copies of the listener, which keep the port bound until the last child has ended.
+/// Without the option for reuse, no child can bind a port that nobody listens on.
+fn refuse_connections(listener: &std::net::TcpListener) {
+    let refused = rustix::net::sockopt::set_socket_reuseaddr(listener, false)
+        .and_then(|()| rustix::net::shutdown(listener, rustix::net::Shutdown::Read));
+    if let Err(error) = refused {
+        tracing::warn!(%error, "could not stop listening");
+    }
 }
 
 /// Drains the accept queue. A client that disconnected while it was queued yields an error, and other

@@ -26,6 +26,7 @@ mod guides;
 mod hijack;
 mod history;
 mod hsts;
+mod isolation;
 mod key_life;
 mod keys;
 mod limits;

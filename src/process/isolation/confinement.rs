@@ -19,6 +19,8 @@ pub(in crate::process) struct Confinement {
     pub(in crate::process) hidden: Vec<PathBuf>,
     /// Folders below hidden ones that the child can use.
     pub(in crate::process) visible: Vec<PathBuf>,
+    /// Folders below hidden ones that the child can only read.
+    pub(in crate::process) readable: Vec<PathBuf>,
     /// The folders that the child can change if `read_only` is set.
     pub(in crate::process) writable: Vec<PathBuf>,
     /// The child's own temporary folder, which replaces the shared ones.

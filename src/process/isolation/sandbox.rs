@@ -1,8 +1,9 @@
 //! The isolation that this gateway offers its children.
 
 use std::ffi::OsString;
+use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
@@ -12,6 +13,12 @@ use super::probe::{self, Probed};
 use crate::process::SpawnError;
 use crate::process::spec::{ChildIsolation, ChildSpec};
 use crate::types::{AppliedIsolation, Isolation, IsolationPolicy, Mechanism};
+
+/// Homes of users, and the sockets of system services: a service manager would start programs without isolation.
+const SYSTEM_HIDDEN: [&str; 3] = ["/home", "/root", "/run"];
+
+/// Folders below hidden ones that the resolution of host names needs.
+const NAME_RESOLUTION: [&str; 3] = ["/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"];
 
 /// The temporary folder of one child. Dropping it removes it with its content, which blocks.
 #[derive(Debug)]
@@ -27,10 +34,33 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+        if let Err(error) = remove(&self.0) {
             tracing::warn!(folder = %self.0.display(), %error, "could not remove a temporary folder");
         }
     }
+}
+
+/// Removes a folder with its content. The child may have removed the rights of its own folders.
+fn remove(folder: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            make_accessible(folder)?;
+            std::fs::remove_dir_all(folder)
+        }
+        removed => removed,
+    }
+}
+
+/// Adds the rights that the removal needs. The child has ended, so no folder changes to a link meanwhile.
+fn make_accessible(folder: &Path) -> io::Result<()> {
+    std::fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            make_accessible(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// The folders that children must not see, and the mechanism that hides them.
@@ -59,11 +89,12 @@ impl Sandbox {
         policy: IsolationPolicy,
     ) -> Self {
         // Nothing below `/` would remain visible.
+        let hidden = hidden.into_iter().chain(SYSTEM_HIDDEN.map(PathBuf::from));
         // A folder that does not exist yet is hidden by its name.
-        let hidden = hidden.into_iter().map(|path| path.canonicalize().unwrap_or(path));
+        let hidden = hidden.map(|path| path.canonicalize().unwrap_or(path));
         let hidden = hidden.filter(|path| path.parent().is_some()).collect();
         // Children of an earlier gateway process left their folders if it was killed.
-        drop(std::fs::remove_dir_all(&temporary));
+        drop(remove(&temporary));
         Self { probed: probe::run(supervisor), hidden, temporary, policy }
     }
 
@@ -112,22 +143,22 @@ impl Sandbox {
         let temporary = TemporaryFolder::create(&self.temporary)?;
         let mut writable = vec![spec.cwd.canonicalize()?];
         writable.extend(folders.iter().cloned());
-        let mut visible: Vec<PathBuf> = configured
-            .iter()
-            .cloned()
-            .chain(self.program_folders(spec))
-            .filter(|path| path.is_dir())
-            .collect();
+        let is_folder = |path: &PathBuf| path.is_dir();
+        let mut visible: Vec<PathBuf> = configured.iter().filter(|path| is_folder(path)).cloned().collect();
         visible.extend(writable.iter().cloned());
         visible.sort();
         visible.dedup();
+        let readable = self.program_folders(spec).into_iter().chain(NAME_RESOLUTION.map(PathBuf::from));
+        let readable = readable.filter(|path| is_folder(path) && !visible.contains(path)).collect();
         let confinement = Confinement {
             mechanism: self.limited_by(mechanism, &visible),
             hidden: self.hidden.clone(),
             visible,
+            readable,
             writable,
             temporary: Some(temporary.0.clone()),
-            read_only: *level == Isolation::Workspace,
+            // The files of the system belong to root, so a root process could change them.
+            read_only: *level == Isolation::Workspace || geteuid().is_root(),
         };
         Ok((confinement, Some(temporary)))
     }

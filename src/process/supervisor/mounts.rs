@@ -8,14 +8,17 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags, open, openat2, statvfs};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags, fstatvfs, open, openat2, statvfs};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, mount_remount,
     move_mount, open_tree,
 };
 
+use rustix::process::{fchdir, getuid};
+
 use super::error::SupervisorError;
+use super::restrict::STANDARD_DEVICES;
 use crate::process::isolation::Confinement;
 
 /// The shared folders for temporary files, which the child's own one replaces.
@@ -23,6 +26,20 @@ const TEMPORARY_FOLDERS: [&str; 2] = ["/tmp", "/var/tmp"];
 
 /// The folder for shared memory gets an empty file system of this size, as containers have.
 const SHARED_MEMORY: (&str, &std::ffi::CStr) = ("/dev/shm", c"mode=1777,size=64m");
+
+/// The folder of pseudo terminals, and the options of its own file system.
+const PSEUDO_TERMINALS: (&str, &std::ffi::CStr) = ("/dev/pts", c"newinstance,ptmxmode=0666,mode=0620");
+
+/// The folder of devices. Disks and the memory of the machine belong to root, so a root process sees only
+/// [`STANDARD_DEVICES`].
+const DEVICES: &str = "/dev";
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
 
 /// An empty folder that contains only mount points.
 const MASK_OPTIONS: &std::ffi::CStr = c"mode=0755,size=1m";
@@ -33,7 +50,12 @@ enum Change {
     Hide,
     /// Mounts the folder that had this path before all changes.
     Show(OwnedFd),
+    ShowReadOnly(OwnedFd),
     SharedMemory,
+    /// A new file system for pseudo terminals: those of other processes are invisible.
+    PseudoTerminals,
+    /// Only the standard devices, which were open before all changes.
+    Devices(Vec<(&'static str, OwnedFd)>),
 }
 
 /// The changed file system.
@@ -62,7 +84,15 @@ impl Mounts {
         for (path, change) in changes {
             let changed = match change {
                 Change::Hide => mounts.hide(&path),
-                Change::Show(source) => show(&source, &path),
+                Change::Show(source) => show(&source, &path).map(drop),
+                Change::ShowReadOnly(source) => {
+                    show(&source, &path).and_then(|shown| remount(&shown, MountFlags::RDONLY))
+                }
+                Change::PseudoTerminals => {
+                    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+                    mount("devpts", &path, "devpts", flags, Some(PSEUDO_TERMINALS.1)).map_err(io::Error::from)
+                }
+                Change::Devices(devices) => show_devices(&path, devices),
                 Change::SharedMemory => {
                     let flags = MASK_FLAGS | MountFlags::NOEXEC;
                     mount("tmpfs", &path, "tmpfs", flags, Some(SHARED_MEMORY.1)).map_err(io::Error::from)
@@ -94,9 +124,8 @@ impl Mounts {
         self.open_masks()?;
         let shown = show(&opened, folder);
         self.close_masks()?;
-        shown?;
         // A copy of a read-only mount is read-only.
-        Ok(mount_remount(folder, MountFlags::BIND | flags_of(folder)?, c"")?)
+        remount(&shown?, MountFlags::empty())
     }
 
     fn hide(&mut self, path: &Path) -> io::Result<()> {
@@ -142,6 +171,15 @@ fn plan(confinement: &Confinement) -> io::Result<BTreeMap<PathBuf, Change>> {
     if Path::new(SHARED_MEMORY.0).is_dir() {
         changes.insert(SHARED_MEMORY.0.into(), Change::SharedMemory);
     }
+    for path in &confinement.readable {
+        changes.insert(path.clone(), Change::ShowReadOnly(open_folder(path)?));
+    }
+    if Path::new(PSEUDO_TERMINALS.0).is_dir() {
+        changes.insert(PSEUDO_TERMINALS.0.into(), Change::PseudoTerminals);
+    }
+    if getuid().is_root() {
+        changes.insert(DEVICES.into(), Change::Devices(open_devices()));
+    }
     for path in &confinement.visible {
         changes.insert(path.clone(), Change::Show(open_folder(path)?));
     }
@@ -152,16 +190,57 @@ fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Mounts an open folder at a path. Creates the mount point, which can only be missing below a mask.
-fn show(source: &OwnedFd, path: &Path) -> io::Result<()> {
+/// Devices that this machine lacks are missing.
+fn open_devices() -> Vec<(&'static str, OwnedFd)> {
+    let open_device = |name: &'static str| {
+        let device = open(Path::new(DEVICES).join(name), OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        device.ok().map(|device| (name, device))
+    };
+    STANDARD_DEVICES.into_iter().filter_map(open_device).collect()
+}
+
+fn show_devices(path: &Path, devices: Vec<(&'static str, OwnedFd)>) -> io::Result<()> {
+    mount("tmpfs", path, "tmpfs", MountFlags::NOSUID | MountFlags::NOEXEC, Some(MASK_OPTIONS))?;
+    for (name, device) in devices {
+        let point = path.join(name);
+        fs::File::create(&point)?;
+        attach(&device, &point)?;
+    }
+    for (name, target) in DEVICE_LINKS {
+        std::os::unix::fs::symlink(target, path.join(name))?;
+    }
+    for folder in [PSEUDO_TERMINALS.0, SHARED_MEMORY.0] {
+        DirBuilder::new().mode(0o755).create(folder)?;
+    }
+    Ok(())
+}
+
+/// Changes the flags of a mount by its open root: a path could lead elsewhere meanwhile.
+fn remount(mounted: &OwnedFd, flags: MountFlags) -> io::Result<()> {
+    let kept = repeated_flags(fstatvfs(mounted)?.f_flag);
+    fchdir(mounted)?;
+    let changed = mount_remount(".", MountFlags::BIND | kept | flags, c"");
+    std::env::set_current_dir("/")?;
+    Ok(changed?)
+}
+
+/// Mounts an open folder at a path. Creates the mount point, which can only be missing below a mask. Returns the root
+/// of the mount.
+fn show(source: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
+    DirBuilder::new().recursive(true).mode(0o755).create(path)?;
+    attach(source, path)
+}
+
+/// Mounts an open folder or file at a path.
+fn attach(source: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     // The copy includes nested mounts: the kernel refuses to separate them from their parent.
     let copy = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH
         | OpenTreeFlags::AT_RECURSIVE;
     let tree = open_tree(source, "", copy)?;
-    DirBuilder::new().recursive(true).mode(0o755).create(path)?;
-    Ok(move_mount(&tree, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+    move_mount(&tree, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    Ok(tree)
 }
 
 /// Makes all mounts read-only, except those of the writable folders and of temporary files.
@@ -184,7 +263,10 @@ fn make_read_only(confinement: &Confinement) -> io::Result<()> {
 
 /// The flags of a mount that a remount must repeat, without `RDONLY`.
 fn flags_of(path: &Path) -> rustix::io::Result<MountFlags> {
-    let flags = statvfs(path)?.f_flag;
+    Ok(repeated_flags(statvfs(path)?.f_flag))
+}
+
+fn repeated_flags(flags: StatVfsMountFlags) -> MountFlags {
     let repeated = [
         (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
         (StatVfsMountFlags::NODEV, MountFlags::NODEV),
@@ -194,7 +276,7 @@ fn flags_of(path: &Path) -> rustix::io::Result<MountFlags> {
         (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
     ];
     let set = repeated.into_iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, flag)| flag);
-    Ok(set.fold(MountFlags::empty(), MountFlags::union))
+    set.fold(MountFlags::empty(), MountFlags::union)
 }
 
 /// The paths of all mounts of this process (`proc_pid_mountinfo(5)`).

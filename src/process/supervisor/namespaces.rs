@@ -3,20 +3,24 @@
 use std::fs;
 
 use nix::sched::{CloneFlags, unshare};
-use rustix::mount::{MountFlags, mount};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
 use rustix::process::{Signal, getgid, getuid, set_parent_process_death_signal};
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
-    configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
-    set_no_new_privs,
+    CapabilitySet, capabilities, configure_capability_in_ambient_set, set_capabilities, set_no_new_privs,
 };
 
 use super::error::SupervisorError;
 use super::mounts::Mounts;
+use super::restrict;
 use crate::process::isolation::Confinement;
 
 /// The capabilities that the init process needs to mount `/proc` and to drop all capabilities.
 const INIT_CAPABILITIES: [CapabilitySet; 2] = [CapabilitySet::SYS_ADMIN, CapabilitySet::SETPCAP];
+
+/// The settings and triggers of the kernel in `/proc`.
+const KERNEL_SETTINGS: [&str; 6] =
+    ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/scsi"];
 
 /// Moves this process to its own user, mount and IPC namespaces, and its next child to a PID namespace. The child
 /// keeps the ids of its user, and can mount.
@@ -51,12 +55,23 @@ pub(super) fn complete() -> Result<(), SupervisorError> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(SupervisorError::at("death signal"))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(SupervisorError::at("/proc"))?;
-    for capability in CapabilitySet::all().iter() {
-        // The kernel may not know the newest ones.
-        remove_capability_from_bounding_set(capability).unwrap_or_default();
+    if getuid().is_root() {
+        protect_kernel_settings().map_err(SupervisorError::at("/proc"))?;
     }
-    clear_ambient_capability_set().map_err(SupervisorError::at("ambient capabilities"))?;
-    let none = CapabilitySet::empty();
-    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
-        .map_err(SupervisorError::at("capabilities"))
+    restrict::drop_capabilities()
+}
+
+/// Makes the parts of `/proc` read-only through which root controls the kernel. Root needs no capability for them.
+fn protect_kernel_settings() -> rustix::io::Result<()> {
+    for path in KERNEL_SETTINGS {
+        match mount_bind(path, path) {
+            Ok(()) => {}
+            // This kernel lacks the feature.
+            Err(Errno::NOENT) => continue,
+            Err(error) => return Err(error),
+        }
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
+        mount_remount(path, MountFlags::BIND | flags, c"")?;
+    }
+    Ok(())
 }

@@ -12,11 +12,24 @@ const RECEIVE_TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
 /// Waits for the next message and returns the `N` descriptors that it carries.
 pub(super) fn descriptors<const N: usize>(socket: impl AsFd) -> io::Result<[OwnedFd; N]> {
+    all_descriptors(socket)?.try_into().map_err(|_| io::ErrorKind::NotFound.into())
+}
+
+/// As [`descriptors`]. A further descriptor can follow.
+pub(super) fn descriptors_and_optional<const N: usize>(
+    socket: impl AsFd,
+) -> io::Result<([OwnedFd; N], Option<OwnedFd>)> {
+    let mut carried = all_descriptors(socket)?;
+    let optional = if carried.len() > N { carried.pop() } else { None };
+    Ok((carried.try_into().map_err(|_| io::Error::from(io::ErrorKind::NotFound))?, optional))
+}
+
+fn all_descriptors(socket: impl AsFd) -> io::Result<Vec<OwnedFd>> {
     if poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&RECEIVE_TIMEOUT))? == 0 {
         return Err(io::ErrorKind::TimedOut.into());
     }
     // Space for the largest message.
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let received =
@@ -24,13 +37,12 @@ pub(super) fn descriptors<const N: usize>(socket: impl AsFd) -> io::Result<[Owne
     if received.bytes == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let carried: Vec<OwnedFd> = control
+    Ok(control
         .drain()
         .filter_map(|message| match message {
             RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
             _ => None,
         })
         .flatten()
-        .collect();
-    carried.try_into().map_err(|_| io::ErrorKind::NotFound.into())
+        .collect())
 }

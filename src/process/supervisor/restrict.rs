@@ -9,8 +9,14 @@ use landlock::{
     RulesetError, Scope, path_beneath_rules,
 };
 use nix::libc;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set,
+    set_capabilities,
+};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
 
 use super::error::SupervisorError;
 use crate::process::isolation::Confinement;
@@ -20,7 +26,16 @@ use crate::types::Mechanism;
 const SCOPES: ABI = ABI::V6;
 
 /// Folders for temporary files of all processes.
-const SHARED_FOLDERS: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+const SHARED_FOLDERS: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/dev/pts"];
+
+/// The devices that a root process can open. Disks and the memory of the machine belong to root.
+pub(super) const STANDARD_DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// The files that create pseudo terminals.
+const TERMINAL_CREATION: [&str; 2] = ["/dev/ptmx", "/dev/pts/ptmx"];
+
+/// Folders that every process can read, and that only processes without isolation can change.
+const READABLE: [&str; 2] = ["/proc", "/sys"];
 
 /// System calls that no agent needs and that widened the rights of processes in the past: kernel keys, tracing,
 /// and input and output that bypasses filters.
@@ -34,6 +49,18 @@ const DENIED: [i64; 9] = [
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
+];
+
+/// System calls that reach memory and messages of processes outside of the child. The IPC namespace contains them.
+const SHARED_OBJECTS: [i64; 8] = [
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
 ];
 
 /// The maximum number of processes and threads of the user in this user namespace, the maximum size of a file, and the
@@ -50,6 +77,7 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
         return Ok(());
     }
     limit_resources().map_err(SupervisorError::at("resource limits"))?;
+    let has_namespaces = confinement.mechanism == Mechanism::Namespaces;
     match confinement.mechanism {
         Mechanism::None | Mechanism::Command => Ok(()),
         // The namespaces contain signals. Abstract sockets belong to the network, which is shared.
@@ -62,7 +90,11 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
         }
     }
     .map_err(|error| SupervisorError { step: "landlock", source: io::Error::other(error) })?;
-    filter_system_calls()
+    if !has_namespaces {
+        // Landlock has no rules for the other rights of root.
+        drop_capabilities()?;
+    }
+    filter_system_calls(has_namespaces)
         .map_err(|error| SupervisorError { step: "seccomp", source: io::Error::other(error) })
 }
 
@@ -89,18 +121,29 @@ fn restrict_scopes(level: CompatLevel) -> Result<(), RulesetError> {
 fn restrict_files(confinement: &Confinement) -> Result<(), RulesetError> {
     let all = AccessFs::from_all(ABI::V5);
     let reads: BitFlags<AccessFs> = AccessFs::from_read(ABI::V5);
-    let closed: Vec<PathBuf> =
+    let mut closed: Vec<PathBuf> =
         confinement.hidden.iter().cloned().chain(SHARED_FOLDERS.map(PathBuf::from)).collect();
+    // `/proc` and `/sys` control the kernel and other processes.
+    closed.extend(READABLE.map(PathBuf::from));
+    let device = reads | AccessFs::WriteFile | AccessFs::IoctlDev | AccessFs::Truncate;
+    let mut devices: Vec<PathBuf> = TERMINAL_CREATION.map(PathBuf::from).to_vec();
+    if getuid().is_root() {
+        closed.push("/dev".into());
+        devices.extend(STANDARD_DEVICES.map(|name| Path::new("/dev").join(name)));
+    } else if confinement.read_only {
+        collect_open(Path::new("/dev"), &closed, &mut devices);
+    }
     let mut open = Vec::new();
     collect_open(Path::new("/"), &closed, &mut open);
-    let devices = reads | AccessFs::WriteFile | AccessFs::IoctlDev | AccessFs::Truncate;
+    let readable = confinement.readable.iter().cloned().chain(READABLE.map(PathBuf::from));
     let (common, visible) = if confinement.read_only { (reads, reads) } else { (all, all) };
     Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(all)?
         .create()?
         .add_rules(path_beneath_rules(&open, common))?
-        .add_rules(path_beneath_rules(["/dev", "/proc"].iter().filter(|_| confinement.read_only), devices))?
+        .add_rules(path_beneath_rules(devices, device))?
+        .add_rules(path_beneath_rules(readable, reads))?
         .add_rules(path_beneath_rules(&confinement.visible, visible))?
         .add_rules(path_beneath_rules(confinement.writable.iter().chain(&confinement.temporary), all))?
         .restrict_self()
@@ -126,12 +169,56 @@ fn collect_open(folder: &Path, closed: &[PathBuf], open: &mut Vec<PathBuf>) {
 }
 
 /// Makes the denied system calls fail with `EPERM`.
-fn filter_system_calls() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let second_table = DENIED.map(|number| number | X32_BIT);
-    let second_table = second_table.iter().filter(|_| cfg!(target_arch = "x86_64"));
-    let rules = DENIED.iter().chain(second_table).map(|number| (*number, Vec::new())).collect();
-    let denied = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+fn filter_system_calls(has_namespaces: bool) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let shared = SHARED_OBJECTS.into_iter().filter(|_| !has_namespaces);
+    let mut calls: Vec<(i64, Vec<SeccompRule>)> =
+        DENIED.into_iter().chain(shared).map(|number| (number, Vec::new())).collect();
+    if !has_namespaces {
+        // A limit of processor time kills another process. Pid 0 is the caller.
+        let foreign = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?;
+        calls.push((libc::SYS_prlimit64, vec![SeccompRule::new(vec![foreign])?]));
+    }
+    if getuid().is_root() {
+        calls.extend(new_control_groups()?);
+        // The flags of this call are in memory, where a filter cannot read them. Programs fall back to `clone`.
+        apply_filter(vec![(libc::SYS_clone3, Vec::new())], libc::ENOSYS)?;
+    }
+    apply_filter(calls, libc::EPERM)
+}
+
+/// Namespaces of control groups. In them a process could mount its control group, whose files belong to root, and kill
+/// the gateway through them.
+fn new_control_groups() -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompiler::BackendError> {
+    let flag = u64::from(libc::CLONE_NEWCGROUP.cast_unsigned());
+    let creates = || {
+        let flags = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flag), flag)?;
+        SeccompRule::new(vec![flags])
+    };
+    Ok(vec![(libc::SYS_unshare, vec![creates()?]), (libc::SYS_clone, vec![creates()?])])
+}
+
+/// Makes the calls fail with this error.
+fn apply_filter(
+    calls: Vec<(i64, Vec<SeccompRule>)>,
+    error: i32,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let second_table = calls.clone().into_iter().map(|(number, rules)| (number | X32_BIT, rules));
+    let second_table: Vec<_> = second_table.filter(|_| cfg!(target_arch = "x86_64")).collect();
+    let rules = calls.into_iter().chain(second_table).collect();
+    let denied = SeccompAction::Errno(error.cast_unsigned());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, denied, std::env::consts::ARCH.try_into()?)?;
     let program: BpfProgram = filter.try_into()?;
     Ok(seccompiler::apply_filter(&program)?)
+}
+
+/// Drops all capabilities of this process and of its descendants, also of those of root.
+pub(super) fn drop_capabilities() -> Result<(), SupervisorError> {
+    for capability in CapabilitySet::all().iter() {
+        // The kernel may not know the newest ones. A process without rights has no capability to remove.
+        remove_capability_from_bounding_set(capability).unwrap_or_default();
+    }
+    clear_ambient_capability_set().map_err(SupervisorError::at("ambient capabilities"))?;
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+        .map_err(SupervisorError::at("capabilities"))
 }

@@ -25,6 +25,7 @@ pub(crate) struct Setup {
     config: String,
     head: String,
     run_by: Vec<String>,
+    parent: Option<PathBuf>,
 }
 
 impl Setup {
@@ -65,6 +66,11 @@ impl Setup {
         self
     }
 
+    /// The parent of the gateway's folder, instead of the folder for temporary files.
+    pub(crate) fn below(self, parent: &Path) -> Self {
+        Self { parent: Some(parent.to_owned()), ..self }
+    }
+
     pub(crate) fn start(self) -> Gateway {
         self.start_with(|_| Vec::new())
     }
@@ -74,7 +80,8 @@ impl Setup {
         self,
         environment: impl FnOnce(&Path) -> Vec<(&'static str, OsString)>,
     ) -> Gateway {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let folder = self.parent.map_or_else(tempfile::tempdir, tempfile::tempdir_in);
+        let folder = folder.expect("a temporary folder");
         std::fs::write(folder.path().join("config.toml"), format!("{}\n{}", self.head, self.config))
             .expect("the folder is ours");
         std::fs::write(folder.path().join("admin-key"), KEY).expect("the folder is ours");

@@ -1,0 +1,9 @@
+//! The isolation of agents, against an agent that tries to leave it (`tests/isolation/hostile.py`).
+
+mod attacks;
+mod folders;
+mod ground;
+mod lifecycle;
+mod reports;
+mod start_time;
+mod table;

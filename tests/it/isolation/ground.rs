@@ -1,0 +1,295 @@
+//! A gateway with a hostile agent, another agent, and the objects that the hostile agent attacks.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use reqwest::StatusCode;
+use rustix::process::geteuid;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::gateway::command;
+use crate::support::procfs::descendants;
+use crate::support::{Gateway, Setup, is_alive};
+
+/// The content of everything that the hostile agent must not read.
+pub(super) const SECRET: &str = "a-secret-that-no-agent-may-read";
+
+const PYTHON: &str = "python3";
+
+/// Programs that every user can execute.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// The user and group `nobody`.
+const NOBODY: u32 = 65534;
+
+/// The user of the gateway and its agents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum User {
+    Root,
+    Unprivileged,
+}
+
+/// What the machine of the gateway supports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Machine {
+    Namespaces,
+    /// User namespaces fail.
+    LandlockOnly,
+    /// No mechanism works.
+    Bare,
+    /// As the machine that runs the tests.
+    Any,
+}
+
+impl User {
+    /// The users that this test can be. Only root can become another user.
+    pub(super) fn all() -> &'static [Self] {
+        if geteuid().is_root() { &[Self::Root, Self::Unprivileged] } else { &[Self::Unprivileged] }
+    }
+
+    fn words(self) -> Vec<String> {
+        if self == Self::Root || !geteuid().is_root() {
+            return Vec::new();
+        }
+        let id = NOBODY.to_string();
+        let words = ["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups"];
+        words.map(str::to_owned).to_vec()
+    }
+
+    /// Makes a folder of the test accessible to this user.
+    pub(super) fn own(self, path: &Path) {
+        if self == Self::Unprivileged && geteuid().is_root() {
+            chown(path, Some(NOBODY), Some(NOBODY)).expect("root can change the owner");
+            for entry in path.read_dir().into_iter().flatten() {
+                self.own(&entry.expect("the folder is ours").path());
+            }
+        }
+    }
+}
+
+pub(super) fn script(name: &str) -> String {
+    format!("{}/tests/isolation/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The parent of folders that are outside of `/tmp`, which every isolated agent replaces.
+fn outside_tmp() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// The program that becomes the gateway.
+fn run_by(user: User, machine: Machine) -> Vec<String> {
+    let mut words = user.words();
+    let missing = match machine {
+        Machine::Namespaces | Machine::Any => return words,
+        Machine::LandlockOnly => "namespaces",
+        Machine::Bare => "namespaces,landlock",
+    };
+    words.extend([PYTHON.to_owned(), script("limited_machine.py"), missing.to_owned()]);
+    words
+}
+
+/// Two agents with the program `hostile.py`, `hostile` and `sibling`, at this level.
+pub(super) fn setup(user: User, machine: Machine, level: &str, more: &str) -> Setup {
+    let words = run_by(user, machine);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let agent = |setup: Setup, name: &str| {
+        let more = format!(
+            "isolation = {level:?}\nfiles = \"gateway\"\nterminals = \"gateway\"\n\
+             env = {{ AGENT_NAME = {name:?}, AGENT_SECRET = {SECRET:?} }}\n{more}"
+        );
+        setup.agent(name, PYTHON, &[&script("hostile.py")], &more)
+    };
+    let setup = Setup::default().run_by(&words).below(outside_tmp());
+    agent(agent(setup, "hostile"), "sibling")
+}
+
+/// Starts the gateway. Its home contains a folder of programs.
+pub(super) fn start(setup: Setup, user: User) -> Gateway {
+    setup.start_with(|folder| {
+        std::fs::create_dir(folder.join("bin")).expect("the folder is ours");
+        std::fs::write(folder.join("operator-secret"), SECRET).expect("the folder is ours");
+        user.own(folder);
+        let path = format!("{}/bin:{PATH}", folder.display());
+        vec![("PATH", OsString::from(path))]
+    })
+}
+
+/// A session and the folder of its files.
+pub(super) struct Opened {
+    pub(super) id: String,
+    pub(super) cwd: PathBuf,
+    pub(super) json: Value,
+}
+
+pub(super) async fn open(gateway: &Gateway, body: &Value) -> Opened {
+    let (status, session) = gateway.post("/v1/sessions", body).await;
+    assert_eq!(status, StatusCode::CREATED, "{session}\n{}", gateway.log());
+    let text = |name: &str| session[name].as_str().expect("a text").to_owned();
+    Opened { id: text("sessionId"), cwd: text("cwd").into(), json: session }
+}
+
+/// Runs one order of the agent, and returns the JSON that it wrote to this file of its session.
+pub(super) async fn order(gateway: &Gateway, session: &Opened, order: &Value, result: &str) -> Value {
+    let mut order = order.clone();
+    order["cwd"] = json!(session.cwd);
+    let turn = gateway.turn(&session.id, &order.to_string()).await;
+    assert_eq!(turn["stopReason"], "end_turn", "{turn}\n{}", gateway.log());
+    let text = std::fs::read_to_string(session.cwd.join(result)).expect("the agent wrote it");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// A variable of a process.
+pub(super) fn variable(pid: u32, name: &str) -> Option<String> {
+    let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let prefix = format!("{name}=");
+    let text = String::from_utf8_lossy(&environ).into_owned();
+    text.split('\0').find_map(|entry| entry.strip_prefix(&prefix)).map(str::to_owned)
+}
+
+/// The processes of an agent with this name that run its program, by their pids outside of all namespaces.
+pub(super) fn agents(gateway: &Gateway, name: &str) -> Vec<u32> {
+    let runs_script = |pid: u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        // The supervisors have the same arguments after their own.
+        line.starts_with(b"python") || line.starts_with(b"/usr/bin/python")
+    };
+    let all = descendants(gateway.pid()).into_iter();
+    all.filter(|pid| runs_script(*pid) && variable(*pid, "AGENT_NAME").as_deref() == Some(name)).collect()
+}
+
+/// The child of the gateway above a process.
+pub(super) fn supervisor_of(gateway: &Gateway, pid: u32) -> u32 {
+    let mut below = pid;
+    loop {
+        let parent = parent_of(below).expect("the process runs below the gateway");
+        if parent == gateway.pid() {
+            return below;
+        }
+        below = parent;
+    }
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+/// A process of the same user outside of the gateway.
+pub(super) struct Victim {
+    child: Child,
+    pub(super) targets: Value,
+}
+
+impl Victim {
+    pub(super) fn start(user: User, folder: &Path) -> Self {
+        let mut words = user.words();
+        words.extend([PYTHON.to_owned(), script("victim.py"), SECRET.to_owned()]);
+        let mut started = command(&words[0]);
+        started.env("PATH", PATH).args(&words[1..]).arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = started.spawn().expect("python is installed");
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+        output.read_line(&mut line).expect("its line");
+        Self { child, targets: serde_json::from_str(&line).expect("JSON") }
+    }
+
+    /// Whether both processes that it offers as victims run.
+    pub(super) fn running(&self) -> [bool; 2] {
+        let pid = |index: usize| self.targets["sleepers"][index].as_u64().expect("a pid");
+        [0, 1].map(|index| is_alive(u32::try_from(pid(index)).expect("a pid")))
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        drop(self.child.wait());
+    }
+}
+
+/// The gateway, its two agents, and what the hostile one attacks.
+pub(super) struct Ground {
+    pub(super) gateway: Gateway,
+    pub(super) hostile: Opened,
+    pub(super) victim: Victim,
+    pub(super) targets: Value,
+    /// A folder that no key of the configuration names.
+    _elsewhere: TempDir,
+}
+
+impl Ground {
+    pub(super) async fn new(user: User, machine: Machine, level: &str) -> Self {
+        let command = if level == "strict" { "isolation_command = [\"env\"]\n" } else { "" };
+        let gateway = start(setup(user, machine, level, command), user);
+        let hostile = open(&gateway, &json!({ "agent": "hostile" })).await;
+        let sibling = open(&gateway, &json!({ "agent": "sibling" })).await;
+        // Sessions start their processes before they exist.
+        let process = |name: &str| *agents(&gateway, name).first().expect("its process runs");
+        let (own, other) = (process("hostile"), process("sibling"));
+        let home = |pid: u32| PathBuf::from(variable(pid, "HOME").expect("each agent has a home"));
+        let data = gateway.path("data");
+        let private = data.join("private");
+        let elsewhere = tempfile::tempdir_in(outside_tmp()).expect("a folder");
+        let files = [
+            private.join("secret"),
+            private.join("truncated"),
+            private.join("renamed"),
+            private.join("deleted"),
+            private.join("changed"),
+            home(other).join("secret"),
+            sibling.cwd.join("secret"),
+            elsewhere.path().join("secret"),
+        ];
+        for file in &files {
+            std::fs::write(file, SECRET).expect("the folder is ours");
+            user.own(file);
+        }
+        user.own(elsewhere.path());
+        let victim = Victim::start(user, elsewhere.path());
+        let mut targets = json!({
+            "secret": SECRET, "session": hostile.id, "cwd": hostile.cwd, "home": home(own),
+            "gateway": gateway.pid(), "port": port(&gateway), "sibling": other,
+            "supervisor": supervisor_of(&gateway, own),
+            "data": data, "private": private, "database": private.join("log.sqlite"),
+            "privateFile": files[0], "truncated": files[1], "renamed": files[2], "deleted": files[3],
+            "changed": files[4], "siblingFile": files[5], "workspaceFile": files[6], "elsewhereFile": files[7],
+            "siblingHome": home(other), "homes": home(other).parent().expect("a tenant"), "siblingWorkspace": sibling.cwd,
+            "workspaces": data.join("workspaces"), "operatorHome": gateway.path(""),
+            "operatorFile": gateway.path("operator-secret"), "programs": gateway.path("bin"),
+            "elsewhere": elsewhere.path(), "tmp": "/tmp", "shm": "/dev/shm",
+            "services": Path::new("/run").read_dir().is_ok_and(|mut entries| entries.next().is_some()),
+        });
+        for (name, value) in victim.targets.as_object().expect("an object") {
+            targets[name] = value.clone();
+        }
+        let tmp_name = Path::new(targets["tmpFile"].as_str().expect("a path")).file_name();
+        targets["listed"] = json!({
+            "private": ["log.sqlite"], "siblingHome": ["secret"], "homes": ["sibling"],
+            "workspaces": [sibling.id], "operatorHome": ["config.toml"],
+            "tmp": [tmp_name.expect("a name").to_string_lossy()],
+        });
+        Self { gateway, hostile, victim, targets, _elsewhere: elsewhere }
+    }
+
+    pub(super) fn path(&self, target: &str) -> PathBuf {
+        self.targets[target].as_str().expect("a path").into()
+    }
+}
+
+/// All processes that run with the home of an agent, also outside of its supervisor.
+pub(super) fn at_home_of_agents(gateway: &Gateway) -> Vec<u32> {
+    let homes = gateway.path("data").join("homes");
+    let is_there =
+        |pid: &u32| variable(*pid, "HOME").is_some_and(|home| Path::new(&home).starts_with(&homes));
+    let all = std::fs::read_dir("/proc").expect("/proc");
+    let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| is_alive(*pid)).filter(is_there).collect()
+}
+
+pub(super) fn port(gateway: &Gateway) -> u16 {
+    gateway.url.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).expect("an address with a port")
+}

@@ -1,0 +1,72 @@
+//! The reports of levels and mechanisms, and the refusals to start an agent.
+
+use reqwest::StatusCode;
+use rustix::process::geteuid;
+use serde_json::{Value, json};
+
+use super::attacks::expected_mechanism;
+use super::ground::{Machine, User, open, setup, start};
+use crate::support::eventually;
+use crate::support::log::one;
+use crate::support::wait::LONGEST;
+
+#[tokio::test]
+async fn agent_session_and_event_report_the_isolation() {
+    let user = User::all()[0];
+    for (level, machine) in [
+        ("off", Machine::Any),
+        ("private", Machine::Namespaces),
+        ("private", Machine::LandlockOnly),
+        ("workspace", Machine::LandlockOnly),
+        ("private", Machine::Bare),
+    ] {
+        let expected = json!({ "level": level, "mechanism": expected_mechanism(level, machine) });
+        let gateway = start(setup(user, machine, level, ""), user);
+        assert_eq!(gateway.get("/v1/agents/hostile").await["isolation"], expected);
+        let session = open(&gateway, &json!({ "agent": "hostile" })).await;
+        assert_eq!(gateway.get(&format!("/v1/sessions/{}", session.id)).await["isolation"], expected);
+        let events = gateway.all_events(&session.id).await;
+        assert_eq!(one(&events, "session.attached")["isolation"], expected);
+        let reported = format!("\"mechanism\":\"{}\"", expected_mechanism("private", machine));
+        eventually("the report of the start", LONGEST, || async {
+            gateway.log().contains(&reported).then_some(())
+        })
+        .await;
+    }
+}
+
+async fn refused(gateway: &crate::support::Gateway) -> Value {
+    let (status, problem) = gateway.post("/v1/sessions", &json!({ "agent": "hostile" })).await;
+    assert_ne!(status, StatusCode::CREATED, "{problem}");
+    problem
+}
+
+#[tokio::test]
+async fn required_isolation_that_the_machine_lacks_refuses_agents() {
+    let user = User::all()[0];
+    let strict =
+        |machine| start(setup(user, machine, "private", "").settings("isolation.required = true"), user);
+    let problem = refused(&strict(Machine::Bare)).await;
+    let text = problem.to_string();
+    assert!(text.contains("isolation.required") && text.contains("none"), "{text}");
+    for machine in [Machine::Namespaces, Machine::LandlockOnly] {
+        open(&strict(machine), &json!({ "agent": "hostile" })).await;
+    }
+}
+
+#[tokio::test]
+async fn gateway_of_root_refuses_agents_unless_it_is_allowed() {
+    if !geteuid().is_root() {
+        eprintln!("this test needs root");
+        return;
+    }
+    let gateway = setup(User::Root, Machine::Any, "private", "")
+        .start_with(|_| vec![("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "false".into())]);
+    let problem = refused(&gateway).await.to_string();
+    assert!(problem.contains("allow_root_agents"), "{problem}");
+    let unprivileged = setup(User::Unprivileged, Machine::Any, "private", "").start_with(|folder| {
+        User::Unprivileged.own(folder);
+        vec![("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "false".into())]
+    });
+    open(&unprivileged, &json!({ "agent": "hostile" })).await;
+}

@@ -1,0 +1,79 @@
+//! The table of the documentation. `UPDATE=1 cargo test --test it isolation::attacks` writes it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::attacks::Outcomes;
+use super::ground::{Machine, User};
+
+pub(super) const COLUMNS: [(&str, Machine); 6] = [
+    ("off", Machine::Any),
+    ("strict", Machine::Any),
+    ("private", Machine::Namespaces),
+    ("workspace", Machine::Namespaces),
+    ("private", Machine::LandlockOnly),
+    ("workspace", Machine::LandlockOnly),
+];
+
+const FILE: &str = "docs/internals/isolation.md";
+const BEGIN: &str = "<!-- generated: begin -->\n";
+const END: &str = "<!-- generated: end -->\n";
+
+type Column = ((User, &'static str, Machine), Outcomes);
+
+/// Compares the outcomes with the table. A run without root has only the columns of the unprivileged user.
+#[expect(clippy::disallowed_methods, reason = "the flag is for developers")]
+pub(super) fn compare(columns: &[Column]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE);
+    let text = std::fs::read_to_string(&path).expect("the file is committed");
+    let (head, rest) = text.split_once(BEGIN).expect("the begin of the table");
+    let (committed, tail) = rest.split_once(END).expect("the end of the table");
+    let has_root = columns.iter().any(|((user, ..), _)| *user == User::Root);
+    if !has_root {
+        eprintln!("without root, only the columns of the unprivileged user are compared");
+    }
+    let generated = tables(columns);
+    if has_root && std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, format!("{head}{BEGIN}{generated}{END}{tail}")).expect("the file is ours");
+        return;
+    }
+    let matches = if has_root { committed == generated } else { committed.ends_with(&generated) };
+    assert!(matches, "{FILE} is out of date: UPDATE=1 cargo test --test it isolation::attacks\n{generated}");
+}
+
+fn tables(columns: &[Column]) -> String {
+    let mut text = String::new();
+    for (user, title) in
+        [(User::Root, "Agents of root"), (User::Unprivileged, "Agents of an unprivileged user")]
+    {
+        let own: Vec<&Column> = columns.iter().filter(|((owner, ..), _)| *owner == user).collect();
+        if own.is_empty() {
+            continue;
+        }
+        let head = |column: &&Column| {
+            let (_, level, machine) = column.0;
+            let mechanism = match machine {
+                Machine::Any | Machine::Bare => "",
+                Machine::Namespaces => ", namespaces",
+                Machine::LandlockOnly => ", Landlock only",
+            };
+            format!(" `{level}`{mechanism} |")
+        };
+        let heads: String = own.iter().map(head).collect();
+        writeln!(text, "\n## {title}\n\n| action |{heads}\n|---|{}", "---|".repeat(own.len()))
+            .expect("a string");
+        let actions: BTreeSet<&String> = own.iter().flat_map(|(_, outcomes)| outcomes.keys()).collect();
+        for action in actions {
+            let cells: String =
+                own.iter().map(|(_, outcomes)| format!(" {} |", cell(&outcomes[action]))).collect();
+            writeln!(text, "| {action} |{cells}").expect("a string");
+        }
+    }
+    text
+}
+
+/// Allowed actions stand out. An unavailable feature does no harm.
+fn cell(outcome: &str) -> &str {
+    if outcome == "allowed" { "**allowed**" } else { "denied" }
+}
