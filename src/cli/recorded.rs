@@ -116,13 +116,11 @@ impl Init {
     fn read() -> Self {
         let outputs: io::Result<Vec<FileId>> =
             INIT_OUTPUTS.iter().map(|path| fs::metadata(path).map(|found| FileId::of(&found))).collect();
-        match outputs {
-            Ok(outputs) => Self::Outputs(outputs),
-            Err(_) => {
-                let ours = session_of("self");
-                Self::Hidden { same_session: ours.is_some() && ours == session_of("1") }
-            }
+        if let Ok(outputs) = outputs {
+            return Self::Outputs(outputs);
         }
+        let ours = session_of("self");
+        Self::Hidden { same_session: ours.is_some() && ours == session_of("1") }
     }
 }
 
@@ -138,8 +136,8 @@ fn session_of(process: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn output(inode: u64, is_file: bool) -> Option<Output> {
-        Some(Output { id: FileId { device: 9, inode }, is_file })
+    fn output(inode: u64, is_file: bool) -> Output {
+        Output { id: FileId { device: 9, inode }, is_file }
     }
 
     #[test]
@@ -154,7 +152,7 @@ mod tests {
         let host = Init::Hidden { same_session: false };
         let container = Init::Outputs([3, 4].map(|inode| FileId { device: 9, inode }).to_vec());
         let hidden = Init::Hidden { same_session: true };
-        let (pipe, other, file) = (output(1, false), output(2, false), output(5, true));
+        let (pipe, other, file) = (Some(output(1, false)), Some(output(2, false)), Some(output(5, true)));
         for (stdout, stderr, journal, init, recorder) in [
             (pipe, other, None, &host, None),
             (pipe, file, None, &host, None),
@@ -165,8 +163,8 @@ mod tests {
             (pipe, other, Some("9:1"), &host, Some(Recorder::Journal)),
             (pipe, other, Some("9:2"), &host, Some(Recorder::Journal)),
             (pipe, other, None, &container, None),
-            (output(3, false), other, None, &container, Some(Recorder::ContainerLog)),
-            (pipe, output(4, false), None, &container, Some(Recorder::ContainerLog)),
+            (Some(output(3, false)), other, None, &container, Some(Recorder::ContainerLog)),
+            (pipe, Some(output(4, false)), None, &container, Some(Recorder::ContainerLog)),
             (pipe, other, None, &hidden, Some(Recorder::ContainerLog)),
             (file, pipe, None, &host, Some(Recorder::File)),
         ] {

@@ -26,7 +26,7 @@ pub(in crate::process) struct TemporaryFolder(PathBuf);
 
 impl TemporaryFolder {
     fn create(parent: &Path) -> io::Result<Self> {
-        let path = parent.join(uuid::Uuid::now_v7().simple().to_string());
+        let path = parent.join(format!("{:016x}", getrandom::u64()?));
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
         Ok(Self(path.canonicalize()?))
     }

@@ -82,7 +82,7 @@ impl Mounts {
             }
         }
         for (path, change) in changes {
-            let changed = match change {
+            let outcome = match change {
                 Change::Hide => mounts.hide(&path),
                 Change::Show(source) => show(&source, &path).map(drop),
                 Change::ShowReadOnly(source) => {
@@ -98,7 +98,7 @@ impl Mounts {
                     mount("tmpfs", &path, "tmpfs", flags, Some(SHARED_MEMORY.1)).map_err(io::Error::from)
                 }
             };
-            changed.map_err(|error| failed(&path, &error))?;
+            outcome.map_err(|error| failed(&path, &error))?;
         }
         if confinement.read_only {
             make_read_only(confinement).map_err(SupervisorError::at("read-only mounts"))?;
@@ -292,15 +292,13 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut rest = field;
     while let Some((first, tail)) = rest.split_first() {
         let code = tail.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| *first == b'\\') {
-            Some(byte) => {
-                decoded.push(byte);
-                rest = &tail[3..];
-            }
-            None => {
-                decoded.push(*first);
-                rest = tail;
-            }
+        let escaped = code.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        if let Some(byte) = escaped.filter(|_| *first == b'\\') {
+            decoded.push(byte);
+            rest = &tail[3..];
+        } else {
+            decoded.push(*first);
+            rest = tail;
         }
     }
     decoded

@@ -166,9 +166,9 @@ impl Outer {
 /// Exits as the child exited. The init process reported it before its own end, because the kernel does not let it
 /// end by a signal that it sends to itself.
 fn reported_exit(mut link: UnixStream, status: Option<WaitStatus>) -> ExitCode {
-    let mut line = String::new();
-    let read = link.set_nonblocking(true).and_then(|()| link.read_to_string(&mut line));
-    match exit::parse(&line) {
+    let mut report = String::new();
+    let read = link.set_nonblocking(true).and_then(|()| link.read_to_string(&mut report));
+    match exit::parse(&report) {
         Some(ended) if read.is_ok() => ended.exit_code(),
         _ => exit::Ended::from(status).exit_code(),
     }

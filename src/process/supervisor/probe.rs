@@ -49,8 +49,8 @@ fn probe_namespaces() -> Result<(), SupervisorError> {
 fn probe_init() -> Result<(), SupervisorError> {
     namespaces::complete()?;
     restrict::apply(&confinement(Mechanism::Namespaces))?;
-    let is_init = getpid().as_raw_pid() == 1
-        && fs::read_link("/proc/self").is_ok_and(|link| link == PathBuf::from("1"));
+    let is_init =
+        getpid().as_raw_pid() == 1 && fs::read_link("/proc/self").is_ok_and(|link| link.as_os_str() == "1");
     if !is_init {
         return Err(unexpected("PID namespace", "/proc shows other processes"));
     }

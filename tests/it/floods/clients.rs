@@ -39,7 +39,7 @@ async fn ask_in_time(socket: &mut TcpStream, path: &str, key: Option<&str>) -> i
     tokio::time::timeout(PATIENCE, ask(socket, path, key)).await.expect("in time")
 }
 
-const ONE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
+const ONE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 async fn open(gateway: &Gateway, from: Ipv4Addr) -> TcpStream {

@@ -89,7 +89,7 @@ pub(crate) async fn ends(socket: &mut (impl tokio::io::AsyncRead + Unpin), limit
 pub(crate) struct Flood {
     pub(crate) settings: &'static [u8],
     pub(crate) first: Vec<u8>,
-    pub(crate) next: fn(u32, &[u8]) -> Vec<u8>,
+    pub(crate) next: NextFrames,
     /// The header block of the repeated requests.
     pub(crate) block: Vec<u8>,
 }
@@ -110,11 +110,14 @@ pub(crate) const FLOODS: [&str; 13] = [
     "requests without a window",
 ];
 
+/// The frames with a number. The second argument is a header block.
+type NextFrames = fn(u32, &[u8]) -> Vec<u8>;
+
 impl Flood {
     pub(crate) fn named(name: &str, host: SocketAddr) -> Self {
         let post = frame(HEADERS, END_HEADERS, 1, &post("/v1/sessions", host));
         let start = frame(HEADERS, END_STREAM, 1, &[0x82]);
-        let (first, next): (_, fn(u32, &[u8]) -> Vec<u8>) = match name {
+        let (first, next): (_, NextFrames) = match name {
             "priority" => (post, |number, _| frame(PRIORITY, 0, stream(number + 1), &[0, 0, 0, 0, 15])),
             "settings" => (post, |number, _| {
                 let window = (number % 60_000).to_be_bytes();
@@ -156,17 +159,17 @@ impl Flood {
     ) -> std::io::Result<(u32, bool)> {
         let (mut receive, mut send) = open(host, self.settings).await?.into_split();
         let sending = async move {
-            let mut sent = 0;
+            let mut frames = 0;
             let mut open = send.write_all(&self.first).await.is_ok();
-            while open && sent < most {
+            while open && frames < most {
                 let batch: Vec<u8> =
-                    (sent..sent + 100).flat_map(|number| (self.next)(number, &self.block)).collect();
+                    (frames..frames + 100).flat_map(|number| (self.next)(number, &self.block)).collect();
                 open = send.write_all(&batch).await.is_ok();
-                sent += 100;
+                frames += 100;
             }
-            (sent, send)
+            (frames, send)
         };
-        let ((sent, _send), ended) = tokio::join!(sending, ends(&mut receive, limit));
-        Ok((sent, ended))
+        let ((frames, _sender), ended) = tokio::join!(sending, ends(&mut receive, limit));
+        Ok((frames, ended))
     }
 }

@@ -64,7 +64,6 @@ async fn attack(user: User, machine: Machine, level: &str) -> Outcomes {
     for (name, result) in results.as_object().expect("an object") {
         let outcome = result[0].as_str().expect("an outcome");
         assert_ne!(outcome, "broken", "{name}: {result}");
-        println!("{user:?} {level} {machine:?}: {name}: {result}");
         outcomes.insert(name.clone(), outcome.to_owned());
     }
     observe(&ground, &mut outcomes).await;

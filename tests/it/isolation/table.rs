@@ -30,9 +30,6 @@ pub(super) fn compare(columns: &[Column]) {
     let (head, rest) = text.split_once(BEGIN).expect("the begin of the table");
     let (committed, tail) = rest.split_once(END).expect("the end of the table");
     let has_root = columns.iter().any(|((user, ..), _)| *user == User::Root);
-    if !has_root {
-        eprintln!("without root, only the columns of the unprivileged user are compared");
-    }
     let generated = tables(columns);
     if has_root && std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, format!("{head}{BEGIN}{generated}{END}{tail}")).expect("the file is ours");
@@ -65,9 +62,8 @@ fn tables(columns: &[Column]) -> String {
             .expect("a string");
         let actions: BTreeSet<&String> = own.iter().flat_map(|(_, outcomes)| outcomes.keys()).collect();
         for action in actions {
-            let cells: String =
-                own.iter().map(|(_, outcomes)| format!(" {} |", cell(&outcomes[action]))).collect();
-            writeln!(text, "| {action} |{cells}").expect("a string");
+            let cells: Vec<&str> = own.iter().map(|(_, outcomes)| cell(&outcomes[action])).collect();
+            writeln!(text, "| {action} | {} |", cells.join(" | ")).expect("a string");
         }
     }
     text

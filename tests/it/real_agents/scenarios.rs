@@ -186,7 +186,7 @@ pub(super) async fn fork(real: &'static Real) {
 /// Another gateway adopts the session that the agent keeps in the folder which `home` names.
 pub(super) async fn adopt(real: &'static Real, home: &'static str) {
     let (model, kept) = (Model::start().await, tempfile::tempdir().expect("a temporary folder"));
-    let folders = format!("folders = [{:?}]\n", kept.path());
+    let folders = format!("folders = ['{}']\n", kept.path().display());
     let home = [(home, kept.path().to_str().expect("UTF-8").to_owned())];
     let first = real.configure(Setup::default(), &model, &folders, &home).start();
     let mut first = Running::new(real, first, model);
