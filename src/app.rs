@@ -22,7 +22,7 @@ use crate::session::{Context, MayPrompt, SessionRegistry};
 use crate::shutdown::Shutdown;
 use crate::store::{CheckError, CheckReport, OpenError, SqliteStore};
 use crate::stream::StreamWorkers;
-use crate::types::{Ids, Isolation, Limits, Scope};
+use crate::types::{Ids, Isolation, Limits, Mechanism, Scope};
 use crate::workspace::Workspaces;
 use crate::{server, surface};
 
@@ -79,6 +79,7 @@ pub struct Gateway {
     stream_workers: StreamWorkers,
     fatal: oneshot::Receiver<String>,
     reloader: Reloader,
+    isolation: Mechanism,
 }
 
 /// Opens the store in a data folder.
@@ -162,7 +163,9 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
 
     let catalogue = Arc::new(catalogue::build(&config)?);
     let spawner = Spawner::new(OWN_PROGRAM.into(), config.data.run(), shutdown.clone(), Arc::clone(&limits));
-    let spawner = spawner.with_open_files(open_files).with_sandbox(isolation(sandbox).await);
+    let sandbox = isolation(sandbox).await;
+    let isolation = sandbox.applied(Isolation::Private).mechanism;
+    let spawner = spawner.with_open_files(open_files).with_sandbox(sandbox);
     let spawner = spawner.with_listener(listener.try_clone().map_err(StartError::Listener)?.into());
     let (limited, stops) = (Arc::clone(&limits), shutdown.clone());
     let launcher = Launcher::new(spawner, limited, stops, audit.clone(), env!("CARGO_PKG_VERSION"));
@@ -213,7 +216,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     shutdown.spawn_critical(server::serve(listener, router, acceptor));
     // Start idle processes only now, so that their start does not delay the first requests.
     prestart_pool.start_maintenance();
-    Ok(Gateway { keys, shutdown, limits, log, audit, stream_workers: workers, fatal, reloader })
+    Ok(Gateway { keys, shutdown, limits, log, audit, stream_workers: workers, fatal, reloader, isolation })
 }
 
 /// Starts the log and the audit log. The receiver completes if the log fails.
@@ -270,10 +273,9 @@ fn probe_isolation(config: &Config, shutdown: &Shutdown) -> JoinHandle<Sandbox> 
 /// Waits for the probe, and logs what the machine lacks. A probe that failed isolates nothing and starts nothing as root.
 async fn isolation(probe: JoinHandle<Sandbox>) -> Sandbox {
     let sandbox = probe.await.unwrap_or_default();
-    let mechanism = sandbox.applied(Isolation::Private).mechanism;
-    match sandbox.shortcoming() {
-        None => tracing::debug!(%mechanism, "agents can be isolated"),
-        Some(missing) => tracing::warn!(%mechanism, missing, "agents cannot be isolated completely"),
+    if let Some(missing) = sandbox.shortcoming() {
+        let mechanism = sandbox.applied(Isolation::Private).mechanism;
+        tracing::warn!(%mechanism, missing, "agents cannot be isolated completely");
     }
     sandbox
 }
@@ -303,6 +305,11 @@ impl Gateway {
     /// Creates the key of a link. Blocks on the store.
     pub fn create_link_key(&self) -> Result<KeyText, KeyStoreError> {
         self.keys.create_link_key()
+    }
+
+    /// The mechanism that isolates agents.
+    pub fn isolation(&self) -> Mechanism {
+        self.isolation
     }
 
     /// Records that the link with this key was printed.

@@ -12,6 +12,7 @@ use super::output;
 use super::recorded::Recorder;
 use crate::app::Gateway;
 use crate::config::Config;
+use crate::types::Mechanism;
 use crate::types::text::strip_controls;
 
 const STOP: &str = "SIGINT (Ctrl-C) or SIGTERM; a second signal stops at once";
@@ -43,7 +44,7 @@ impl Announcement {
     pub(super) fn publish(self, address: SocketAddr, gateway: &Gateway) -> Result<(), Failure> {
         let url = browser_url(address, self.public_url.as_deref());
         lock::publish_url(&self.lock, &url)?;
-        self.summary.report();
+        self.summary.report(gateway.isolation());
         let line = match self.recorder {
             _ if self.has_admin_key => format!("{url}/"),
             None => {
@@ -81,13 +82,13 @@ impl Summary {
     }
 
     /// Writes the summary to stderr: as text on a terminal, else as one record of the log, so that every line stays JSON.
-    fn report(&self) {
+    fn report(&self, isolation: Mechanism) {
         let Self { data, agents, workspaces } = self;
         if io::stderr().is_terminal() {
             // A start does not fail because its terminal is gone.
             drop(io::stderr().lock().write_all(self.text().as_bytes()));
         } else {
-            tracing::info!(%data, %agents, %workspaces, stop = STOP, "the gateway accepts connections");
+            tracing::info!(%data, %agents, %workspaces, %isolation, stop = STOP, "the gateway accepts connections");
         }
     }
 

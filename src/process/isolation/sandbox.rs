@@ -17,6 +17,9 @@ use crate::types::{AppliedIsolation, Isolation, IsolationPolicy, Mechanism};
 /// Homes of users, and the sockets of system services: a service manager would start programs without isolation.
 const SYSTEM_HIDDEN: [&str; 3] = ["/home", "/root", "/run"];
 
+/// Folders for temporary files of all processes, which a child does not see.
+const SHARED_FOLDERS: [&str; 2] = ["/tmp", "/var/tmp"];
+
 /// Folders below hidden ones that the resolution of host names needs.
 const NAME_RESOLUTION: [&str; 3] = ["/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"];
 
@@ -26,10 +29,15 @@ pub(in crate::process) struct TemporaryFolder(PathBuf);
 
 impl TemporaryFolder {
     fn create(parent: &Path) -> io::Result<Self> {
-        let path = parent.join(format!("{:016x}", getrandom::u64()?));
+        let path = parent.join(format!("{:016x}", random_number()?));
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
         Ok(Self(path.canonicalize()?))
     }
+}
+
+/// Distinguishes the folder from those of other children.
+fn random_number() -> io::Result<u64> {
+    getrandom::u64().map_err(|error| io::Error::other(error.to_string()))
 }
 
 impl Drop for TemporaryFolder {
@@ -179,7 +187,11 @@ impl Sandbox {
         let program = spec.program.canonicalize().ok();
         let own = [Some(spec.program.as_path()), program.as_deref()].into_iter().flatten();
         let own = own.filter_map(Path::parent).map(Path::to_path_buf);
-        let below_hidden = |folder: &PathBuf| self.hidden.iter().any(|hidden| folder.starts_with(hidden));
+        // A hidden folder itself stays hidden, even if a program lies directly in it.
+        let hidden = self.hidden.iter().map(PathBuf::as_path).chain(SHARED_FOLDERS.map(Path::new));
+        let hidden: Vec<&Path> = hidden.collect();
+        let below_hidden =
+            |folder: &PathBuf| hidden.iter().any(|hidden| folder != hidden && folder.starts_with(hidden));
         let with_libraries = |folder: PathBuf| {
             let libraries = folder.ends_with("bin").then(|| folder.with_file_name("lib"));
             std::iter::once(folder).chain(libraries)

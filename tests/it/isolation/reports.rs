@@ -27,7 +27,7 @@ async fn agent_session_and_event_report_the_isolation() {
         assert_eq!(gateway.get(&format!("/v1/sessions/{}", session.id)).await["isolation"], expected);
         let events = gateway.all_events(&session.id).await;
         assert_eq!(one(&events, "session.attached")["isolation"], expected);
-        let reported = format!("\"mechanism\":\"{}\"", expected_mechanism("private", machine));
+        let reported = format!("\"isolation\":\"{}\"", expected_mechanism("private", machine));
         eventually("the report of the start", LONGEST, || async {
             gateway.log().contains(&reported).then_some(())
         })
