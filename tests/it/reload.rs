@@ -37,7 +37,9 @@ async fn reload(gateway: &Gateway, config: &str, says: &str) {
 }
 
 fn agent(name: &str, args: &str) -> String {
-    format!("[agents.{name}]\ncommand = {FAKE:?}\nargs = [{args}]\npool = {{ max_size = 4, min_idle = 0 }}\n")
+    format!(
+        "[agents.{name}]\ncommand = {FAKE:?}\nargs = [{args}]\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 0 }}\n"
+    )
 }
 
 async fn pid(gateway: &Gateway, session: &str) -> u32 {

@@ -38,11 +38,14 @@ impl Setup {
     pub(crate) fn agent(self, name: &str, command: &str, args: &[&str], more: &str) -> Self {
         let args = serde_json::to_string(args).expect("strings are JSON, and TOML");
         let pool = if more.contains("pool") { "" } else { "pool = { max_size = 8, min_idle = 0 }\n" };
-        let isolation = match command {
-            _ if more.contains("isolation") => String::new(),
+        let scripted = Path::new(env!("CARGO_BIN_EXE_fake-agent"));
+        let isolation = if more.contains("isolation") {
+            String::new()
+        } else if std::fs::canonicalize(command).is_ok_and(|program| program == scripted) {
             // It shares files and process ids with its test. Other tests isolate it.
-            env!("CARGO_BIN_EXE_fake-agent") => "isolation = \"off\"\n".to_owned(),
-            _ => isolation_of_real_agents(),
+            "isolation = \"off\"\n".to_owned()
+        } else {
+            isolation_of_real_agents()
         };
         self.table(&format!(
             "[agents.{name}]\ncommand = {command:?}\nargs = {args}\n{pool}{isolation}{more}\n"
