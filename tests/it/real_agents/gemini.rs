@@ -70,7 +70,7 @@ async fn gemini_loads_with_its_key_alone() {
         let env = format!("GEMINI_API_KEY = \"mock-key-0000\", GEMINI_CLI_HOME = {home:?}, {address}");
         let args = json!([script, "--acp"]);
         format!(
-            "[agents.gemini]\ncommand = \"node\"\nargs = {args}\nenv = {{ {env} }}\npool = {{ max_size = 8, min_idle = 0 }}\n"
+            "[agents.gemini]\ncommand = \"node\"\nargs = {args}\nenv = {{ {env} }}\nfolders = [{home:?}]\npool = {{ max_size = 8, min_idle = 0 }}\n"
         )
     };
     let model = Model::start().await;
