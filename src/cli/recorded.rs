@@ -124,12 +124,16 @@ impl Init {
     }
 }
 
-/// The id of a process's session. It is 0 if its first process is in another namespace.
+/// The id of a process's session. `None` if the session began outside this PID namespace, where its id reads
+/// as 0: processes of several such sessions cannot be told apart. Container runtimes begin a session inside.
 fn session_of(process: &str) -> Option<u32> {
-    let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    parse_session(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+}
+
+fn parse_session(stat: &str) -> Option<u32> {
     // The name of the program can contain parentheses. Then follow the state, the parent and the group.
-    let (_, fields) = text.rsplit_once(')')?;
-    fields.split_whitespace().nth(3)?.parse().ok()
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(3)?.parse().ok().filter(|session| *session != 0)
 }
 
 #[cfg(test)]
@@ -142,9 +146,10 @@ mod tests {
 
     #[test]
     fn session_is_read_from_proc() {
-        let own = session_of("self").unwrap();
-        assert_eq!(Some(own), session_of(&std::process::id().to_string()));
+        assert_eq!(session_of("self"), session_of(&std::process::id().to_string()));
         assert_eq!(session_of("0"), None);
+        assert_eq!(parse_session("7 (a) b) S 1 6 5 0 -1"), Some(5));
+        assert_eq!(parse_session("7 (a) S 0 0 0 0 -1"), None);
     }
 
     #[test]

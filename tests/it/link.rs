@@ -123,6 +123,25 @@ fn start_prints_no_key_to_the_log_of_a_container() {
     }
 }
 
+/// Process 1 has more rights than the gateway, so its outputs are hidden. The session alone shows whether they
+/// are the outputs of a container.
+#[test]
+fn hidden_process_1_is_a_container_only_if_its_session_is_the_gateways() {
+    let serve = "setpriv --bounding-set=-sys_ptrace \"$0\" serve --listen 127.0.0.1:0";
+    for (session, has_key) in [("setsid", false), ("", true)] {
+        let data = folder();
+        let mut container = on(data.path(), "unshare");
+        container.args(["--pid", "--fork", "--mount-proc", "--kill-child"]);
+        if !geteuid().is_root() {
+            container.args(["--user", "--map-root-user"]);
+        }
+        container.args(session.split_whitespace());
+        container.args(["sh", "-c", &format!("{serve} & wait"), BINARY]);
+        let started = Started::piped(container, |_, _| {});
+        assert_eq!(started.has_key(), has_key, "{session}: {}", started.line);
+    }
+}
+
 #[tokio::test]
 async fn start_prints_no_key_to_a_file_and_the_log_names_the_command() {
     let data = folder();
