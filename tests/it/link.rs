@@ -127,7 +127,7 @@ fn start_prints_no_key_to_the_log_of_a_container() {
 /// are the outputs of a container.
 #[test]
 fn hidden_process_1_is_a_container_only_if_its_session_is_the_gateways() {
-    let serve = "setpriv --bounding-set=-sys_ptrace \"$0\" serve --listen 127.0.0.1:0";
+    let serve = "setpriv --bounding-set=-all \"$0\" serve --listen 127.0.0.1:0";
     for (session, has_key) in [("setsid", false), ("", true)] {
         let data = folder();
         let mut container = on(data.path(), "unshare");
