@@ -1,0 +1,74 @@
+//! A control group of the test, in which a gateway starts. It belongs to the user of the gateway.
+
+use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::getpid;
+
+use super::ground::User;
+
+const END: Duration = Duration::from_secs(10);
+
+/// Dropping it kills its processes and removes it.
+#[derive(Debug)]
+pub(super) struct DelegatedGroup(PathBuf);
+
+impl DelegatedGroup {
+    /// `None` if the machine permits no group. Only root can delegate one.
+    pub(super) fn create(user: User) -> Option<Self> {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let folder = folder_of("self")?.join(format!("test-{}-{next}", getpid().as_raw_pid()));
+        std::fs::create_dir(&folder).ok()?;
+        user.own(&folder);
+        Some(Self(folder))
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.0
+    }
+
+    /// The words of a program that enters the group.
+    pub(super) fn words(&self) -> Vec<String> {
+        let processes = self.0.join("cgroup.procs");
+        let enter = "echo 0 >\"$0\" && exec \"$@\"";
+        ["sh", "-c", enter, &processes.to_string_lossy()].map(str::to_owned).to_vec()
+    }
+}
+
+impl Drop for DelegatedGroup {
+    fn drop(&mut self) {
+        let began = Instant::now();
+        while self.0.exists() && began.elapsed() < END {
+            // A group without processes and groups can be removed.
+            drop(std::fs::write(self.0.join("cgroup.kill"), "1"));
+            remove(&self.0);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn remove(folder: &Path) {
+    for child in groups_below(folder) {
+        remove(&child);
+    }
+    drop(std::fs::remove_dir(folder));
+}
+
+/// The groups directly below a group.
+pub(super) fn groups_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+}
+
+/// The group of a process in the file system.
+pub(super) fn folder_of(pid: &str) -> Option<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc");
+    let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;
+    let point = mount.split(' ').nth(4).expect("a mount has a folder");
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let path = Path::new(groups.lines().find_map(|line| line.strip_prefix("0::"))?);
+    let below = path.strip_prefix("/").expect("an absolute path");
+    let is_visible = below.components().all(|part| part != Component::ParentDir);
+    is_visible.then(|| if below.as_os_str().is_empty() { point.into() } else { Path::new(point).join(below) })
+}
