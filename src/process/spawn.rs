@@ -150,7 +150,9 @@ impl Spawner {
         &self,
         step: impl FnOnce(&Self) -> Result<StartingChild<E>, SpawnError> + Send + 'static,
     ) -> Result<StartingChild<E>, SpawnError> {
-        let spawner = self.clone();
+        let (spawner, groups) = (self.clone(), Arc::clone(&self.groups));
+        // Nothing waits for it.
+        drop(self.shutdown.spawn_blocking(move || groups.prepare_entrance()));
         let task = AbortOnDropHandle::new(self.shutdown.spawn_blocking(move || step(&spawner)));
         task.await.map_err(|error| SpawnError::Supervisor(error.into()))?
     }

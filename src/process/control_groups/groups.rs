@@ -47,6 +47,8 @@ pub struct ControlGroups(Result<Tree, Unavailable>);
 #[derive(Debug)]
 struct Tree {
     group: Group,
+    /// The group of this process.
+    own: Group,
     /// The group that this process left, because a group with controllers below may have no processes.
     left: Option<Group>,
     /// The controllers of the groups of children.
@@ -77,6 +79,17 @@ impl ControlGroups {
         let Ok(tree) = &self.0 else { return Ok(None) };
         let name = tree.next_child.fetch_add(1, Ordering::Relaxed).to_string();
         ChildGroup::create(&tree.group, &name, limits, &tree.controllers).map(Some)
+    }
+
+    /// Begins a wait of the kernel that otherwise delays the start of a child. Blocks for that time.
+    ///
+    /// A process enters a group only after a grace period of the kernel, about 10 ms, unless another process did so
+    /// just before. This process enters the group in which it is, while the supervisor of the child starts.
+    pub(in crate::process) fn prepare_entrance(&self) {
+        if let Ok(tree) = &self.0 {
+            // Without it, the child starts later.
+            tree.own.write(PROCESSES, "0").unwrap_or_default();
+        }
     }
 
     /// Whether the kernel counts the processes of each child.
@@ -139,6 +152,7 @@ impl Tree {
         }
         let mut tree = Self {
             group,
+            own: own.group.clone(),
             left: None,
             controllers: Vec::new(),
             shortcoming: None,
@@ -183,6 +197,7 @@ impl Tree {
         let entered = self.group.create(GATEWAY)?;
         self.left = Some(own.group.clone());
         entered.write(PROCESSES, "0")?;
+        self.own = entered.clone();
         if own.is_first {
             for pid in own.group.processes()? {
                 // A process that has ended needs no move. Another failure appears when a controller is enabled.
@@ -195,6 +210,7 @@ impl Tree {
     /// Moves all processes back to the group that they left. Its groups must have no controllers then.
     fn return_processes(&mut self) -> io::Result<()> {
         let Some(left) = self.left.take() else { return Ok(()) };
+        self.own = left.clone();
         move_back(&self.group, &left)
     }
 

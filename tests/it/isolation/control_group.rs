@@ -1,13 +1,11 @@
 //! A control group of the test, in which a gateway starts. It belongs to the user of the gateway.
 
 use std::path::{Component, Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use rustix::process::getpid;
 
 use super::ground::User;
-
-const END: Duration = Duration::from_secs(10);
+use crate::support::control_groups;
 
 /// Dropping it kills its processes and removes it.
 #[derive(Debug)]
@@ -38,27 +36,8 @@ impl DelegatedGroup {
 
 impl Drop for DelegatedGroup {
     fn drop(&mut self) {
-        let began = Instant::now();
-        while self.0.exists() && began.elapsed() < END {
-            // A group without processes and groups can be removed.
-            drop(std::fs::write(self.0.join("cgroup.kill"), "1"));
-            remove(&self.0);
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        control_groups::end(&self.0);
     }
-}
-
-fn remove(folder: &Path) {
-    for child in groups_below(folder) {
-        remove(&child);
-    }
-    drop(std::fs::remove_dir(folder));
-}
-
-/// The groups directly below a group.
-pub(super) fn groups_below(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
 /// The group of a process in the file system.

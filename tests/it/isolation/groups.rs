@@ -6,10 +6,11 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::control_group::{DelegatedGroup, folder_of, groups_below};
+use super::control_group::{DelegatedGroup, folder_of};
 use super::ground::{
     Machine, User, agents, at_home_of_agents, open, order, port, setup_in, start, supervisor_of,
 };
+use crate::support::control_groups::below;
 use crate::support::{Gateway, eventually};
 
 /// The levels and machines without a PID namespace.
@@ -67,7 +68,7 @@ async fn no_survivors(gateway: &Gateway) {
 /// The groups of the gateway's children.
 fn trees(group: &DelegatedGroup) -> Vec<std::path::PathBuf> {
     let named = |path: &std::path::PathBuf| path.to_string_lossy().contains("/acp-gateway-");
-    groups_below(group.folder()).into_iter().filter(named).collect()
+    below(group.folder()).into_iter().filter(named).collect()
 }
 
 #[tokio::test]
@@ -91,7 +92,7 @@ async fn each_agent_has_its_own_control_group_and_none_remains() {
             let supervisor = of(supervisor_of(&gateway, hostile));
             assert!(!supervisor.starts_with(of(hostile).parent().expect("a parent")), "{supervisor:?}");
             gateway.stop();
-            assert_eq!(groups_below(group.folder()), [Path::new(""); 0]);
+            assert_eq!(below(group.folder()), [Path::new(""); 0]);
             assert!(!gateway.path("data/private/control-groups").exists());
         }
     }
@@ -162,21 +163,28 @@ async fn start_after_a_kill_ends_the_groups_of_the_earlier_gateway() {
 
 #[tokio::test]
 async fn fork_bomb_is_limited_while_another_agent_works() {
-    // The kernel does not count the processes of root without a control group with the controller `pids`.
-    let (gateway, group) =
-        start_in_group(User::Unprivileged, Machine::Namespaces, "private", "max_processes = 60\n");
-    report(&gateway, group.as_ref()).await;
-    let session = open(&gateway, &json!({ "agent": "hostile" })).await;
-    let forked = order(&gateway, &session, &json!({ "act": "fork", "count": 500 }), "forked.json").await;
-    let (count, error) = (forked[0].as_u64().expect("a number"), forked[1].as_i64());
-    assert!((1..60).contains(&count), "{count} processes");
-    assert_eq!(error, Some(i64::from(rustix::io::Errno::AGAIN.raw_os_error())));
-    let sibling = open(&gateway, &json!({ "agent": "sibling" })).await;
-    let run = json!({ "act": "run", "command": ["sh", "-c", "ls / | cat"] });
-    assert_eq!(order(&gateway, &sibling, &run, "ran.json").await[0], 0);
-    gateway.post(&format!("/v1/sessions/{}/close", session.id), &json!({})).await;
-    eventually("the end of the agent", SOON, || async {
-        agents(&gateway, "hostile").is_empty().then_some(())
-    })
-    .await;
+    for user in User::all() {
+        let more = "max_processes = 60\n";
+        let (gateway, group) = start_in_group(*user, Machine::Namespaces, "private", more);
+        let report = report(&gateway, group.as_ref()).await;
+        if *user == User::Root && !report.contains("pids") {
+            // The kernel counts the processes of root only in a group with this controller.
+            println!("not limited for root: {report}");
+            continue;
+        }
+        let session = open(&gateway, &json!({ "agent": "hostile" })).await;
+        let fork = json!({ "act": "fork", "count": 500 });
+        let forked = order(&gateway, &session, &fork, "forked.json").await;
+        let (count, error) = (forked[0].as_u64().expect("a number"), forked[1].as_i64());
+        assert!((1..60).contains(&count), "{count} processes");
+        assert_eq!(error, Some(i64::from(rustix::io::Errno::AGAIN.raw_os_error())));
+        let sibling = open(&gateway, &json!({ "agent": "sibling" })).await;
+        let run = json!({ "act": "run", "command": ["sh", "-c", "ls / | cat"] });
+        assert_eq!(order(&gateway, &sibling, &run, "ran.json").await[0], 0);
+        gateway.post(&format!("/v1/sessions/{}/close", session.id), &json!({})).await;
+        eventually("the end of the agent", SOON, || async {
+            agents(&gateway, "hostile").is_empty().then_some(())
+        })
+        .await;
+    }
 }

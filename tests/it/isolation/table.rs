@@ -21,7 +21,8 @@ const BEGIN: &str = "<!-- generated: begin -->\n";
 const END: &str = "<!-- generated: end -->\n";
 
 /// Actions that do harm without isolation only if the gateway has control groups.
-pub(super) const NEED_GROUPS: [&str; 3] = [
+pub(super) const NEED_GROUPS: [&str; 4] = [
+    "change a device or control group (/sys)",
     "leave the own control group (cgroup.procs of the gateway)",
     "kill the gateway through its control group (cgroup.kill)",
     "raise the limits of the own control group",
