@@ -79,7 +79,13 @@ pub struct Gateway {
     stream_workers: StreamWorkers,
     fatal: oneshot::Receiver<String>,
     reloader: Reloader,
-    isolation: Mechanism,
+    isolation: AgentIsolation,
+}
+
+/// The isolation of agents on this machine.
+#[derive(Debug)]
+struct AgentIsolation {
+    mechanism: Mechanism,
     control_groups: Arc<ControlGroups>,
 }
 
@@ -164,10 +170,9 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
 
     let catalogue = Arc::new(catalogue::build(&config)?);
     let spawner = Spawner::new(OWN_PROGRAM.into(), config.data.run(), shutdown.clone(), Arc::clone(&limits));
-    let (sandbox, control_groups) = isolation(sandbox).await;
-    let isolation = sandbox.applied(Isolation::Private).mechanism;
+    let (sandbox, isolation) = isolation(sandbox).await;
     let spawner = spawner.with_open_files(open_files).with_sandbox(sandbox);
-    let spawner = spawner.with_control_groups(Arc::clone(&control_groups));
+    let spawner = spawner.with_control_groups(Arc::clone(&isolation.control_groups));
     let spawner = spawner.with_listener(listener.try_clone().map_err(StartError::Listener)?.into());
     let (limited, stops) = (Arc::clone(&limits), shutdown.clone());
     let launcher = Launcher::new(spawner, limited, stops, audit.clone(), env!("CARGO_PKG_VERSION"));
@@ -218,19 +223,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     shutdown.spawn_critical(server::serve(listener, router, acceptor));
     // Start idle processes only now, so that their start does not delay the first requests.
     prestart_pool.start_maintenance();
-    let stream_workers = workers;
-    Ok(Gateway {
-        keys,
-        shutdown,
-        limits,
-        log,
-        audit,
-        stream_workers,
-        fatal,
-        reloader,
-        isolation,
-        control_groups,
-    })
+    Ok(Gateway { keys, shutdown, limits, log, audit, stream_workers: workers, fatal, reloader, isolation })
 }
 
 /// Starts the log and the audit log. The receiver completes if the log fails.
@@ -273,7 +266,7 @@ pub fn sweep(data: &DataDir) {
     match process::sweep_groups(&data.control_groups(), SWEEP_TIMEOUT) {
         Ok(false) => {}
         Ok(true) => {
-            tracing::warn!("ended processes of agents of an earlier gateway process by their control groups")
+            tracing::warn!("ended processes of agents of an earlier gateway process by their control groups");
         }
         Err(error) => {
             tracing::warn!(%error, "could not remove the control groups of an earlier gateway process");
@@ -298,13 +291,13 @@ fn probe_isolation(config: &Config, shutdown: &Shutdown) -> JoinHandle<(Sandbox,
 }
 
 /// Waits for the probe, and logs what the machine lacks. A probe that failed isolates nothing and starts nothing as root.
-async fn isolation(probe: JoinHandle<(Sandbox, ControlGroups)>) -> (Sandbox, Arc<ControlGroups>) {
+async fn isolation(probe: JoinHandle<(Sandbox, ControlGroups)>) -> (Sandbox, AgentIsolation) {
     let (sandbox, groups) = probe.await.unwrap_or_default();
+    let mechanism = sandbox.applied(Isolation::Private).mechanism;
     if let Some(missing) = sandbox.shortcoming() {
-        let mechanism = sandbox.applied(Isolation::Private).mechanism;
         tracing::warn!(%mechanism, missing, "agents cannot be isolated completely");
     }
-    (sandbox, Arc::new(groups))
+    (sandbox, AgentIsolation { mechanism, control_groups: Arc::new(groups) })
 }
 
 /// Raises the limit of open files, and logs a warning if the limit is too low for the configuration.
@@ -336,12 +329,12 @@ impl Gateway {
 
     /// The mechanism that isolates agents.
     pub fn isolation(&self) -> Mechanism {
-        self.isolation
+        self.isolation.mechanism
     }
 
     /// The control groups of agents.
     pub fn control_groups(&self) -> &ControlGroups {
-        &self.control_groups
+        &self.isolation.control_groups
     }
 
     /// Records that the link with this key was printed.
@@ -357,15 +350,14 @@ impl Gateway {
 
     /// Completes when a requested stop is complete. Fails if the log has failed.
     pub async fn wait_ended(self) -> Result<(), LogFailure> {
-        let Self { shutdown, limits, log, audit, stream_workers: workers, mut fatal, control_groups, .. } =
-            self;
+        let Self { shutdown, limits, log, audit, stream_workers: workers, mut fatal, isolation, .. } = self;
         tokio::select! {
             () = shutdown.drain_started() => {}
             Ok(reason) = &mut fatal => {
                 shutdown.start_drain();
                 shutdown.abort();
                 workers.stop(DRAIN_SLACK).await;
-                close_groups(control_groups, &shutdown).await;
+                close_groups(isolation.control_groups, &shutdown).await;
                 return Err(LogFailure(reason));
             }
         }
@@ -378,7 +370,7 @@ impl Gateway {
             shutdown.abort();
             shutdown.wait_for_tasks(DRAIN_SLACK).await;
         }
-        close_groups(control_groups, &shutdown).await;
+        close_groups(isolation.control_groups, &shutdown).await;
         // The stream workers still send events during the drain, so they end after it.
         workers.stop(DRAIN_SLACK).await;
         audit.finish().await;

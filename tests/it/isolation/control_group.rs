@@ -1,4 +1,4 @@
-//! A control group of the test, in which a gateway starts. It belongs to the user of the gateway.
+//! A control group of the test. Each start of a gateway gets a group below it, which belongs to the user of the gateway.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -9,7 +9,10 @@ use crate::support::control_groups;
 
 /// Dropping it kills its processes and removes it.
 #[derive(Debug)]
-pub(super) struct DelegatedGroup(PathBuf);
+pub(super) struct DelegatedGroup {
+    folder: PathBuf,
+    user: User,
+}
 
 impl DelegatedGroup {
     /// `None` if the machine permits no group. Only root can delegate one.
@@ -18,25 +21,29 @@ impl DelegatedGroup {
         let next = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let folder = folder_of("self")?.join(format!("test-{}-{next}", getpid().as_raw_pid()));
         std::fs::create_dir(&folder).ok()?;
-        user.own(&folder);
-        Some(Self(folder))
+        for change in ["+pids", "+memory"] {
+            // This machine may have none for cgroup2.
+            drop(std::fs::write(folder.join("cgroup.subtree_control"), change));
+        }
+        Some(Self { folder, user })
     }
 
-    pub(super) fn folder(&self) -> &Path {
-        &self.0
+    /// The groups of the starts.
+    pub(super) fn starts(&self) -> Vec<PathBuf> {
+        control_groups::below(&self.folder)
     }
 
-    /// The words of a program that enters the group.
+    /// The words of a program that enters a new group.
     pub(super) fn words(&self) -> Vec<String> {
-        let processes = self.0.join("cgroup.procs");
-        let enter = "echo 0 >\"$0\" && exec \"$@\"";
-        ["sh", "-c", enter, &processes.to_string_lossy()].map(str::to_owned).to_vec()
+        const ENTER: &str = "mkdir \"$0/$$\" && chown -R \"$1\" \"$0/$$\" && echo 0 >\"$0/$$/cgroup.procs\" && shift && exec \"$@\"";
+        let owner = self.user.id().to_string();
+        ["sh", "-c", ENTER, &self.folder.to_string_lossy(), &owner].map(str::to_owned).to_vec()
     }
 }
 
 impl Drop for DelegatedGroup {
     fn drop(&mut self) {
-        control_groups::end(&self.0);
+        control_groups::end(&self.folder);
     }
 }
 

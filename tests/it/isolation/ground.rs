@@ -52,6 +52,11 @@ impl User {
         if geteuid().is_root() { &[Self::Root, Self::Unprivileged] } else { &[Self::Unprivileged] }
     }
 
+    /// The user id, if this test runs as root.
+    pub(super) fn id(self) -> u32 {
+        if self == Self::Root { 0 } else { NOBODY }
+    }
+
     fn words(self) -> Vec<String> {
         if self == Self::Root || !geteuid().is_root() {
             return Vec::new();
