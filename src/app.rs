@@ -17,7 +17,7 @@ use crate::config::{Config, DataDir};
 use crate::event::{ActorKind, LinkPrinted};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
-use crate::process::{self, OpenFiles, Sandbox, Spawner};
+use crate::process::{self, ControlGroups, OpenFiles, Sandbox, Spawner};
 use crate::session::{Context, MayPrompt, SessionRegistry};
 use crate::shutdown::Shutdown;
 use crate::store::{CheckError, CheckReport, OpenError, SqliteStore};
@@ -79,7 +79,14 @@ pub struct Gateway {
     stream_workers: StreamWorkers,
     fatal: oneshot::Receiver<String>,
     reloader: Reloader,
-    isolation: Mechanism,
+    isolation: AgentIsolation,
+}
+
+/// The isolation of agents on this machine.
+#[derive(Debug)]
+struct AgentIsolation {
+    mechanism: Mechanism,
+    control_groups: Arc<ControlGroups>,
 }
 
 /// Opens the store in a data folder.
@@ -163,9 +170,9 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
 
     let catalogue = Arc::new(catalogue::build(&config)?);
     let spawner = Spawner::new(OWN_PROGRAM.into(), config.data.run(), shutdown.clone(), Arc::clone(&limits));
-    let sandbox = isolation(sandbox).await;
-    let isolation = sandbox.applied(Isolation::Private).mechanism;
+    let (sandbox, isolation) = isolation(sandbox).await;
     let spawner = spawner.with_open_files(open_files).with_sandbox(sandbox);
+    let spawner = spawner.with_control_groups(Arc::clone(&isolation.control_groups));
     let spawner = spawner.with_listener(listener.try_clone().map_err(StartError::Listener)?.into());
     let (limited, stops) = (Arc::clone(&limits), shutdown.clone());
     let launcher = Launcher::new(spawner, limited, stops, audit.clone(), env!("CARGO_PKG_VERSION"));
@@ -256,28 +263,41 @@ fn acceptor(
 /// Stops the agents of an earlier gateway process. Their supervisors keep the port of that process bound, so the
 /// caller binds it later. Blocks. The caller has locked the data folder.
 pub fn sweep(data: &DataDir) {
+    match process::sweep_groups(&data.control_groups(), SWEEP_TIMEOUT) {
+        Ok(false) => {}
+        Ok(true) => {
+            tracing::warn!("ended processes of agents of an earlier gateway process by their control groups");
+        }
+        Err(error) => {
+            tracing::warn!(%error, "could not remove the control groups of an earlier gateway process");
+        }
+    }
     if let Ok(swept @ 1..) = process::sweep(&data.run(), SWEEP_TIMEOUT) {
         tracing::warn!(swept, "stopped agents of an earlier gateway process");
     }
 }
 
-/// Begins to probe the isolation of this machine.
-fn probe_isolation(config: &Config, shutdown: &Shutdown) -> JoinHandle<Sandbox> {
+/// Begins to probe the isolation of this machine. The control groups come first: the gateway moves itself.
+fn probe_isolation(config: &Config, shutdown: &Shutdown) -> JoinHandle<(Sandbox, ControlGroups)> {
     let mut hidden = vec![config.data.path().to_owned(), config.workspaces.root.clone()];
     hidden.extend(config.workspaces.allow.iter().cloned());
     hidden.extend(config.child_environment.home.clone());
     let (temporary, policy) = (config.data.temporary(), config.isolation);
-    shutdown.spawn_blocking(move || Sandbox::probe(OWN_PROGRAM.as_ref(), hidden, temporary, policy))
+    let record = config.data.control_groups();
+    shutdown.spawn_blocking(move || {
+        let groups = ControlGroups::open(&record);
+        (Sandbox::probe(OWN_PROGRAM.as_ref(), hidden, temporary, policy), groups)
+    })
 }
 
 /// Waits for the probe, and logs what the machine lacks. A probe that failed isolates nothing and starts nothing as root.
-async fn isolation(probe: JoinHandle<Sandbox>) -> Sandbox {
-    let sandbox = probe.await.unwrap_or_default();
+async fn isolation(probe: JoinHandle<(Sandbox, ControlGroups)>) -> (Sandbox, AgentIsolation) {
+    let (sandbox, groups) = probe.await.unwrap_or_default();
+    let mechanism = sandbox.applied(Isolation::Private).mechanism;
     if let Some(missing) = sandbox.shortcoming() {
-        let mechanism = sandbox.applied(Isolation::Private).mechanism;
         tracing::warn!(%mechanism, missing, "agents cannot be isolated completely");
     }
-    sandbox
+    (sandbox, AgentIsolation { mechanism, control_groups: Arc::new(groups) })
 }
 
 /// Raises the limit of open files, and logs a warning if the limit is too low for the configuration.
@@ -309,7 +329,12 @@ impl Gateway {
 
     /// The mechanism that isolates agents.
     pub fn isolation(&self) -> Mechanism {
-        self.isolation
+        self.isolation.mechanism
+    }
+
+    /// The control groups of agents.
+    pub fn control_groups(&self) -> &ControlGroups {
+        &self.isolation.control_groups
     }
 
     /// Records that the link with this key was printed.
@@ -325,13 +350,14 @@ impl Gateway {
 
     /// Completes when a requested stop is complete. Fails if the log has failed.
     pub async fn wait_ended(self) -> Result<(), LogFailure> {
-        let Self { shutdown, limits, log, audit, stream_workers: workers, mut fatal, .. } = self;
+        let Self { shutdown, limits, log, audit, stream_workers: workers, mut fatal, isolation, .. } = self;
         tokio::select! {
             () = shutdown.drain_started() => {}
             Ok(reason) = &mut fatal => {
                 shutdown.start_drain();
                 shutdown.abort();
                 workers.stop(DRAIN_SLACK).await;
+                close_groups(isolation.control_groups, &shutdown).await;
                 return Err(LogFailure(reason));
             }
         }
@@ -344,12 +370,18 @@ impl Gateway {
             shutdown.abort();
             shutdown.wait_for_tasks(DRAIN_SLACK).await;
         }
+        close_groups(isolation.control_groups, &shutdown).await;
         // The stream workers still send events during the drain, so they end after it.
         workers.stop(DRAIN_SLACK).await;
         audit.finish().await;
         log.close().await;
         fatal.try_recv().map_or(Ok(()), |reason| Err(LogFailure(reason)))
     }
+}
+
+/// Removes the control groups after the end of all agents. If this fails, the next start removes them.
+async fn close_groups(groups: Arc<ControlGroups>, shutdown: &Shutdown) {
+    drop(shutdown.spawn_blocking(move || groups.close()).await);
 }
 
 fn policy_options(config: &Config, bound: SocketAddr) -> PolicyOptions {

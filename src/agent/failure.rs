@@ -21,13 +21,18 @@ pub struct AgentExit {
     /// The gateway's reason: a line that was too long, a flood of invalid lines, or a stdin that the agent did not
     /// read.
     pub reason: Option<String>,
+    /// The limit for which the kernel killed the process.
+    pub exceeded_limit: Option<String>,
 }
 
 impl fmt::Display for AgentExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.reason, &self.signal, self.exit_code) {
             (Some(reason), _, _) => write!(f, "stopped by the gateway: {reason}"),
-            (None, Some(signal), _) => write!(f, "ended by signal {signal}"),
+            (None, Some(signal), _) => {
+                write!(f, "ended by signal {signal}")?;
+                self.exceeded_limit.as_ref().map_or(Ok(()), |limit| write!(f, ": it exceeded {limit}"))
+            }
             (None, None, Some(code)) => write!(f, "exited with code {code}"),
             (None, None, None) => f.write_str("closed its stdout"),
         }

@@ -116,8 +116,9 @@ impl Launcher {
         let mut env = spec.env.clone();
         env.push(("HOME".into(), home.clone().into()));
         let (program, args) = command(spec, &home, &folders)?;
-        let AgentSettings { isolation: level, folders: configured, .. } = &spec.settings;
-        let isolation = ChildIsolation { level: *level, folders, configured: configured.clone() };
+        let AgentSettings { isolation: level, folders: configured, resources: limits, .. } = &spec.settings;
+        let isolation =
+            ChildIsolation { level: *level, folders, configured: configured.clone(), limits: *limits };
         Ok(ChildSpec { program, args, env, cwd: home, secrets: spec.secrets.clone(), isolation })
     }
 }

@@ -12,7 +12,6 @@ use super::output;
 use super::recorded::Recorder;
 use crate::app::Gateway;
 use crate::config::Config;
-use crate::types::Mechanism;
 use crate::types::text::strip_controls;
 
 const STOP: &str = "SIGINT (Ctrl-C) or SIGTERM; a second signal stops at once";
@@ -44,7 +43,7 @@ impl Announcement {
     pub(super) fn publish(self, address: SocketAddr, gateway: &Gateway) -> Result<(), Failure> {
         let url = browser_url(address, self.public_url.as_deref());
         lock::publish_url(&self.lock, &url)?;
-        self.summary.report(gateway.isolation());
+        self.summary.report(gateway);
         let line = match self.recorder {
             _ if self.has_admin_key => format!("{url}/"),
             None => {
@@ -82,13 +81,22 @@ impl Summary {
     }
 
     /// Writes the summary to stderr: as text on a terminal, else as one record of the log, so that every line stays JSON.
-    fn report(&self, isolation: Mechanism) {
+    fn report(&self, gateway: &Gateway) {
         let Self { data, agents, workspaces } = self;
         if io::stderr().is_terminal() {
             // A start does not fail because its terminal is gone.
             drop(io::stderr().lock().write_all(self.text().as_bytes()));
         } else {
-            tracing::info!(%data, %agents, %workspaces, %isolation, stop = STOP, "the gateway accepts connections");
+            let (isolation, control_groups) = (gateway.isolation(), gateway.control_groups());
+            tracing::info!(
+                %data,
+                %agents,
+                %workspaces,
+                %isolation,
+                %control_groups,
+                stop = STOP,
+                "the gateway accepts connections"
+            );
         }
     }
 

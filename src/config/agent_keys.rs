@@ -42,6 +42,10 @@ pub(super) const KEYS: &[Key<Agent>] = key_table! { Agent:
         isolation_command: strings => settings.isolation_command;
         /// Further folders that the agent may use. At the level "workspace" it can only read them.
         folders: existing_folders => settings.folders;
+        /// The processes and threads of the agent, with its commands.
+        max_processes: count => settings.resources.max_processes;
+        /// The memory of the agent with its commands. Without control groups it limits each of its processes.
+        max_memory_bytes: memory_size => settings.resources.max_memory_bytes;
         /// The number of processes, the idle processes that the pool keeps ready, and the times before it reclaims them.
         pool: pool => settings.pool;
         /// The time until the agent answers `initialize`. Then the start fails.
@@ -159,6 +163,15 @@ fn protocol() -> Kind<u64> {
 fn line_size() -> Kind<usize> {
     let read = |field: Field| match field.size()? {
         0..1024 => Err(field.invalid("must be at least 1KiB")),
+        bytes => Ok(bytes),
+    };
+    Kind { read, ..size() }
+}
+
+/// No program starts with less.
+fn memory_size() -> Kind<u64> {
+    let read = |field: Field| match field.size()? {
+        0..0x10_0000 => Err(field.invalid("must be at least 1MiB")),
         bytes => Ok(bytes),
     };
     Kind { read, ..size() }

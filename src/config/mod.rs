@@ -122,6 +122,11 @@ impl DataDir {
         self.private().join("run")
     }
 
+    /// Names the control groups of the running gateway, for the clean-up after a crash.
+    pub fn control_groups(&self) -> PathBuf {
+        self.private().join("control-groups")
+    }
+
     /// The temporary folders of running agents.
     pub fn temporary(&self) -> PathBuf {
         self.0.join("tmp")

@@ -65,6 +65,9 @@ pub struct AgentExited<'a> {
     pub signal: Option<&'a str>,
     /// The last output of the process to stderr.
     pub stderr_tail: &'a str,
+    /// The limit of the agent's entry for which the kernel killed the process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exceeded_limit: Option<&'a str>,
 }
 
 /// The agent wrote invalid JSON-RPC to stdout. The event counts the lines and does not contain them.

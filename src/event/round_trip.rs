@@ -267,7 +267,9 @@ round_trips! {
         TerminalExited { terminal_id: v.terminal(), exit_code: v.exit_code(), signal: v.other.as_deref() }
     } => read.terminal_id == Some(v.terminal());
     agent_exited: AgentExited, |v, read| {
-        AgentExited { exit_code: v.exit_code(), signal: v.other.as_deref(), stderr_tail: &v.text }
+        AgentExited {
+            exit_code: v.exit_code(), signal: v.other.as_deref(), stderr_tail: &v.text, exceeded_limit: v.other.as_deref()
+        }
     } => read.by.is_none();
     agent_invalid_output: AgentInvalidOutput, |v, read| {
         AgentInvalidOutput { lines: v.number, bytes: v.number }

@@ -95,6 +95,11 @@ impl Child {
         self.kill_switch.exit_state.borrow().exit.clone()
     }
 
+    /// The limit of memory in bytes, if the kernel killed processes of the child because of it.
+    pub fn exceeded_memory(&self) -> Option<u64> {
+        self.kill_switch.exit_state.borrow().exceeded_memory
+    }
+
     /// Why the gateway stops or stopped it, or `None` if it ended by itself.
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.kill_switch.exit_state.borrow().reason

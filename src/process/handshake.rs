@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,6 +33,11 @@ pub(super) fn open_control_socket(stages: &[&[BorrowedFd<'_>]]) -> io::Result<(U
         send_descriptors(&gateway_end, descriptors)?;
     }
     Ok((gateway_end, supervisor_end))
+}
+
+/// Descriptors of a stage, and one more if there is one.
+pub(super) fn and_optional<'a>(own: &[BorrowedFd<'a>], more: Option<&'a OwnedFd>) -> Vec<BorrowedFd<'a>> {
+    own.iter().copied().chain(more.map(AsFd::as_fd)).collect()
 }
 
 /// Sends descriptors with one byte, which separates messages. Never blocks.

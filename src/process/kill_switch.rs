@@ -43,6 +43,8 @@ pub(super) struct ExitState {
     /// Set at the first step of a stop. Stays empty if the child ends by itself.
     pub(super) reason: Option<StopReason>,
     pub(super) exit: Option<Exit>,
+    /// The limit of memory in bytes, if the kernel killed processes of the child because of it.
+    pub(super) exceeded_memory: Option<u64>,
 }
 
 /// A request of the handle to the reaper, from the mildest to the hardest.

@@ -15,10 +15,11 @@
 //!
 //! Reading order: [`spec`], [`spawn`], [`handshake`] with [`report`], [`supervisor`], [`exit`], [`child`],
 //! [`kill_switch`], [`reaper`], [`stdin`], [`stderr`] with [`mask`], then [`pty`] and [`terminal`].
-//! [`isolation`] decides what a child may access. [`run_file`], [`tree`] and [`procfs`] find processes, and
+//! [`isolation`] decides what a child may access, and [`control_groups`] limits and ends it. [`run_file`], [`tree`] and [`procfs`] find processes, and
 //! [`resolve`] finds programs.
 
 mod child;
+mod control_groups;
 mod exit;
 mod handshake;
 mod isolation;
@@ -41,6 +42,7 @@ mod terminal;
 mod tree;
 
 pub use child::Child;
+pub use control_groups::{ControlGroups, sweep_groups};
 pub use exit::Exit;
 pub use isolation::{FolderGrants, Sandbox};
 pub use kill_switch::StopReason;

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::control_groups::ChildGroup;
 use super::exit::Exit;
 use super::isolation::TemporaryFolder;
 use super::kill_switch::{ExitState, StopReason, StopRequest};
@@ -54,9 +55,24 @@ pub(super) struct Reaper {
     pub(super) pipes: Pipes,
     pub(super) exit_state: watch::Sender<ExitState>,
     pub(super) run_file: Option<RunFile>,
-    pub(super) temporary: Option<TemporaryFolder>,
+    pub(super) resources: Resources,
     pub(super) shutdown: Shutdown,
     pub(super) limits: Arc<Limits>,
+}
+
+/// What a child uses until its end.
+#[derive(Debug, Default)]
+pub(super) struct Resources {
+    pub(super) temporary: Option<TemporaryFolder>,
+    pub(super) group: Option<ChildGroup>,
+}
+
+impl Resources {
+    /// Removes the folder and the group. Blocks.
+    fn remove(self) {
+        drop(self.temporary);
+        drop(self.group);
+    }
 }
 
 /// The reaper's view of the child's pipes.
@@ -93,13 +109,26 @@ impl Reaper {
         if let (Some(run_file), Some(_)) = (self.run_file.take(), status) {
             run_file.remove().await;
         }
+        let exceeded_memory = self.end_group().await;
         // The stderr tail is part of the report. All writers have ended, so the tail is complete.
         if timeout(FINAL_WAIT, &mut self.pipes.stderr).await.is_err() {
             self.pipes.stderr.abort();
         }
-        self.exit_state.send_modify(|state| state.exit = Some(Exit::from(status)));
-        let temporary = self.temporary.take();
-        drop(self.shutdown.spawn_blocking(move || drop(temporary)).await);
+        self.exit_state.send_modify(|state| {
+            state.exit = Some(Exit::from(status));
+            state.exceeded_memory = exceeded_memory;
+        });
+        let resources = std::mem::take(&mut self.resources);
+        drop(self.shutdown.spawn_blocking(move || resources.remove()).await);
+    }
+
+    /// Ends processes that survived their supervisor. Returns the limit of memory for which the kernel killed a process.
+    async fn end_group(&mut self) -> Option<u64> {
+        let group = self.resources.group.take()?;
+        let ended = self.shutdown.spawn_blocking(move || (group.end(), group)).await;
+        let (exceeded_memory, group) = ended.ok()?;
+        self.resources.group = Some(group);
+        exceeded_memory
     }
 
     /// Waits for the supervisor's end and advances the stop as requested. Returns `None` if the supervisor
@@ -157,6 +186,9 @@ impl Reaper {
                 self.signal(Signal::QUIT);
                 // A supervisor that was suspended must run to handle the signal.
                 self.signal(Signal::CONT);
+                if let Some(group) = &self.resources.group {
+                    group.kill();
+                }
             }
             StopStep::KillingSupervisor => {
                 tracing::warn!(pid = self.pid.as_raw_pid(), "killing a supervisor that did not end in time");

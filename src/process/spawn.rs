@@ -18,11 +18,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::child::Child;
-use super::isolation::{Confinement, FolderGrants, Sandbox, TemporaryFolder};
+use super::control_groups::{ChildGroup, ControlGroups};
+use super::isolation::{Confinement, FolderGrants, Sandbox};
 use super::kill_switch::{ExitState, KillSwitch, StopRequest};
 use super::open_files::{self, OpenFiles};
 use super::pty::{self, Pty, PtyChild, PtySize};
-use super::reaper::{Pipes, Reaper};
+use super::reaper::{Pipes, Reaper, Resources};
 use super::run_file::RunFile;
 use super::stdin::StdinTask;
 use super::{ChildSpec, SpawnError, StderrTail, StdinWriter, Terminals, handshake};
@@ -35,6 +36,8 @@ struct StartingChild<E> {
     supervisor: Pid,
     control: UnixStream,
     confinement: Arc<Confinement>,
+    /// The entrance of the child's control group.
+    group: Option<Arc<OwnedFd>>,
     /// The gateway's ends of the program's stdio.
     ends: E,
 }
@@ -58,6 +61,7 @@ pub struct Spawner {
     limits: Arc<Limits>,
     open_files: Option<OpenFiles>,
     sandbox: Arc<Sandbox>,
+    groups: Arc<ControlGroups>,
     /// Each supervisor holds a copy, so the port stays bound until the last child has ended.
     listener: Option<Arc<OwnedFd>>,
 }
@@ -72,6 +76,7 @@ impl Spawner {
             limits,
             open_files: None,
             sandbox: Arc::new(Sandbox::disabled()),
+            groups: Arc::default(),
             listener: None,
         }
     }
@@ -86,6 +91,12 @@ impl Spawner {
     #[must_use]
     pub fn with_sandbox(self, sandbox: Sandbox) -> Self {
         Self { sandbox: Arc::new(sandbox), ..self }
+    }
+
+    /// Sets the control groups of children. Without them, children stay in the group of this process.
+    #[must_use]
+    pub fn with_control_groups(self, groups: Arc<ControlGroups>) -> Self {
+        Self { groups, ..self }
     }
 
     /// Keeps the port of the gateway bound until the end of the last supervisor. Otherwise an agent could bind the
@@ -103,7 +114,7 @@ impl Spawner {
     pub async fn spawn(&self, spec: ChildSpec) -> Result<Child, SpawnError> {
         let program = spec.program.clone();
         let level = spec.isolation.level;
-        let StartingChild { kill_switch, supervisor, control, confinement, ends } =
+        let StartingChild { kill_switch, supervisor, control, confinement, group, ends } =
             self.run_blocking(move |spawner| spawner.start_with_pipes(spec)).await?;
         let pid = self.await_program(control, &kill_switch, program).await?;
         let PipeEnds { stdin, stdout, stderr, terminal_requests, folder_requests } = ends;
@@ -114,7 +125,7 @@ impl Spawner {
             None
         };
         let parts = (&*self.limits, &self.shutdown);
-        let terminals = Terminals::new(terminal_requests, stderr.secrets(), confinement, parts);
+        let terminals = Terminals::new(terminal_requests, stderr.secrets(), (confinement, group), parts);
         let stdout = Some(stdout);
         Ok(Child { pid, supervisor, stdin, stdout, stderr, terminals, kill_switch, isolation, folders })
     }
@@ -139,14 +150,17 @@ impl Spawner {
         &self,
         step: impl FnOnce(&Self) -> Result<StartingChild<E>, SpawnError> + Send + 'static,
     ) -> Result<StartingChild<E>, SpawnError> {
-        let spawner = self.clone();
+        let (spawner, groups) = (self.clone(), Arc::clone(&self.groups));
+        // Nothing waits for it.
+        drop(self.shutdown.spawn_blocking(move || groups.prepare_entrance()));
         let task = AbortOnDropHandle::new(self.shutdown.spawn_blocking(move || step(&spawner)));
         task.await.map_err(|error| SpawnError::Supervisor(error.into()))?
     }
 
     fn start_with_pipes(&self, mut spec: ChildSpec) -> Result<StartingChild<PipeEnds>, SpawnError> {
         check_cwd(&spec)?;
-        let (confinement, temporary) = self.confine(&mut spec)?;
+        let (confinement, resources) = self.confine(&mut spec)?;
+        let group = resources.group.as_ref().map(ChildGroup::entrance);
         let (stdin_read, stdin_write) = pipe_with(PipeFlags::CLOEXEC).map_err(supervisor_error)?;
         let stdin_pipe = pipe::Sender::from_owned_fd(stdin_write).map_err(SpawnError::Supervisor)?;
         let (requests, supervisor_requests) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
@@ -156,7 +170,7 @@ impl Spawner {
         let (control, supervisor_end) = handshake::open_control_socket(&[
             &self.outer_descriptors(&[written()?.as_fd(), link.as_fd(), supervisor_folders.as_fd()]),
             &[init_link.as_fd(), supervisor_requests.as_fd()],
-            &[stdin_read.as_fd(), written()?.as_fd()],
+            &handshake::and_optional(&[stdin_read.as_fd(), written()?.as_fd()], group.as_deref()),
         ])
         .map_err(SpawnError::Supervisor)?;
         drop((supervisor_requests, supervisor_folders, link, init_link));
@@ -172,14 +186,16 @@ impl Spawner {
             StdinTask::new(stdin_pipe, &self.limits, close_stdin.clone(), stalled.clone());
         self.shutdown.spawn_isolated(stdin_task.run());
         let (supervisor, kill_switch) =
-            self.spawn_reaper(supervisor, Pipes { close_stdin, stalled, stderr: drain }, temporary);
+            self.spawn_reaper(supervisor, Pipes { close_stdin, stalled, stderr: drain }, resources);
         let ends = PipeEnds { stdin, stdout, stderr, terminal_requests: requests, folder_requests };
-        Ok(StartingChild { kill_switch, supervisor, control, confinement: Arc::new(confinement), ends })
+        let confinement = Arc::new(confinement);
+        Ok(StartingChild { kill_switch, supervisor, control, confinement, group, ends })
     }
 
     fn start_with_pty(&self, mut spec: ChildSpec, size: PtySize) -> Result<StartingChild<Pty>, SpawnError> {
         check_cwd(&spec)?;
-        let (confinement, temporary) = self.confine(&mut spec)?;
+        let (confinement, resources) = self.confine(&mut spec)?;
+        let group = resources.group.as_ref().map(ChildGroup::entrance);
         let (pty, terminal) = Pty::open(size).map_err(SpawnError::Supervisor)?;
         let (_, no_folders) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
         let (link, init_link) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
@@ -187,32 +203,39 @@ impl Spawner {
         let (control, supervisor_end) = handshake::open_control_socket(&[
             &self.outer_descriptors(&[written()?.as_fd(), link.as_fd(), no_folders.as_fd()]),
             &[init_link.as_fd()],
-            &[terminal.as_fd(), written()?.as_fd()],
+            &handshake::and_optional(&[terminal.as_fd(), written()?.as_fd()], group.as_deref()),
         ])
         .map_err(SpawnError::Supervisor)?;
         // These copies would keep the terminal and the sockets open after the child has closed its own.
         drop((terminal, no_folders, link, init_link));
         let supervisor = self.spawn_supervisor("watch-pty", &spec, supervisor_end, Stdio::null)?;
         let pipes = Pipes::none(&self.shutdown);
-        let (supervisor, kill_switch) = self.spawn_reaper(supervisor, pipes, temporary);
-        Ok(StartingChild { kill_switch, supervisor, control, confinement: Arc::new(confinement), ends: pty })
+        let (supervisor, kill_switch) = self.spawn_reaper(supervisor, pipes, resources);
+        let confinement = Arc::new(confinement);
+        Ok(StartingChild { kill_switch, supervisor, control, confinement, group, ends: pty })
     }
 
     /// The descriptors of the outer supervisor: its own, and the listener of the gateway if there is one.
     fn outer_descriptors<'a>(&'a self, own: &[BorrowedFd<'a>]) -> Vec<BorrowedFd<'a>> {
-        own.iter().copied().chain(self.listener.as_ref().map(|listener| listener.as_fd())).collect()
+        handshake::and_optional(own, self.listener.as_deref())
     }
 
-    /// Decides what the child may access. Without namespaces, a variable names its temporary folder.
-    fn confine(&self, spec: &mut ChildSpec) -> Result<(Confinement, Option<TemporaryFolder>), SpawnError> {
-        let (confinement, temporary) = self.sandbox.confinement(spec)?;
+    /// Decides what the child may access, and creates its temporary folder and its control group. Without namespaces, a
+    /// variable names the folder.
+    fn confine(&self, spec: &mut ChildSpec) -> Result<(Confinement, Resources), SpawnError> {
+        let (mut confinement, temporary) = self.sandbox.confinement(spec)?;
+        let group = self.groups.create_child(spec.isolation.limits).map_err(SpawnError::ControlGroup)?;
+        if self.groups.limit_processes() && confinement.mechanism != Mechanism::Namespaces {
+            // This limit would count the processes of all agents of the user.
+            confinement.max_processes = None;
+        }
         if let Some(folder) = &confinement.temporary
             && confinement.mechanism != Mechanism::Namespaces
         {
             spec.env.retain(|(name, _)| name != "TMPDIR");
             spec.env.push(("TMPDIR".into(), folder.into()));
         }
-        Ok((confinement, temporary))
+        Ok((confinement, Resources { temporary, group }))
     }
 
     /// From here on the kill switch owns the supervisor: dropping it stops the supervisor.
@@ -220,7 +243,7 @@ impl Spawner {
         &self,
         supervisor: tokio::process::Child,
         pipes: Pipes,
-        temporary: Option<TemporaryFolder>,
+        resources: Resources,
     ) -> (Pid, KillSwitch) {
         let pid = supervisor.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
         let pid = pid.expect("a supervisor that was not awaited has a pid");
@@ -234,7 +257,7 @@ impl Spawner {
             pipes,
             exit_state: exit_sender,
             run_file: self.run_file(pid),
-            temporary,
+            resources,
             shutdown: self.shutdown.clone(),
             limits: Arc::clone(&self.limits),
         };

@@ -14,6 +14,8 @@ pub enum SpawnError {
     Directory { folder: PathBuf, source: io::Error },
     #[error("could not start the supervisor")]
     Supervisor(#[source] io::Error),
+    #[error("could not create the control group of the process")]
+    ControlGroup(#[source] io::Error),
     #[error("the supervisor failed before the program started: {0}")]
     Setup(String),
     #[error("the supervisor did not start the program in time")]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::types::Isolation;
+use crate::types::{Isolation, ResourceLimits};
 
 /// A program to run. The child inherits nothing that is not specified here.
 #[derive(Clone)]
@@ -29,6 +29,7 @@ pub struct ChildIsolation {
     pub folders: Vec<PathBuf>,
     /// Further folders from the configuration.
     pub configured: Vec<PathBuf>,
+    pub limits: ResourceLimits,
 }
 
 impl fmt::Debug for ChildSpec {

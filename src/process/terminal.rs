@@ -71,6 +71,8 @@ pub struct Terminals {
     requests: Arc<UnixStream>,
     secrets: Arc<[Vec<u8>]>,
     confinement: Arc<Confinement>,
+    /// The entrance of the child's control group.
+    group: Option<Arc<OwnedFd>>,
     start_timeout: Duration,
     shutdown: Shutdown,
 }
@@ -85,11 +87,11 @@ impl Terminals {
     pub(super) fn new(
         requests: UnixStream,
         secrets: Arc<[Vec<u8>]>,
-        confinement: Arc<Confinement>,
+        (confinement, group): (Arc<Confinement>, Option<Arc<OwnedFd>>),
         (limits, shutdown): (&Limits, &Shutdown),
     ) -> Self {
         let (start_timeout, shutdown) = (limits.spawn_timeout, shutdown.clone());
-        Self { requests: Arc::new(requests), secrets, confinement, start_timeout, shutdown }
+        Self { requests: Arc::new(requests), secrets, confinement, group, start_timeout, shutdown }
     }
 
     /// Starts `spec`. Returns when the program itself runs. Its stdin is empty.
@@ -113,7 +115,7 @@ impl Terminals {
         let (stdin, confinement) = (File::open("/dev/null")?, self.confinement.write()?);
         let (control, supervisor_control) = handshake::open_control_socket(&[
             &[supervisor_socket.as_fd(), written.as_fd()],
-            &[stdin.as_fd(), confinement.as_fd()],
+            &handshake::and_optional(&[stdin.as_fd(), confinement.as_fd()], self.group.as_deref()),
         ])?;
         handshake::send_descriptors(
             &self.requests,

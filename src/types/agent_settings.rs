@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Isolation;
 use super::denied_modes::DeniedModes;
+use super::{Isolation, ResourceLimits};
 
 /// The settings of an agent's entry, except its program, environment and home.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +33,7 @@ pub struct AgentSettings {
     pub folders: Vec<PathBuf>,
     /// The command of the isolation level `strict`, which starts the agent.
     pub isolation_command: Vec<String>,
+    pub resources: ResourceLimits,
     /// The time from the start of the process to the answer to `initialize`.
     pub start_timeout: Duration,
     /// The maximum size of one line in bytes.
@@ -57,6 +58,7 @@ impl Default for AgentSettings {
             isolation: Isolation::default(),
             folders: Vec::new(),
             isolation_command: Vec::new(),
+            resources: ResourceLimits::default(),
             start_timeout: Duration::from_mins(1),
             max_line_bytes: 16 << 20,
             turn_idle_timeout: Duration::from_mins(30),

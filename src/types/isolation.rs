@@ -73,6 +73,20 @@ pub struct AppliedIsolation {
     pub mechanism: Mechanism,
 }
 
+/// The resources of one child with all its descendants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResourceLimits {
+    /// Processes and threads.
+    pub max_processes: u64,
+    pub max_memory_bytes: u64,
+}
+
+impl Default for ResourceLimits {
+    fn default() -> Self {
+        Self { max_processes: 4096, max_memory_bytes: 32 << 30 }
+    }
+}
+
 /// The operator's requirements for all agents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IsolationPolicy {

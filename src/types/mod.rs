@@ -55,7 +55,7 @@ pub use cursor::{Epoch, EventId, Position};
 pub use denied_modes::DeniedModes;
 pub use expiry::Expiry;
 pub use ids::{PromptId, RequestId, SessionId, TerminalId};
-pub use isolation::{AppliedIsolation, Isolation, IsolationPolicy, Mechanism};
+pub use isolation::{AppliedIsolation, Isolation, IsolationPolicy, Mechanism, ResourceLimits};
 pub use keyed_guard::{KeyedCounts, KeyedGuard};
 pub use known_agents::KnownAgent;
 pub use limits::Limits;

@@ -576,11 +576,35 @@ def system_files(_):
     raise error
 
 
-@action("change a control group in nested namespaces")
+@action("leave the own control group (cgroup.procs of the gateway)")
+def leave_group(targets):
+    with open(group_of_gateway(targets) + "/cgroup.procs", "w") as file:
+        file.write("0")
+    return "left"
+
+
+@action("kill the gateway through its control group (cgroup.kill)")
+def kill_group(targets):
+    return opens_for_writing(group_of_gateway(targets) + "/cgroup.kill")
+
+
+@action("raise the limits of the own control group")
+def raise_limits(targets):
+    group_of_gateway(targets)
+    return opens_for_writing(os.path.dirname(targets["ownGroup"]) + "/cgroup.max.descendants")
+
+
+def group_of_gateway(targets):
+    return targets.get("gatewayGroup") or denied("this machine has no control groups")
+
+
+@action("change a control group of the gateway in nested namespaces")
 def nested_cgroup(targets):
     enter_namespaces(NEWCGROUP)
     folder = own_folder(targets, "cgroup")
     mount(b"cgroup2", folder, b"cgroup2")
+    if os.stat(folder).st_ino != targets.get("gatewayGroupInode"):
+        denied("only the own group is visible")
     return opens_for_writing(folder.decode() + "/cgroup.procs")
 
 

@@ -79,6 +79,14 @@ def outcome(action, targets):
         return ["broken", f"{type(error).__name__}: {error}"[:200]]
 
 
+def output_of_terminal(session, order):
+    command = {name: order[name] for name in ("command", "args", "cwd")}
+    created = call("terminal/create", {"sessionId": session, **command})
+    terminal = {"sessionId": session, "terminalId": created["terminalId"]}
+    call("terminal/wait_for_exit", terminal)
+    return call("terminal/output", terminal)["output"]
+
+
 def through_client(session, targets):
     """The actions in which the gateway accesses files for the agent."""
 
@@ -95,13 +103,8 @@ def through_client(session, targets):
         return read(link)
 
     def by_terminal(targets):
-        created = call(
-            "terminal/create",
-            {"sessionId": session, "command": "cat", "args": [targets["privateFile"]], "cwd": targets["cwd"]},
-        )
-        terminal = {"sessionId": session, "terminalId": created["terminalId"]}
-        call("terminal/wait_for_exit", terminal)
-        output = call("terminal/output", terminal)["output"]
+        command = {"command": "cat", "args": [targets["privateFile"]], "cwd": targets["cwd"]}
+        output = output_of_terminal(session, command)
         if targets["secret"] not in output:
             raise PermissionError(output)
         return "read"
@@ -138,6 +141,17 @@ def daemon(targets):
         time.sleep(0.01)
 
 
+def fork(count):
+    """Starts processes that stay. Returns their number, and the error that ended the loop."""
+    for started in range(count):
+        try:
+            if os.fork() == 0:
+                signal.pause()
+        except OSError as error:
+            return [started, error.errno]
+    return [count, None]
+
+
 def prompt(session, text):
     order = json.loads(text)
     targets = order.get("targets", {})
@@ -153,6 +167,12 @@ def prompt(session, text):
         ended = subprocess.run(order["command"], capture_output=True, text=True, timeout=60)
         with open(os.path.join(order["cwd"], "ran.json"), "w") as file:
             json.dump([ended.returncode, ended.stdout, ended.stderr], file)
+    elif order["act"] == "fork":
+        with open(os.path.join(order["cwd"], "forked.json"), "w") as file:
+            json.dump(fork(order["count"]), file)
+    elif order["act"] == "terminal":
+        with open(os.path.join(order["cwd"], "terminal.json"), "w") as file:
+            json.dump(output_of_terminal(session, order), file)
     elif order["act"] == "exit":
         os._exit(order["code"])
     elif order["act"] == "signal":

@@ -1,8 +1,10 @@
 //! The isolation of agents, against an agent that tries to leave it (`tests/isolation/hostile.py`).
 
 mod attacks;
+mod control_group;
 mod folders;
 mod ground;
+mod groups;
 mod lifecycle;
 mod reports;
 mod start_time;

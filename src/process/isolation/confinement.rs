@@ -27,6 +27,10 @@ pub(in crate::process) struct Confinement {
     pub(in crate::process) temporary: Option<PathBuf>,
     /// The child can change nothing but its writable folders.
     pub(in crate::process) read_only: bool,
+    /// The maximum number of processes and threads of the user, in the user namespace of the child.
+    pub(in crate::process) max_processes: Option<u64>,
+    /// The maximum size of the data of each process.
+    pub(in crate::process) max_data_bytes: Option<u64>,
 }
 
 impl Confinement {

@@ -143,7 +143,7 @@ impl Sandbox {
     }
 
     fn decide(&self, spec: &ChildSpec) -> io::Result<(Confinement, Option<TemporaryFolder>)> {
-        let ChildIsolation { level, folders, configured } = &spec.isolation;
+        let ChildIsolation { level, folders, configured, limits } = &spec.isolation;
         let mechanism = self.applied(*level).mechanism;
         if !matches!(mechanism, Mechanism::Namespaces | Mechanism::Landlock | Mechanism::Partial) {
             return Ok((Confinement { mechanism, ..Confinement::default() }, None));
@@ -167,6 +167,8 @@ impl Sandbox {
             temporary: Some(temporary.0.clone()),
             // The files of the system belong to root, so a root process could change them.
             read_only: *level == Isolation::Workspace || geteuid().is_root(),
+            max_processes: Some(limits.max_processes),
+            max_data_bytes: Some(limits.max_memory_bytes),
         };
         Ok((confinement, Some(temporary)))
     }

@@ -38,12 +38,14 @@ pub(super) fn run(
     let control = fcntl_dupfd_cloexec(stdin(), 3).map_err(SupervisorError::at("control socket"))?;
     confine(supervisor)
         .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
-    let [own_stdin, confinement] = receive::descriptors(stdin()).map_err(SupervisorError::at("stdin"))?;
+    let ([own_stdin, confinement], group) =
+        receive::descriptors_and_optional(stdin()).map_err(SupervisorError::at("stdin"))?;
     let confined = match stdio {
         StdioMode::Pipes => Ok(()),
         StdioMode::Pty => acquire_terminal(&own_stdin),
     };
     confined
+        .and_then(|()| group.as_ref().map_or(Ok(()), enter_group))
         .and_then(|()| Confinement::read(confinement).map_err(SupervisorError::at("confinement")))
         .and_then(|confinement| restrict::apply(&confinement))
         .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
@@ -66,6 +68,11 @@ fn confine(supervisor: Pid) -> Result<(), SupervisorError> {
     } else {
         Err(SupervisorError { step: "supervisor", source: io::Error::other("it has ended") })
     }
+}
+
+/// Enters the control group of the child. The kernel checks the rights of the gateway, which opened the file.
+fn enter_group(entrance: &OwnedFd) -> Result<(), SupervisorError> {
+    rustix::io::write(entrance, b"0").map(drop).map_err(SupervisorError::at("control group"))
 }
 
 /// Makes the pseudo terminal the program's controlling terminal, and its stdout and stderr.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +19,7 @@ use rustix::process::{fchdir, getuid};
 use super::error::SupervisorError;
 use super::restrict::STANDARD_DEVICES;
 use crate::process::isolation::Confinement;
+use crate::process::procfs::{self, Mount};
 
 /// The shared folders for temporary files, which the child's own one replaces.
 const TEMPORARY_FOLDERS: [&str; 2] = ["/tmp", "/var/tmp"];
@@ -100,9 +100,7 @@ impl Mounts {
             };
             outcome.map_err(|error| failed(&path, &error))?;
         }
-        if confinement.read_only {
-            make_read_only(confinement).map_err(SupervisorError::at("read-only mounts"))?;
-        }
+        make_read_only(confinement).map_err(SupervisorError::at("read-only mounts"))?;
         mounts.close_masks().map_err(SupervisorError::at("masks"))?;
         // The current working directory could lie below a mask.
         std::env::set_current_dir(&folder).map_err(SupervisorError::at("working directory"))?;
@@ -243,16 +241,19 @@ fn attach(source: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     Ok(tree)
 }
 
-/// Makes all mounts read-only, except those of the writable folders and of temporary files.
+/// Makes the mounts of control groups read-only. For a read-only child, makes all mounts read-only except those of the
+/// writable folders and of temporary files.
 fn make_read_only(confinement: &Confinement) -> io::Result<()> {
     let temporary = TEMPORARY_FOLDERS.iter().map(Path::new).chain([Path::new(SHARED_MEMORY.0)]);
     let writable: Vec<&Path> = confinement.writable.iter().map(PathBuf::as_path).chain(temporary).collect();
-    for path in mount_points()? {
-        if writable.iter().any(|folder| path.starts_with(folder)) {
+    for mount in procfs::mounts()? {
+        let Mount { point, .. } = &mount;
+        let stays = || !confinement.read_only || writable.iter().any(|folder| point.starts_with(folder));
+        if !mount.is_control_groups() && stays() {
             continue;
         }
-        let flags = flags_of(&path).map(|flags| flags | MountFlags::BIND | MountFlags::RDONLY);
-        match flags.and_then(|flags| mount_remount(&path, flags, c"")) {
+        let flags = flags_of(point).map(|flags| flags | MountFlags::BIND | MountFlags::RDONLY);
+        match flags.and_then(|flags| mount_remount(point, flags, c"")) {
             // A mount that this user cannot reach, or that another one covers.
             Ok(()) | Err(Errno::ACCESS | Errno::NOENT | Errno::INVAL) => {}
             Err(error) => return Err(error.into()),
@@ -279,43 +280,7 @@ fn repeated_flags(flags: StatVfsMountFlags) -> MountFlags {
     set.fold(MountFlags::empty(), MountFlags::union)
 }
 
-/// The paths of all mounts of this process (`proc_pid_mountinfo(5)`).
-fn mount_points() -> io::Result<Vec<PathBuf>> {
-    let text = fs::read("/proc/self/mountinfo")?;
-    let points = text.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
-    Ok(points.map(|point| PathBuf::from(std::ffi::OsString::from_vec(unescaped(point)))).collect())
-}
-
-/// Decodes the octal escapes of spaces, tabs, line breaks and backslashes.
-fn unescaped(field: &[u8]) -> Vec<u8> {
-    let mut decoded = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((first, tail)) = rest.split_first() {
-        let code = tail.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        let escaped = code.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        if let Some(byte) = escaped.filter(|_| *first == b'\\') {
-            decoded.push(byte);
-            rest = &tail[3..];
-        } else {
-            decoded.push(*first);
-            rest = tail;
-        }
-    }
-    decoded
-}
-
 fn failed(path: &Path, error: &io::Error) -> SupervisorError {
     let text = format!("{}: {error}", path.display());
     SupervisorError { step: "mount", source: io::Error::new(error.kind(), text) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn escapes_of_mount_points_are_decoded() {
-        assert_eq!(unescaped(br"/a\040b\134c"), b"/a b\\c");
-        assert_eq!(unescaped(br"/a\9"), br"/a\9");
-    }
 }

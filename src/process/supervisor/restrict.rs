@@ -63,10 +63,8 @@ const SHARED_OBJECTS: [i64; 8] = [
     libc::SYS_mq_open,
 ];
 
-/// The maximum number of processes and threads of the user in this user namespace, the maximum size of a file, and the
-/// maximum size of the data of one process.
-const RESOURCES: [(Resource, u64); 3] =
-    [(Resource::Nproc, 4096), (Resource::Fsize, 64 << 30), (Resource::Data, 32 << 30)];
+/// The maximum size of a file.
+const MAX_FILE_BYTES: u64 = 64 << 30;
 
 /// Distinguishes the second system call table of `x86_64`.
 const X32_BIT: i64 = 0x4000_0000;
@@ -76,7 +74,7 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
     if matches!(confinement.mechanism, Mechanism::None | Mechanism::Command) {
         return Ok(());
     }
-    limit_resources().map_err(SupervisorError::at("resource limits"))?;
+    limit_resources(confinement).map_err(SupervisorError::at("resource limits"))?;
     let has_namespaces = confinement.mechanism == Mechanism::Namespaces;
     match confinement.mechanism {
         Mechanism::None | Mechanism::Command => Ok(()),
@@ -99,8 +97,13 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
 }
 
 /// Limits this process and its descendants. A lower limit of the environment stays.
-fn limit_resources() -> rustix::io::Result<()> {
-    for (resource, wanted) in RESOURCES {
+fn limit_resources(confinement: &Confinement) -> rustix::io::Result<()> {
+    let limits = [
+        (Resource::Nproc, confinement.max_processes),
+        (Resource::Fsize, Some(MAX_FILE_BYTES)),
+        (Resource::Data, confinement.max_data_bytes),
+    ];
+    for (resource, wanted) in limits.into_iter().filter_map(|(resource, wanted)| Some((resource, wanted?))) {
         let maximum = getrlimit(resource).maximum.map_or(wanted, |maximum| maximum.min(wanted));
         setrlimit(resource, Rlimit { current: Some(maximum), maximum: Some(maximum) })?;
     }

@@ -112,8 +112,9 @@ impl Actor {
             self.lifecycle.crashes.record(Instant::now(), &self.context.limits);
         }
         if self.journal.record().attached {
-            let AgentExit { exit_code, signal, stderr_tail, .. } = &exit;
-            let event = AgentExited { exit_code: *exit_code, signal: signal.as_deref(), stderr_tail };
+            let AgentExit { exit_code, signal, stderr_tail, exceeded_limit, .. } = &exit;
+            let (signal, exceeded_limit) = (signal.as_deref(), exceeded_limit.as_deref());
+            let event = AgentExited { exit_code: *exit_code, signal, stderr_tail, exceeded_limit };
             self.journal.append(None, &event);
         }
         let error = ProcessError::Agent(AgentFailure::Exited(exit));

@@ -42,19 +42,21 @@ const DENIED_AT_WORKSPACE: [&str; 1] = ["create a file in another folder of the 
 
 #[tokio::test]
 async fn hostile_agent_cannot_leave_its_isolation() {
-    let mut columns = Vec::new();
+    let (mut columns, mut has_groups) = (Vec::new(), true);
     for user in User::all() {
         for (level, machine) in table::COLUMNS {
-            let outcomes = attack(*user, machine, level).await;
+            let (outcomes, group) = attack(*user, machine, level).await;
+            has_groups &= group;
             check(level, machine, &outcomes);
             columns.push(((*user, level, machine), outcomes));
         }
     }
-    table::compare(&columns);
+    table::compare(&columns, has_groups);
 }
 
-/// Runs all actions in a new gateway. Returns their outcomes, corrected by what happened outside of the agent.
-async fn attack(user: User, machine: Machine, level: &str) -> Outcomes {
+/// Runs all actions in a new gateway. Returns their outcomes, corrected by what happened outside of the agent, and whether
+/// the gateway has control groups.
+async fn attack(user: User, machine: Machine, level: &str) -> (Outcomes, bool) {
     let ground = Ground::new(user, machine, level).await;
     let applied = expected_mechanism(level, machine);
     assert_eq!(ground.hostile.json["isolation"], json!({ "level": level, "mechanism": applied }));
@@ -67,7 +69,7 @@ async fn attack(user: User, machine: Machine, level: &str) -> Outcomes {
         outcomes.insert(name.clone(), outcome.to_owned());
     }
     observe(&ground, &mut outcomes).await;
-    outcomes
+    (outcomes, ground.group.is_some())
 }
 
 pub(super) fn expected_mechanism(level: &str, machine: Machine) -> &'static str {
@@ -140,7 +142,8 @@ fn check(level: &str, machine: Machine, outcomes: &Outcomes) {
 #[tokio::test]
 async fn level_off_shows_that_the_actions_do_harm() {
     let user = User::all()[0];
-    let outcomes = attack(user, Machine::Any, "off").await;
+    let (outcomes, has_groups) = attack(user, Machine::Any, "off").await;
+    let in_groups: &[&str] = if has_groups { &table::NEED_GROUPS } else { &[] };
     for name in [
         "read a private file",
         "write to the database",
@@ -153,8 +156,11 @@ async fn level_off_shows_that_the_actions_do_harm() {
         "create a file in the shared /tmp",
         "connect to an abstract socket of another process",
         "write to the terminal of another process (/dev/pts)",
-    ] {
-        assert_eq!(outcomes[name], "allowed", "{name}");
+    ]
+    .iter()
+    .chain(in_groups)
+    {
+        assert_eq!(outcomes[*name], "allowed", "{name}");
     }
 }
 

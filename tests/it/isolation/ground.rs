@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
@@ -11,6 +11,7 @@ use rustix::process::geteuid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::control_group::{DelegatedGroup, folder_of};
 use crate::support::gateway::command;
 use crate::support::procfs::descendants;
 use crate::support::{Gateway, Setup, is_alive};
@@ -49,6 +50,11 @@ impl User {
     /// The users that this test can be. Only root can become another user.
     pub(super) fn all() -> &'static [Self] {
         if geteuid().is_root() { &[Self::Root, Self::Unprivileged] } else { &[Self::Unprivileged] }
+    }
+
+    /// The user id, if this test runs as root.
+    pub(super) fn id(self) -> u32 {
+        if self == Self::Root { 0 } else { NOBODY }
     }
 
     fn words(self) -> Vec<String> {
@@ -94,7 +100,19 @@ fn run_by(user: User, machine: Machine) -> Vec<String> {
 
 /// Two agents with the program `hostile.py`, `hostile` and `sibling`, at this level.
 pub(super) fn setup(user: User, machine: Machine, level: &str, more: &str) -> Setup {
-    let words = run_by(user, machine);
+    setup_in(None, user, machine, level, more)
+}
+
+/// As [`setup`], in a control group.
+pub(super) fn setup_in(
+    group: Option<&DelegatedGroup>,
+    user: User,
+    machine: Machine,
+    level: &str,
+    more: &str,
+) -> Setup {
+    let mut words = group.map(DelegatedGroup::words).unwrap_or_default();
+    words.extend(run_by(user, machine));
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let agent = |setup: Setup, name: &str| {
         let more = format!(
@@ -219,12 +237,15 @@ pub(super) struct Ground {
     pub(super) targets: Value,
     /// A folder that no key of the configuration names.
     _elsewhere: TempDir,
+    /// The group in which the gateway was started. `None` if the machine permits none.
+    pub(super) group: Option<DelegatedGroup>,
 }
 
 impl Ground {
     pub(super) async fn new(user: User, machine: Machine, level: &str) -> Self {
         let command = if level == "strict" { "isolation_command = [\"env\"]\n" } else { "" };
-        let gateway = start(setup(user, machine, level, command), user);
+        let group = DelegatedGroup::create(user);
+        let gateway = start(setup_in(group.as_ref(), user, machine, level, command), user);
         let hostile = open(&gateway, &json!({ "agent": "hostile" })).await;
         let sibling = open(&gateway, &json!({ "agent": "sibling" })).await;
         // Sessions start their processes before they exist.
@@ -263,6 +284,12 @@ impl Ground {
             "elsewhere": elsewhere.path(), "tmp": "/tmp", "shm": "/dev/shm",
             "services": Path::new("/run").read_dir().is_ok_and(|mut entries| entries.next().is_some()),
         });
+        let own_group = folder_of(&gateway.pid().to_string()).filter(|folder| folder.exists());
+        if let Some(folder) = own_group {
+            targets["gatewayGroupInode"] = json!(std::fs::metadata(&folder).expect("a folder").ino());
+            targets["gatewayGroup"] = json!(folder);
+            targets["ownGroup"] = json!(folder_of(&own.to_string()));
+        }
         for (name, value) in victim.targets.as_object().expect("an object") {
             targets[name] = value.clone();
         }
@@ -272,7 +299,7 @@ impl Ground {
             "workspaces": [sibling.id], "operatorHome": ["config.toml"],
             "tmp": [tmp_name.expect("a name").to_string_lossy()],
         });
-        Self { gateway, hostile, victim, targets, _elsewhere: elsewhere }
+        Self { gateway, hostile, victim, targets, _elsewhere: elsewhere, group }
     }
 
     pub(super) fn path(&self, target: &str) -> PathBuf {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use acp_gateway::process::{ChildIsolation, ChildSpec, Sandbox, Spawner};
+use acp_gateway::process::{ChildIsolation, ChildSpec, ControlGroups, Sandbox, Spawner};
 use acp_gateway::shutdown::Shutdown;
 use acp_gateway::types::{Isolation, IsolationPolicy, Limits};
 
@@ -25,9 +25,13 @@ async fn isolation_adds_at_most_ten_milliseconds_to_a_start() {
     let spawner =
         Spawner::new(PathBuf::from(BINARY), path("run"), Shutdown::new(), Arc::new(Limits::default()));
     let spawner = spawner.with_sandbox(sandbox);
+    let groups = Arc::new(ControlGroups::open(&path("control-groups")));
+    println!("control groups: {groups}");
+    let isolating = spawner.clone().with_control_groups(Arc::clone(&groups));
     let mut times = [Vec::new(), Vec::new()];
+    let variants = [(Isolation::Off, &spawner), (Isolation::Private, &isolating)];
     for _ in 0..SPAWNS {
-        for (level, times) in [Isolation::Off, Isolation::Private].into_iter().zip(&mut times) {
+        for ((level, spawner), times) in variants.into_iter().zip(&mut times) {
             let spec = ChildSpec {
                 // It ends with its stdin.
                 program: PathBuf::from("/bin/cat"),
@@ -43,6 +47,7 @@ async fn isolation_adds_at_most_ten_milliseconds_to_a_start() {
             child.stop().await;
         }
     }
+    groups.close();
     let [without, with] = times.map(|mut times| {
         times.sort();
         times[times.len() / 2]

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::control_groups;
 use super::sse::Events;
 use super::wait::LONGEST;
 
@@ -346,11 +347,23 @@ impl Gateway {
     }
 }
 
+impl Gateway {
+    /// Removes the groups that a killed gateway left. Only a start would remove them.
+    fn remove_control_groups(&self) {
+        let record = std::fs::read(self.path("data/private/control-groups")).unwrap_or_default();
+        let record: Value = serde_json::from_slice(&record).unwrap_or_default();
+        if let Some(group) = record["folder"].as_str().map(Path::new) {
+            control_groups::end(group);
+        }
+    }
+}
+
 impl Drop for Gateway {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             drop(child.kill());
             drop(child.wait());
         }
+        self.remove_control_groups();
     }
 }

@@ -1,6 +1,7 @@
 //! A gateway as users run it: the real binary in a folder of its own, spoken to over a real socket.
 
 pub(crate) mod calls;
+pub(crate) mod control_groups;
 pub(crate) mod figures;
 pub(crate) mod follower;
 pub(crate) mod gateway;

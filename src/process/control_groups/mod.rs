@@ -1,0 +1,29 @@
+//! Control groups (cgroup2) of children: limits for a process with all its descendants, and an end that no descendant can
+//! avoid.
+//!
+//! ```text
+//! GROUP                     the group in which the gateway was started
+//! └── acp-gateway-ID        the groups of one gateway process
+//!     ├── gateway           the gateway and its supervisors, if controllers require it
+//!     └── NUMBER            one child, with its limits
+//!         └── program       the processes of the child
+//! ```
+//!
+//! The supervisor of a child stays outside of the child's group, so it reports how the child ended. The last stage before
+//! the program enters `program` through a descriptor that the gateway opened. A process that creates its own namespace
+//! of control groups sees only `program`, and not the limits above it.
+//!
+//! The kernel permits controllers (`pids`, `memory`) below a group only if the group itself has no processes. Therefore
+//! the gateway moves itself to a group of its own. Without controllers the groups have no limits.
+//!
+//! Reading order: [`group`], [`child_group`], [`location`], [`groups`], [`record`].
+
+mod child_group;
+mod group;
+mod groups;
+mod location;
+mod record;
+
+pub(super) use child_group::ChildGroup;
+pub use groups::ControlGroups;
+pub use record::sweep as sweep_groups;
