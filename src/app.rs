@@ -265,9 +265,9 @@ pub fn sweep(data: &DataDir) {
 fn probe_isolation(config: &Config, shutdown: &Shutdown) -> JoinHandle<Sandbox> {
     let mut hidden = vec![config.data.path().to_owned(), config.workspaces.root.clone()];
     hidden.extend(config.workspaces.allow.iter().cloned());
-    hidden.extend(config.child_environment.home.clone());
+    let folders = (hidden, config.child_environment.home.clone());
     let (temporary, policy) = (config.data.temporary(), config.isolation);
-    shutdown.spawn_blocking(move || Sandbox::probe(OWN_PROGRAM.as_ref(), hidden, temporary, policy))
+    shutdown.spawn_blocking(move || Sandbox::probe(OWN_PROGRAM.as_ref(), folders, temporary, policy))
 }
 
 /// Waits for the probe, and logs what the machine lacks. A probe that failed isolates nothing and starts nothing as root.
