@@ -3,7 +3,7 @@
 mod catalogue;
 mod reload;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use crate::event::{ActorKind, LinkPrinted};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::process::{self, OpenFiles, Sandbox, Spawner};
+use crate::server::BoundListeners;
 use crate::session::{Context, MayPrompt, SessionRegistry};
 use crate::shutdown::Shutdown;
 use crate::store::{CheckError, CheckReport, OpenError, SqliteStore};
@@ -147,7 +148,11 @@ async fn check_after_unclean_shutdown(
 }
 
 /// Builds all modules and accepts connections. The caller has created and locked the data folder.
-pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) -> Result<Gateway, StartError> {
+pub async fn start(
+    config: Config,
+    listeners: BoundListeners,
+    shutdown: Shutdown,
+) -> Result<Gateway, StartError> {
     let (ids, limits) = (Ids::system(), Arc::new(config.limits.clone()));
     let open_files = open_files(&config);
     // The probe runs while the store opens.
@@ -166,7 +171,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     let sandbox = isolation(sandbox).await;
     let isolation = sandbox.applied(Isolation::Private).mechanism;
     let spawner = spawner.with_open_files(open_files).with_sandbox(sandbox);
-    let spawner = spawner.with_listener(listener.try_clone().map_err(StartError::Listener)?.into());
+    let spawner = spawner.with_listeners(listeners.copies().map_err(StartError::Listener)?);
     let (limited, stops) = (Arc::clone(&limits), shutdown.clone());
     let launcher = Launcher::new(spawner, limited, stops, audit.clone(), env!("CARGO_PKG_VERSION"));
     let pool = Pool::new(&catalogue, launcher, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
@@ -181,7 +186,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     let context = Context::new(logs, pool.clone(), catalogue.clone(), workspaces, may_prompt, parts);
     let sessions = SessionRegistry::start(context).await?;
 
-    let bound = listener.local_addr().map_err(StartError::Listener)?;
+    let bound = listeners.local_addr().map_err(StartError::Listener)?;
     let principal_limits = keys.limits().clone();
     let options = policy_options(&config, bound);
     let counters = (audit.counted().clone(), ids.clone());
@@ -209,11 +214,10 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
         principal_limits,
         shutdown: shutdown.clone(),
     }));
-    listener.set_nonblocking(true).map_err(StartError::Listener)?;
-    let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Listener)?;
+    let listeners = listeners.register().map_err(StartError::Listener)?;
     let workers = StreamWorkers::start().map_err(StartError::StreamWorkers)?;
     let acceptor = acceptor(config, &limits, &workers, &shutdown);
-    shutdown.spawn_critical(server::serve(listener, router, acceptor));
+    shutdown.spawn_critical(server::serve(listeners, router, acceptor));
     // Start idle processes only now, so that their start does not delay the first requests.
     prestart_pool.start_maintenance();
     Ok(Gateway { keys, shutdown, limits, log, audit, stream_workers: workers, fatal, reloader, isolation })

@@ -58,8 +58,8 @@ pub struct Spawner {
     limits: Arc<Limits>,
     open_files: Option<OpenFiles>,
     sandbox: Arc<Sandbox>,
-    /// Each supervisor holds a copy, so the port stays bound until the last child has ended.
-    listener: Option<Arc<OwnedFd>>,
+    /// Each supervisor holds copies, so the port stays bound until the last child has ended.
+    listeners: Arc<[OwnedFd]>,
 }
 
 impl Spawner {
@@ -72,7 +72,7 @@ impl Spawner {
             limits,
             open_files: None,
             sandbox: Arc::new(Sandbox::disabled()),
-            listener: None,
+            listeners: Arc::default(),
         }
     }
 
@@ -91,8 +91,8 @@ impl Spawner {
     /// Keeps the port of the gateway bound until the end of the last supervisor. Otherwise an agent could bind the
     /// port after a crash of the gateway, and receive the keys of clients.
     #[must_use]
-    pub fn with_listener(self, listener: OwnedFd) -> Self {
-        Self { listener: Some(Arc::new(listener)), ..self }
+    pub fn with_listeners(self, listeners: Vec<OwnedFd>) -> Self {
+        Self { listeners: listeners.into(), ..self }
     }
 
     pub fn sandbox(&self) -> &Sandbox {
@@ -198,9 +198,9 @@ impl Spawner {
         Ok(StartingChild { kill_switch, supervisor, control, confinement: Arc::new(confinement), ends: pty })
     }
 
-    /// The descriptors of the outer supervisor: its own, and the listener of the gateway if there is one.
+    /// The descriptors of the outer supervisor: its own, and the listeners of the gateway.
     fn outer_descriptors<'a>(&'a self, own: &[BorrowedFd<'a>]) -> Vec<BorrowedFd<'a>> {
-        own.iter().copied().chain(self.listener.as_ref().map(|listener| listener.as_fd())).collect()
+        own.iter().copied().chain(self.listeners.iter().map(AsFd::as_fd)).collect()
     }
 
     /// Decides what the child may access. Without namespaces, a variable names its temporary folder.
