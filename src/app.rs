@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::agent::{CurrentCatalogue, Launcher};
+use crate::agent::{CurrentCatalogue, IdleFolders, Launcher};
 use crate::audit::{Audit, CountedEvents};
 use crate::auth::{KeyHash, KeyStoreError, KeyText, Keys, Policy, PolicyOptions, Tickets};
 use crate::config::{Config, DataDir};
@@ -172,12 +172,14 @@ pub async fn start(
     let isolation = sandbox.applied(Isolation::Private).mechanism;
     let spawner = spawner.with_open_files(open_files).with_sandbox(sandbox);
     let spawner = spawner.with_listeners(listeners.copies().map_err(StartError::Listener)?);
-    let (limited, stops) = (Arc::clone(&limits), shutdown.clone());
-    let launcher = Launcher::new(spawner, limited, stops, audit.clone(), env!("CARGO_PKG_VERSION"));
-    let pool = Pool::new(&catalogue, launcher, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
-    let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
     let workspaces = workspaces.map_err(StartError::Workspaces)?;
+    let idle_folders = IdleFolders::new(&config.workspaces.root, config.data.path());
+    let (limited, stops) = (Arc::clone(&limits), shutdown.clone());
+    let launcher = Launcher::new(spawner, limited, stops, audit.clone(), env!("CARGO_PKG_VERSION"));
+    let launcher = launcher.with_idle_folders(idle_folders.map_err(StartError::Workspaces)?);
+    let pool = Pool::new(&catalogue, launcher, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
+    let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let parts = (ids.clone(), Arc::clone(&limits), shutdown.clone());
     let prompt_keys = keys.clone();
     let may_prompt =
