@@ -37,6 +37,7 @@ pub enum Mechanism {
     /// User, mount, PID and IPC namespaces, and a filter of system calls.
     Namespaces,
     /// Landlock rules and a filter of system calls. Metadata of files and command lines of processes stay visible.
+    /// Sandboxes of agents that mount file systems, such as bubblewrap, fail.
     Landlock,
     /// As `landlock`, but a part of the level is not applied. The log names it.
     Partial,

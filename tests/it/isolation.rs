@@ -4,6 +4,7 @@ mod attacks;
 mod folders;
 mod ground;
 mod lifecycle;
+mod nested;
 mod reports;
 mod start_time;
 mod table;

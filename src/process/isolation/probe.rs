@@ -28,7 +28,7 @@ impl Probed {
 pub(super) fn run(supervisor: &Path, folder: &Path) -> Probed {
     let namespaces = match attempt(supervisor, "probe-namespaces", folder) {
         Ok(()) => return Probed { mechanism: Mechanism::Namespaces, ..Probed::default() },
-        Err(error) => format!("namespaces: {error}"),
+        Err(error) => format!("namespaces: {error}; sandboxes of agents that mount file systems fail"),
     };
     match attempt(supervisor, "probe-landlock", folder) {
         Ok(()) => {
