@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use axum::Router;
 use tokio::net::TcpStream;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::connection::{ConnectionContext, OpenSocket, serve_connection};
-use super::connection_limit::Connections;
+use super::connection_limit::{ConnectionPermit, Connections, NoPlace};
 use super::listeners::Listeners;
+use super::waiting::{self, WaitingSockets};
 use crate::shutdown::Shutdown;
 use crate::stream::StreamWorkers;
 use crate::types::{Limits, Network};
@@ -48,12 +50,19 @@ pub async fn serve(listeners: Listeners, router: Router, acceptor: Acceptor) {
     let Acceptor { limits, shutdown, .. } = &acceptor;
     let context = ConnectionContext::new(router, limits, acceptor.stream_workers.clone(), shutdown);
     let connections = Connections::new(limits, acceptor.proxies.clone());
-    let state = Listener { context: Arc::new(context), connections, acceptor };
+    let mut state =
+        Listener { context: Arc::new(context), connections, acceptor, waiting: WaitingSockets::default() };
     listeners.all().for_each(set_listen_backlog);
+    let mut retries = tokio::time::interval(waiting::INTERVAL);
+    retries.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let accepted = tokio::select! {
             biased;
             () = state.acceptor.shutdown.closing_started() => break,
+            _ = retries.tick(), if !state.waiting.is_empty() => {
+                state.admit_waiting();
+                continue;
+            }
             accepted = listeners.accept() => accepted,
         };
         match accepted {
@@ -77,6 +86,7 @@ pub async fn serve(listeners: Listeners, router: Router, acceptor: Acceptor) {
         }
         refuse_connections(&listener);
     }
+    state.admit_waiting();
 }
 
 /// Stops listening. Supervisors hold copies of the listener, which keep the port bound until the last child has ended.
@@ -106,16 +116,33 @@ struct Listener {
     context: Arc<ConnectionContext>,
     connections: Connections,
     acceptor: Acceptor,
+    waiting: WaitingSockets,
 }
 
 impl Listener {
-    fn admit(&self, stream: TcpStream, peer: SocketAddr) {
+    fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
         if !self.acceptor.accepts_peer(peer.ip()) {
             tracing::debug!(%peer, "closed a connection that did not come through the proxy");
             return;
         }
-        // All connections are authenticated. Closing at once costs the least.
-        let Some(permit) = self.connections.acquire(peer.ip()) else { return };
+        let now = Instant::now();
+        match self.connections.acquire(peer.ip(), now) {
+            Ok(permit) => self.serve(stream, peer, permit),
+            Err(NoPlace::Busy) => self.waiting.push(stream, peer, now),
+            // Closing at once costs the least.
+            Err(NoPlace::Full) => {}
+        }
+    }
+
+    /// Serves waiting sockets for which there is a place now.
+    fn admit_waiting(&mut self) {
+        let (mut waiting, now) = (std::mem::take(&mut self.waiting), Instant::now());
+        let acquire = |address| self.connections.acquire(address, now);
+        waiting.admit(now, acquire, |stream, peer, permit| self.serve(stream, peer, permit));
+        self.waiting = waiting;
+    }
+
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, permit: ConnectionPermit) {
         let socket = OpenSocket::accepted(stream, &permit);
         let connection = serve_connection(Arc::clone(&self.context), socket, peer, permit);
         self.acceptor.shutdown.spawn_client(connection);
