@@ -30,14 +30,14 @@ impl Isolation {
     }
 }
 
-/// The means that applies the level.
+/// The means that applies the level. Without `namespaces`, sandboxes of agents that mount file systems fail at the
+/// levels `private` and `workspace`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mechanism {
     /// User, mount, PID and IPC namespaces, and a filter of system calls.
     Namespaces,
     /// Landlock rules and a filter of system calls. Metadata of files and command lines of processes stay visible.
-    /// Sandboxes of agents that mount file systems, such as bubblewrap, fail.
     Landlock,
     /// As `landlock`, but a part of the level is not applied. The log names it.
     Partial,
