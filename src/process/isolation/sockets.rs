@@ -93,12 +93,13 @@ mod tests {
     #[test]
     fn socket_in_a_closed_folder_trusts_its_user() {
         let home = tempfile::tempdir().unwrap();
+        set_mode(home.path(), 0o700);
         let path = home.path().join("service.sock");
         assert!(!accepts(&path), "there is no socket");
         let listener = UnixListener::bind(&path).unwrap();
         set_mode(&path, 0o666);
         assert!(accepts(&path));
-        assert!(trusts_user(&path), "other users cannot reach a temporary folder");
+        assert!(trusts_user(&path), "other users cannot reach the folder");
         drop(listener);
         assert!(!accepts(&path), "no service listens");
     }
