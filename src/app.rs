@@ -3,14 +3,14 @@
 mod catalogue;
 mod reload;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::agent::{CurrentCatalogue, Launcher};
+use crate::agent::{CurrentCatalogue, IdleFolders, Launcher};
 use crate::audit::{Audit, CountedEvents};
 use crate::auth::{KeyHash, KeyStoreError, KeyText, Keys, Policy, PolicyOptions, Tickets};
 use crate::config::{Config, DataDir};
@@ -18,6 +18,7 @@ use crate::event::{ActorKind, LinkPrinted};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::process::{self, ControlGroups, OpenFiles, Sandbox, Spawner};
+use crate::server::BoundListeners;
 use crate::session::{Context, MayPrompt, SessionRegistry};
 use crate::shutdown::Shutdown;
 use crate::store::{CheckError, CheckReport, OpenError, SqliteStore};
@@ -154,7 +155,11 @@ async fn check_after_unclean_shutdown(
 }
 
 /// Builds all modules and accepts connections. The caller has created and locked the data folder.
-pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) -> Result<Gateway, StartError> {
+pub async fn start(
+    config: Config,
+    listeners: BoundListeners,
+    shutdown: Shutdown,
+) -> Result<Gateway, StartError> {
     let (ids, limits) = (Ids::system(), Arc::new(config.limits.clone()));
     let open_files = open_files(&config);
     // The probe runs while the store opens.
@@ -173,13 +178,15 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     let (sandbox, isolation) = isolation(sandbox).await;
     let spawner = spawner.with_open_files(open_files).with_sandbox(sandbox);
     let spawner = spawner.with_control_groups(Arc::clone(&isolation.control_groups));
-    let spawner = spawner.with_listener(listener.try_clone().map_err(StartError::Listener)?.into());
-    let (limited, stops) = (Arc::clone(&limits), shutdown.clone());
-    let launcher = Launcher::new(spawner, limited, stops, audit.clone(), env!("CARGO_PKG_VERSION"));
-    let pool = Pool::new(&catalogue, launcher, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
-    let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
+    let spawner = spawner.with_listeners(listeners.copies().map_err(StartError::Listener)?);
     let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
     let workspaces = workspaces.map_err(StartError::Workspaces)?;
+    let idle_folders = IdleFolders::new(&config.workspaces.root, config.data.path());
+    let (limited, stops) = (Arc::clone(&limits), shutdown.clone());
+    let launcher = Launcher::new(spawner, limited, stops, audit.clone(), env!("CARGO_PKG_VERSION"));
+    let launcher = launcher.with_idle_folders(idle_folders.map_err(StartError::Workspaces)?);
+    let pool = Pool::new(&catalogue, launcher, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
+    let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let parts = (ids.clone(), Arc::clone(&limits), shutdown.clone());
     let prompt_keys = keys.clone();
     let may_prompt =
@@ -188,7 +195,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     let context = Context::new(logs, pool.clone(), catalogue.clone(), workspaces, may_prompt, parts);
     let sessions = SessionRegistry::start(context).await?;
 
-    let bound = listener.local_addr().map_err(StartError::Listener)?;
+    let bound = listeners.local_addr().map_err(StartError::Listener)?;
     let principal_limits = keys.limits().clone();
     let options = policy_options(&config, bound);
     let counters = (audit.counted().clone(), ids.clone());
@@ -216,11 +223,10 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
         principal_limits,
         shutdown: shutdown.clone(),
     }));
-    listener.set_nonblocking(true).map_err(StartError::Listener)?;
-    let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Listener)?;
+    let listeners = listeners.register().map_err(StartError::Listener)?;
     let workers = StreamWorkers::start().map_err(StartError::StreamWorkers)?;
     let acceptor = acceptor(config, &limits, &workers, &shutdown);
-    shutdown.spawn_critical(server::serve(listener, router, acceptor));
+    shutdown.spawn_critical(server::serve(listeners, router, acceptor));
     // Start idle processes only now, so that their start does not delay the first requests.
     prestart_pool.start_maintenance();
     Ok(Gateway { keys, shutdown, limits, log, audit, stream_workers: workers, fatal, reloader, isolation })
@@ -281,12 +287,12 @@ pub fn sweep(data: &DataDir) {
 fn probe_isolation(config: &Config, shutdown: &Shutdown) -> JoinHandle<(Sandbox, ControlGroups)> {
     let mut hidden = vec![config.data.path().to_owned(), config.workspaces.root.clone()];
     hidden.extend(config.workspaces.allow.iter().cloned());
-    hidden.extend(config.child_environment.home.clone());
+    let folders = (hidden, config.child_environment.home.clone());
     let (temporary, policy) = (config.data.temporary(), config.isolation);
     let record = config.data.control_groups();
     shutdown.spawn_blocking(move || {
         let groups = ControlGroups::open(&record);
-        (Sandbox::probe(OWN_PROGRAM.as_ref(), hidden, temporary, policy), groups)
+        (Sandbox::probe(OWN_PROGRAM.as_ref(), folders, temporary, policy), groups)
     })
 }
 

@@ -51,6 +51,7 @@ impl Handshake<'_> {
                     key: self.key.clone(),
                     transport,
                     host: None,
+                    idle_folder: None,
                 });
             }
             Ok(Err(Some(failure))) => failure,

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use super::dialect::Acp;
 use super::failure::{AgentFailure, with_cause};
 use super::handshake::Handshake;
+use super::idle_folder::{IdleFolder, IdleFolders};
 use super::process::{FailedStart, HostAccess, Process};
 use super::process_key::ProcessKey;
 use super::spec::AgentSpec;
@@ -17,7 +18,7 @@ use crate::audit::Audit;
 use crate::event::{ActorKind, IsolationApplied};
 use crate::process::{ChildIsolation, ChildSpec, Spawner, resolve};
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::types::{AgentName, AgentSettings, AppliedIsolation, Isolation, Limits, Tenant};
+use crate::types::{AgentName, AgentSettings, AppliedIsolation, Isolation, Limits, Mechanism, Tenant};
 
 /// Starts agents.
 #[derive(Debug, Clone)]
@@ -27,6 +28,7 @@ pub struct Launcher {
     shutdown: Shutdown,
     audit: Audit,
     version: &'static str,
+    idle_folders: Option<IdleFolders>,
     /// Entries that request v2 for an agent that supports only v1. The launcher retries v2 when the entry changes.
     v1_only: Arc<Mutex<HashMap<AgentName, Arc<AgentSpec>>>>,
 }
@@ -39,7 +41,13 @@ impl Launcher {
         audit: Audit,
         version: &'static str,
     ) -> Self {
-        Self { spawner, limits, shutdown, audit, version, v1_only: Arc::default() }
+        Self { spawner, limits, shutdown, audit, version, idle_folders: None, v1_only: Arc::default() }
+    }
+
+    /// Lets processes start with a folder before their session exists.
+    #[must_use]
+    pub fn with_idle_folders(self, folders: IdleFolders) -> Self {
+        Self { idle_folders: Some(folders), ..self }
     }
 
     /// A launcher whose program does not exist.
@@ -53,6 +61,17 @@ impl Launcher {
     /// The isolation that this machine applies for a level.
     pub fn applied_isolation(&self, level: Isolation) -> AppliedIsolation {
         self.spawner.sandbox().applied(level)
+    }
+
+    /// Creates the folder of a process that starts before its session. `None` if such a process gets folders later or
+    /// needs none, and at the level `strict`: its command contains the path of the folder.
+    pub(crate) async fn create_idle_folder(&self, spec: &AgentSpec) -> Option<IdleFolder> {
+        let AppliedIsolation { level, mechanism } = self.applied_isolation(spec.settings.isolation);
+        let grants_later = matches!(mechanism, Mechanism::Namespaces | Mechanism::Command);
+        let folders = self.idle_folders.clone().filter(|_| level.restricts_folders() && !grants_later)?;
+        let created = self.shutdown.spawn_blocking(move || folders.create()).await.ok()?;
+        let failed = |error: &_| tracing::warn!(%error, "could not create the folder of an idle process");
+        created.inspect_err(failed).ok()
     }
 
     /// Starts the agent with the newest version that the agent and its entry support. An agent that supports

@@ -4,7 +4,7 @@
 //! not know sessions: the holder of a [`Process`] receives every message in the order in which the agent sent it.
 //!
 //! Reading order: [`spec`], [`catalogue`], [`process`] with [`process_key`], [`transport`], [`dialect`], [`connection`] with [`reader`],
-//! [`batch`] and [`secrets`], [`handshake`], [`launcher`], [`failure`] with [`next_step`], [`call`], [`sign_in`].
+//! [`batch`] and [`secrets`], [`handshake`], [`launcher`] with [`idle_folder`], [`failure`] with [`next_step`], [`call`], [`sign_in`].
 
 mod batch;
 mod call;
@@ -13,6 +13,7 @@ mod connection;
 mod dialect;
 mod failure;
 mod handshake;
+mod idle_folder;
 mod launcher;
 mod next_step;
 mod process;
@@ -28,6 +29,7 @@ pub use catalogue::{Catalogue, CurrentCatalogue};
 pub use connection::Connection;
 pub use dialect::{Acp, Dialect};
 pub use failure::{AgentExit, AgentFailure};
+pub use idle_folder::{IdleFolder, IdleFolders};
 pub use launcher::Launcher;
 pub use process::{FailedStart, Process};
 pub use process_key::ProcessKey;

@@ -10,6 +10,7 @@ use super::batch::Batch;
 use super::connection::Connection;
 use super::dialect::Dialect;
 use super::failure::{AgentExit, AgentFailure, with_cause};
+use super::idle_folder::IdleFolder;
 use super::process_key::ProcessKey;
 use super::reader::ReadEnd;
 use super::spec::AgentSpec;
@@ -28,6 +29,8 @@ pub struct Process {
     pub batches: mpsc::Receiver<Batch>,
     pub initialized: Arc<InitializeResult>,
     pub key: ProcessKey,
+    /// The folder of a process that has no session yet. `None` if the process can get folders later, or needs none.
+    pub idle_folder: Option<IdleFolder>,
     pub(super) transport: Box<dyn Transport>,
     /// `None` if the agent runs on another host.
     pub(super) host: Option<HostAccess>,
@@ -140,6 +143,26 @@ impl Process {
     /// Whether the process can get the folders of a session after its start.
     pub fn accepts_folders(&self) -> bool {
         self.key.folders.is_empty() && self.host.as_ref().is_some_and(|host| host.folders.is_some())
+    }
+
+    /// The key of the process without the folder that no session owns.
+    pub fn key_without_idle_folder(&self) -> ProcessKey {
+        let mut key = self.key.clone();
+        if self.idle_folder.is_some() {
+            key.folders.clear();
+        }
+        key
+    }
+
+    /// Assigns the process with its folder to a session, which renames the folder to `name`.
+    pub fn assign_folder(&mut self, name: &str) -> Option<IdleFolder> {
+        let folder = self.idle_folder.take()?;
+        let renamed = folder.renamed_path(name);
+        if let Some(host) = &mut self.host {
+            host.terminals.rename_folder(folder.path(), &renamed);
+        }
+        self.key.folders = vec![renamed];
+        Some(folder)
     }
 
     /// Grants the folders of a session to a process that was started without a session.

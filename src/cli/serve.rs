@@ -1,7 +1,5 @@
 //! `serve`: locks the data folder, binds the port, starts the gateway, prints its link and waits for its end.
 
-use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +13,7 @@ use super::startup::Announcement;
 use super::{backup, lock};
 use crate::app::{self, Reloader};
 use crate::config::{Config, Flags, Listen};
+use crate::server::{self, BoundListeners};
 use crate::shutdown::Shutdown;
 use crate::stream::StreamWorkers;
 use crate::telemetry::{self, ErrorChain};
@@ -26,8 +25,8 @@ const RUNTIME_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 enum BindError {
-    #[error("could not bind {address}")]
-    Bind { address: SocketAddr, source: io::Error },
+    #[error(transparent)]
+    Bind(#[from] server::BindError),
     #[error("no free port from {first} to {last}: set one with --listen ADDR")]
     NoFreePort { first: u16, last: u16 },
 }
@@ -50,14 +49,14 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     let lock = lock::acquire(&config.data)?;
     backup::remove_stale_parts(&config.data);
     app::sweep(&config.data);
-    let listener = bind(&config.listen)?;
+    let listeners = bind(&config.listen)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     // A busy tokio worker wakes another worker to look for more work. With few cores, that slows the agents
     // and the writer of the log. Long work runs on other threads, or yields.
     let workers = cores.saturating_sub(StreamWorkers::count()).max(1);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
     let announcement = Announcement::new(&config, recorder, lock.try_clone()?);
-    let ended = runtime.block_on(serve(source, config, listener, announcement));
+    let ended = runtime.block_on(serve(source, config, listeners, announcement));
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
     // The store is closed now.
     drop(lock);
@@ -67,7 +66,7 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
 async fn serve(
     source: ConfigSource,
     config: Config,
-    listener: TcpListener,
+    listeners: BoundListeners,
     announcement: Announcement,
 ) -> Result<(), Failure> {
     let shutdown = Shutdown::new();
@@ -75,7 +74,7 @@ async fn serve(
     let reload = Arc::new(Notify::new());
     let reloads = (source, Arc::clone(&reload));
     tokio::select! {
-        ended = start_and_wait(config, listener, shutdown.clone(), reloads, announcement) => ended,
+        ended = start_and_wait(config, listeners, shutdown.clone(), reloads, announcement) => ended,
         () = signals.forward(&shutdown, &reload) => Ok(()),
     }
 }
@@ -98,37 +97,39 @@ async fn reload_on_request(
 
 async fn start_and_wait(
     config: Config,
-    listener: TcpListener,
+    listeners: BoundListeners,
     shutdown: Shutdown,
     reloads: (ConfigSource, Arc<Notify>),
     announcement: Announcement,
 ) -> Result<(), Failure> {
-    let address = listener.local_addr()?;
-    let gateway = app::start(config, listener, shutdown.clone()).await?;
+    let address = listeners.local_addr()?;
+    let gateway = app::start(config, listeners, shutdown.clone()).await?;
     shutdown.spawn(reload_on_request(reloads, gateway.reloader(), shutdown.clone()));
     announcement.publish(address, &gateway)?;
     Ok(gateway.wait_ended().await?)
 }
 
-fn bind(listen: &Listen) -> Result<TcpListener, BindError> {
+fn bind(listen: &Listen) -> Result<BoundListeners, BindError> {
     let mut address = listen.address;
     let (first, last) = (address.port(), address.port().saturating_add(EXTRA_PORTS));
     loop {
-        match TcpListener::bind(address) {
-            Ok(listener) => return Ok(listener),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && !listen.explicit => {
+        match BoundListeners::bind(address) {
+            Ok(listeners) => return Ok(listeners),
+            Err(error) if error.is_in_use() && !listen.explicit => {
                 if address.port() == last {
                     return Err(BindError::NoFreePort { first, last });
                 }
                 address.set_port(address.port() + 1);
             }
-            Err(source) => return Err(BindError::Bind { address, source }),
+            Err(error) => return Err(error.into()),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]

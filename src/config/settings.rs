@@ -14,7 +14,7 @@ use crate::types::Network;
 
 pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
     ["server", local: true] {
-        /// The address. If you set it, the gateway uses this port or fails. Also --listen, ACP_GATEWAY_LISTEN.
+        /// The address. If you set it, the gateway uses this port or fails. 127.0.0.1 includes ::1. Also --listen, ACP_GATEWAY_LISTEN.
         listen: address => listen,
             default "127.0.0.1:8080, or the next free port", example "\"127.0.0.1:8080\"";
         /// The absolute path of the data directory. Also --data, ACP_GATEWAY_DATA.

@@ -9,6 +9,7 @@
 mod auth;
 mod crashes;
 mod homes;
+mod idle_folder;
 mod lease;
 mod reuse;
 mod scheduler;

@@ -139,8 +139,11 @@ impl Pool {
                     }
                     state.next_id += 1;
                     let Waiter { principal, key: process_key, reply, .. } = waiter;
-                    let lacks_folders = idle_process.process.key != process_key;
-                    idle_process.process.key = process_key;
+                    let lacks_folders = idle_process.process.key_without_idle_folder() != process_key
+                        && idle_process.process.key != process_key;
+                    if lacks_folders {
+                        idle_process.process.key = process_key;
+                    }
                     let grant = agent.grant(state.next_id, idle_process, principal);
                     if lacks_folders {
                         let pool = self.clone();
@@ -153,7 +156,7 @@ impl Pool {
                         self.revoke(key, agent, grant);
                     }
                 }
-                Step::Start(process_key) => {
+                Step::Start(start) => {
                     if self.inner.shutdown.is_draining() {
                         return;
                     }
@@ -161,7 +164,7 @@ impl Pool {
                     agent.starting += 1;
                     let pool = self.clone();
                     let key = key.clone();
-                    self.inner.shutdown.spawn(async move { pool.launch(key, process_key).await });
+                    self.inner.shutdown.spawn(async move { pool.launch(key, start).await });
                 }
                 Step::Stop(idle_process) => {
                     state.next_id += 1;
@@ -205,10 +208,15 @@ impl Pool {
     }
 
     /// `id` identifies the sessions that the process held, until the process has ended.
-    pub(super) fn stop(&self, key: PoolKey, process: Process, id: u64) {
+    pub(super) fn stop(&self, key: PoolKey, mut process: Process, id: u64) {
         let pool = self.clone();
         self.inner.shutdown.spawn(async move {
+            let folder = process.idle_folder.take();
             process.stop().await;
+            // Without a folder there is nothing to wait for.
+            if let Some(folder) = folder {
+                drop(pool.inner.shutdown.spawn_blocking(move || drop(folder)).await);
+            }
             {
                 let mut state = pool.state();
                 let agent = state.existing(&key);

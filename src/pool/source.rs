@@ -5,13 +5,18 @@ use std::sync::Arc;
 
 use crate::acp::auth::TerminalAuth;
 use crate::agent::{
-    AgentFailure, AgentSpec, BoxFuture, FailedStart, Launcher, Process, ProcessKey, Terminal,
+    AgentFailure, AgentSpec, BoxFuture, FailedStart, IdleFolder, Launcher, Process, ProcessKey, Terminal,
 };
 use crate::types::{AppliedIsolation, Tenant};
 
 pub trait AgentSource: fmt::Debug + Send + Sync {
     /// The isolation of processes of the entry.
     fn isolation(&self, spec: &AgentSpec) -> AppliedIsolation;
+
+    /// Creates the folder of a process that starts before its session. `None` if it needs none.
+    fn create_idle_folder<'a>(&'a self, _spec: &'a AgentSpec) -> BoxFuture<'a, Option<IdleFolder>> {
+        Box::pin(std::future::ready(None))
+    }
 
     /// Connects to an agent and completes its handshake. Dropping the future ends the attempt.
     fn connect<'a>(
@@ -33,6 +38,10 @@ pub trait AgentSource: fmt::Debug + Send + Sync {
 impl AgentSource for Launcher {
     fn isolation(&self, spec: &AgentSpec) -> AppliedIsolation {
         self.applied_isolation(spec.settings.isolation)
+    }
+
+    fn create_idle_folder<'a>(&'a self, spec: &'a AgentSpec) -> BoxFuture<'a, Option<IdleFolder>> {
+        Box::pin(self.create_idle_folder(spec))
     }
 
     fn connect<'a>(

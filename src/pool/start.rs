@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::homes::HomePermit;
 use super::scheduler::Pool;
 use super::session_history::SessionHistory;
-use super::state::{IdleProcess, PoolKey};
+use super::state::{IdleProcess, PoolKey, Start};
 use crate::agent::{AgentFailure, AgentSpec, FailedStart, Process, ProcessKey};
 
 /// A start without a usable process.
@@ -18,7 +18,7 @@ struct StartFailure {
 }
 
 impl Pool {
-    pub(super) async fn launch(&self, pool: PoolKey, key: ProcessKey) {
+    pub(super) async fn launch(&self, pool: PoolKey, Start { mut key, ahead }: Start) {
         let (spec, wait) = {
             let state = self.state();
             let agent = &state.pools[&pool];
@@ -28,7 +28,11 @@ impl Pool {
             if let Some(wait) = wait {
                 tokio::time::sleep(wait).await;
             }
-            self.start(&spec, &key).await
+            let folder = if ahead { self.inner.source.create_idle_folder(&spec).await } else { None };
+            key.folders.extend(folder.as_ref().map(|folder| folder.path().to_owned()));
+            let (mut process, generation) = self.start(&spec, &key).await?;
+            process.idle_folder = folder;
+            Ok((process, generation))
         };
         // Dropping a start stops its process.
         let outcome = tokio::select! {

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::crashes::CrashBackoff;
 use super::session_history::SessionHistory;
 use super::sign_in_state::SignInState;
-use crate::acp::InitializeResult;
 use crate::acp::auth::AuthState;
+use crate::acp::{ClientCapabilities, InitializeResult};
 use crate::agent::{AgentFailure, AgentSpec, Process, ProcessKey};
 use crate::types::{AgentName, Limits, Principal, Tenant};
 
@@ -85,7 +85,9 @@ impl IdleProcess {
                 self.process.key == without_folders
             }
         };
-        (has_folders || can_get_folders())
+        let needs_no_folder =
+            || waiter.key.folders.is_empty() && self.process.key_without_idle_folder() == waiter.key;
+        (has_folders || can_get_folders() || needs_no_folder())
             && self.used_by.as_ref().is_none_or(|id| *id == waiter.principal.id)
     }
 
@@ -166,10 +168,17 @@ pub(super) struct AgentState {
     pub(super) sign_in: SignInState,
 }
 
+/// A process to start.
+pub(super) struct Start {
+    pub(super) key: ProcessKey,
+    /// No session has requested the process.
+    pub(super) ahead: bool,
+}
+
 /// The next step for the waiters of an agent.
 pub(super) enum Step {
     Grant(IdleProcess, Waiter),
-    Start(ProcessKey),
+    Start(Start),
     Stop(IdleProcess),
     Wait,
 }
@@ -298,12 +307,7 @@ impl AgentState {
     pub(super) fn next_step(&mut self, now: Instant, limits: &Limits) -> Step {
         self.queue.retain(|waiter| !waiter.reply.is_closed());
         self.recall_outdated();
-        let unusable = |idle_process: &IdleProcess| {
-            idle_process.process.has_ended()
-                || idle_process.generation < self.sign_in.generation
-                || !Arc::ptr_eq(&idle_process.process.spec, &self.spec)
-        };
-        if let Some(at) = self.idle.iter().position(unusable) {
+        if let Some(at) = self.idle.iter().position(|idle_process| !self.is_usable(idle_process)) {
             let dead = self.idle.swap_remove(at);
             if dead.process.has_ended() && dead.used_by.is_none() {
                 self.learned.prestart_crashes.record(now, limits);
@@ -324,7 +328,7 @@ impl AgentState {
         let starting = self.starting + self.ending.checking.len();
         if wanted > starting {
             if self.live < self.spec.settings.pool.max_size {
-                return Step::Start(unblocked[starting].key.clone());
+                return Step::Start(Start { key: unblocked[starting].key.clone(), ahead: false });
             }
             // The processes that are starting or stopping.
             let coming = self.live.saturating_sub(self.leases.len() + self.idle.len());
@@ -340,7 +344,7 @@ impl AgentState {
         let backoffs = [&self.learned.crashes, &self.learned.prestart_crashes];
         let held_back = backoffs.into_iter().any(|crashes| crashes.remaining_backoff(now).is_some());
         if lacking && !held_back && self.live < self.spec.settings.pool.max_size {
-            return Step::Start(self.unused_key());
+            return Step::Start(Start { key: self.unused_key(), ahead: true });
         }
         self.take_expired(now).map_or(Step::Wait, Step::Stop)
     }
@@ -353,13 +357,37 @@ impl AgentState {
         if refuses || forgotten { 0 } else { self.spec.settings.pool.min_idle }
     }
 
+    /// Whether the process runs, with the current configuration entry and sign-in.
+    fn is_usable(&self, idle_process: &IdleProcess) -> bool {
+        !idle_process.process.has_ended()
+            && idle_process.generation >= self.sign_in.generation
+            && Arc::ptr_eq(&idle_process.process.spec, &self.spec)
+    }
+
+    /// An idle process with a folder, for a new session of this principal with these client capabilities.
+    pub(super) fn idle_process_with_folder(
+        &mut self,
+        principal: &str,
+        offer: ClientCapabilities,
+    ) -> Option<&mut Process> {
+        let fits = |idle_process: &IdleProcess| {
+            idle_process.process.idle_folder.is_some()
+                && idle_process.process.key.client_capabilities == offer
+                && idle_process.used_by.as_deref().is_none_or(|id| id == principal)
+                && (!self.learned.keeps_sessions_locked || idle_process.history.is_empty())
+                && self.is_usable(idle_process)
+        };
+        let at = self.idle.iter().position(fits)?;
+        Some(&mut self.idle[at].process)
+    }
+
     /// The number of idle processes that any principal can use.
     fn unused_idle_count(&self) -> usize {
         self.idle.iter().filter(|idle_process| self.is_unused(idle_process)).count()
     }
 
     fn is_unused(&self, idle_process: &IdleProcess) -> bool {
-        idle_process.used_by.is_none() && idle_process.process.key == self.unused_key()
+        idle_process.used_by.is_none() && idle_process.process.key_without_idle_folder() == self.unused_key()
     }
 
     /// The key of a process that starts before a request.

@@ -40,9 +40,9 @@ pub(super) fn and_optional<'a>(own: &[BorrowedFd<'a>], more: Option<&'a OwnedFd>
     own.iter().copied().chain(more.map(AsFd::as_fd)).collect()
 }
 
-/// Sends descriptors with one byte, which separates messages. Never blocks.
+/// Sends at most five descriptors with one byte, which separates messages. Never blocks.
 pub(super) fn send_descriptors(socket: &UnixStream, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(io::ErrorKind::OutOfMemory.into());

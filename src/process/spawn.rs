@@ -62,8 +62,8 @@ pub struct Spawner {
     open_files: Option<OpenFiles>,
     sandbox: Arc<Sandbox>,
     groups: Arc<ControlGroups>,
-    /// Each supervisor holds a copy, so the port stays bound until the last child has ended.
-    listener: Option<Arc<OwnedFd>>,
+    /// Each supervisor holds copies, so the port stays bound until the last child has ended.
+    listeners: Arc<[OwnedFd]>,
 }
 
 impl Spawner {
@@ -77,7 +77,7 @@ impl Spawner {
             open_files: None,
             sandbox: Arc::new(Sandbox::disabled()),
             groups: Arc::default(),
-            listener: None,
+            listeners: Arc::default(),
         }
     }
 
@@ -102,8 +102,8 @@ impl Spawner {
     /// Keeps the port of the gateway bound until the end of the last supervisor. Otherwise an agent could bind the
     /// port after a crash of the gateway, and receive the keys of clients.
     #[must_use]
-    pub fn with_listener(self, listener: OwnedFd) -> Self {
-        Self { listener: Some(Arc::new(listener)), ..self }
+    pub fn with_listeners(self, listeners: Vec<OwnedFd>) -> Self {
+        Self { listeners: listeners.into(), ..self }
     }
 
     pub fn sandbox(&self) -> &Sandbox {
@@ -215,9 +215,9 @@ impl Spawner {
         Ok(StartingChild { kill_switch, supervisor, control, confinement, group, ends: pty })
     }
 
-    /// The descriptors of the outer supervisor: its own, and the listener of the gateway if there is one.
+    /// The descriptors of the outer supervisor: its own, and the listeners of the gateway.
     fn outer_descriptors<'a>(&'a self, own: &[BorrowedFd<'a>]) -> Vec<BorrowedFd<'a>> {
-        handshake::and_optional(own, self.listener.as_deref())
+        own.iter().copied().chain(self.listeners.iter().map(AsFd::as_fd)).collect()
     }
 
     /// Decides what the child may access, and creates its temporary folder and its control group. Without namespaces, a

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,6 +92,11 @@ impl Terminals {
     ) -> Self {
         let (start_timeout, shutdown) = (limits.spawn_timeout, shutdown.clone());
         Self { requests: Arc::new(requests), secrets, confinement, group, start_timeout, shutdown }
+    }
+
+    /// Changes the path of a folder that terminals of this handle may access.
+    pub fn rename_folder(&mut self, from: &Path, to: &Path) {
+        Arc::make_mut(&mut self.confinement).rename_folder(from, to);
     }
 
     /// Starts `spec`. Returns when the program itself runs. Its stdin is empty.

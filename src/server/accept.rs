@@ -1,4 +1,4 @@
-//! The accept loop: HTTP/1.1 and h2c on one listener.
+//! The accept loop: HTTP/1.1 and h2c on the listeners.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::connection::{ConnectionContext, OpenSocket, serve_connection};
 use super::connection_limit::{ConnectionPermit, Connections, NoPlace};
+use super::listeners::Listeners;
 use super::waiting::{self, WaitingSockets};
 use crate::shutdown::Shutdown;
 use crate::stream::StreamWorkers;
@@ -45,13 +46,13 @@ const MAX_LATE_ACCEPTS: usize = 4096;
 ///
 /// Idle connections close soon, and others after their responses. The abort closes all of them.
 /// [`Shutdown::wait_for_tasks`] waits for the connections.
-pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
+pub async fn serve(listeners: Listeners, router: Router, acceptor: Acceptor) {
     let Acceptor { limits, shutdown, .. } = &acceptor;
     let context = ConnectionContext::new(router, limits, acceptor.stream_workers.clone(), shutdown);
     let connections = Connections::new(limits, acceptor.proxies.clone());
     let mut state =
         Listener { context: Arc::new(context), connections, acceptor, waiting: WaitingSockets::default() };
-    set_listen_backlog(&listener);
+    listeners.all().for_each(set_listen_backlog);
     let mut retries = tokio::time::interval(waiting::INTERVAL);
     retries.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -62,7 +63,7 @@ pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
                 state.admit_waiting();
                 continue;
             }
-            accepted = listener.accept() => accepted,
+            accepted = listeners.accept() => accepted,
         };
         match accepted {
             Ok((stream, peer)) => state.admit(stream, peer),
@@ -75,16 +76,17 @@ pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
         }
     }
     // Connections in the accept queue would be reset when the listener closes, so they are accepted first.
-    let Ok(listener) = listener.into_std() else { return };
-    for (stream, peer) in drain_accept_queue(|| listener.accept()) {
-        if stream.set_nonblocking(true).is_ok()
-            && let Ok(stream) = TcpStream::from_std(stream)
-        {
-            state.admit(stream, peer);
+    for listener in listeners.into_std() {
+        for (stream, peer) in drain_accept_queue(|| listener.accept()) {
+            if stream.set_nonblocking(true).is_ok()
+                && let Ok(stream) = TcpStream::from_std(stream)
+            {
+                state.admit(stream, peer);
+            }
         }
+        refuse_connections(&listener);
     }
     state.admit_waiting();
-    refuse_connections(&listener);
 }
 
 /// Stops listening. Supervisors hold copies of the listener, which keep the port bound until the last child has ended.
@@ -149,7 +151,7 @@ impl Listener {
 
 /// Many clients reconnect at the same moment after a network or proxy fault. A client that finds the queue
 /// full retries only after a second. The kernel limits the value to its own maximum.
-fn set_listen_backlog(listener: &TcpListener) {
+fn set_listen_backlog(listener: &tokio::net::TcpListener) {
     if let Err(error) = rustix::net::listen(listener, LISTEN_BACKLOG) {
         tracing::debug!(%error, "could not set the length of the accept queue");
     }

@@ -5,7 +5,7 @@
 //! sessions or the store.
 //!
 //! Read in this order:
-//! 1. `accept`, `connection_limit`, `waiting`, `connection`, `activity`: a connection and its limits.
+//! 1. `listeners`, `accept`, `connection_limit`, `waiting`, `connection`, `activity`: a connection and its limits.
 //!    `frame_limiter`, `flood_log`: floods of HTTP/2 frames.
 //! 2. `middleware`, `rate_limits`, `cors`: the admission of a request, and the headers of its response.
 //! 3. `connection_io`, `backlog`, `response_body`: bounds on unread responses.
@@ -21,6 +21,7 @@ mod cors;
 mod flood_log;
 mod frame_limiter;
 mod hijack;
+mod listeners;
 mod middleware;
 mod rate_limits;
 mod response_body;
@@ -30,6 +31,7 @@ mod waiting;
 pub use accept::{Acceptor, serve};
 pub(crate) use backlog::SharedBody;
 pub(crate) use connection_limit::ConnectionPermit;
+pub use listeners::{BindError, BoundListeners};
 pub(crate) use middleware::{AdmitError, RequestContext, RequestId, finish_response};
 pub(crate) use rate_limits::RateLimits;
 pub(crate) use streaming::{event_response, stream_response};

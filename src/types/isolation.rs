@@ -30,7 +30,8 @@ impl Isolation {
     }
 }
 
-/// The means that applies the level.
+/// The means that applies the level. Without `namespaces`, sandboxes of agents that mount file systems fail at the
+/// levels `private` and `workspace`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mechanism {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::agent_settings::{OnTimeout, ServedBy};
+use super::agent_settings::{AgentSettings, OnTimeout, ServedBy};
 
 /// The current activity of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -84,4 +84,12 @@ pub struct SessionPolicy {
     /// The provider of the `terminal/*` methods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminals: Option<ServedBy>,
+}
+
+impl SessionPolicy {
+    /// The servers of the agent's files and terminals: the settings of the agent, restricted by this policy.
+    pub fn served_by(&self, settings: &AgentSettings) -> (ServedBy, ServedBy) {
+        let restrict = |allowed: ServedBy, wanted: Option<ServedBy>| wanted.unwrap_or(allowed).min(allowed);
+        (restrict(settings.files, self.files), restrict(settings.terminals, self.terminals))
+    }
 }

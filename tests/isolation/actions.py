@@ -415,10 +415,20 @@ def answer_permission(targets):
 
 @action("bind the port of the running gateway")
 def bind_port(targets):
-    bound = socket.socket()
+    with socket.socket() as bound:
+        listen_at(bound, ("127.0.0.1", targets["port"]))
+
+
+@action("bind the port of the running gateway with IPv6")
+def bind_ipv6_port(targets):
+    with socket.socket(socket.AF_INET6) as bound:
+        listen_at(bound, ("::1", targets["port"]))
+
+
+def listen_at(bound, address):
     for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
         bound.setsockopt(socket.SOL_SOCKET, option, 1)
-    bound.bind(("127.0.0.1", targets["port"]))
+    bound.bind(address)
     bound.listen()
 
 
@@ -426,19 +436,25 @@ def bind_in_a_loop(targets):
     """Answers every request at the port of the gateway, and stores the requests."""
     with open(targets["daemonFile"], "w") as file:
         file.write("runs")
+    port = targets["port"]
+    addresses = {
+        socket.AF_INET: [("127.0.0.1", port)],
+        socket.AF_INET6: [("::1", port), ("::", port)],
+    }
+    bound = {}
     while True:
-        try:
-            bound = socket.socket()
-            for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
-                bound.setsockopt(socket.SOL_SOCKET, option, 1)
-            bound.bind(("127.0.0.1", targets["port"]))
-            bound.listen()
-            while True:
-                connected, _ = bound.accept()
+        for family, address in [(family, one) for family, all in addresses.items() for one in all]:
+            try:
+                if address not in bound:
+                    listener = socket.socket(family)
+                    listen_at(listener, address)
+                    listener.settimeout(0.01)
+                    bound[address] = listener
+                connected, _ = bound[address].accept()
                 with open(targets["daemonFile"], "ab") as file:
                     file.write(connected.recv(4096))
-        except OSError:
-            pass
+            except OSError:
+                pass
 
 
 # --- the kernel -----------------------------------------------------------------------------------------------------

@@ -116,6 +116,15 @@ def through_client(session, targets):
     }
 
 
+def terminal(session, order):
+    """Runs a command in a terminal of the gateway, and stores its output."""
+    command = {key: order[key] for key in ("command", "args", "cwd")}
+    terminal = {"sessionId": session, **call("terminal/create", {"sessionId": session, **command})}
+    call("terminal/wait_for_exit", terminal)
+    with open(os.path.join(order["cwd"], "shown.json"), "w") as file:
+        json.dump(call("terminal/output", terminal)["output"], file)
+
+
 def attack(session, targets):
     results = {name: isolated(action, targets) for name, action in actions.ALL.items()}
     for name, action in through_client(session, targets).items():
@@ -157,6 +166,8 @@ def prompt(session, text):
     targets = order.get("targets", {})
     if order["act"] == "attack":
         attack(session, targets)
+    elif order["act"] == "terminal":
+        terminal(session, order)
     elif order["act"] == "daemon":
         daemon(targets)
     elif order["act"] == "look":

@@ -6,6 +6,7 @@ mod folders;
 mod ground;
 mod groups;
 mod lifecycle;
+mod nested;
 mod reports;
 mod start_time;
 mod table;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,14 @@ pub(in crate::process) struct Confinement {
 }
 
 impl Confinement {
+    /// Changes the path of a folder.
+    pub(in crate::process) fn rename_folder(&mut self, from: &Path, to: &Path) {
+        for path in [&mut self.visible, &mut self.writable].into_iter().flatten().filter(|path| *path == from)
+        {
+            to.clone_into(path);
+        }
+    }
+
     /// Writes the instructions to an anonymous file, so that they appear in no list of processes.
     pub(in crate::process) fn write(&self) -> io::Result<OwnedFd> {
         let mut file = File::from(memfd_create("confinement", MemfdFlags::CLOEXEC)?);

@@ -7,6 +7,7 @@ mod confinement;
 mod folders;
 mod probe;
 mod sandbox;
+mod sockets;
 
 pub(super) use confinement::Confinement;
 pub use folders::FolderGrants;

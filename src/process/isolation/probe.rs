@@ -11,31 +11,47 @@ use crate::types::Mechanism;
 pub(super) struct Probed {
     pub(super) mechanism: Mechanism,
     pub(super) shortcoming: Option<String>,
+    /// A child can connect to socket files in hidden folders.
+    pub(super) leaves_sockets_open: bool,
 }
 
-/// Tries the mechanisms, the best one first.
-pub(super) fn run(supervisor: &Path) -> Probed {
-    let namespaces = match attempt(supervisor, "probe-namespaces") {
-        Ok(()) => return Probed { mechanism: Mechanism::Namespaces, shortcoming: None },
-        Err(error) => format!("namespaces: {error}"),
+impl Probed {
+    /// The mechanism works, but does not apply a part of the levels.
+    pub(super) fn limit(&mut self, shortcoming: &str) {
+        self.mechanism = Mechanism::Partial;
+        let known = self.shortcoming.take().map(|known| format!("{known}; "));
+        self.shortcoming = Some(format!("{}{shortcoming}", known.unwrap_or_default()));
+    }
+}
+
+/// Tries the mechanisms, the best one first. `folder` is for files of the probe.
+pub(super) fn run(supervisor: &Path, folder: &Path) -> Probed {
+    let namespaces = match attempt(supervisor, "probe-namespaces", folder) {
+        Ok(()) => return Probed { mechanism: Mechanism::Namespaces, ..Probed::default() },
+        Err(error) => format!("namespaces: {error}; sandboxes of agents that mount file systems fail"),
     };
-    match attempt(supervisor, "probe-landlock") {
-        Ok(()) => Probed { mechanism: Mechanism::Landlock, shortcoming: Some(namespaces) },
+    match attempt(supervisor, "probe-landlock", folder) {
+        Ok(()) => {
+            let leaves_sockets_open = attempt(supervisor, "probe-landlock-sockets", folder).is_err();
+            Probed { mechanism: Mechanism::Landlock, shortcoming: Some(namespaces), leaves_sockets_open }
+        }
         Err(error) => {
-            let partial = attempt(supervisor, "probe-landlock-files").is_ok();
+            let partial = attempt(supervisor, "probe-landlock-files", folder).is_ok();
             let mechanism = if partial { Mechanism::Partial } else { Mechanism::None };
-            Probed { mechanism, shortcoming: Some(format!("{namespaces}; landlock: {error}")) }
+            let shortcoming = Some(format!("{namespaces}; landlock: {error}"));
+            Probed { mechanism, shortcoming, leaves_sockets_open: true }
         }
     }
 }
 
 /// Runs a stage of the supervisor that uses a mechanism. The error is its first line of output.
 #[expect(clippy::disallowed_methods, reason = "the probe runs before the gateway starts agents")]
-fn attempt(supervisor: &Path, stage: &str) -> Result<(), String> {
+fn attempt(supervisor: &Path, stage: &str, folder: &Path) -> Result<(), String> {
     let mut probe = Command::new(supervisor)
         .arg("supervisor")
         .arg(stage)
         .env_clear()
+        .current_dir(folder)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

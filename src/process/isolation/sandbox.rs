@@ -10,6 +10,7 @@ use rustix::process::geteuid;
 
 use super::confinement::Confinement;
 use super::probe::{self, Probed};
+use super::sockets;
 use crate::process::SpawnError;
 use crate::process::spec::{ChildIsolation, ChildSpec};
 use crate::types::{AppliedIsolation, Isolation, IsolationPolicy, Mechanism};
@@ -75,8 +76,10 @@ fn make_accessible(folder: &Path) -> io::Result<()> {
 #[derive(Debug, Clone, Default)]
 pub struct Sandbox {
     probed: Probed,
-    /// The data folder, the workspace roots and the home of the operator.
+    /// The data folder, the workspace roots and the homes of users.
     hidden: Vec<PathBuf>,
+    /// The home of the operator.
+    home: Option<PathBuf>,
     /// The parent of temporary folders.
     temporary: PathBuf,
     policy: IsolationPolicy,
@@ -89,21 +92,37 @@ impl Sandbox {
         Self { policy, ..Self::default() }
     }
 
-    /// Probes the mechanisms by performing their operations. Blocks for some milliseconds.
+    /// Probes the mechanisms by performing their operations. Blocks for some milliseconds. `hidden` are the folders of
+    /// the gateway, and `home` is that of its operator.
     pub fn probe(
         supervisor: &Path,
-        hidden: Vec<PathBuf>,
+        (hidden, home): (Vec<PathBuf>, Option<PathBuf>),
         temporary: PathBuf,
         policy: IsolationPolicy,
     ) -> Self {
         // Nothing below `/` would remain visible.
-        let hidden = hidden.into_iter().chain(SYSTEM_HIDDEN.map(PathBuf::from));
+        let hidden = hidden.into_iter().chain(home.clone()).chain(SYSTEM_HIDDEN.map(PathBuf::from));
         // A folder that does not exist yet is hidden by its name.
         let hidden = hidden.map(|path| path.canonicalize().unwrap_or(path));
         let hidden = hidden.filter(|path| path.parent().is_some()).collect();
         // Children of an earlier gateway process left their folders if it was killed.
         drop(remove(&temporary));
-        Self { probed: probe::run(supervisor), hidden, temporary, policy }
+        // Without a folder, the probe of sockets fails, and sockets count as open.
+        let folder = TemporaryFolder::create(&temporary).ok();
+        let probed = probe::run(supervisor, folder.as_ref().map_or(Path::new("/"), |folder| &folder.0));
+        drop(folder);
+        let mut sandbox = Self { probed, hidden, home, temporary, policy };
+        if let Some(socket) = sandbox.open_service() {
+            sandbox.probed.limit(&format!("landlock: agents can connect to {}", socket.display()));
+        }
+        sandbox
+    }
+
+    /// The socket of a service that would start programs outside of a child's isolation, and that the mechanism cannot
+    /// close.
+    fn open_service(&self) -> Option<PathBuf> {
+        let is_open = self.probed.mechanism == Mechanism::Landlock && self.probed.leaves_sockets_open;
+        is_open.then(|| sockets::first_reachable(self.home.as_deref())).flatten()
     }
 
     /// The mechanism that applies a level on this machine.
@@ -173,11 +192,19 @@ impl Sandbox {
         Ok((confinement, Some(temporary)))
     }
 
-    /// Landlock cannot close a folder below a visible one.
+    /// Landlock cannot close a folder below a visible one, nor the socket of a service on most kernels. A service may
+    /// have started after the gateway.
     fn limited_by(&self, mechanism: Mechanism, visible: &[PathBuf]) -> Mechanism {
+        if mechanism != Mechanism::Landlock {
+            return mechanism;
+        }
         let has_hidden = |folder: &PathBuf| self.hidden.iter().any(|hidden| hidden.starts_with(folder));
-        let opens_hidden = visible.iter().any(has_hidden);
-        if mechanism == Mechanism::Landlock && opens_hidden { Mechanism::Partial } else { mechanism }
+        if visible.iter().any(has_hidden) {
+            return Mechanism::Partial;
+        }
+        let Some(socket) = self.open_service() else { return mechanism };
+        tracing::warn!(socket = %socket.display(), "an agent can connect to the socket of a service that starts programs");
+        Mechanism::Partial
     }
 
     /// The folders of programs below hidden folders: of the program itself and of its `PATH`, each with the

@@ -39,13 +39,13 @@ pub(super) fn run(
     confine(supervisor)
         .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
     let ([own_stdin, confinement], group) =
-        receive::descriptors_and_optional(stdin()).map_err(SupervisorError::at("stdin"))?;
+        receive::descriptors_and_others(stdin()).map_err(SupervisorError::at("stdin"))?;
     let confined = match stdio {
         StdioMode::Pipes => Ok(()),
         StdioMode::Pty => acquire_terminal(&own_stdin),
     };
     confined
-        .and_then(|()| group.as_ref().map_or(Ok(()), enter_group))
+        .and_then(|()| group.first().map_or(Ok(()), enter_group))
         .and_then(|()| Confinement::read(confinement).map_err(SupervisorError::at("confinement")))
         .and_then(|confinement| restrict::apply(&confinement))
         .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;

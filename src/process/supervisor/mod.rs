@@ -52,7 +52,7 @@ use super::{open_files, report};
 /// | `exec SUPERVISOR-PID PROGRAM ARGS...` | the stage in the child's process that becomes the program |
 /// | `watch-pty`, `init-pty`, `exec-pty` | the same for a program in a pseudo terminal |
 /// | `watch-terminal SUPERVISOR-PID` | the supervisor of a terminal, whose program arrives over its control socket |
-/// | `probe-namespaces`, `probe-init`, `probe-landlock`, `probe-landlock-files` | uses a mechanism once |
+/// | `probe-namespaces`, `probe-init`, `probe-landlock`, `probe-landlock-sockets`, `probe-landlock-files` | uses a mechanism once |
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = args.into_iter();
     let stage = args.next().unwrap_or_default();

@@ -165,6 +165,8 @@ fn plan(confinement: &Confinement) -> io::Result<BTreeMap<PathBuf, Change>> {
                 changes.insert(shared.canonicalize()?, Change::Show(open_folder(own)?));
             }
         }
+        // The list of mounts names this path as the origin of `/tmp`. The sandbox of Codex fails if it does not exist.
+        changes.insert(own.clone(), Change::Show(open_folder(own)?));
     }
     if Path::new(SHARED_MEMORY.0).is_dir() {
         changes.insert(SHARED_MEMORY.0.into(), Change::SharedMemory);
@@ -245,7 +247,8 @@ fn attach(source: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
 /// writable folders and of temporary files.
 fn make_read_only(confinement: &Confinement) -> io::Result<()> {
     let temporary = TEMPORARY_FOLDERS.iter().map(Path::new).chain([Path::new(SHARED_MEMORY.0)]);
-    let writable: Vec<&Path> = confinement.writable.iter().map(PathBuf::as_path).chain(temporary).collect();
+    let own = confinement.writable.iter().chain(&confinement.temporary).map(PathBuf::as_path);
+    let writable: Vec<&Path> = own.chain(temporary).collect();
     for mount in procfs::mounts()? {
         let Mount { point, .. } = &mount;
         let stays = || !confinement.read_only || writable.iter().any(|folder| point.starts_with(folder));

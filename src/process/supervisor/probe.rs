@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
@@ -13,12 +14,16 @@ use super::{namespaces, restrict};
 use crate::process::isolation::Confinement;
 use crate::types::Mechanism;
 
+/// The name of a socket in the folder of the probe. The gateway removes the folder.
+const PROBED_SOCKET: &str = "socket";
+
 /// Runs a stage of the probe. `None` if the name belongs to another stage.
 pub(super) fn run(stage: &str) -> Option<ExitCode> {
     let outcome = match stage {
         "probe-namespaces" => probe_namespaces(),
         "probe-init" => probe_init(),
         "probe-landlock" => probe_landlock(Mechanism::Landlock),
+        "probe-landlock-sockets" => probe_sockets(),
         "probe-landlock-files" => probe_landlock(Mechanism::Partial),
         _ => return None,
     };
@@ -63,6 +68,18 @@ fn probe_landlock(mechanism: Mechanism) -> Result<(), SupervisorError> {
     match fs::read_dir("/etc") {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         _ => Err(unexpected("landlock", "the content of a closed folder is visible")),
+    }
+}
+
+/// Tries to connect to a socket file in a closed folder, the working directory. The short path fits in an address.
+fn probe_sockets() -> Result<(), SupervisorError> {
+    let folder = std::env::current_dir().map_err(SupervisorError::at("folder"))?;
+    let _listener = UnixListener::bind(PROBED_SOCKET).map_err(SupervisorError::at("socket"))?;
+    let hidden = vec![folder];
+    restrict::apply(&Confinement { mechanism: Mechanism::Landlock, hidden, ..Confinement::default() })?;
+    match UnixStream::connect(PROBED_SOCKET) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        _ => Err(unexpected("landlock", "a socket file in a closed folder accepts connections")),
     }
 }
 

@@ -15,13 +15,13 @@ pub(super) fn descriptors<const N: usize>(socket: impl AsFd) -> io::Result<[Owne
     all_descriptors(socket)?.try_into().map_err(|_| io::ErrorKind::NotFound.into())
 }
 
-/// As [`descriptors`]. A further descriptor can follow.
-pub(super) fn descriptors_and_optional<const N: usize>(
+/// As [`descriptors`]. Further descriptors can follow.
+pub(super) fn descriptors_and_others<const N: usize>(
     socket: impl AsFd,
-) -> io::Result<([OwnedFd; N], Option<OwnedFd>)> {
+) -> io::Result<([OwnedFd; N], Vec<OwnedFd>)> {
     let mut carried = all_descriptors(socket)?;
-    let optional = if carried.len() > N { carried.pop() } else { None };
-    Ok((carried.try_into().map_err(|_| io::Error::from(io::ErrorKind::NotFound))?, optional))
+    let others = carried.split_off(N.min(carried.len()));
+    Ok((carried.try_into().map_err(|_| io::Error::from(io::ErrorKind::NotFound))?, others))
 }
 
 fn all_descriptors(socket: impl AsFd) -> io::Result<Vec<OwnedFd>> {
@@ -29,7 +29,7 @@ fn all_descriptors(socket: impl AsFd) -> io::Result<Vec<OwnedFd>> {
         return Err(io::ErrorKind::TimedOut.into());
     }
     // Space for the largest message.
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let received =

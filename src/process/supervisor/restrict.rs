@@ -25,6 +25,9 @@ use crate::types::Mechanism;
 /// The first version with rules for signals and abstract sockets.
 const SCOPES: ABI = ABI::V6;
 
+/// The first version with a rule for connections to socket files.
+const SOCKET_FILES: ABI = ABI::V9;
+
 /// Folders for temporary files of all processes.
 const SHARED_FOLDERS: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/dev/pts"];
 
@@ -120,10 +123,11 @@ fn restrict_scopes(level: CompatLevel) -> Result<(), RulesetError> {
         .map(|_| ())
 }
 
-/// Denies access to the content of hidden and shared folders.
+/// Denies access to the content of hidden and shared folders, and to their socket files if the kernel can.
 fn restrict_files(confinement: &Confinement) -> Result<(), RulesetError> {
-    let all = AccessFs::from_all(ABI::V5);
-    let reads: BitFlags<AccessFs> = AccessFs::from_read(ABI::V5);
+    let all = AccessFs::from_all(SOCKET_FILES);
+    // A connection changes no file. Name resolution and programs connect to socket files in readable folders.
+    let reads: BitFlags<AccessFs> = AccessFs::from_read(SOCKET_FILES) | AccessFs::ResolveUnix;
     let mut closed: Vec<PathBuf> =
         confinement.hidden.iter().cloned().chain(SHARED_FOLDERS.map(PathBuf::from)).collect();
     // `/proc` and `/sys` control the kernel and other processes.

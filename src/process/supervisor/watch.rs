@@ -42,9 +42,9 @@ pub(super) fn run(
     program: &OsStr,
     args: &[OsString],
 ) -> Result<ExitCode, SupervisorError> {
-    // The listener of the gateway closes with this process, so no descendant can bind its port.
-    let ([confinement, link, requests], _listener) =
-        receive::descriptors_and_optional(stdin()).map_err(SupervisorError::at("confinement"))?;
+    // The listeners of the gateway close with this process, so no descendant can bind its port.
+    let ([confinement, link, requests], _listeners) =
+        receive::descriptors_and_others(stdin()).map_err(SupervisorError::at("confinement"))?;
     let confinement = Confinement::read(confinement).map_err(SupervisorError::at("confinement"))?;
     if confinement.mechanism == Mechanism::Namespaces {
         return outer::run(gateway, (stdio, program, args), &confinement, (link, requests));

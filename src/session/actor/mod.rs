@@ -323,9 +323,7 @@ impl Actor {
 
     /// The servers of the agent's files and terminals: the settings of the agent, restricted by the policy of the client.
     fn served_by(&self) -> (ServedBy, ServedBy) {
-        let (settings, policy) = (&self.link.spec().settings, &self.journal.record().policy);
-        let restrict = |allowed: ServedBy, wanted: Option<ServedBy>| wanted.unwrap_or(allowed).min(allowed);
-        (restrict(settings.files, policy.files), restrict(settings.terminals, policy.terminals))
+        self.journal.record().policy.served_by(&self.link.spec().settings)
     }
 
     /// The capabilities that the gateway sends in `initialize`.

@@ -2,11 +2,12 @@
 
 use tracing::Span;
 
-use crate::acp::{self, client_input_policy};
-use crate::agent::AgentSpec;
+use crate::acp::{self, ClientCapabilities, client_input_policy};
+use crate::agent::{AgentSpec, IdleFolder};
 use crate::api::{CreateSession, McpServer};
 use crate::session::context::Context;
 use crate::session::error::{CreateError, InputError};
+use crate::session::folders::Folder;
 use crate::session::record::SessionRecord;
 use crate::session::requirements;
 use crate::session::validation::{check_metadata, check_title};
@@ -26,7 +27,7 @@ pub(super) async fn record(
     spec: &AgentSpec,
 ) -> Result<SessionRecord, CreateError> {
     check_request(&request, spec)?;
-    let metadata = request.metadata.unwrap_or_default();
+    let (metadata, policy) = (request.metadata.unwrap_or_default(), request.policy.unwrap_or_default());
     let mcp_servers = mcp_servers(spec, &request.mcp_servers)?;
     // If the capabilities are not known yet, the check happens when a process is leased.
     if let Some(initialized) =
@@ -35,21 +36,15 @@ pub(super) async fn record(
         let directories = &request.additional_directories;
         requirements::check(spec, &mcp_servers, directories, &initialized.capabilities)?;
     }
-    let (workspaces, cwd) = (context.workspaces.clone(), request.cwd);
-    let directories = request.additional_directories;
-    let span = Span::current();
-    let folders = context.shutdown.spawn_blocking(move || {
-        let _entered = span.entered();
-        let existing = |(at, path): (usize, &String)| {
-            workspaces
-                .resolve(&format!("/additionalDirectories/{at}"), path)
-                .map(|p| p.to_string_lossy().into_owned())
-        };
-        let directories: Vec<String> =
-            directories.iter().enumerate().map(existing).collect::<Result<_, _>>()?;
-        Ok::<_, CreateError>((workspaces.folder(id, cwd.as_deref())?, directories))
-    });
-    let (folder, additional_directories) = folders.await??;
+    let idle_folder = claim_idle_folder(
+        context,
+        by,
+        id,
+        (request.cwd.as_deref(), &request.additional_directories),
+        (spec, &policy),
+    );
+    let wanted = (request.cwd, request.additional_directories);
+    let (folder, additional_directories) = folders(context, id, wanted, idle_folder).await?;
     let now = context.ids.now();
     Ok(SessionRecord {
         session_id: id,
@@ -65,7 +60,7 @@ pub(super) async fn record(
         additional_directories,
         mcp_servers,
         meta: request.meta.as_deref().and_then(|meta| acp::split_meta(meta).0).map(acp::to_one_line),
-        policy: request.policy.unwrap_or_default(),
+        policy,
         state: SessionState::Idle,
         attached: false,
         isolation: None,
@@ -87,6 +82,48 @@ pub(super) async fn record(
         load_not_before: None,
         seq: 0,
     })
+}
+
+/// The folder of an idle process. `None` if the session names folders.
+fn claim_idle_folder(
+    context: &Context,
+    by: &Principal,
+    id: SessionId,
+    (cwd, directories): (Option<&str>, &[String]),
+    (spec, policy): (&AgentSpec, &SessionPolicy),
+) -> Option<IdleFolder> {
+    if cwd.is_some() || !directories.is_empty() {
+        return None;
+    }
+    let (files, terminals) = policy.served_by(&spec.settings);
+    context.pool.claim_folder(spec, by, ClientCapabilities::new(files, terminals), &id.to_string())
+}
+
+/// The working folder, which is created if the session names none, and the additional directories.
+async fn folders(
+    context: &Context,
+    id: SessionId,
+    (cwd, directories): (Option<String>, Vec<String>),
+    idle_folder: Option<IdleFolder>,
+) -> Result<(Folder, Vec<String>), CreateError> {
+    let workspaces = context.workspaces.clone();
+    let span = Span::current();
+    let folders = context.shutdown.spawn_blocking(move || {
+        let _entered = span.entered();
+        let existing = |(at, path): (usize, &String)| {
+            workspaces
+                .resolve(&format!("/additionalDirectories/{at}"), path)
+                .map(|p| p.to_string_lossy().into_owned())
+        };
+        let directories: Vec<String> =
+            directories.iter().enumerate().map(existing).collect::<Result<_, _>>()?;
+        let folder = match idle_folder {
+            Some(idle) => Folder { path: idle.rename(&id.to_string())?, created: true },
+            None => workspaces.folder(id, cwd.as_deref())?,
+        };
+        Ok((folder, directories))
+    });
+    folders.await?
 }
 
 /// Checks the members of a request that need neither a process nor a file.

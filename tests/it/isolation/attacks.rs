@@ -58,7 +58,7 @@ async fn hostile_agent_cannot_leave_its_isolation() {
 /// the gateway has control groups.
 async fn attack(user: User, machine: Machine, level: &str) -> (Outcomes, bool) {
     let ground = Ground::new(user, machine, level).await;
-    let applied = expected_mechanism(level, machine);
+    let applied = expected_mechanism(user, level, machine);
     assert_eq!(ground.hostile.json["isolation"], json!({ "level": level, "mechanism": applied }));
     let attack = json!({ "act": "attack", "targets": ground.targets });
     let results = order(&ground.gateway, &ground.hostile, &attack, "results.json").await;
@@ -72,11 +72,12 @@ async fn attack(user: User, machine: Machine, level: &str) -> (Outcomes, bool) {
     (outcomes, ground.group.is_some())
 }
 
-pub(super) fn expected_mechanism(level: &str, machine: Machine) -> &'static str {
+pub(super) fn expected_mechanism(user: User, level: &str, machine: Machine) -> &'static str {
     match (level, machine) {
         ("off", _) => "none",
         ("strict", _) => "command",
         (_, Machine::Namespaces | Machine::Any) => "namespaces",
+        (_, Machine::LandlockOnly) if user.has_service() => "partial",
         (_, Machine::LandlockOnly) => "landlock",
         (_, Machine::Bare) => "none",
     }

@@ -1,10 +1,11 @@
 //! The folders that a session grants to a running process.
 
+use reqwest::Method;
 use serde_json::json;
 
 use super::ground::{Machine, User, agents, open, order, setup, start};
-use crate::support::eventually;
 use crate::support::wait::LONGEST;
+use crate::support::{Gateway, eventually};
 
 #[tokio::test]
 async fn idle_process_sees_only_the_folder_of_its_session() {
@@ -38,6 +39,69 @@ async fn idle_process_sees_only_the_folder_of_its_session() {
         })
         .await;
     }
+}
+
+/// The folders of idle processes, and of sessions.
+fn workspaces(gateway: &Gateway) -> [Vec<String>; 2] {
+    let entries = gateway.path("data").join("workspaces").read_dir().expect("the folder is ours");
+    let names = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a text"));
+    let (idle, of_sessions): (Vec<_>, Vec<_>) = names.partition(|name| name.starts_with(".idle-"));
+    [idle, of_sessions]
+}
+
+/// Waits for an idle process. Both agents have one, each with its folder.
+async fn idle_process(gateway: &Gateway, but: &[u32]) -> u32 {
+    eventually("an idle process", LONGEST, || async {
+        let agents = agents(gateway, "hostile");
+        let ready = workspaces(gateway)[0].len() == 2;
+        let stats = gateway.get("/v1/agents/hostile").await;
+        let idle = stats["pool"]["idle"].as_u64() == Some(1);
+        agents.into_iter().find(|pid| !but.contains(pid)).filter(|_| ready && idle)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn landlock_session_gets_an_idle_process_with_its_folder() {
+    let user = User::all()[0];
+    let idle = "pool = { max_size = 4, min_idle = 1 }\n";
+    let mut gateway = start(setup(user, Machine::LandlockOnly, "workspace", idle), user);
+    let first = idle_process(&gateway, &[]).await;
+    let session = open(&gateway, &json!({ "agent": "hostile" })).await;
+    assert_eq!(session.cwd.file_name().and_then(|name| name.to_str()), Some(&*session.id));
+    // The agent and its terminals can write there. The process also found no other folder.
+    let script = "echo $PPID; echo x >\"$0/written\"; ls \"$0\"";
+    let run = json!({ "act": "run", "command": ["sh", "-c", script, session.cwd] });
+    let ran = order(&gateway, &session, &run, "ran.json").await;
+    assert_eq!(ran[1], json!(format!("{first}\nwritten\n")), "{ran}");
+    let terminal = json!({ "act": "terminal", "command": "cat", "args": [session.cwd.join("written")] });
+    let shown = order(&gateway, &session, &terminal, "shown.json").await;
+    assert_eq!(shown, json!("x\n"));
+
+    // A session with its own folder starts a process. The idle one stays.
+    let second = idle_process(&gateway, &[first]).await;
+    std::fs::create_dir(gateway.path("data").join("workspaces/named")).expect("the folder is ours");
+    user.own(&gateway.path("data").join("workspaces/named"));
+    let named = open(&gateway, &json!({ "agent": "hostile", "cwd": "named" })).await;
+    let run = json!({ "act": "run", "command": ["sh", "-c", "echo $PPID"] });
+    let third = order(&gateway, &named, &run, "ran.json").await[1].as_str().expect("a pid").trim().to_owned();
+    assert!(![first, second].map(|pid| pid.to_string()).contains(&third), "{third}");
+
+    // The deletion of a session removes its folder.
+    let path = format!("/v1/sessions/{}", session.id);
+    let (status, problem) = gateway.send(Method::DELETE, &path, &json!(null)).await;
+    assert!(status.is_success(), "{problem}");
+    eventually("the end of the folder", LONGEST, || async { (!session.cwd.exists()).then_some(()) }).await;
+
+    // A start removes the folder of a process that died with the gateway, and a stop that of its own.
+    let [left, _] = workspaces(&gateway);
+    gateway.kill();
+    assert_eq!(workspaces(&gateway)[0], left);
+    gateway.start();
+    idle_process(&gateway, &[]).await;
+    assert!(!workspaces(&gateway)[0].iter().any(|name| left.contains(name)), "{left:?}");
+    gateway.stop();
+    assert_eq!(workspaces(&gateway), [Vec::new(), vec!["named".to_owned()]]);
 }
 
 #[tokio::test]

@@ -66,6 +66,14 @@ impl User {
         words.map(str::to_owned).to_vec()
     }
 
+    /// Whether a service of this machine may start programs for the user, so that Landlock alone is incomplete.
+    pub(super) fn has_service(self) -> bool {
+        let mut words = self.words();
+        words.extend([PYTHON.to_owned(), script("services.py")]);
+        let found = command(&words[0]).env("PATH", PATH).args(&words[1..]).status();
+        found.expect("python is installed").success()
+    }
+
     /// Makes a folder of the test accessible to this user.
     pub(super) fn own(self, path: &Path) {
         if self == Self::Unprivileged && geteuid().is_root() {
@@ -127,7 +135,13 @@ pub(super) fn setup_in(
 
 /// Starts the gateway. Its home contains a folder of programs.
 pub(super) fn start(setup: Setup, user: User) -> Gateway {
+    start_after(setup, user, |_| ())
+}
+
+/// As [`start`], after `prepare` has changed the home.
+pub(super) fn start_after(setup: Setup, user: User, prepare: impl FnOnce(&Path)) -> Gateway {
     setup.start_with(|folder| {
+        prepare(folder);
         std::fs::create_dir(folder.join("bin")).expect("the folder is ours");
         std::fs::write(folder.join("operator-secret"), SECRET).expect("the folder is ours");
         user.own(folder);

@@ -66,12 +66,19 @@ async fn port_of_a_killed_gateway_serves_no_client() {
         for _ in 0..3 {
             let (mut gateway, _, file) = with_daemon(machine).await;
             let port = port(&gateway);
+            for address in ["127.0.0.1", "[::1]"] {
+                let answer =
+                    reqwest::get(format!("http://{address}:{port}/livez")).await.expect("the gateway");
+                assert_eq!(answer.status(), 200, "{address}");
+            }
             gateway.kill();
             let until = Instant::now() + Duration::from_secs(2);
             while Instant::now() < until {
-                if let Ok(mut connection) = TcpStream::connect(("127.0.0.1", port)) {
-                    let request = format!("GET /v1 HTTP/1.1\r\nAuthorization: Bearer {KEY}\r\n\r\n");
-                    drop(connection.write_all(request.as_bytes()));
+                for address in ["127.0.0.1", "::1"] {
+                    if let Ok(mut connection) = TcpStream::connect((address, port)) {
+                        let request = format!("GET /v1 HTTP/1.1\r\nAuthorization: Bearer {KEY}\r\n\r\n");
+                        drop(connection.write_all(request.as_bytes()));
+                    }
                 }
             }
             no_survivors(&gateway).await;

@@ -1,11 +1,13 @@
 //! The reports of levels and mechanisms, and the refusals to start an agent.
 
+use std::os::unix::net::UnixListener;
+
 use reqwest::StatusCode;
 use rustix::process::geteuid;
 use serde_json::{Value, json};
 
 use super::attacks::expected_mechanism;
-use super::ground::{Machine, User, open, setup, start};
+use super::ground::{Machine, User, open, setup, start, start_after};
 use crate::support::eventually;
 use crate::support::log::one;
 use crate::support::wait::LONGEST;
@@ -20,19 +22,47 @@ async fn agent_session_and_event_report_the_isolation() {
         ("workspace", Machine::LandlockOnly),
         ("private", Machine::Bare),
     ] {
-        let expected = json!({ "level": level, "mechanism": expected_mechanism(level, machine) });
+        let expected = json!({ "level": level, "mechanism": expected_mechanism(user, level, machine) });
         let gateway = start(setup(user, machine, level, ""), user);
         assert_eq!(gateway.get("/v1/agents/hostile").await["isolation"], expected);
         let session = open(&gateway, &json!({ "agent": "hostile" })).await;
         assert_eq!(gateway.get(&format!("/v1/sessions/{}", session.id)).await["isolation"], expected);
         let events = gateway.all_events(&session.id).await;
         assert_eq!(one(&events, "session.attached")["isolation"], expected);
-        let reported = format!("\"isolation\":\"{}\"", expected_mechanism("private", machine));
+        let reported = format!("\"isolation\":\"{}\"", expected_mechanism(user, "private", machine));
         eventually("the report of the start", LONGEST, || async {
             gateway.log().contains(&reported).then_some(())
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn landlock_is_partial_while_a_container_engine_accepts_its_user() {
+    // A service of root may trust root also on the machine that runs the tests.
+    let user = *User::all().last().expect("a user");
+    let report = async |gateway: &crate::support::Gateway| {
+        let session = open(gateway, &json!({ "agent": "hostile" })).await;
+        session.json["isolation"]["mechanism"].clone()
+    };
+    let mut engine = None;
+    let gateway = start_after(setup(user, Machine::LandlockOnly, "private", ""), user, |folder| {
+        std::fs::create_dir_all(folder.join(".docker/run")).expect("the folder is ours");
+        engine = Some(UnixListener::bind(folder.join(".docker/run/docker.sock")).expect("a short path"));
+    });
+    assert_eq!(report(&gateway).await, "partial");
+    assert_eq!(gateway.get("/v1/agents/hostile").await["isolation"]["mechanism"], "partial");
+    let named = format!("agents can connect to {}", gateway.path(".docker/run/docker.sock").display());
+    assert!(gateway.log().contains(&named), "{}", gateway.log());
+
+    // A service that starts after the gateway limits later children.
+    let gateway = start(setup(user, Machine::LandlockOnly, "private", ""), user);
+    assert_eq!(report(&gateway).await, expected_mechanism(user, "private", Machine::LandlockOnly));
+    std::fs::create_dir_all(gateway.path(".docker/run")).expect("the folder is ours");
+    let later = UnixListener::bind(gateway.path(".docker/run/docker.sock")).expect("a short path");
+    user.own(&gateway.path(".docker"));
+    assert_eq!(report(&gateway).await, "partial");
+    drop((engine, later));
 }
 
 async fn refused(gateway: &crate::support::Gateway) -> Value {
@@ -50,6 +80,10 @@ async fn required_isolation_that_the_machine_lacks_refuses_agents() {
     let text = problem.to_string();
     assert!(text.contains("isolation.required") && text.contains("none"), "{text}");
     for machine in [Machine::Namespaces, Machine::LandlockOnly] {
+        if expected_mechanism(user, "private", machine) == "partial" {
+            assert!(refused(&strict(machine)).await.to_string().contains("partial"));
+            continue;
+        }
         open(&strict(machine), &json!({ "agent": "hostile" })).await;
     }
 }

@@ -21,7 +21,7 @@ async fn isolation_adds_at_most_ten_milliseconds_to_a_start() {
     let home = path("data/homes/agent");
     std::fs::create_dir_all(&home).expect("the folder is ours");
     let policy = IsolationPolicy { required: true, allow_root: true };
-    let sandbox = Sandbox::probe(BINARY.as_ref(), vec![path("data")], path("data/tmp"), policy);
+    let sandbox = Sandbox::probe(BINARY.as_ref(), (vec![path("data")], None), path("data/tmp"), policy);
     let spawner =
         Spawner::new(PathBuf::from(BINARY), path("run"), Shutdown::new(), Arc::new(Limits::default()));
     let spawner = spawner.with_sandbox(sandbox);

@@ -3,10 +3,10 @@ use std::time::Duration;
 
 use axum::routing::get;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 use super::*;
-use crate::server::{Acceptor, serve};
+use crate::server::{Acceptor, BoundListeners, serve};
 use crate::shutdown::Shutdown;
 use crate::stream::StreamWorkers;
 use crate::types::Limits;
@@ -53,9 +53,9 @@ async fn a_handler_panic_is_a_500_for_its_request_only() {
         .layer(CatchPanicLayer::custom(panic_response));
     let acceptor = acceptor();
     let shutdown = acceptor.shutdown.clone();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(shutdown.spawn_critical(serve(listener, router, acceptor)));
+    let listeners = BoundListeners::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listeners.local_addr().unwrap();
+    drop(shutdown.spawn_critical(serve(listeners.register().unwrap(), router, acceptor)));
 
     let mut first = TcpStream::connect(address).await.unwrap();
     assert!(request(&mut first, "/panics", "\r\n\r\n").await.starts_with("HTTP/1.1 500 "));

@@ -1,0 +1,130 @@
+//! Sockets of services that would start programs outside of an agent's isolation: service managers and container
+//! engines.
+//!
+//! Landlock denies connections to socket files from ABI 9 on (Linux 7.1). Before, an agent can connect to every socket
+//! file that the rights of files permit, also in hidden folders.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::geteuid;
+
+/// The folder of the sockets of services.
+const SERVICES: &str = "/run";
+/// The levels of folders below [`SERVICES`] in which services have their sockets: `/run/user/1000/systemd/private`.
+const MAX_DEPTH: usize = 4;
+/// A bound on the number of examined files.
+const MAX_ENTRIES: usize = 8192;
+
+/// Container engines below a home, for example Docker Desktop and Colima.
+const IN_HOME: [&str; 4] = [
+    ".docker/run/docker.sock",
+    ".docker/desktop/docker.sock",
+    ".colima/default/docker.sock",
+    ".rd/docker.sock",
+];
+
+/// The sockets of container engines. Each client can become root, also if the file permits all users to connect.
+const ENGINES: [&str; 4] = ["docker.sock", "podman.sock", "containerd.sock", "crio.sock"];
+
+/// The first socket of a service that trusts the user of this process, and that accepts its connection. `home` is the
+/// home of the operator.
+///
+/// A service that permits all users to connect decides itself about the rights of its client, so its socket does not
+/// count.
+pub(super) fn first_reachable(home: Option<&Path>) -> Option<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = MAX_ENTRIES;
+    collect(Path::new(SERVICES), MAX_DEPTH, &mut left, &mut found);
+    // The server of tmux runs the commands of its clients.
+    collect(&PathBuf::from(format!("/tmp/tmux-{}", geteuid().as_raw())), 0, &mut left, &mut found);
+    found.extend(home.into_iter().flat_map(|home| IN_HOME.map(|name| home.join(name))));
+    found.into_iter().find(|path| trusts_user(path) && accepts(path))
+}
+
+/// Collects the socket files in a folder and in folders below it. `left` bounds the number of files.
+fn collect(folder: &Path, depth: usize, left: &mut usize, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Some(rest) = left.checked_sub(1) else { return };
+        *left = rest;
+        match entry.file_type() {
+            Ok(kind) if kind.is_socket() => found.push(entry.path()),
+            Ok(kind) if kind.is_dir() && depth > 0 => collect(&entry.path(), depth - 1, left, found),
+            _ => {}
+        }
+    }
+}
+
+/// Whether the rights of files select the clients of the socket.
+fn trusts_user(path: &Path) -> bool {
+    let is_engine = path.file_name().is_some_and(|name| ENGINES.iter().any(|engine| name == *engine));
+    let permits_all =
+        |path: &Path, bit| fs::metadata(path).is_ok_and(|file| file.permissions().mode() & bit != 0);
+    is_engine
+        || !permits_all(path, 0o002)
+        || path.ancestors().skip(1).any(|folder| !permits_all(folder, 0o001))
+}
+
+/// Whether a service accepts a connection of this process. Sends nothing.
+fn accepts(path: &Path) -> bool {
+    let connected = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &SocketAddrUnix::new(path)?)
+    };
+    // After the check of rights, the queue of the service is full, or the socket has another type.
+    matches!(connected(), Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn socket_in_a_closed_folder_trusts_its_user() {
+        let home = tempfile::tempdir().unwrap();
+        set_mode(home.path(), 0o700);
+        let path = home.path().join("service.sock");
+        assert!(!accepts(&path), "there is no socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        set_mode(&path, 0o666);
+        assert!(accepts(&path));
+        assert!(trusts_user(&path), "other users cannot reach the folder");
+        drop(listener);
+        assert!(!accepts(&path), "no service listens");
+    }
+
+    #[test]
+    fn engine_counts_also_if_all_users_may_connect() {
+        assert!(trusts_user(Path::new("/docker.sock")));
+        // Every user can reach and write this file.
+        assert!(!trusts_user(Path::new("/dev/null")));
+    }
+
+    #[test]
+    fn engine_in_a_home_is_found_while_it_listens() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join(".docker/run");
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("docker.sock");
+        assert_ne!(first_reachable(Some(home.path())).as_ref(), Some(&path));
+        let _listener = UnixListener::bind(&path).unwrap();
+        let mut found = Vec::new();
+        collect(home.path(), 1, &mut 100, &mut found);
+        assert!(found.is_empty(), "{found:?}");
+        collect(home.path(), 2, &mut 100, &mut found);
+        assert_eq!(found, std::slice::from_ref(&path));
+        // A service of this machine may come first.
+        assert!(first_reachable(Some(home.path())).is_some());
+    }
+}
