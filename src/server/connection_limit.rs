@@ -20,12 +20,19 @@ const REQUEST_BYTES: usize = 32 << 10;
 /// The received bytes of an unauthenticated connection up to which it reads at full speed.
 const UNPACED_BYTES: usize = 16 << 10;
 
+/// The received bytes of an unauthenticated connection up to which it does not wait for the drop of evicted
+/// connections. The head of an ordinary request is smaller, so an attack does not delay it.
+const UNDELAYED_BYTES: usize = 4 << 10;
+
 /// How a connection may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadPermission {
     Full,
     /// The connection is unauthenticated and sends much, so other connections run between a few reads.
     Paced,
+    /// Evicted connections still occupy the memory of unauthenticated requests. They are dropped when their tasks
+    /// run, so the connection reads later.
+    AfterEvictions,
     Evicted,
 }
 
@@ -41,7 +48,7 @@ struct ConnectionTable {
     counts: Mutex<Counts>,
 }
 
-/// Evicted connections are not counted, although they may still be open for a moment.
+/// Evicted connections are not counted as open, although they may still be open for a moment.
 #[derive(Debug, Default)]
 struct Counts {
     open: usize,
@@ -50,7 +57,15 @@ struct Counts {
     unauthenticated: BTreeMap<u64, Unauthenticated>,
     /// The sum of [`Unauthenticated::request_bytes`].
     request_bytes: usize,
+    evicted: EvictedMemory,
     next_id: u64,
+}
+
+/// The memory of requests on evicted connections that are not dropped yet.
+#[derive(Debug, Default)]
+struct EvictedMemory {
+    by_connection: HashMap<u64, usize>,
+    bytes: usize,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -129,7 +144,7 @@ impl ConnectionPermit {
         if self.is_authenticated() {
             return ReadPermission::Full;
         }
-        guard.table.lock().read_permission(guard.id)
+        guard.table.lock().read_permission(&guard.table.limits, guard.id)
     }
 
     /// Records bytes of the client.
@@ -183,6 +198,19 @@ impl Unauthenticated {
     }
 }
 
+impl EvictedMemory {
+    fn insert(&mut self, id: u64, bytes: usize) {
+        if bytes > 0 {
+            self.by_connection.insert(id, bytes);
+            self.bytes += bytes;
+        }
+    }
+
+    fn remove(&mut self, id: u64) {
+        self.bytes -= self.by_connection.remove(&id).unwrap_or(0);
+    }
+}
+
 impl ConnectionTable {
     fn lock(&self) -> MutexGuard<'_, Counts> {
         lock_or_abort(self.counts.lock())
@@ -229,9 +257,15 @@ impl Counts {
         {}
     }
 
-    fn read_permission(&self, id: u64) -> ReadPermission {
+    fn read_permission(&self, limits: &Limits, id: u64) -> ReadPermission {
         match self.unauthenticated.get(&id) {
             None => ReadPermission::Evicted,
+            Some(connection)
+                if connection.received > UNDELAYED_BYTES
+                    && self.request_bytes + self.evicted.bytes > limits.max_unauthenticated_request_bytes =>
+            {
+                ReadPermission::AfterEvictions
+            }
             Some(connection) if connection.received > UNPACED_BYTES => ReadPermission::Paced,
             Some(_) => ReadPermission::Full,
         }
@@ -241,6 +275,7 @@ impl Counts {
         let (id, oldest) = self.unauthenticated.iter().find(|(_, other)| is_candidate(other))?;
         let (id, address) = (*id, oldest.address);
         oldest.eviction.notify_one();
+        self.evicted.insert(id, oldest.request_bytes());
         self.release(id, address, false);
         Some(())
     }
@@ -274,7 +309,9 @@ impl Counts {
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         let authenticated = *self.authenticated.get_mut();
-        self.table.lock().release(self.id, self.address, authenticated);
+        let mut counts = self.table.lock();
+        counts.release(self.id, self.address, authenticated);
+        counts.evicted.remove(self.id);
     }
 }
 
@@ -407,12 +444,36 @@ mod tests {
         three.bytes_received(limit + 1);
         assert!(is_evicted(&three), "one connection alone");
         assert_eq!(connections.0.lock().request_bytes, 0);
+        drop((one, three));
         let (four, small) = (take(), take());
         four.bytes_received(UNPACED_BYTES + 1);
         small.bytes_received(UNPACED_BYTES);
-        let permissions = [&three, &four, &small, &keyed].map(ConnectionPermit::read_permission);
+        let permissions = [&oldest, &four, &small, &keyed].map(ConnectionPermit::read_permission);
         let [full, paced] = [ReadPermission::Full, ReadPermission::Paced];
         assert_eq!(permissions, [ReadPermission::Evicted, paced, full, full]);
+    }
+
+    #[test]
+    fn memory_of_evicted_connections_counts_until_they_are_dropped() {
+        let limit = 4 * REQUEST_BYTES;
+        let limits = Limits { max_unauthenticated_request_bytes: limit, ..Limits::default() };
+        let connections = connections(limits);
+        let take = || open(&connections, "192.0.2.1").unwrap();
+        let (evicted, large, small, keyed) = (take(), take(), take(), take());
+        keyed.authenticated();
+        evicted.bytes_received(limit);
+        small.bytes_received(UNDELAYED_BYTES);
+        large.bytes_received(UNPACED_BYTES + 1);
+        assert!(is_evicted(&evicted));
+        let permissions = || [&large, &small, &keyed].map(ConnectionPermit::read_permission);
+        let [full, paced] = [ReadPermission::Full, ReadPermission::Paced];
+        assert_eq!(permissions(), [ReadPermission::AfterEvictions, full, full]);
+        let clone = evicted.clone();
+        drop(evicted);
+        assert_eq!(permissions(), [ReadPermission::AfterEvictions, full, full], "a request has the permit");
+        drop(clone);
+        assert_eq!(permissions(), [paced, full, full]);
+        assert_eq!(connections.0.lock().evicted.bytes, 0);
     }
 
     #[test]
