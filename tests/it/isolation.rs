@@ -5,5 +5,4 @@ mod folders;
 mod ground;
 mod lifecycle;
 mod reports;
-mod start_time;
 mod table;
