@@ -1,14 +1,17 @@
 //! The limits of open connections. They reserve connections for authenticated clients.
 //!
 //! A connection is unauthenticated until the gateway accepts the key of one of its requests. If a limit is
-//! reached, a new connection evicts the oldest unauthenticated one. Authenticated connections are never evicted.
+//! reached, a new connection evicts the oldest unauthenticated one, which had at least [`GRACE`] to send a request.
+//! Authenticated connections are never evicted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::shutdown::lock_or_abort;
 use crate::types::network::client_network;
@@ -23,6 +26,19 @@ const UNPACED_BYTES: usize = 16 << 10;
 /// The received bytes of an unauthenticated connection up to which it does not wait for the drop of evicted
 /// connections. The head of an ordinary request is smaller, so an attack does not delay it.
 const UNDELAYED_BYTES: usize = 4 << 10;
+
+/// A connection cannot be evicted before this time after its first read. Otherwise a burst of clients would evict
+/// connections whose requests have arrived and are not read yet.
+pub(super) const GRACE: Duration = Duration::from_millis(50);
+
+/// The reason why a new connection has no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoPlace {
+    /// All connections are authenticated.
+    Full,
+    /// The connections that could be evicted are in their grace period.
+    Busy,
+}
 
 /// How a connection may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +95,8 @@ struct Unauthenticated {
     /// `None` for a trusted proxy.
     address: Option<IpAddr>,
     eviction: Arc<Notify>,
+    /// The time at which the connection first read.
+    first_read: Option<Instant>,
     /// The bytes that the client sent since the connection had no open request.
     received: usize,
     requests: usize,
@@ -106,16 +124,15 @@ impl Connections {
         Self(Arc::new(ConnectionTable { limits, proxies, counts: Mutex::default() }))
     }
 
-    /// Counts a connection, and evicts an older unauthenticated connection if a limit is reached. Returns `None`
-    /// if no connection can be evicted.
-    pub(super) fn acquire(&self, address: IpAddr) -> Option<ConnectionPermit> {
+    /// Counts a connection, and evicts an older unauthenticated connection if a limit is reached.
+    pub(super) fn acquire(&self, address: IpAddr, now: Instant) -> Result<ConnectionPermit, NoPlace> {
         let Self(table) = self;
         let is_proxy = table.proxies.iter().any(|proxy| proxy.contains(address));
         let address = (!is_proxy).then(|| client_network(address));
         let eviction = Arc::new(Notify::new());
-        let id = table.lock().insert(&table.limits, address, &eviction)?;
+        let id = table.lock().insert(&table.limits, address, &eviction, now)?;
         let authenticated = AtomicBool::new(false);
-        Some(ConnectionPermit(Arc::new(ConnectionGuard {
+        Ok(ConnectionPermit(Arc::new(ConnectionGuard {
             table: Arc::clone(table),
             id,
             address,
@@ -139,12 +156,13 @@ impl ConnectionPermit {
         self.0.authenticated.load(Ordering::Relaxed)
     }
 
-    pub(super) fn read_permission(&self) -> ReadPermission {
+    /// The permission for a read at `now`.
+    pub(super) fn read_permission(&self, now: Instant) -> ReadPermission {
         let guard = &*self.0;
         if self.is_authenticated() {
             return ReadPermission::Full;
         }
-        guard.table.lock().read_permission(&guard.table.limits, guard.id)
+        guard.table.lock().read_permission(&guard.table.limits, guard.id, now)
     }
 
     /// Records bytes of the client.
@@ -196,6 +214,10 @@ impl Unauthenticated {
     fn request_bytes(&self) -> usize {
         self.received + self.requests * REQUEST_BYTES
     }
+
+    fn had_its_grace(&self, now: Instant) -> bool {
+        self.first_read.is_some_and(|first| first + GRACE <= now)
+    }
 }
 
 impl EvictedMemory {
@@ -222,16 +244,22 @@ impl Counts {
         address.and_then(|address| self.by_address.get(&address)).copied().unwrap_or_default()
     }
 
-    /// Inserts an unauthenticated connection. Returns its id, or `None` if no connection can be evicted for it.
-    fn insert(&mut self, limits: &Limits, address: Option<IpAddr>, eviction: &Arc<Notify>) -> Option<u64> {
+    /// Inserts an unauthenticated connection. Returns its id.
+    fn insert(
+        &mut self,
+        limits: &Limits,
+        address: Option<IpAddr>,
+        eviction: &Arc<Notify>,
+        now: Instant,
+    ) -> Result<u64, NoPlace> {
         let of_address = self.of_address(address);
         if of_address.open >= limits.max_connections_per_address
             || of_address.unauthenticated >= max_unauthenticated_per_address(limits)
         {
-            self.evict_oldest(|other| other.address == address)?;
+            self.make_place(now, |other| other.address == address)?;
         }
         if self.open >= limits.max_connections || self.unauthenticated.len() >= max_unauthenticated(limits) {
-            self.evict_oldest(|_| true)?;
+            self.make_place(now, |_| true)?;
         }
         let id = self.next_id;
         self.next_id += 1;
@@ -242,8 +270,22 @@ impl Counts {
             counts.unauthenticated += 1;
         }
         let eviction = Arc::clone(eviction);
-        self.unauthenticated.insert(id, Unauthenticated { address, eviction, received: 0, requests: 0 });
-        Some(id)
+        let connection = Unauthenticated { address, eviction, first_read: None, received: 0, requests: 0 };
+        self.unauthenticated.insert(id, connection);
+        Ok(id)
+    }
+
+    /// Evicts the oldest of these connections, unless it is in its grace period.
+    fn make_place(
+        &mut self,
+        now: Instant,
+        is_candidate: impl Fn(&Unauthenticated) -> bool,
+    ) -> Result<(), NoPlace> {
+        let oldest = self.unauthenticated.values().find(|other| is_candidate(other)).ok_or(NoPlace::Full)?;
+        if !oldest.had_its_grace(now) {
+            return Err(NoPlace::Busy);
+        }
+        self.evict_oldest(is_candidate).ok_or(NoPlace::Full)
     }
 
     /// Changes the memory of a connection. Evicts the oldest connections with memory while they exceed the limit.
@@ -257,17 +299,16 @@ impl Counts {
         {}
     }
 
-    fn read_permission(&self, limits: &Limits, id: u64) -> ReadPermission {
-        match self.unauthenticated.get(&id) {
-            None => ReadPermission::Evicted,
-            Some(connection)
-                if connection.received > UNDELAYED_BYTES
-                    && self.request_bytes + self.evicted.bytes > limits.max_unauthenticated_request_bytes =>
-            {
-                ReadPermission::AfterEvictions
-            }
-            Some(connection) if connection.received > UNPACED_BYTES => ReadPermission::Paced,
-            Some(_) => ReadPermission::Full,
+    fn read_permission(&mut self, limits: &Limits, id: u64, now: Instant) -> ReadPermission {
+        let memory = self.request_bytes + self.evicted.bytes;
+        let Some(connection) = self.unauthenticated.get_mut(&id) else { return ReadPermission::Evicted };
+        connection.first_read.get_or_insert(now);
+        if connection.received > UNDELAYED_BYTES && memory > limits.max_unauthenticated_request_bytes {
+            ReadPermission::AfterEvictions
+        } else if connection.received > UNPACED_BYTES {
+            ReadPermission::Paced
+        } else {
+            ReadPermission::Full
         }
     }
 
@@ -330,164 +371,9 @@ impl ConnectionPermit {
     /// The permit of a connection in a test without limits.
     pub(super) fn unlimited() -> Self {
         let connections = Connections::new(&Arc::new(Limits::default()), Vec::new());
-        connections.acquire(IpAddr::from([127, 0, 0, 1])).unwrap()
+        connections.acquire(IpAddr::from([127, 0, 0, 1]), Instant::now()).unwrap()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use futures_util::FutureExt;
-
-    use super::*;
-
-    fn connections(limits: Limits) -> Connections {
-        Connections::new(&Arc::new(limits), vec!["10.0.0.0/8".parse().unwrap()])
-    }
-
-    fn open(connections: &Connections, address: &str) -> Option<ConnectionPermit> {
-        connections.acquire(address.parse().unwrap())
-    }
-
-    fn open_authenticated(connections: &Connections, address: &str) -> Option<ConnectionPermit> {
-        open(connections, address).inspect(ConnectionPermit::authenticated)
-    }
-
-    fn is_evicted(permit: &ConnectionPermit) -> bool {
-        permit.evicted().now_or_never().is_some()
-    }
-
-    #[test]
-    fn authenticated_connections_are_limited_in_total_and_per_address_except_proxies() {
-        let limits = Limits { max_connections: 4, max_connections_per_address: 2, ..Limits::default() };
-        let connections = connections(limits);
-        let take = |address: &str| open_authenticated(&connections, address);
-        let first = take("192.0.2.1").unwrap();
-        let second = take("::ffff:192.0.2.1").unwrap();
-        assert!(take("192.0.2.1").is_none(), "an IPv4 address and its IPv6-mapped form are the same address");
-        let proxied: Vec<_> = (0..2).map(|_| take("10.0.0.1").unwrap()).collect();
-        assert!(take("192.0.2.2").is_none(), "the total limit is reached");
-        drop(first);
-        let third = take("192.0.2.1").unwrap();
-        assert_eq!(connections.0.lock().open, 4);
-        assert!([&second, &third].into_iter().chain(&proxied).all(|permit| !is_evicted(permit)));
-        drop((second, third, proxied));
-        let counts = connections.0.lock();
-        assert!(counts.open == 0 && counts.by_address.is_empty() && counts.unauthenticated.is_empty());
-    }
-
-    #[test]
-    fn new_connection_evicts_the_oldest_unauthenticated_connection_of_its_address() {
-        let limits = Limits { max_unauthenticated_connections_per_address: 2, ..Limits::default() };
-        let connections = connections(limits);
-        let other = open(&connections, "192.0.2.2").unwrap();
-        let keyed = open_authenticated(&connections, "192.0.2.1").unwrap();
-        let mut held: Vec<_> = (0..5).map(|_| open(&connections, "192.0.2.1").unwrap()).collect();
-        assert_eq!(held.iter().map(is_evicted).collect::<Vec<_>>(), [true, true, true, false, false]);
-        assert!(!is_evicted(&other) && !is_evicted(&keyed));
-        // An evicted connection cannot become authenticated, and it is not counted twice.
-        held[0].authenticated();
-        assert!(!held[0].is_authenticated());
-        held.drain(..3);
-        assert_eq!(connections.0.lock().open, 4);
-        held[0].authenticated();
-        let next = open(&connections, "192.0.2.1").unwrap();
-        assert!(!is_evicted(&held[1]), "an authenticated connection does not use the share");
-        drop((next, held));
-    }
-
-    #[test]
-    fn ipv6_network_has_one_share() {
-        let limits = Limits { max_unauthenticated_connections_per_address: 1, ..Limits::default() };
-        let connections = connections(limits);
-        let first = open(&connections, "2001:db8::1").unwrap();
-        let other = open(&connections, "2001:db8:0:1::1").unwrap();
-        let _second = open(&connections, "2001:db8::2").unwrap();
-        assert!(is_evicted(&first) && !is_evicted(&other));
-    }
-
-    #[test]
-    fn full_gateway_evicts_only_unauthenticated_connections() {
-        let connections = connections(Limits { max_connections: 16, ..Limits::default() });
-        let keyed: Vec<_> = (0..14).map(|_| open_authenticated(&connections, "192.0.2.1").unwrap()).collect();
-        let (one, two) = (open(&connections, "192.0.2.2").unwrap(), open(&connections, "10.0.0.1").unwrap());
-        let three = open_authenticated(&connections, "192.0.2.3").unwrap();
-        assert!(is_evicted(&one) && !is_evicted(&two));
-        let four = open_authenticated(&connections, "192.0.2.3").unwrap();
-        assert!(is_evicted(&two), "connections of a proxy are evicted too");
-        assert!(open(&connections, "192.0.2.4").is_none(), "all connections are authenticated");
-        assert!(keyed.iter().chain([&three, &four]).all(|permit| !is_evicted(permit)));
-    }
-
-    #[test]
-    fn memory_of_unauthenticated_requests_is_bounded() {
-        let limit = 4 * REQUEST_BYTES;
-        let limits = Limits { max_unauthenticated_request_bytes: limit, ..Limits::default() };
-        let connections = connections(limits);
-        let take = || open(&connections, "192.0.2.1").unwrap();
-        let (silent, oldest, keyed, one, two) = (take(), take(), take(), take(), take());
-        for connection in [&oldest, &keyed, &one, &two] {
-            connection.bytes_received(10);
-            connection.request_started();
-        }
-        assert!(is_evicted(&oldest), "four requests and their bytes exceed the limit");
-        assert_eq!(connections.0.lock().request_bytes, 3 * (REQUEST_BYTES + 10));
-        keyed.authenticated();
-        keyed.bytes_received(limit);
-        assert_eq!(connections.0.lock().request_bytes, 2 * (REQUEST_BYTES + 10));
-        one.request_ended();
-        one.bytes_received(limit - REQUEST_BYTES - 10);
-        assert!([&silent, &keyed, &one, &two].into_iter().all(|permit| !is_evicted(permit)));
-        two.bytes_received(1);
-        assert!(is_evicted(&one) && !is_evicted(&silent), "a connection without memory is not evicted");
-        drop(two);
-        let three = take();
-        three.bytes_received(limit + 1);
-        assert!(is_evicted(&three), "one connection alone");
-        assert_eq!(connections.0.lock().request_bytes, 0);
-        drop((one, three));
-        let (four, small) = (take(), take());
-        four.bytes_received(UNPACED_BYTES + 1);
-        small.bytes_received(UNPACED_BYTES);
-        let permissions = [&oldest, &four, &small, &keyed].map(ConnectionPermit::read_permission);
-        let [full, paced] = [ReadPermission::Full, ReadPermission::Paced];
-        assert_eq!(permissions, [ReadPermission::Evicted, paced, full, full]);
-    }
-
-    #[test]
-    fn memory_of_evicted_connections_counts_until_they_are_dropped() {
-        let limit = 4 * REQUEST_BYTES;
-        let limits = Limits { max_unauthenticated_request_bytes: limit, ..Limits::default() };
-        let connections = connections(limits);
-        let take = || open(&connections, "192.0.2.1").unwrap();
-        let (evicted, large, small, keyed) = (take(), take(), take(), take());
-        keyed.authenticated();
-        evicted.bytes_received(limit);
-        small.bytes_received(UNDELAYED_BYTES);
-        large.bytes_received(UNPACED_BYTES + 1);
-        assert!(is_evicted(&evicted));
-        let permissions = || [&large, &small, &keyed].map(ConnectionPermit::read_permission);
-        let [full, paced] = [ReadPermission::Full, ReadPermission::Paced];
-        assert_eq!(permissions(), [ReadPermission::AfterEvictions, full, full]);
-        let clone = evicted.clone();
-        drop(evicted);
-        assert_eq!(permissions(), [ReadPermission::AfterEvictions, full, full], "a request has the permit");
-        drop(clone);
-        assert_eq!(permissions(), [paced, full, full]);
-        assert_eq!(connections.0.lock().evicted.bytes, 0);
-    }
-
-    #[test]
-    fn one_address_uses_at_most_a_quarter_of_the_unauthenticated_connections() {
-        // The shares shrink with `max_connections`: 20 unauthenticated connections, 5 per address.
-        let connections = connections(Limits { max_connections: 40, ..Limits::default() });
-        let neighbour = open(&connections, "192.0.2.2").unwrap();
-        let flood: Vec<_> = (0..100).map(|_| open(&connections, "192.0.2.1").unwrap()).collect();
-        assert!(!is_evicted(&neighbour));
-        assert_eq!(flood.iter().filter(|permit| !is_evicted(permit)).count(), 5);
-        let proxied: Vec<_> = (0..14).map(|_| open(&connections, "10.0.0.1").unwrap()).collect();
-        assert!(proxied.iter().all(|permit| !is_evicted(permit)), "a proxy has no share of its own");
-        assert!(flood[99].is_crowded() && neighbour.is_crowded());
-        neighbour.authenticated();
-        assert!(!neighbour.is_crowded(), "20 of 40 connections are open");
-    }
-}
+mod tests;
