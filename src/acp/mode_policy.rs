@@ -4,6 +4,7 @@
 //! agent reads. Names are compared as in [`DeniedModes`].
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde_json::value::RawValue;
 
@@ -70,14 +71,19 @@ impl<'a> ModePolicy<'a> {
         }
     }
 
-    /// The denied modes and values that the agent offers.
+    /// The denied modes and values that the agent offers. Parses the lists of the agent once, because they can be long.
     pub fn offered(&self) -> Vec<ModeSelection> {
         if self.denied.is_empty() {
             return Vec::new();
         }
-        let modes = named_modes(self.modes).filter(|mode| self.find_mode(&mode.id).is_some());
+        let modes: Vec<_> = named_modes(self.modes).collect();
+        let offered: Vec<_> = options(self.config_options).collect();
+        // As in `find_mode`, a name denies its id wherever the agent shows the name.
+        let named = modes.iter().chain(offered.iter().flat_map(|option| &option.values));
+        let ids: HashSet<&str> = named.filter(|named| self.denies(named)).map(|named| &*named.id).collect();
+        let modes = modes.iter().filter(|mode| ids.contains(&*mode.id));
         let mut denied: Vec<_> = modes.map(|mode| ModeSelection::mode(&mode.id)).collect();
-        for option in options(self.config_options) {
+        for option in offered {
             let values = option.values.iter().filter(|value| self.denied_value(&option, &value.id).is_some());
             denied.extend(values.map(|value| ModeSelection::option(&option.id, Some(&value.id))));
             if option.is_switch && self.denied_switch(&option).is_some() {
@@ -85,6 +91,12 @@ impl<'a> ModePolicy<'a> {
             }
         }
         denied
+    }
+
+    /// Whether the id or the name is denied.
+    fn denies(&self, named: &Named<'_>) -> bool {
+        let mut names = std::iter::once(&*named.id).chain(named.name.as_deref());
+        names.any(|name| self.denied.find(name).is_some())
     }
 
     fn current_option(&self) -> Option<ModeSelection> {

@@ -55,6 +55,11 @@ pub fn is_session_state(kind: &str) -> bool {
     matches!(kind, AVAILABLE_COMMANDS | CURRENT_MODE | CONFIG_OPTION | STATE)
 }
 
+/// Returns true if the kind can select a mode, also as the value of an option.
+pub fn selects_modes(kind: &str) -> bool {
+    matches!(kind, CURRENT_MODE | CONFIG_OPTION)
+}
+
 /// Returns true if the kind is part of the history of a session. `session/load` replays these kinds. Other
 /// kinds report the current state.
 pub fn is_history(kind: &str) -> bool {

@@ -164,6 +164,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for ConnectionIo<S> {
                     ready!(poll_proceed(context)).made_progress();
                 }
             }
+            ReadPermission::AfterEvictions => {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             ReadPermission::Evicted => return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
         }
         let before = buffer.filled().len();

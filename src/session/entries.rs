@@ -67,24 +67,33 @@ impl ActorEntries {
 
     /// The entry of a session that clients of the tenant can find.
     pub(super) async fn find(&self, tenant: &Tenant, id: SessionId) -> Result<Arc<ActorEntry>, SessionError> {
-        let entry = self.entry(id).await?;
+        let entry = self.entry_for(Some(tenant), id).await?;
         let visible = entry.log.tenant() == tenant && entry.visible.load(Ordering::Acquire);
         if visible { Ok(entry) } else { Err(SessionError::NoSuchSession) }
     }
 
     /// The entry of the session's actor. Loads the session if it has no actor.
     pub(super) async fn entry(&self, id: SessionId) -> Result<Arc<ActorEntry>, SessionError> {
+        self.entry_for(None, id).await
+    }
+
+    /// The same. Loads only a session of this tenant.
+    async fn entry_for(
+        &self,
+        tenant: Option<&Tenant>,
+        id: SessionId,
+    ) -> Result<Arc<ActorEntry>, SessionError> {
         if lock_or_abort(self.inner.deleted.lock()).contains(&id) {
             return Err(SessionError::NoSuchSession);
         }
         match self.running_entry(id) {
             Some(found) => Ok(found),
             // Boxed, because the future of almost every request contains this one, and few requests load.
-            None => Box::pin(self.load(id)).await,
+            None => Box::pin(self.load(tenant, id)).await,
         }
     }
 
-    async fn load(&self, id: SessionId) -> Result<Arc<ActorEntry>, SessionError> {
+    async fn load(&self, tenant: Option<&Tenant>, id: SessionId) -> Result<Arc<ActorEntry>, SessionError> {
         let lock = usize::from(id.as_bytes()[15]) % LOAD_LOCKS;
         let _guard = self.inner.load_locks[lock].lock().await;
         if let Some(found) = self.running_entry(id) {
@@ -96,9 +105,9 @@ impl ActorEntries {
             stopped.cancelled().await;
         }
         let restore = !lock_or_abort(self.inner.panicked.lock()).contains(&id);
-        let loaded = Actor::load(self.context(), id, restore).await?;
-        lock_or_abort(self.inner.panicked.lock()).remove(&id);
+        let loaded = Actor::load(self.context(), tenant, id, restore).await?;
         let Some((actor, entry)) = loaded else { return Err(SessionError::NoSuchSession) };
+        lock_or_abort(self.inner.panicked.lock()).remove(&id);
         Ok(self.install(actor, entry))
     }
 

@@ -54,7 +54,7 @@ impl ProcessLink {
         }
     }
 
-    pub(super) fn spec(&self) -> &AgentSpec {
+    pub(super) fn spec(&self) -> &Arc<AgentSpec> {
         &self.spec
     }
 

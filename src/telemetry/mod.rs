@@ -3,6 +3,7 @@
 //! The format is human-readable on a terminal and one JSON object a line elsewhere (`format`).
 
 mod format;
+mod panics;
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -55,12 +56,14 @@ enum Format {
     Json,
 }
 
-/// Initializes logging for this process. `filter` has the format of `RUST_LOG`; the default is `info`.
+/// Initializes logging for this process, also for panics. `filter` has the format of `RUST_LOG`; the default is `info`.
 pub fn init(filter: Option<&str>) -> Result<(), TelemetryError> {
     let format = if std::io::stderr().is_terminal() { Format::Terminal } else { Format::Json };
     let subscriber = subscriber(filter.unwrap_or(DEFAULT_FILTER), format, std::io::stderr)?;
     tracing::subscriber::set_global_default(subscriber)
-        .map_err(|error| TelemetryError::AlreadyStarted(error.into()))
+        .map_err(|error| TelemetryError::AlreadyStarted(error.into()))?;
+    panics::install_hook();
+    Ok(())
 }
 
 fn subscriber<W>(

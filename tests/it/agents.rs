@@ -7,7 +7,7 @@ mod listing;
 mod reasons;
 mod rpc;
 mod sign_in_at_load;
-mod socket;
+pub(crate) mod socket;
 mod starts;
 mod terminal;
 mod warm;

@@ -8,5 +8,4 @@ mod groups;
 mod lifecycle;
 mod nested;
 mod reports;
-mod start_time;
 mod table;

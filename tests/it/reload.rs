@@ -17,6 +17,7 @@ use super::support::log::{all, kinds};
 use super::support::{FAKE, Follower, Gateway, History, Setup, eventually, is_alive};
 
 mod entries;
+mod modes;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const RELOADED: &str = "the configuration was reloaded";

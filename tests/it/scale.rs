@@ -19,6 +19,7 @@ mod many;
 mod one_key;
 mod metadata;
 mod readers;
+mod start_time;
 mod storm;
 
 /// The tests ask more often than a person may.

@@ -183,3 +183,20 @@ fn only_texts_that_may_be_commands_are_decoded() {
         assert_eq!(may_be_command(literal), may, "{literal}");
     }
 }
+
+#[test]
+fn long_lists_of_modes_are_parsed_once() {
+    let denied = denied();
+    let mode = |number| {
+        format!(r#"{{"id":"m-{number}","name":"{}"}}"#, if number % 2 == 0 { "Yolo" } else { "Ask" })
+    };
+    let modes: Vec<_> = (0..4000).map(mode).collect();
+    let modes = format!(r#"{{"availableModes":[{}]}}"#, modes.join(","));
+    let policy = ModePolicy { denied: &denied, modes: Some(raw(&modes)), config_options: Some(raw(OPTIONS)) };
+    let began = std::time::Instant::now();
+    let offered = policy.offered();
+    // With one parse for each mode, this takes more than a minute.
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(offered.len(), 2000 + 3);
+    assert_eq!(offered[1], ModeSelection::mode("m-2"));
+}

@@ -379,7 +379,7 @@ impl Actor {
         }
         // Only the result of `session/new` contains the agent's session id, and it was parsed above.
         let result = acp::replace_session_id(result, &self.journal.session());
-        let denied_modes = self.mode_policy().offered();
+        let denied_modes = self.denied_modes();
         let event = EncodedEvent::from(&SessionAttached {
             by: attached_by(origin, method),
             context: if lost.is_some() { AttachedContext::Lost } else { AttachedContext::Kept },

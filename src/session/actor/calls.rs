@@ -44,10 +44,11 @@ impl Actor {
 
     /// Checks that do not need a process.
     fn check_call(&self, call: &ClientCall) -> Result<(), CallError> {
+        let entry = self.client_rules();
         let rules = CallRules {
             session: self.journal.session(),
-            spec: self.link.spec(),
-            modes: self.mode_policy(),
+            spec: &entry,
+            modes: self.mode_policy(&entry),
             accepts_models: self.journal.record().models,
             running: self.turns.running(),
         };
@@ -140,7 +141,7 @@ impl Actor {
         if !matches!(call.call, ClientCall::Cancel(_)) {
             self.journal.update(|record| record.called = true);
         }
-        let before = self.mode_policy().current();
+        let before = self.current_denied_mode();
         let mut event = SessionChanged { by: &call.by.id, ..SessionChanged::default() };
         match &call.call {
             ClientCall::Mode(mode) if self.link.dialect().has_modes() => event.current_mode_id = Some(mode),

@@ -117,9 +117,8 @@ impl Actor {
         if imports {
             self.begin_history();
         }
-        let entered = self.mode_policy().of_update(&view.kind, view.update);
-        let before =
-            entered.as_ref().filter(|_| subagent.is_none()).and_then(|_| self.mode_policy().current());
+        let entered = self.entered_mode(&view.kind, view.update);
+        let before = entered.as_ref().filter(|_| subagent.is_none()).and_then(|_| self.current_denied_mode());
         let mut state_changed = false;
         if subagent.is_none() {
             self.journal.fold_with(|fold| fold.update(&view.kind, view.update));

@@ -1,27 +1,59 @@
 //! The modes of `modes.deny`: checks of what clients send, and reports of a denied mode that the agent enters.
 
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
 use super::Actor;
-use crate::acp::{ModeCommand, ModePolicy, Outcome, RawObject, find_in_value, find_mode_command};
+use crate::acp::{
+    self, ModeCommand, ModePolicy, Outcome, PromptCapabilities, RawObject, find_in_value, find_mode_command,
+};
+use crate::agent::AgentSpec;
 use crate::api::Session;
 use crate::event::SessionPrivilegedMode;
 use crate::session::agent_requests::policy;
 use crate::session::client_calls::permit_mode;
 use crate::session::error::{AnswerError, InputError};
-use crate::types::{ModeSelection, Principal, RequestId, Scope};
+use crate::types::{DeniedModes, ModeSelection, Principal, RequestId, Scope};
 
 impl Actor {
-    /// The denied modes of the agent, with the modes and the options of the session.
-    pub(super) fn mode_policy(&self) -> ModePolicy<'_> {
+    /// The entry with the rules for clients: the current one, also while the session has a process with a former entry.
+    /// A removed agent has the entry of its process.
+    pub(super) fn client_rules(&self) -> Arc<AgentSpec> {
+        let current = self.context.catalogue.agent(&self.journal.record().agent);
+        current.unwrap_or_else(|| Arc::clone(self.link.spec()))
+    }
+
+    /// The denied modes of an entry, with the modes and the options of the session.
+    pub(super) fn mode_policy<'a>(&'a self, entry: &'a AgentSpec) -> ModePolicy<'a> {
         let fold = self.journal.fold();
         ModePolicy {
-            denied: &self.link.spec().settings.denied_modes,
+            denied: &entry.settings.denied_modes,
             modes: fold.modes.as_deref(),
             config_options: fold.config_options.as_deref(),
         }
     }
 
+    /// The denied modes and values that the agent offers.
+    pub(super) fn denied_modes(&self) -> Vec<ModeSelection> {
+        self.mode_policy(&self.client_rules()).offered()
+    }
+
+    /// The denied mode that the session has now.
+    pub(super) fn current_denied_mode(&self) -> Option<ModeSelection> {
+        self.mode_policy(&self.client_rules()).current()
+    }
+
+    /// The denied mode that an update of the agent selects.
+    pub(super) fn entered_mode(&self, kind: &str, update: &RawValue) -> Option<ModeSelection> {
+        if !acp::update::selects_modes(kind) {
+            return None;
+        }
+        self.mode_policy(&self.client_rules()).of_update(kind, update)
+    }
+
     pub(super) fn with_denied_modes(&self, session: Session) -> Session {
-        Session { denied_modes: self.mode_policy().offered(), ..session }
+        Session { denied_modes: self.denied_modes(), ..session }
     }
 
     /// Checks the slash commands and the `_meta` of a prompt.
@@ -30,14 +62,8 @@ impl Actor {
         by: &Principal,
         blocks: &[RawObject<'_>],
     ) -> Result<(), InputError> {
-        let denied = &self.link.spec().settings.denied_modes;
-        let meta = blocks.iter().filter_map(|block| block.get("_meta"));
-        for meta in meta {
-            permit_mode(find_in_value(denied, meta))?;
-        }
-        match find_mode_command(denied, blocks) {
-            Some(ModeCommand::Denied(entry)) => permit_mode(Some(entry)),
-            Some(ModeCommand::Changes { name }) if !by.scopes.contains(Scope::Approve) => {
+        match permitted_command(&self.client_rules().settings.denied_modes, blocks)? {
+            Some(name) if !by.scopes.contains(Scope::Approve) => {
                 let detail =
                     format!("the command /{name} can change the mode, so it requires the scope approve");
                 Err(InputError::Forbidden(detail))
@@ -46,12 +72,30 @@ impl Actor {
         }
     }
 
+    /// Checks the prompt of the running turn again if the agent's entry has changed since its last check. Reports the
+    /// mode of the session if only the new entry denies it.
+    pub(super) fn recheck_prompt_modes(&mut self) -> Result<(), InputError> {
+        let entry = self.client_rules();
+        let Some((blocks, former)) = self.turns.unchecked(&entry) else { return Ok(()) };
+        let any = PromptCapabilities { image: true, audio: true, embedded_context: true };
+        let blocks = acp::validate_prompt(blocks, any)
+            .map_err(|error| InputError::invalid("/prompt", error.to_string()))?;
+        permitted_command(&entry.settings.denied_modes, &blocks)?;
+        // After a restart, the attach has reported the mode.
+        let former = former.map(|former| self.mode_policy(former).current());
+        self.turns.set_checked(entry);
+        if let Some(before) = former {
+            self.report_current_mode(before.as_ref());
+        }
+        Ok(())
+    }
+
     /// Checks that an answer to a request of the agent selects no denied mode.
     pub(super) fn check_answer_modes(&self, id: RequestId, answer: &Outcome) -> Result<(), AnswerError> {
         let Ok(answer) = answer else { return Ok(()) };
         let request = self.agent_requests.get(id)?;
-        let denied = &self.link.spec().settings.denied_modes;
-        Ok(permit_mode(policy::denying_entry(denied, &request, answer))?)
+        let entry = self.client_rules();
+        Ok(permit_mode(policy::denying_entry(&entry.settings.denied_modes, &request, answer))?)
     }
 
     /// Reports a denied mode that the agent has entered without a client.
@@ -70,8 +114,21 @@ impl Actor {
 
     /// Reports the current mode if it is denied and was not reported as `before`.
     pub(super) fn report_current_mode(&mut self, before: Option<&ModeSelection>) {
-        if let Some(now) = self.mode_policy().current().filter(|now| Some(now) != before) {
+        if let Some(now) = self.current_denied_mode().filter(|now| Some(now) != before) {
             self.report_privileged_mode(&now, None);
         }
+    }
+}
+
+/// Checks that the `_meta` and the slash command of a prompt select no denied mode. Returns the name of a command that may
+/// change the mode.
+fn permitted_command(denied: &DeniedModes, blocks: &[RawObject<'_>]) -> Result<Option<String>, InputError> {
+    for meta in blocks.iter().filter_map(|block| block.get("_meta")) {
+        permit_mode(find_in_value(denied, meta))?;
+    }
+    match find_mode_command(denied, blocks) {
+        Some(ModeCommand::Denied(entry)) => permit_mode(Some(entry)).map(|()| None),
+        Some(ModeCommand::Changes { name }) => Ok(Some(name)),
+        None => Ok(None),
     }
 }

@@ -111,7 +111,7 @@ impl Actor {
                 RawValue::NULL.to_owned()
             });
             queued.push(prompt);
-            self.turns.enqueue(Queued { record, blocks, trace: None, restored: true });
+            self.turns.enqueue(Queued { record, blocks, trace: None, restored: true, checked: None });
         }
         let restored = queued.len() - failed.len();
         self.journal.update(|record: &mut SessionRecord| {

@@ -29,7 +29,7 @@ use crate::session::record::{self, FoldRecord, RequestRecord, SessionRecord, Sto
 use crate::session::stored::{agent_spec, read_record};
 use crate::session::turns::Turns;
 use crate::store::Table;
-use crate::types::{Principal, Scope, SessionId, SessionState};
+use crate::types::{Principal, Scope, SessionId, SessionState, Tenant};
 
 /// The principal on whose behalf the session leases processes.
 fn owner(record: &SessionRecord) -> Principal {
@@ -99,9 +99,10 @@ impl Actor {
         (actor, entry)
     }
 
-    /// Loads a session. `None` if it does not exist. `restore`: queued prompts may run.
+    /// Loads a session. `None` if it does not exist, or does not belong to this tenant. `restore`: queued prompts may run.
     pub(in crate::session) async fn load(
         context: &Context,
+        tenant: Option<&Tenant>,
         id: SessionId,
         restore: bool,
     ) -> Result<Option<(Self, ActorEntry)>, SessionError> {
@@ -109,6 +110,10 @@ impl Actor {
         let Some(record) = read_record::<SessionRecord>(context, Table::Session, key.clone()).await? else {
             return Ok(None);
         };
+        // Loading writes to the log, which a client of another tenant must not cause.
+        if tenant.is_some_and(|tenant| *tenant != record.tenant()) {
+            return Ok(None);
+        }
         let log = context.log.session(&record.tenant(), id).await?;
         let folded = read_record::<FoldRecord>(context, Table::Fold, key).await?;
         let (mut journal, mut seq) =

@@ -92,7 +92,8 @@ impl Actor {
         }
         let (spec, session_policy) = (self.link.spec(), &self.journal.record().policy);
         let allowed = policy::allows(spec, session_policy, view.tool_kind.as_deref());
-        self.offer_question(offer, allowed.then(|| view.allow_once(&spec.settings.denied_modes)).flatten())
+        let answer = allowed.then(|| view.allow_once(&self.client_rules().settings.denied_modes)).flatten();
+        self.offer_question(offer, answer)
     }
 
     /// Offers a question to a user. `allowed`: the answer of the policy.

@@ -80,7 +80,7 @@ impl Actor {
             }
         });
         let prompt = record.to_prompt(self.journal.session(), self.journal.log().id(seq));
-        let queued = Queued { record, blocks, trace, restored: false };
+        let queued = Queued { record, blocks, trace, restored: false, checked: Some(self.client_rules()) };
         match admission {
             Admission::Run => self.turns.begin(queued, seq, Instant::now()),
             Admission::Queue { .. } => self.turns.enqueue(queued),
@@ -134,6 +134,12 @@ impl Actor {
         // If the process has exited, its last batches report that. The session then acquires another one.
         if !self.attachment.is_ready() || self.link.process().is_none_or(crate::agent::Process::has_ended) {
             return;
+        }
+        if self.turns.ready(self.journal.log().committed()).is_none() {
+            return;
+        }
+        if let Err(denied) = self.recheck_prompt_modes() {
+            return self.end_turn(TurnEnd::Failed(PromptError::from(denied).problem()));
         }
         let Some((blocks, trace)) = self.turns.ready(self.journal.log().committed()) else { return };
         let Some(id) = &self.journal.record().agent_session_id else { return };

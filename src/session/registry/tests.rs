@@ -69,8 +69,16 @@ fn record(id: SessionId, by: &Principal, now: crate::types::Timestamp, last_prom
     }
 }
 
-#[tokio::test]
-async fn panicked_actor_fails_its_turn_and_restarts() {
+/// Sessions without programs.
+struct Rig {
+    registry: SessionRegistry,
+    log: EventLog,
+    ids: Ids,
+    _folder: tempfile::TempDir,
+    _catalogues: tokio::sync::watch::Sender<Arc<Catalogue>>,
+}
+
+async fn rig() -> Rig {
     let (shutdown, ids, limits) = (Shutdown::new(), Ids::system(), Arc::new(Limits::default()));
     let store = Arc::new(MemoryStore::new(ids.clone()));
     let fatal = Box::new(|why: &str| panic!("fatal: {why}"));
@@ -83,21 +91,42 @@ async fn panicked_actor_fails_its_turn_and_restarts() {
         Pool::new(&catalogue, launcher, (Arc::clone(&limits), PrincipalLimits::new(&limits)), &shutdown);
     let folder = tempfile::tempdir().unwrap();
     let workspaces = Workspaces::new(folder.path(), &[]).unwrap();
-    let (_catalogues, catalogue) = CurrentCatalogue::new(catalogue);
-    let parts = (ids.clone(), limits, shutdown.clone());
-    let registry = SessionRegistry::start(Context::new(
-        (log.clone(), audit),
-        pool,
-        catalogue,
-        workspaces,
-        MayPrompt::new(|_, _| true),
-        parts,
-    ))
-    .await
-    .unwrap();
+    let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
+    let parts = (ids.clone(), limits, shutdown);
+    let may_prompt = MayPrompt::new(|_, _| true);
+    let context = Context::new((log.clone(), audit), pool, catalogue, workspaces, may_prompt, parts);
+    let registry = SessionRegistry::start(context).await.unwrap();
+    Rig { registry, log, ids, _folder: folder, _catalogues: catalogues }
+}
 
-    let by =
-        Principal { id: "alice".into(), tenant: Tenant::default(), scopes: Scope::ALL.into_iter().collect() };
+fn principal(tenant: Tenant) -> Principal {
+    Principal { id: "alice".into(), tenant, scopes: Scope::ALL.into_iter().collect() }
+}
+
+#[tokio::test]
+async fn client_of_another_tenant_does_not_load_a_session() {
+    let Rig { registry, log, ids, .. } = &rig().await;
+    let (owner, stranger) = (principal(Tenant::default()), principal(Tenant::new("other")));
+    let id = ids.session();
+    // Loading closes the process that a crash left open.
+    let record = SessionRecord { attached: true, ..record(id, &owner, ids.now(), 0) };
+    let mut records = crate::eventlog::Records::default();
+    record.put(None, &mut records);
+    log.write(records).await.unwrap();
+    let session_log = log.session(&owner.tenant, id).await.unwrap();
+    let opened = in_time(registry.open(&stranger, id)).await;
+    assert!(matches!(opened, Err(SessionError::NoSuchSession)), "{opened:?}");
+    assert_eq!(session_log.appended(), 0, "nothing was loaded");
+    in_time(registry.open(&owner, id)).await.unwrap();
+    assert_eq!(session_log.appended(), 1, "the owner loads it");
+    let opened = in_time(registry.open(&stranger, id)).await;
+    assert!(matches!(opened, Err(SessionError::NoSuchSession)), "{opened:?}");
+}
+
+#[tokio::test]
+async fn panicked_actor_fails_its_turn_and_restarts() {
+    let Rig { registry, log, ids, .. } = &rig().await;
+    let by = principal(Tenant::default());
     let id = ids.session();
     let session_log = log.session(&by.tenant, id).await.unwrap();
     // The next turn number overflows and panics, because tests are built with overflow checks.

@@ -10,6 +10,7 @@ mod work;
 mod tests;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use tokio::sync::watch;
@@ -23,6 +24,7 @@ use super::record::PromptRecord;
 use crate::acp::{
     self, CancelTarget, PromptResult, TraceContext, WorkState, error_code, stop_reason, update,
 };
+use crate::agent::AgentSpec;
 use crate::jsonrpc::{CallId, RpcError};
 use crate::types::{Limits, PromptId};
 
@@ -137,12 +139,13 @@ impl Turns {
 
     /// Begins a turn. `started_seq`: the event that must be durable before the prompt is sent.
     pub(super) fn begin(&mut self, queued: Queued, started_seq: u64, now: Instant) {
-        let Queued { record, blocks, trace, .. } = queued;
+        let Queued { record, blocks, trace, checked, .. } = queued;
         self.last_ended = None;
         self.running = Some(Turn {
             record,
             blocks,
             trace,
+            checked,
             started_seq,
             call: None,
             work: PromptWork::default(),
@@ -162,9 +165,9 @@ impl Turns {
     /// Returns a turn whose prompt was not sent to the head of the queue. It gets no second `prompt.started`.
     pub(super) fn return_unsent(&mut self) -> bool {
         let Some(turn) = self.running.take_if(|turn| turn.call.is_none()) else { return false };
-        let Turn { mut record, blocks, trace, .. } = turn;
+        let Turn { mut record, blocks, trace, checked, .. } = turn;
         record.unsent = true;
-        self.queue.push_front(Queued { record, blocks, trace, restored: false });
+        self.queue.push_front(Queued { record, blocks, trace, restored: false, checked });
         true
     }
 
@@ -178,6 +181,20 @@ impl Turns {
         let turn = self.running.as_ref()?;
         let ready = turn.call.is_none() && turn.started_seq <= committed;
         ready.then_some((&*turn.blocks, turn.trace.as_ref()))
+    }
+
+    /// The blocks of the running prompt if it was not checked against the denied modes of this entry, with the entry that it
+    /// was checked against.
+    pub(super) fn unchecked(&self, entry: &Arc<AgentSpec>) -> Option<(&RawValue, Option<&AgentSpec>)> {
+        let turn = self.running.as_ref()?;
+        let is_checked = turn.checked.as_ref().is_some_and(|checked| Arc::ptr_eq(checked, entry));
+        (!is_checked).then_some((&*turn.blocks, turn.checked.as_deref()))
+    }
+
+    pub(super) fn set_checked(&mut self, entry: Arc<AgentSpec>) {
+        if let Some(turn) = &mut self.running {
+            turn.checked = Some(entry);
+        }
     }
 
     /// Notes that the prompt was written to the agent. `None`: its stdin is closed. Earlier work of the agent is background

@@ -129,7 +129,7 @@ fn queued(number: u32) -> Queued {
         unsent: false,
     };
     let blocks = raw(&format!(r#"[{{"type":"text","text":"{number}"}}]"#));
-    Queued { record, blocks, trace: TraceContext::parse(PARENT, None), restored: false }
+    Queued { record, blocks, trace: TraceContext::parse(PARENT, None), restored: false, checked: None }
 }
 
 fn limits() -> Limits {

@@ -1,5 +1,6 @@
 //! A prompt on its way, queued or the running turn, and the effects of its inputs, which the actor applies.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -7,6 +8,7 @@ use tokio::time::Instant;
 
 use super::work::PromptWork;
 use crate::acp::{TraceContext, stop_reason};
+use crate::agent::AgentSpec;
 use crate::jsonrpc::{CallId, RpcError};
 use crate::session::record::PromptRecord;
 use crate::types::PromptId;
@@ -19,6 +21,8 @@ pub(in crate::session) struct Queued {
     pub(in crate::session) trace: Option<TraceContext>,
     /// Whether an earlier actor of the session accepted the prompt.
     pub(in crate::session) restored: bool,
+    /// The entry whose denied modes the prompt was checked against. `None` if an earlier actor checked it.
+    pub(in crate::session) checked: Option<Arc<AgentSpec>>,
 }
 
 /// The running turn.
@@ -27,6 +31,8 @@ pub(super) struct Turn {
     pub(super) record: PromptRecord,
     pub(super) blocks: Box<RawValue>,
     pub(super) trace: Option<TraceContext>,
+    /// As in [`Queued::checked`].
+    pub(super) checked: Option<Arc<AgentSpec>>,
     /// The sequence number of the event that must be durable before the prompt is sent to the agent.
     pub(super) started_seq: u64,
     /// The call of `session/prompt`, after it was sent.

@@ -15,14 +15,14 @@ use crate::support::gateway::KEY;
 
 const WAIT: Duration = Duration::from_secs(20);
 
-pub(super) struct Socket {
+pub(crate) struct Socket {
     stream: WebSocketStream<MaybeTlsStream<TcpStream>>,
     /// All that was shown.
-    pub(super) shown: String,
+    pub(crate) shown: String,
 }
 
 /// Offers a sign-in in a terminal. Returns the path of its socket.
-pub(super) async fn offered(gateway: &Gateway) -> String {
+pub(crate) async fn offered(gateway: &Gateway) -> String {
     let answer = gateway.posted("/v1/agents/fake/auth", &[], &json!({ "methodId": "shell" })).await;
     assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
     let url = answer.body["url"].as_str().expect("a path").to_owned();
@@ -32,13 +32,13 @@ pub(super) async fn offered(gateway: &Gateway) -> String {
 
 impl Socket {
     /// With the admin key.
-    pub(super) async fn open(gateway: &Gateway, path: &str) -> Self {
+    pub(crate) async fn open(gateway: &Gateway, path: &str) -> Self {
         let key = format!("Bearer {KEY}");
         Self::connect(gateway, path, &[("authorization", &key)]).await.expect("a socket")
     }
 
     /// The status and the problem of an answer that is no socket.
-    pub(super) async fn connect(
+    pub(crate) async fn connect(
         gateway: &Gateway,
         path: &str,
         headers: &[(&'static str, &str)],
@@ -58,16 +58,16 @@ impl Socket {
         }
     }
 
-    pub(super) async fn types(&mut self, text: &str) {
+    pub(crate) async fn types(&mut self, text: &str) {
         self.stream.send(Message::binary(text.as_bytes().to_vec())).await.expect("it takes it");
     }
 
-    pub(super) async fn says(&mut self, text: &str) {
+    pub(crate) async fn says(&mut self, text: &str) {
         self.stream.send(Message::text(text)).await.expect("it takes it");
     }
 
     /// The next text message. Stores the output before it. `None` after the end of the socket.
-    pub(super) async fn next(&mut self) -> Option<Value> {
+    pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             match tokio::time::timeout(WAIT, self.stream.next()).await.expect("in time") {
                 Some(Ok(Message::Binary(bytes))) => self.shown.push_str(&String::from_utf8_lossy(&bytes)),
@@ -79,7 +79,7 @@ impl Socket {
     }
 
     /// Reads until this was shown.
-    pub(super) async fn until(&mut self, text: &str) {
+    pub(crate) async fn until(&mut self, text: &str) {
         while !self.shown.contains(text) {
             match tokio::time::timeout(WAIT, self.stream.next()).await.expect("in time") {
                 Some(Ok(Message::Binary(bytes))) => self.shown.push_str(&String::from_utf8_lossy(&bytes)),
@@ -89,7 +89,7 @@ impl Socket {
         }
     }
 
-    pub(super) async fn close(mut self) {
+    pub(crate) async fn close(mut self) {
         self.stream.close(None).await.expect("it closes");
     }
 }

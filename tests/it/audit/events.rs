@@ -5,7 +5,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::command::{export, serve_link};
-use super::{audit, first, of, settled};
+use super::{PATIENCE, audit, first, of, settled};
+use crate::agents::socket::{Socket, offered};
 use crate::key_life::{key, key_command};
 use crate::support::gateway::KEY;
 use crate::support::{Answer, Gateway, Setup, eventually};
@@ -142,6 +143,42 @@ async fn sign_ins_are_recorded_with_their_outcome() {
     assert_eq!((&ended[0]["methodId"], &ended[0]["outcome"]), (&json!("login"), &json!("succeeded")));
     for event in [started[0], &ended[0], out[0]] {
         assert_eq!((&event["agent"], &event["actor"]["name"]), (&json!("fake"), &json!("admin")));
+    }
+}
+
+#[tokio::test]
+async fn terminal_sign_ins_are_recorded_with_their_outcome() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("signed-in");
+    let args = ["--auth-required", "--auth-file", file.to_str().expect("UTF-8")];
+    let mut gateway = Setup::fake_with(&args, "terminal_auth = true").start();
+    let unused = offered(&gateway).await;
+    assert!(of(&audit(&gateway).await, "sign_in.started").is_empty(), "the terminal is not open: {unused}");
+    for (input, outcome) in [(Some("wrong\n"), "failed"), (None, "aborted"), (Some("sesame\n"), "succeeded")]
+    {
+        let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
+        socket.until("the word: ").await;
+        match input {
+            Some(input) => {
+                socket.types(input).await;
+                assert_eq!(socket.next().await.expect("its end")["type"], "exit");
+            }
+            None => socket.close().await,
+        }
+        let last = || async {
+            let events = audit(&gateway).await;
+            of(&events, "sign_in.ended").last().is_some_and(|ended| ended["outcome"] == outcome).then_some(())
+        };
+        eventually(outcome, PATIENCE, last).await;
+    }
+    let ended = settled(&mut gateway, "sign_in.ended").await;
+    let events = audit(&gateway).await;
+    let started = of(&events, "sign_in.started");
+    assert_eq!((started.len(), ended.len()), (3, 3), "{events:?}");
+    for event in started.into_iter().chain(&ended) {
+        assert_eq!((&event["agent"], &event["actor"]["name"]), (&json!("fake"), &json!("admin")));
+        assert_eq!(event["methodId"], Value::Null, "a terminal has no method: {event}");
+        assert!(!event.to_string().contains("sesame"), "{event}");
     }
 }
 

@@ -197,3 +197,8 @@ async fn claude_loads_after_the_idle_timeout() {
 async fn claude_keeps_four_conversations_on_two_processes() {
     scenarios::more_conversations_than_processes(&CLAUDE, 4, 2).await;
 }
+
+#[tokio::test]
+async fn claude_works_at_the_isolation_level_workspace() {
+    scenarios::workspace_isolation(&CLAUDE).await;
+}

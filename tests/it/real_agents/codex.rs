@@ -47,3 +47,8 @@ async fn codex_forks_a_conversation() {
 async fn codex_has_a_conversation_adopted() {
     scenarios::adopt(&CODEX, "CODEX_HOME").await;
 }
+
+#[tokio::test]
+async fn codex_works_at_the_isolation_level_workspace() {
+    scenarios::workspace_isolation(&CODEX).await;
+}

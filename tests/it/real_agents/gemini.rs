@@ -95,3 +95,8 @@ async fn gemini_loads_with_its_key_alone() {
     assert_eq!((&attached["by"], &attached["context"]), (&json!("load"), &json!("kept")), "{attached}");
     assert!(selected(), "{}", gateway.log());
 }
+
+#[tokio::test]
+async fn gemini_works_at_the_isolation_level_workspace() {
+    scenarios::workspace_isolation(&GEMINI).await;
+}

@@ -169,3 +169,8 @@ async fn kimi_loads_after_the_idle_timeout() {
 async fn kimi_keeps_four_conversations_on_two_processes() {
     scenarios::more_conversations_than_processes(&KIMI, 4, 2).await;
 }
+
+#[tokio::test]
+async fn kimi_works_at_the_isolation_level_workspace() {
+    scenarios::workspace_isolation(&KIMI).await;
+}

@@ -13,7 +13,7 @@ use crate::support::log::one;
 const PAGE: &str = "docs/internals/agent-support.md";
 
 /// The scenarios of `scenarios.rs`, with the words for people.
-const SCENARIOS: [(&str, &str); 10] = [
+const SCENARIOS: [(&str, &str); 11] = [
     ("permissions", "A command runs only with permission; a rejected command does not run"),
     (
         "cancel_while_a_tool_runs",
@@ -26,6 +26,10 @@ const SCENARIOS: [(&str, &str); 10] = [
     ("two_sessions_at_once_in_a_new_home", "Two sessions at once in a new HOME"),
     ("fork", "Fork"),
     ("adopt", "Adoption of a session of the agent, with its history"),
+    (
+        "workspace_isolation",
+        "The isolation level `workspace`: a command with permission, a restore after the idle timeout, and a fork",
+    ),
     (
         "transient_failure_of_the_model",
         "An overloaded model: the reason is shown, and the problem is `retryable`",

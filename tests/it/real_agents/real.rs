@@ -22,6 +22,8 @@ pub(super) struct Real {
     variables: fn(&str) -> Vec<(&'static str, String)>,
     /// Gemini CLI loses a session that it loads in the minute in which the session began.
     pub(super) loads_at_once: bool,
+    /// Gemini CLI offers no fork. Claude Code offers it, and then does not find the session, with and without isolation.
+    pub(super) forks: bool,
     /// The tool that runs a command, and the input of a call of it.
     shell: (&'static str, fn(&str) -> Value),
 }
@@ -43,6 +45,7 @@ pub(super) static CLAUDE: Real = Real {
         ]
     },
     loads_at_once: true,
+    forks: false,
     shell: ("Bash", |command| json!({ "command": command, "description": "Run a command" })),
 };
 
@@ -65,6 +68,7 @@ pub(super) static CODEX: Real = Real {
         ]
     },
     loads_at_once: true,
+    forks: true,
     shell: (
         "exec_command",
         |command| json!({ "cmd": command, "sandbox_permissions": "require_escalated", "justification": "May I?" }),
@@ -85,6 +89,7 @@ pub(super) static GEMINI: Real = Real {
         ]
     },
     loads_at_once: false,
+    forks: false,
     shell: ("run_shell_command", |command| json!({ "command": command, "description": "Run a command" })),
 };
 
@@ -105,6 +110,7 @@ pub(super) static KIMI: Real = Real {
         ]
     },
     loads_at_once: true,
+    forks: true,
     shell: ("Bash", |command| json!({ "command": command })),
 };
 

@@ -224,6 +224,36 @@ pub(super) async fn adopt(real: &'static Real, home: &'static str) {
     second.assert_kept(&[adopted]).await;
 }
 
+/// At the level `workspace`: a tool with its permission, a restore in another process, and a fork. All other scenarios
+/// run at the default level.
+pub(super) async fn workspace_isolation(real: &'static Real) {
+    let pool = "pool = { max_size = 4, min_idle = 0, idle_timeout = \"1s\" }";
+    let running = real.start(&format!("isolation = \"workspace\"\n{pool}")).await;
+    let session = running.session().await;
+    let shown = running.gateway.get_session(&session).await;
+    assert_eq!(shown["isolation"]["level"], "workspace", "{shown}");
+    let inside = running.cwd(&session).await.join("made.txt");
+    let outside = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("outside-{session}.txt"));
+    let mut asked = running.asked(&session, &format!("touch made.txt; touch {}", outside.display())).await;
+    running.answer(&asked, "allow_once").await;
+    let turn = end(&mut asked.stream).await;
+    assert_eq!(turn["stopReason"], "end_turn", "{turn}");
+    assert!(inside.exists() && !outside.exists(), "the agent writes only to its folders");
+
+    let talk = running.session().await;
+    running.says(&talk, "banana", "banana comes after ").await;
+    running.detached(&talk).await;
+    running.says(&talk, "cherry", "cherry comes after banana").await;
+    if real.forks {
+        let path = format!("/v1/sessions/{talk}/fork");
+        let (status, forked) = running.gateway.post(&path, &json!({})).await;
+        assert_eq!(status, 201, "{forked}\n{}", running.gateway.log());
+        let forked = forked["sessionId"].as_str().expect("an id").to_owned();
+        running.says(&forked, "date", "date comes after banana, cherry").await;
+    }
+    running.assert_kept(&[session, talk]).await;
+}
+
 /// The minute of the wall clock.
 #[expect(clippy::disallowed_methods, reason = "the agent names its files after the wall clock")]
 fn minute() -> u64 {

@@ -18,6 +18,8 @@ use super::wait::LONGEST;
 
 /// The admin key of every gateway under test.
 pub(crate) const KEY: &str = "acpg_test_key_that_is_long_enough_for_an_admin";
+/// The variable of [`binary`].
+const OTHER_BINARY: &str = "ACP_GATEWAY_TEST_BINARY";
 const START: Duration = Duration::from_secs(30);
 
 /// The configuration of a test.
@@ -110,6 +112,18 @@ fn isolation_of_real_agents() -> String {
     level.map(|level| format!("isolation = {level:?}\n")).unwrap_or_default()
 }
 
+/// The program under test: that of this build, or for measurements the one that `ACP_GATEWAY_TEST_BINARY` names.
+#[expect(clippy::disallowed_methods, reason = "a run of the tests selects the build")]
+pub(crate) fn binary() -> PathBuf {
+    std::env::var_os(OTHER_BINARY).map_or_else(|| env!("CARGO_BIN_EXE_acp-gateway").into(), PathBuf::from)
+}
+
+/// Whether [`binary`] is that of another build.
+#[expect(clippy::disallowed_methods, reason = "a run of the tests selects the build")]
+pub(crate) fn is_other_binary() -> bool {
+    std::env::var_os(OTHER_BINARY).is_some()
+}
+
 pub(crate) struct Gateway {
     folder: TempDir,
     environment: Vec<(&'static str, OsString)>,
@@ -134,7 +148,7 @@ impl Gateway {
     #[expect(clippy::disallowed_methods, reason = "a test may look where the programs are")]
     pub(crate) fn serve(&self, listen: &str) -> Command {
         let folder = self.folder.path();
-        let binary = env!("CARGO_BIN_EXE_acp-gateway").to_owned();
+        let binary = binary().into_os_string().into_string().expect("UTF-8");
         let mut words = self.run_by.iter().chain([&binary]);
         let mut command = command(words.next().expect("the binary is one"));
         command.args(words);
