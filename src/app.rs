@@ -17,7 +17,7 @@ use crate::config::{Config, DataDir};
 use crate::event::{ActorKind, LinkPrinted};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
-use crate::process::{self, OpenFiles, Sandbox, Spawner};
+use crate::process::{self, AgentUsers, OpenFiles, Sandbox, Spawner, UsersError};
 use crate::session::{Context, MayPrompt, SessionRegistry};
 use crate::shutdown::Shutdown;
 use crate::store::{CheckError, CheckReport, OpenError, SqliteStore};
@@ -53,6 +53,8 @@ pub enum StartError {
     Audit(#[source] crate::eventlog::ReadError),
     #[error("could not read the sessions from the log: see the gateway's log output for the cause")]
     Sessions(#[from] crate::session::SessionError),
+    #[error(transparent)]
+    Users(#[from] UsersError),
     #[error("could not open a workspace root")]
     Workspaces(#[source] std::io::Error),
     #[error(transparent)]
@@ -149,6 +151,7 @@ async fn check_after_unclean_shutdown(
 /// Builds all modules and accepts connections. The caller has created and locked the data folder.
 pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) -> Result<Gateway, StartError> {
     let (ids, limits) = (Ids::system(), Arc::new(config.limits.clone()));
+    let users = agent_users(&config)?;
     let open_files = open_files(&config);
     // The probe runs while the store opens.
     let sandbox = probe_isolation(&config, &shutdown);
@@ -163,7 +166,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
 
     let catalogue = Arc::new(catalogue::build(&config)?);
     let spawner = Spawner::new(OWN_PROGRAM.into(), config.data.run(), shutdown.clone(), Arc::clone(&limits));
-    let sandbox = isolation(sandbox).await;
+    let sandbox = isolation(sandbox).await.with_users(users.clone());
     let isolation = sandbox.applied(Isolation::Private).mechanism;
     let spawner = spawner.with_open_files(open_files).with_sandbox(sandbox);
     let spawner = spawner.with_listener(listener.try_clone().map_err(StartError::Listener)?.into());
@@ -172,7 +175,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     let pool = Pool::new(&catalogue, launcher, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
-    let workspaces = workspaces.map_err(StartError::Workspaces)?;
+    let workspaces = workspaces.map_err(StartError::Workspaces)?.with_users(users);
     let parts = (ids.clone(), Arc::clone(&limits), shutdown.clone());
     let prompt_keys = keys.clone();
     let may_prompt =
@@ -259,6 +262,13 @@ pub fn sweep(data: &DataDir) {
     if let Ok(swept @ 1..) = process::sweep(&data.run(), SWEEP_TIMEOUT) {
         tracing::warn!(swept, "stopped agents of an earlier gateway process");
     }
+}
+
+/// The users of agents, if the configuration names them.
+fn agent_users(config: &Config) -> Result<Option<AgentUsers>, UsersError> {
+    let Some(range) = config.isolation.run_as else { return Ok(None) };
+    let (data, root) = (&config.data, config.workspaces.root.clone());
+    AgentUsers::open(range, data.path(), data.homes(), root).map(Some)
 }
 
 /// Begins to probe the isolation of this machine.

@@ -87,8 +87,9 @@ impl Launcher {
         let child = spawned.map_err(|error| AgentFailure::Start { detail: with_cause(&error) })?;
         let (isolation, folders) = (child.isolation(), child.folders().cloned());
         let AppliedIsolation { level, mechanism } = isolation;
-        let (agent, process_id) = (spec.name.clone(), child.pid());
-        self.audit.append(ActorKind::Gateway, IsolationApplied { agent, level, mechanism, process_id });
+        let (agent, process_id, user_id) = (spec.name.clone(), child.pid(), child.user());
+        let applied = IsolationApplied { agent, level, mechanism, process_id, user_id };
+        self.audit.append(ActorKind::Gateway, applied);
         let (tree, terminals) = (child.tree(), child.terminals().clone());
         let dialect = Arc::new(Acp(version));
         let handshake = Handshake { spec, key, dialect, gateway_version: self.version };

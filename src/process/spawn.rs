@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::child::Child;
-use super::isolation::{Confinement, FolderGrants, Sandbox, TemporaryFolder};
+use super::isolation::{Confinement, FolderGrants, Sandbox, TemporaryFolder, give};
 use super::kill_switch::{ExitState, KillSwitch, StopRequest};
 use super::open_files::{self, OpenFiles};
 use super::pty::{self, Pty, PtyChild, PtySize};
@@ -108,6 +108,7 @@ impl Spawner {
         let pid = self.await_program(control, &kill_switch, program).await?;
         let PipeEnds { stdin, stdout, stderr, terminal_requests, folder_requests } = ends;
         let isolation = AppliedIsolation { level, mechanism: confinement.mechanism };
+        let user = confinement.user;
         let folders = if isolation.mechanism == Mechanism::Namespaces {
             Some(FolderGrants::new(folder_requests).map_err(SpawnError::Supervisor)?)
         } else {
@@ -116,7 +117,7 @@ impl Spawner {
         let parts = (&*self.limits, &self.shutdown);
         let terminals = Terminals::new(terminal_requests, stderr.secrets(), confinement, parts);
         let stdout = Some(stdout);
-        Ok(Child { pid, supervisor, stdin, stdout, stderr, terminals, kill_switch, isolation, folders })
+        Ok(Child { pid, user, supervisor, stdin, stdout, stderr, terminals, kill_switch, isolation, folders })
     }
 
     /// Starts `spec` in its own pseudo terminal, under its own supervisor. Returns when the program itself
@@ -148,6 +149,7 @@ impl Spawner {
         check_cwd(&spec)?;
         let (confinement, temporary) = self.confine(&mut spec)?;
         let (stdin_read, stdin_write) = pipe_with(PipeFlags::CLOEXEC).map_err(supervisor_error)?;
+        give(&stdin_read, confinement.user).map_err(SpawnError::Supervisor)?;
         let stdin_pipe = pipe::Sender::from_owned_fd(stdin_write).map_err(SpawnError::Supervisor)?;
         let (requests, supervisor_requests) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
         let (folder_requests, supervisor_folders) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
@@ -181,6 +183,7 @@ impl Spawner {
         check_cwd(&spec)?;
         let (confinement, temporary) = self.confine(&mut spec)?;
         let (pty, terminal) = Pty::open(size).map_err(SpawnError::Supervisor)?;
+        give(&terminal, confinement.user).map_err(SpawnError::Supervisor)?;
         let (_, no_folders) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
         let (link, init_link) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
         let written = || confinement.write().map_err(SpawnError::Supervisor);
@@ -203,15 +206,17 @@ impl Spawner {
         own.iter().copied().chain(self.listener.as_ref().map(|listener| listener.as_fd())).collect()
     }
 
-    /// Decides what the child may access. Without namespaces, a variable names its temporary folder.
+    /// Decides what the child may access, and moves its environment there. Without namespaces, a variable names its
+    /// temporary folder.
     fn confine(&self, spec: &mut ChildSpec) -> Result<(Confinement, Option<TemporaryFolder>), SpawnError> {
-        let (confinement, temporary) = self.sandbox.confinement(spec)?;
+        let (mut confinement, temporary) = self.sandbox.confinement(spec)?;
         if let Some(folder) = &confinement.temporary
             && confinement.mechanism != Mechanism::Namespaces
         {
             spec.env.retain(|(name, _)| name != "TMPDIR");
             spec.env.push(("TMPDIR".into(), folder.into()));
         }
+        confinement.env = std::mem::take(&mut spec.env);
         Ok((confinement, temporary))
     }
 
@@ -258,8 +263,8 @@ impl Spawner {
         Err(error)
     }
 
-    /// The supervisor gets the environment and the arguments of the child. Therefore no secret is visible
-    /// that would not be visible in the child itself.
+    /// The supervisor gets the arguments of the child. Therefore no secret is visible that would not be visible in the
+    /// child itself.
     #[expect(clippy::disallowed_methods, reason = "the one place where the gateway starts a process")]
     fn spawn_supervisor(
         &self,
@@ -279,7 +284,6 @@ impl Spawner {
             .arg(&spec.program)
             .args(&spec.args)
             .env_clear()
-            .envs(spec.env.iter().map(|(name, value)| (name, value)))
             .current_dir(&spec.cwd)
             .stdin(Stdio::from(std::os::fd::OwnedFd::from(control)))
             .stdout(output())

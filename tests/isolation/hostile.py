@@ -79,6 +79,14 @@ def outcome(action, targets):
         return ["broken", f"{type(error).__name__}: {error}"[:200]]
 
 
+def in_terminal(session, words, cwd, env=()):
+    """Runs a program in a terminal of the client, and returns its output."""
+    params = {"sessionId": session, "command": words[0], "args": words[1:], "cwd": cwd, "env": list(env)}
+    terminal = {"sessionId": session, "terminalId": call("terminal/create", params)["terminalId"]}
+    call("terminal/wait_for_exit", terminal)
+    return call("terminal/output", terminal)
+
+
 def through_client(session, targets):
     """The actions in which the gateway accesses files for the agent."""
 
@@ -95,13 +103,7 @@ def through_client(session, targets):
         return read(link)
 
     def by_terminal(targets):
-        created = call(
-            "terminal/create",
-            {"sessionId": session, "command": "cat", "args": [targets["privateFile"]], "cwd": targets["cwd"]},
-        )
-        terminal = {"sessionId": session, "terminalId": created["terminalId"]}
-        call("terminal/wait_for_exit", terminal)
-        output = call("terminal/output", terminal)["output"]
+        output = in_terminal(session, ["cat", targets["privateFile"]], targets["cwd"])["output"]
         if targets["secret"] not in output:
             raise PermissionError(output)
         return "read"
@@ -153,6 +155,14 @@ def prompt(session, text):
         ended = subprocess.run(order["command"], capture_output=True, text=True, timeout=60)
         with open(os.path.join(order["cwd"], "ran.json"), "w") as file:
             json.dump([ended.returncode, ended.stdout, ended.stderr], file)
+    elif order["act"] == "call":
+        result = call(order["method"], {"sessionId": session, **order["params"]})
+        with open(os.path.join(order["cwd"], "called.json"), "w") as file:
+            json.dump(result, file)
+    elif order["act"] == "terminal":
+        ended = in_terminal(session, order["command"], order["cwd"], order["env"])
+        with open(os.path.join(order["cwd"], "terminal.json"), "w") as file:
+            json.dump(ended, file)
     elif order["act"] == "exit":
         os._exit(order["code"])
     elif order["act"] == "signal":

@@ -5,5 +5,6 @@ mod folders;
 mod ground;
 mod lifecycle;
 mod reports;
+mod run_as;
 mod start_time;
 mod table;

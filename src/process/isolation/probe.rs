@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::types::Mechanism;
+use crate::types::{Mechanism, UserRange};
 
 /// The mechanism that works, and what is missing for the best one.
 #[derive(Debug, Clone, Default)]
@@ -13,16 +13,18 @@ pub(super) struct Probed {
     pub(super) shortcoming: Option<String>,
 }
 
-/// Tries the mechanisms, the best one first.
-pub(super) fn run(supervisor: &Path) -> Probed {
-    let namespaces = match attempt(supervisor, "probe-namespaces") {
+/// Tries the mechanisms for children with these users, the best one first.
+pub(super) fn run(supervisor: &Path, users: Option<UserRange>) -> Probed {
+    let user = users.map(|users| users.first().to_string());
+    let attempt = |stage| attempt(supervisor, stage, user.as_deref());
+    let namespaces = match attempt("probe-namespaces") {
         Ok(()) => return Probed { mechanism: Mechanism::Namespaces, shortcoming: None },
         Err(error) => format!("namespaces: {error}"),
     };
-    match attempt(supervisor, "probe-landlock") {
+    match attempt("probe-landlock") {
         Ok(()) => Probed { mechanism: Mechanism::Landlock, shortcoming: Some(namespaces) },
         Err(error) => {
-            let partial = attempt(supervisor, "probe-landlock-files").is_ok();
+            let partial = attempt("probe-landlock-files").is_ok();
             let mechanism = if partial { Mechanism::Partial } else { Mechanism::None };
             Probed { mechanism, shortcoming: Some(format!("{namespaces}; landlock: {error}")) }
         }
@@ -31,10 +33,11 @@ pub(super) fn run(supervisor: &Path) -> Probed {
 
 /// Runs a stage of the supervisor that uses a mechanism. The error is its first line of output.
 #[expect(clippy::disallowed_methods, reason = "the probe runs before the gateway starts agents")]
-fn attempt(supervisor: &Path, stage: &str) -> Result<(), String> {
+fn attempt(supervisor: &Path, stage: &str, user: Option<&str>) -> Result<(), String> {
     let mut probe = Command::new(supervisor)
         .arg("supervisor")
         .arg(stage)
+        .args(user)
         .env_clear()
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use rustix::process::geteuid;
 
 use super::confinement::Confinement;
+use super::ownership;
 use super::probe::{self, Probed};
+use super::users::AgentUsers;
 use crate::process::SpawnError;
 use crate::process::spec::{ChildIsolation, ChildSpec};
 use crate::types::{AppliedIsolation, Isolation, IsolationPolicy, Mechanism};
@@ -28,10 +30,15 @@ const NAME_RESOLUTION: [&str; 3] = ["/run/systemd/resolve", "/run/resolvconf", "
 pub(in crate::process) struct TemporaryFolder(PathBuf);
 
 impl TemporaryFolder {
-    fn create(parent: &Path) -> io::Result<Self> {
+    fn create(parent: &Path, user: Option<u32>) -> io::Result<Self> {
         let path = parent.join(format!("{:016x}", random_number()?));
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
-        Ok(Self(path.canonicalize()?))
+        let folder = Self(path.canonicalize()?);
+        if let Some(user) = user {
+            ownership::make_searchable(parent)?;
+            ownership::give_new_folder(&folder.0, user)?;
+        }
+        Ok(folder)
     }
 }
 
@@ -80,6 +87,8 @@ pub struct Sandbox {
     /// The parent of temporary folders.
     temporary: PathBuf,
     policy: IsolationPolicy,
+    /// The users of children. Without it, children have the user of the gateway.
+    users: Option<AgentUsers>,
 }
 
 impl Sandbox {
@@ -103,7 +112,14 @@ impl Sandbox {
         let hidden = hidden.filter(|path| path.parent().is_some()).collect();
         // Children of an earlier gateway process left their folders if it was killed.
         drop(remove(&temporary));
-        Self { probed: probe::run(supervisor), hidden, temporary, policy }
+        let probed = probe::run(supervisor, policy.run_as);
+        Self { probed, hidden, temporary, policy, users: None }
+    }
+
+    /// Sets the users of children.
+    #[must_use]
+    pub fn with_users(self, users: Option<AgentUsers>) -> Self {
+        Self { users, ..self }
     }
 
     /// The mechanism that applies a level on this machine.
@@ -131,10 +147,11 @@ impl Sandbox {
         &self,
         spec: &ChildSpec,
     ) -> Result<(Confinement, Option<TemporaryFolder>), SpawnError> {
-        if geteuid().is_root() && !self.policy.allow_root {
+        let user = self.users.as_ref().map(|users| users.user_of(&spec.cwd)).transpose()?;
+        if user.is_none() && geteuid().is_root() && !self.policy.allow_root {
             return Err(SpawnError::Root);
         }
-        let (confinement, temporary) = self.decide(spec).map_err(SpawnError::Supervisor)?;
+        let (confinement, temporary) = self.decide(spec, user).map_err(SpawnError::Supervisor)?;
         let level = spec.isolation.level;
         if self.policy.required && level != Isolation::Off && !confinement.mechanism.is_complete() {
             return Err(SpawnError::Isolation { level, mechanism: confinement.mechanism });
@@ -142,14 +159,18 @@ impl Sandbox {
         Ok((confinement, temporary))
     }
 
-    fn decide(&self, spec: &ChildSpec) -> io::Result<(Confinement, Option<TemporaryFolder>)> {
+    fn decide(
+        &self,
+        spec: &ChildSpec,
+        user: Option<u32>,
+    ) -> io::Result<(Confinement, Option<TemporaryFolder>)> {
         let ChildIsolation { level, folders, configured } = &spec.isolation;
         let mechanism = self.applied(*level).mechanism;
-        if !matches!(mechanism, Mechanism::Namespaces | Mechanism::Landlock | Mechanism::Partial) {
-            return Ok((Confinement { mechanism, ..Confinement::default() }, None));
-        }
-        let temporary = TemporaryFolder::create(&self.temporary)?;
         let mut writable = vec![spec.cwd.canonicalize()?];
+        if !matches!(mechanism, Mechanism::Namespaces | Mechanism::Landlock | Mechanism::Partial) {
+            return Ok((Confinement { mechanism, writable, user, ..Confinement::default() }, None));
+        }
+        let temporary = TemporaryFolder::create(&self.temporary, user)?;
         writable.extend(folders.iter().cloned());
         let is_folder = |path: &PathBuf| path.is_dir();
         let mut visible: Vec<PathBuf> = configured.iter().filter(|path| is_folder(path)).cloned().collect();
@@ -166,7 +187,9 @@ impl Sandbox {
             writable,
             temporary: Some(temporary.0.clone()),
             // The files of the system belong to root, so a root process could change them.
-            read_only: *level == Isolation::Workspace || geteuid().is_root(),
+            read_only: *level == Isolation::Workspace || user.is_none() && geteuid().is_root(),
+            user,
+            env: Vec::new(),
         };
         Ok((confinement, Some(temporary)))
     }

@@ -35,7 +35,7 @@ pub(super) async fn record(
         let directories = &request.additional_directories;
         requirements::check(spec, &mcp_servers, directories, &initialized.capabilities)?;
     }
-    let (workspaces, cwd) = (context.workspaces.clone(), request.cwd);
+    let (workspaces, cwd, home) = (context.workspaces.clone(), request.cwd, spec.home_of(&by.tenant));
     let directories = request.additional_directories;
     let span = Span::current();
     let folders = context.shutdown.spawn_blocking(move || {
@@ -47,7 +47,12 @@ pub(super) async fn record(
         };
         let directories: Vec<String> =
             directories.iter().enumerate().map(existing).collect::<Result<_, _>>()?;
-        Ok::<_, CreateError>((workspaces.folder(id, cwd.as_deref())?, directories))
+        let folder = workspaces.folder(id, cwd.as_deref())?;
+        if folder.created {
+            // The start of the agent fails for the same reason, and reports it.
+            drop(workspaces.own_directory(&folder.path, &home));
+        }
+        Ok::<_, CreateError>((folder, directories))
     });
     let (folder, additional_directories) = folders.await??;
     let now = context.ids.now();

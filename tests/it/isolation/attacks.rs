@@ -45,16 +45,16 @@ async fn hostile_agent_cannot_leave_its_isolation() {
     let mut columns = Vec::new();
     for user in User::all() {
         for (level, machine) in table::COLUMNS {
-            let outcomes = attack(*user, machine, level).await;
+            let outcomes = attack(user, machine, level).await;
             check(level, machine, &outcomes);
-            columns.push(((*user, level, machine), outcomes));
+            columns.push(((user, level, machine), outcomes));
         }
     }
     table::compare(&columns);
 }
 
 /// Runs all actions in a new gateway. Returns their outcomes, corrected by what happened outside of the agent.
-async fn attack(user: User, machine: Machine, level: &str) -> Outcomes {
+pub(super) async fn attack(user: User, machine: Machine, level: &str) -> Outcomes {
     let ground = Ground::new(user, machine, level).await;
     let applied = expected_mechanism(level, machine);
     assert_eq!(ground.hostile.json["isolation"], json!({ "level": level, "mechanism": applied }));

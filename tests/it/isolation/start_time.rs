@@ -20,7 +20,7 @@ async fn isolation_adds_at_most_ten_milliseconds_to_a_start() {
     let path = |name: &str| folder.path().join(name);
     let home = path("data/homes/agent");
     std::fs::create_dir_all(&home).expect("the folder is ours");
-    let policy = IsolationPolicy { required: true, allow_root: true };
+    let policy = IsolationPolicy { required: true, allow_root: true, ..IsolationPolicy::default() };
     let sandbox = Sandbox::probe(BINARY.as_ref(), vec![path("data")], path("data/tmp"), policy);
     let spawner =
         Spawner::new(PathBuf::from(BINARY), path("run"), Shutdown::new(), Arc::new(Limits::default()));

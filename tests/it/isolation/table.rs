@@ -20,6 +20,10 @@ const FILE: &str = "docs/internals/isolation.md";
 const BEGIN: &str = "<!-- generated: begin -->\n";
 const END: &str = "<!-- generated: end -->\n";
 
+const ROOT: &str = "Agents of root";
+const RUN_AS: &str = "Agents of a gateway of root with `run_as`";
+const UNPRIVILEGED: &str = "Agents of an unprivileged user";
+
 type Column = ((User, &'static str, Machine), Outcomes);
 
 /// Compares the outcomes with the table. A run without root has only the columns of the unprivileged user.
@@ -39,12 +43,19 @@ pub(super) fn compare(columns: &[Column]) {
     assert!(matches, "{FILE} is out of date: UPDATE=1 cargo test --test it isolation::attacks\n{generated}");
 }
 
+fn title(user: User) -> &'static str {
+    match user {
+        User::Root => ROOT,
+        User::RunAs(_) => RUN_AS,
+        User::Unprivileged => UNPRIVILEGED,
+    }
+}
+
 fn tables(columns: &[Column]) -> String {
     let mut text = String::new();
-    for (user, title) in
-        [(User::Root, "Agents of root"), (User::Unprivileged, "Agents of an unprivileged user")]
-    {
-        let own: Vec<&Column> = columns.iter().filter(|((owner, ..), _)| *owner == user).collect();
+    for title in [ROOT, RUN_AS, UNPRIVILEGED] {
+        let own: Vec<&Column> =
+            columns.iter().filter(|((owner, ..), _)| self::title(*owner) == title).collect();
         if own.is_empty() {
             continue;
         }
