@@ -163,6 +163,9 @@ def prompt(session, text):
         ended = in_terminal(session, order["command"], order["cwd"], order["env"])
         with open(os.path.join(order["cwd"], "terminal.json"), "w") as file:
             json.dump(ended, file)
+    elif order["act"] == "sleep":
+        open(os.path.join(order["cwd"], "sleeps"), "w").close()
+        time.sleep(60)
     elif order["act"] == "exit":
         os._exit(order["code"])
     elif order["act"] == "signal":

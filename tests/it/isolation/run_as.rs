@@ -326,8 +326,13 @@ async fn agent_does_not_survive_a_killed_supervisor_or_gateway() {
     for (level, machine) in ALL {
         for kill_gateway in [false, true] {
             let (mut gateway, _) = gateway(level, machine, "");
-            hostile(&gateway).await;
+            let session = hostile(&gateway).await;
             let agent = process(&gateway, "hostile");
+            // It does not notice the end of its stdin.
+            let sleep = json!({ "act": "sleep", "cwd": session.cwd });
+            gateway.prompt(&session.id, &sleep.to_string()).await;
+            let sleeps = session.cwd.join("sleeps");
+            eventually("a sleeping agent", LONGEST, || async { sleeps.exists().then_some(()) }).await;
             if kill_gateway {
                 gateway.kill();
             } else {
