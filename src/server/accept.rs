@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::connection::{ConnectionContext, OpenSocket, serve_connection};
-use super::connection_limit::Connections;
+use super::connection_limit::{ConnectionPermit, Connections, NoPlace};
+use super::waiting::{self, WaitingSockets};
 use crate::shutdown::Shutdown;
 use crate::stream::StreamWorkers;
 use crate::types::{Limits, Network};
@@ -47,12 +49,19 @@ pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
     let Acceptor { limits, shutdown, .. } = &acceptor;
     let context = ConnectionContext::new(router, limits, acceptor.stream_workers.clone(), shutdown);
     let connections = Connections::new(limits, acceptor.proxies.clone());
-    let state = Listener { context: Arc::new(context), connections, acceptor };
+    let mut state =
+        Listener { context: Arc::new(context), connections, acceptor, waiting: WaitingSockets::default() };
     set_listen_backlog(&listener);
+    let mut retries = tokio::time::interval(waiting::INTERVAL);
+    retries.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let accepted = tokio::select! {
             biased;
             () = state.acceptor.shutdown.closing_started() => break,
+            _ = retries.tick(), if !state.waiting.is_empty() => {
+                state.admit_waiting();
+                continue;
+            }
             accepted = listener.accept() => accepted,
         };
         match accepted {
@@ -74,6 +83,7 @@ pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
             state.admit(stream, peer);
         }
     }
+    state.admit_waiting();
     refuse_connections(&listener);
 }
 
@@ -104,16 +114,33 @@ struct Listener {
     context: Arc<ConnectionContext>,
     connections: Connections,
     acceptor: Acceptor,
+    waiting: WaitingSockets,
 }
 
 impl Listener {
-    fn admit(&self, stream: TcpStream, peer: SocketAddr) {
+    fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
         if !self.acceptor.accepts_peer(peer.ip()) {
             tracing::debug!(%peer, "closed a connection that did not come through the proxy");
             return;
         }
-        // All connections are authenticated. Closing at once costs the least.
-        let Some(permit) = self.connections.acquire(peer.ip()) else { return };
+        let now = Instant::now();
+        match self.connections.acquire(peer.ip(), now) {
+            Ok(permit) => self.serve(stream, peer, permit),
+            Err(NoPlace::Busy) => self.waiting.push(stream, peer, now),
+            // Closing at once costs the least.
+            Err(NoPlace::Full) => {}
+        }
+    }
+
+    /// Serves waiting sockets for which there is a place now.
+    fn admit_waiting(&mut self) {
+        let (mut waiting, now) = (std::mem::take(&mut self.waiting), Instant::now());
+        let acquire = |address| self.connections.acquire(address, now);
+        waiting.admit(now, acquire, |stream, peer, permit| self.serve(stream, peer, permit));
+        self.waiting = waiting;
+    }
+
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, permit: ConnectionPermit) {
         let socket = OpenSocket::accepted(stream, &permit);
         let connection = serve_connection(Arc::clone(&self.context), socket, peer, permit);
         self.acceptor.shutdown.spawn_client(connection);

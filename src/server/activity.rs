@@ -68,7 +68,7 @@ impl Activity {
     }
 
     pub(super) fn read_permission(&self) -> ReadPermission {
-        self.permit.read_permission()
+        self.permit.read_permission(Instant::now())
     }
 
     /// Records that bytes arrived.

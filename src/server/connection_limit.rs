@@ -1,14 +1,17 @@
 //! The limits of open connections. They reserve connections for authenticated clients.
 //!
 //! A connection is unauthenticated until the gateway accepts the key of one of its requests. If a limit is
-//! reached, a new connection evicts the oldest unauthenticated one. Authenticated connections are never evicted.
+//! reached, a new connection evicts the oldest unauthenticated one, which had at least [`GRACE`] to send a request.
+//! Authenticated connections are never evicted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::shutdown::lock_or_abort;
 use crate::types::network::client_network;
@@ -19,6 +22,19 @@ const REQUEST_BYTES: usize = 32 << 10;
 
 /// The received bytes of an unauthenticated connection up to which it reads at full speed.
 const UNPACED_BYTES: usize = 16 << 10;
+
+/// A connection cannot be evicted before this time after its first read. Otherwise a burst of clients would evict
+/// connections whose requests have arrived and are not read yet.
+pub(super) const GRACE: Duration = Duration::from_millis(50);
+
+/// The reason why a new connection has no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoPlace {
+    /// All connections are authenticated.
+    Full,
+    /// The connections that could be evicted are in their grace period.
+    Busy,
+}
 
 /// How a connection may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +80,8 @@ struct Unauthenticated {
     /// `None` for a trusted proxy.
     address: Option<IpAddr>,
     eviction: Arc<Notify>,
+    /// The time at which the connection first read.
+    first_read: Option<Instant>,
     /// The bytes that the client sent since the connection had no open request.
     received: usize,
     requests: usize,
@@ -91,16 +109,15 @@ impl Connections {
         Self(Arc::new(ConnectionTable { limits, proxies, counts: Mutex::default() }))
     }
 
-    /// Counts a connection, and evicts an older unauthenticated connection if a limit is reached. Returns `None`
-    /// if no connection can be evicted.
-    pub(super) fn acquire(&self, address: IpAddr) -> Option<ConnectionPermit> {
+    /// Counts a connection, and evicts an older unauthenticated connection if a limit is reached.
+    pub(super) fn acquire(&self, address: IpAddr, now: Instant) -> Result<ConnectionPermit, NoPlace> {
         let Self(table) = self;
         let is_proxy = table.proxies.iter().any(|proxy| proxy.contains(address));
         let address = (!is_proxy).then(|| client_network(address));
         let eviction = Arc::new(Notify::new());
-        let id = table.lock().insert(&table.limits, address, &eviction)?;
+        let id = table.lock().insert(&table.limits, address, &eviction, now)?;
         let authenticated = AtomicBool::new(false);
-        Some(ConnectionPermit(Arc::new(ConnectionGuard {
+        Ok(ConnectionPermit(Arc::new(ConnectionGuard {
             table: Arc::clone(table),
             id,
             address,
@@ -124,12 +141,13 @@ impl ConnectionPermit {
         self.0.authenticated.load(Ordering::Relaxed)
     }
 
-    pub(super) fn read_permission(&self) -> ReadPermission {
+    /// The permission for a read at `now`.
+    pub(super) fn read_permission(&self, now: Instant) -> ReadPermission {
         let guard = &*self.0;
         if self.is_authenticated() {
             return ReadPermission::Full;
         }
-        guard.table.lock().read_permission(guard.id)
+        guard.table.lock().read_permission(guard.id, now)
     }
 
     /// Records bytes of the client.
@@ -181,6 +199,10 @@ impl Unauthenticated {
     fn request_bytes(&self) -> usize {
         self.received + self.requests * REQUEST_BYTES
     }
+
+    fn had_its_grace(&self, now: Instant) -> bool {
+        self.first_read.is_some_and(|first| first + GRACE <= now)
+    }
 }
 
 impl ConnectionTable {
@@ -194,16 +216,22 @@ impl Counts {
         address.and_then(|address| self.by_address.get(&address)).copied().unwrap_or_default()
     }
 
-    /// Inserts an unauthenticated connection. Returns its id, or `None` if no connection can be evicted for it.
-    fn insert(&mut self, limits: &Limits, address: Option<IpAddr>, eviction: &Arc<Notify>) -> Option<u64> {
+    /// Inserts an unauthenticated connection. Returns its id.
+    fn insert(
+        &mut self,
+        limits: &Limits,
+        address: Option<IpAddr>,
+        eviction: &Arc<Notify>,
+        now: Instant,
+    ) -> Result<u64, NoPlace> {
         let of_address = self.of_address(address);
         if of_address.open >= limits.max_connections_per_address
             || of_address.unauthenticated >= max_unauthenticated_per_address(limits)
         {
-            self.evict_oldest(|other| other.address == address)?;
+            self.make_place(now, |other| other.address == address)?;
         }
         if self.open >= limits.max_connections || self.unauthenticated.len() >= max_unauthenticated(limits) {
-            self.evict_oldest(|_| true)?;
+            self.make_place(now, |_| true)?;
         }
         let id = self.next_id;
         self.next_id += 1;
@@ -214,8 +242,22 @@ impl Counts {
             counts.unauthenticated += 1;
         }
         let eviction = Arc::clone(eviction);
-        self.unauthenticated.insert(id, Unauthenticated { address, eviction, received: 0, requests: 0 });
-        Some(id)
+        let connection = Unauthenticated { address, eviction, first_read: None, received: 0, requests: 0 };
+        self.unauthenticated.insert(id, connection);
+        Ok(id)
+    }
+
+    /// Evicts the oldest of these connections, unless it is in its grace period.
+    fn make_place(
+        &mut self,
+        now: Instant,
+        is_candidate: impl Fn(&Unauthenticated) -> bool,
+    ) -> Result<(), NoPlace> {
+        let oldest = self.unauthenticated.values().find(|other| is_candidate(other)).ok_or(NoPlace::Full)?;
+        if !oldest.had_its_grace(now) {
+            return Err(NoPlace::Busy);
+        }
+        self.evict_oldest(is_candidate).ok_or(NoPlace::Full)
     }
 
     /// Changes the memory of a connection. Evicts the oldest connections with memory while they exceed the limit.
@@ -229,12 +271,10 @@ impl Counts {
         {}
     }
 
-    fn read_permission(&self, id: u64) -> ReadPermission {
-        match self.unauthenticated.get(&id) {
-            None => ReadPermission::Evicted,
-            Some(connection) if connection.received > UNPACED_BYTES => ReadPermission::Paced,
-            Some(_) => ReadPermission::Full,
-        }
+    fn read_permission(&mut self, id: u64, now: Instant) -> ReadPermission {
+        let Some(connection) = self.unauthenticated.get_mut(&id) else { return ReadPermission::Evicted };
+        connection.first_read.get_or_insert(now);
+        if connection.received > UNPACED_BYTES { ReadPermission::Paced } else { ReadPermission::Full }
     }
 
     fn evict_oldest(&mut self, is_candidate: impl Fn(&Unauthenticated) -> bool) -> Option<()> {
@@ -293,7 +333,7 @@ impl ConnectionPermit {
     /// The permit of a connection in a test without limits.
     pub(super) fn unlimited() -> Self {
         let connections = Connections::new(&Arc::new(Limits::default()), Vec::new());
-        connections.acquire(IpAddr::from([127, 0, 0, 1])).unwrap()
+        connections.acquire(IpAddr::from([127, 0, 0, 1]), Instant::now()).unwrap()
     }
 }
 
@@ -307,8 +347,12 @@ mod tests {
         Connections::new(&Arc::new(limits), vec!["10.0.0.0/8".parse().unwrap()])
     }
 
+    /// Opens a connection when the grace period of all others has ended.
     fn open(connections: &Connections, address: &str) -> Option<ConnectionPermit> {
-        connections.acquire(address.parse().unwrap())
+        let now = Instant::now();
+        let permit = connections.acquire(address.parse().unwrap(), now + GRACE).ok()?;
+        permit.read_permission(now);
+        Some(permit)
     }
 
     fn open_authenticated(connections: &Connections, address: &str) -> Option<ConnectionPermit> {
@@ -356,6 +400,22 @@ mod tests {
         let next = open(&connections, "192.0.2.1").unwrap();
         assert!(!is_evicted(&held[1]), "an authenticated connection does not use the share");
         drop((next, held));
+    }
+
+    #[test]
+    fn connection_has_a_grace_period_after_its_first_read() {
+        let limits = Limits { max_unauthenticated_connections_per_address: 1, ..Limits::default() };
+        let connections = connections(limits);
+        let (address, now) = (IpAddr::from([192, 0, 2, 1]), Instant::now());
+        let acquire = |at| connections.acquire(address, at).map(|_| ());
+        let first = connections.acquire(address, now).unwrap();
+        assert_eq!(acquire(now + 2 * GRACE), Err(NoPlace::Busy), "its request may have arrived");
+        first.read_permission(now + GRACE);
+        first.read_permission(now + 2 * GRACE);
+        assert_eq!(acquire(now + 2 * GRACE - Duration::from_millis(1)), Err(NoPlace::Busy));
+        assert!(!is_evicted(&first));
+        assert_eq!(acquire(now + 2 * GRACE), Ok(()));
+        assert!(is_evicted(&first));
     }
 
     #[test]
@@ -410,7 +470,8 @@ mod tests {
         let (four, small) = (take(), take());
         four.bytes_received(UNPACED_BYTES + 1);
         small.bytes_received(UNPACED_BYTES);
-        let permissions = [&three, &four, &small, &keyed].map(ConnectionPermit::read_permission);
+        let permissions =
+            [&three, &four, &small, &keyed].map(|permit| permit.read_permission(Instant::now()));
         let [full, paced] = [ReadPermission::Full, ReadPermission::Paced];
         assert_eq!(permissions, [ReadPermission::Evicted, paced, full, full]);
     }

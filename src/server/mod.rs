@@ -5,7 +5,7 @@
 //! sessions or the store.
 //!
 //! Read in this order:
-//! 1. `accept`, `connection_limit`, `connection`, `activity`: a connection and its limits.
+//! 1. `accept`, `connection_limit`, `waiting`, `connection`, `activity`: a connection and its limits.
 //!    `frame_limiter`, `flood_log`: floods of HTTP/2 frames.
 //! 2. `middleware`, `rate_limits`, `cors`: the admission of a request, and the headers of its response.
 //! 3. `connection_io`, `backlog`, `response_body`: bounds on unread responses.
@@ -25,6 +25,7 @@ mod middleware;
 mod rate_limits;
 mod response_body;
 mod streaming;
+mod waiting;
 
 pub use accept::{Acceptor, serve};
 pub(crate) use backlog::SharedBody;

@@ -1,0 +1,133 @@
+//! Accepted sockets that wait for a place among the unauthenticated connections.
+//!
+//! A burst of clients arrives faster than the gateway reads their requests. Their sockets wait here for a few
+//! milliseconds instead of evicting each other.
+
+use std::collections::{HashSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::connection_limit::NoPlace;
+use crate::types::network::client_network;
+
+/// The interval at which sockets are tried again.
+pub(super) const INTERVAL: Duration = Duration::from_millis(10);
+
+/// The longest wait of a socket.
+const MAX_WAIT: Duration = Duration::from_secs(10);
+
+/// The number of sockets that wait at most. A new one replaces the oldest.
+const MAX_SOCKETS: usize = 4096;
+
+/// The newest socket is served first: a flood must not delay a client that connects after it.
+#[derive(Debug)]
+pub(super) struct WaitingSockets<S = TcpStream>(VecDeque<Waiting<S>>);
+
+#[derive(Debug)]
+struct Waiting<S> {
+    socket: S,
+    peer: SocketAddr,
+    since: Instant,
+}
+
+impl<S> Default for WaitingSockets<S> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<S> WaitingSockets<S> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn push(&mut self, socket: S, peer: SocketAddr, now: Instant) {
+        if self.0.len() >= MAX_SOCKETS {
+            self.0.pop_front();
+        }
+        self.0.push_back(Waiting { socket, peer, since: now });
+    }
+
+    /// Serves the sockets for which there is a place now. Closes those that waited too long, and those that can
+    /// have no place. After the first failure for an address, its other sockets are not tried.
+    pub(super) fn admit<P>(
+        &mut self,
+        now: Instant,
+        acquire: impl Fn(IpAddr) -> Result<P, NoPlace>,
+        mut serve: impl FnMut(S, SocketAddr, P),
+    ) {
+        let mut busy = HashSet::new();
+        for waiting in std::mem::take(&mut self.0).into_iter().rev() {
+            let network = client_network(waiting.peer.ip());
+            let place = if busy.contains(&network) { Err(NoPlace::Busy) } else { acquire(waiting.peer.ip()) };
+            match place {
+                Ok(place) => serve(waiting.socket, waiting.peer, place),
+                Err(NoPlace::Busy) => {
+                    busy.insert(network);
+                    if waiting.since + MAX_WAIT > now {
+                        self.0.push_front(waiting);
+                    }
+                }
+                Err(NoPlace::Full) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn peer(last: u8) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, last], 1))
+    }
+
+    #[test]
+    fn newest_socket_is_served_first_and_the_others_keep_their_order() {
+        let (mut waiting, now) = (WaitingSockets::default(), Instant::now());
+        for socket in 0..4 {
+            waiting.push(socket, peer(1), now);
+        }
+        waiting.push(4, peer(2), now);
+        let admit = |waiting: &mut WaitingSockets<i32>, places: i32| {
+            let (left, mut served) = (Cell::new(places), Vec::new());
+            let acquire = |address| {
+                let is_busy = address == peer(1).ip() && left.get() == 0;
+                left.set((left.get() - 1).max(0));
+                if is_busy { Err(NoPlace::Busy) } else { Ok(()) }
+            };
+            waiting.admit(now, acquire, |socket, _, ()| served.push(socket));
+            served
+        };
+        assert_eq!(admit(&mut waiting, 3), [4, 3, 2]);
+        assert_eq!(admit(&mut waiting, 0), [0; 0]);
+        assert_eq!(admit(&mut waiting, 9), [1, 0]);
+        assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn socket_is_closed_after_its_wait_and_if_nothing_can_be_evicted() {
+        let (mut waiting, start) = (WaitingSockets::default(), Instant::now());
+        waiting.push("old", peer(1), start);
+        waiting.push("new", peer(2), start + INTERVAL);
+        let never = |_, _, ()| unreachable!("there is no place");
+        waiting.admit(start + MAX_WAIT, |_| Err(NoPlace::Busy), never);
+        assert_eq!(waiting.0.iter().map(|one| one.socket).collect::<Vec<_>>(), ["new"]);
+        waiting.admit(start + MAX_WAIT, |_| Err(NoPlace::Full), never);
+        assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn number_of_sockets_is_bounded() {
+        let (mut waiting, now) = (WaitingSockets::default(), Instant::now());
+        for socket in 0..=MAX_SOCKETS {
+            waiting.push(socket, peer(1), now);
+        }
+        assert_eq!((waiting.0.len(), waiting.0[0].socket), (MAX_SOCKETS, 1));
+    }
+}
