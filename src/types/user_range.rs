@@ -79,7 +79,7 @@ mod tests {
         assert!(range.contains(100_000) && range.contains(165_535));
         assert!(!range.contains(99_999) && !range.contains(165_536));
         assert_eq!(range.to_string(), "100000-165535");
-        assert_eq!("7-7".parse::<UserRange>().map(|range| range.first()), Ok(7));
+        assert_eq!("7-7".parse::<UserRange>().map(UserRange::first), Ok(7));
         for (text, error) in [
             ("", UserRangeError::Syntax),
             ("100000", UserRangeError::Syntax),

@@ -23,9 +23,6 @@ const ALL: [(&str, Machine); 3] =
 
 /// Whether this test can start a gateway as root. Otherwise `gateway_of_another_user_does_not_start` applies.
 fn is_root() -> bool {
-    if !geteuid().is_root() {
-        eprintln!("this test needs root");
-    }
     geteuid().is_root()
 }
 
@@ -100,6 +97,16 @@ async fn each_agent_has_its_own_user_without_groups_and_capabilities() {
             }
             assert_eq!(status(pid, "NoNewPrivs"), ["1"]);
         }
+        let recorded = |agent: &str, user: u32| json!({ "agent": agent, "userId": user });
+        eventually("the audit events", LONGEST, || async {
+            let page = gateway.get("/v1/audit").await;
+            let events = page["events"].as_array().expect("a list");
+            let applied = events.iter().filter(|event| event["type"] == "isolation.applied");
+            let users: Vec<Value> =
+                applied.map(|event| json!({ "agent": event["agent"], "userId": event["userId"] })).collect();
+            (users == [recorded("hostile", user), recorded("sibling", user + 1)]).then_some(())
+        })
+        .await;
         // Descendants and terminals have the same user. They can open their output by name.
         let ids = "id -u; id -g; id -G; echo named >/dev/stderr; echo x >/dev/stdout";
         let expected = format!("{user}\n{user}\n{user}\n");
