@@ -17,7 +17,7 @@ use crate::config::{Config, DataDir};
 use crate::event::{ActorKind, LinkPrinted};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
-use crate::process::{self, ControlGroups, OpenFiles, Sandbox, Spawner};
+use crate::process::{self, AgentUsers, ControlGroups, OpenFiles, Sandbox, Spawner, UsersError};
 use crate::server::BoundListeners;
 use crate::session::{Context, MayPrompt, SessionRegistry};
 use crate::shutdown::Shutdown;
@@ -54,6 +54,8 @@ pub enum StartError {
     Audit(#[source] crate::eventlog::ReadError),
     #[error("could not read the sessions from the log: see the gateway's log output for the cause")]
     Sessions(#[from] crate::session::SessionError),
+    #[error(transparent)]
+    Users(#[from] UsersError),
     #[error("could not open a workspace root")]
     Workspaces(#[source] std::io::Error),
     #[error(transparent)]
@@ -161,6 +163,7 @@ pub async fn start(
     shutdown: Shutdown,
 ) -> Result<Gateway, StartError> {
     let (ids, limits) = (Ids::system(), Arc::new(config.limits.clone()));
+    let users = agent_users(&config)?;
     let open_files = open_files(&config);
     // The probe runs while the store opens.
     let sandbox = probe_isolation(&config, &shutdown);
@@ -176,11 +179,12 @@ pub async fn start(
     let catalogue = Arc::new(catalogue::build(&config)?);
     let spawner = Spawner::new(OWN_PROGRAM.into(), config.data.run(), shutdown.clone(), Arc::clone(&limits));
     let (sandbox, isolation) = isolation(sandbox).await;
+    let sandbox = sandbox.with_users(users.clone());
     let spawner = spawner.with_open_files(open_files).with_sandbox(sandbox);
     let spawner = spawner.with_control_groups(Arc::clone(&isolation.control_groups));
     let spawner = spawner.with_listeners(listeners.copies().map_err(StartError::Listener)?);
     let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
-    let workspaces = workspaces.map_err(StartError::Workspaces)?;
+    let workspaces = workspaces.map_err(StartError::Workspaces)?.with_users(users.clone());
     let idle_folders = IdleFolders::new(&config.workspaces.root, config.data.path());
     let (limited, stops) = (Arc::clone(&limits), shutdown.clone());
     let launcher = Launcher::new(spawner, limited, stops, audit.clone(), env!("CARGO_PKG_VERSION"));
@@ -281,6 +285,13 @@ pub fn sweep(data: &DataDir) {
     if let Ok(swept @ 1..) = process::sweep(&data.run(), SWEEP_TIMEOUT) {
         tracing::warn!(swept, "stopped agents of an earlier gateway process");
     }
+}
+
+/// The users of agents, if the configuration names them.
+fn agent_users(config: &Config) -> Result<Option<AgentUsers>, UsersError> {
+    let Some(range) = config.isolation.run_as else { return Ok(None) };
+    let (data, root) = (&config.data, config.workspaces.root.clone());
+    AgentUsers::open(range, data.path(), data.homes(), root).map(Some)
 }
 
 /// Begins to probe the isolation of this machine. The control groups come first: the gateway moves itself.

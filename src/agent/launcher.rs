@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -65,11 +66,17 @@ impl Launcher {
 
     /// Creates the folder of a process that starts before its session. `None` if such a process gets folders later or
     /// needs none, and at the level `strict`: its command contains the path of the folder.
-    pub(crate) async fn create_idle_folder(&self, spec: &AgentSpec) -> Option<IdleFolder> {
+    pub(crate) async fn create_idle_folder(&self, spec: &AgentSpec, tenant: &Tenant) -> Option<IdleFolder> {
         let AppliedIsolation { level, mechanism } = self.applied_isolation(spec.settings.isolation);
         let grants_later = matches!(mechanism, Mechanism::Namespaces | Mechanism::Command);
         let folders = self.idle_folders.clone().filter(|_| level.restricts_folders() && !grants_later)?;
-        let created = self.shutdown.spawn_blocking(move || folders.create()).await.ok()?;
+        let (spawner, home) = (self.spawner.clone(), spec.home_of(tenant));
+        let create = move || {
+            let folder = folders.create()?;
+            spawner.sandbox().own_folder(folder.path(), &home).map_err(io::Error::other)?;
+            Ok(folder)
+        };
+        let created: io::Result<IdleFolder> = self.shutdown.spawn_blocking(create).await.ok()?;
         let failed = |error: &_| tracing::warn!(%error, "could not create the folder of an idle process");
         created.inspect_err(failed).ok()
     }
@@ -106,8 +113,9 @@ impl Launcher {
         let child = spawned.map_err(|error| AgentFailure::Start { detail: with_cause(&error) })?;
         let (isolation, folders) = (child.isolation(), child.folders().cloned());
         let AppliedIsolation { level, mechanism } = isolation;
-        let (agent, process_id) = (spec.name.clone(), child.pid());
-        self.audit.append(ActorKind::Gateway, IsolationApplied { agent, level, mechanism, process_id });
+        let (agent, process_id, user_id) = (spec.name.clone(), child.pid(), child.user());
+        let applied = IsolationApplied { agent, level, mechanism, process_id, user_id };
+        self.audit.append(ActorKind::Gateway, applied);
         let (tree, terminals) = (child.tree(), child.terminals().clone());
         let dialect = Arc::new(Acp(version));
         let handshake = Handshake { spec, key, dialect, gateway_version: self.version };

@@ -1,5 +1,7 @@
 //! `check`: prints the effective configuration.
 
+use rustix::process::geteuid;
+
 use super::failure::Failure;
 use super::output;
 use super::source::ConfigSource;
@@ -13,6 +15,10 @@ pub(super) fn run(flags: &Flags, all: bool, sample: bool) -> Result<(), Failure>
     let mut config = ConfigSource::new(flags).load()?;
     let unresolved = unresolved_commands(&config);
     config.warnings.extend(unresolved);
+    if config.isolation.run_as.is_some() && !geteuid().is_root() {
+        let warning = "isolation.run_as: only a gateway that runs as root starts with this key";
+        config.warnings.push(warning.to_owned());
+    }
     let shown = if all { Shown::All } else { Shown::Set };
     Ok(output::write_stdout(config::show(&config, shown).as_bytes())?)
 }

@@ -69,6 +69,7 @@ struct Summary {
     data: String,
     agents: String,
     workspaces: String,
+    run_as: Option<String>,
 }
 
 impl Summary {
@@ -77,12 +78,13 @@ impl Summary {
         let roots = std::iter::once(&config.workspaces.root).chain(&config.workspaces.allow);
         let workspaces: Vec<String> = roots.map(|root| root.display().to_string()).collect();
         let data = config.data.path().display().to_string();
-        Self { data, agents: agents.join(", "), workspaces: workspaces.join(", ") }
+        let run_as = config.isolation.run_as.map(|users| users.to_string());
+        Self { data, agents: agents.join(", "), workspaces: workspaces.join(", "), run_as }
     }
 
     /// Writes the summary to stderr: as text on a terminal, else as one record of the log, so that every line stays JSON.
     fn report(&self, gateway: &Gateway) {
-        let Self { data, agents, workspaces } = self;
+        let Self { data, agents, workspaces, run_as } = self;
         if io::stderr().is_terminal() {
             // A start does not fail because its terminal is gone.
             drop(io::stderr().lock().write_all(self.text().as_bytes()));
@@ -94,6 +96,7 @@ impl Summary {
                 %workspaces,
                 %isolation,
                 %control_groups,
+                run_as = run_as.as_deref(),
                 stop = STOP,
                 "the gateway accepts connections"
             );
@@ -103,12 +106,13 @@ impl Summary {
     fn text(&self) -> String {
         let mut text = String::new();
         let lines = [
-            ("data", &*self.data),
-            ("agents", &self.agents),
-            ("workspaces", &self.workspaces),
-            ("stop", STOP),
+            ("data", Some(&*self.data)),
+            ("agents", Some(&self.agents)),
+            ("workspaces", Some(&self.workspaces)),
+            ("run as", self.run_as.as_deref()),
+            ("stop", Some(STOP)),
         ];
-        for (name, value) in lines {
+        for (name, value) in lines.into_iter().filter_map(|(name, value)| Some((name, value?))) {
             let value = strip_controls(value).replace(['\n', '\t'], " ");
             writeln!(text, "{name:<12}{value}").expect("writing to a string does not fail");
         }
@@ -126,11 +130,13 @@ mod tests {
             data: "/data".to_owned(),
             agents: "claude, demo".to_owned(),
             workspaces: "/data/workspaces, /home/me/\u{1b}[2Jcode".to_owned(),
+            run_as: Some("100000-165535".to_owned()),
         };
         let expected = "\
 data        /data
 agents      claude, demo
 workspaces  /data/workspaces, /home/me/code
+run as      100000-165535
 stop        SIGINT (Ctrl-C) or SIGTERM; a second signal stops at once
 ";
         assert_eq!(summary.text(), expected);

@@ -10,7 +10,7 @@ use super::origin::Origin;
 use super::section::Field;
 use super::toml_text::{list, path, quoted};
 use super::{Config, web_origin};
-use crate::types::Network;
+use crate::types::{Network, UserRange};
 
 pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
     ["server", local: true] {
@@ -45,6 +45,8 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
         required: switch => isolation.required;
         /// Allows agents to run as root if the gateway runs as root.
         allow_root_agents: switch => isolation.allow_root;
+        /// The first and the last user id for agents, if the gateway runs as root. Each agent gets its own user.
+        run_as: users => isolation.run_as, default "none", example "\"100000-165535\"";
     }
     ["telemetry", local: false] {
         /// The log filter in the syntax of RUST_LOG. Also RUST_LOG, ACP_GATEWAY_LOG.
@@ -64,6 +66,13 @@ fn log_filter() -> Kind<Option<String>> {
     Kind {
         read: |field| Ok(Some(field.string()?.to_owned())),
         show: |value| value.as_deref().map(quoted).unwrap_or_default(),
+    }
+}
+
+fn users() -> Kind<Option<UserRange>> {
+    Kind {
+        read: |field| field.parse().map(Some),
+        show: |range| range.map(|range| quoted(&range.to_string())).unwrap_or_default(),
     }
 }
 

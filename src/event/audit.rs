@@ -270,6 +270,8 @@ audit_events! {
         mechanism: Mechanism,
         /// The process id of the agent on the host.
         process_id: u32,
+        /// The user id of the agent on the host. `null`: that of the gateway.
+        user_id: Option<u32>,
     }
     /// Retention deletes the events up to `throughSeq`.
     AuditPruned = "audit.pruned" {

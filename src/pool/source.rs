@@ -14,7 +14,11 @@ pub trait AgentSource: fmt::Debug + Send + Sync {
     fn isolation(&self, spec: &AgentSpec) -> AppliedIsolation;
 
     /// Creates the folder of a process that starts before its session. `None` if it needs none.
-    fn create_idle_folder<'a>(&'a self, _spec: &'a AgentSpec) -> BoxFuture<'a, Option<IdleFolder>> {
+    fn create_idle_folder<'a>(
+        &'a self,
+        _spec: &'a AgentSpec,
+        _tenant: &'a Tenant,
+    ) -> BoxFuture<'a, Option<IdleFolder>> {
         Box::pin(std::future::ready(None))
     }
 
@@ -40,8 +44,12 @@ impl AgentSource for Launcher {
         self.applied_isolation(spec.settings.isolation)
     }
 
-    fn create_idle_folder<'a>(&'a self, spec: &'a AgentSpec) -> BoxFuture<'a, Option<IdleFolder>> {
-        Box::pin(self.create_idle_folder(spec))
+    fn create_idle_folder<'a>(
+        &'a self,
+        spec: &'a AgentSpec,
+        tenant: &'a Tenant,
+    ) -> BoxFuture<'a, Option<IdleFolder>> {
+        Box::pin(self.create_idle_folder(spec, tenant))
     }
 
     fn connect<'a>(

@@ -28,7 +28,8 @@ impl Pool {
             if let Some(wait) = wait {
                 tokio::time::sleep(wait).await;
             }
-            let folder = if ahead { self.inner.source.create_idle_folder(&spec).await } else { None };
+            let folder =
+                if ahead { self.inner.source.create_idle_folder(&spec, &key.tenant).await } else { None };
             key.folders.extend(folder.as_ref().map(|folder| folder.path().to_owned()));
             let (mut process, generation) = self.start(&spec, &key).await?;
             process.idle_folder = folder;

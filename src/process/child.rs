@@ -13,6 +13,7 @@ use crate::types::AppliedIsolation;
 #[derive(Debug)]
 pub struct Child {
     pub(super) pid: u32,
+    pub(super) user: Option<u32>,
     pub(super) supervisor: Pid,
     pub(super) stdin: StdinWriter,
     pub(super) stdout: Option<ChildStdout>,
@@ -28,6 +29,11 @@ impl Child {
     /// The program's own pid, for people. Signals go to the supervisor only.
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// Its own user. `None` if it has that of the gateway.
+    pub fn user(&self) -> Option<u32> {
+        self.user
     }
 
     /// The child and its descendants, also orphans.

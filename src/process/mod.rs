@@ -44,7 +44,7 @@ mod tree;
 pub use child::Child;
 pub use control_groups::{ControlGroups, sweep_groups};
 pub use exit::Exit;
-pub use isolation::{FolderGrants, Sandbox};
+pub use isolation::{AgentUsers, FolderGrants, Sandbox, UserError, UsersError};
 pub use kill_switch::StopReason;
 pub use mask::masked;
 pub use open_files::OpenFiles;

@@ -1,5 +1,6 @@
 //! Facts from `/proc`: the identity and the children of a process, and the mounts of this process.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -28,6 +29,20 @@ pub(super) fn running() -> impl Iterator<Item = (Pid, Stat)> {
         let text = fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
         Some((pid, parse_stat(&text).filter(|_| !is_zombie(&text))?))
     })
+}
+
+/// The real, effective, saved and file system users of all processes.
+pub(super) fn users() -> HashSet<u32> {
+    let table = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = table.filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit));
+    // A process that has ended meanwhile has no status.
+    let texts = processes.filter_map(|entry| fs::read_to_string(entry.path().join("status")).ok());
+    texts.flat_map(|text| status_users(&text)).collect()
+}
+
+fn status_users(status: &str) -> Vec<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    line.split_ascii_whitespace().filter_map(|user| user.parse().ok()).collect()
 }
 
 /// A zombie waits only for its parent to reap it.
@@ -149,6 +164,12 @@ mod tests {
         assert_eq!(parse_stat(line), Some(Stat { parent: 42, start: 123_456 }));
         assert_eq!(parse_stat(b"7 (cut) S 42"), None);
         assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn status_names_the_users_of_a_process() {
+        assert_eq!(status_users("Name:\tUid: 5\nUid:\t1\t2\t3\t4\nGid:\t9\t9\t9\t9\n"), [1, 2, 3, 4]);
+        assert!(users().contains(&rustix::process::geteuid().as_raw()));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::child::Child;
 use super::control_groups::{ChildGroup, ControlGroups};
-use super::isolation::{Confinement, FolderGrants, Sandbox};
+use super::isolation::{Confinement, FolderGrants, Sandbox, give};
 use super::kill_switch::{ExitState, KillSwitch, StopRequest};
 use super::open_files::{self, OpenFiles};
 use super::pty::{self, Pty, PtyChild, PtySize};
@@ -119,6 +119,7 @@ impl Spawner {
         let pid = self.await_program(control, &kill_switch, program).await?;
         let PipeEnds { stdin, stdout, stderr, terminal_requests, folder_requests } = ends;
         let isolation = AppliedIsolation { level, mechanism: confinement.mechanism };
+        let user = confinement.user;
         let folders = if isolation.mechanism == Mechanism::Namespaces {
             Some(FolderGrants::new(folder_requests).map_err(SpawnError::Supervisor)?)
         } else {
@@ -127,7 +128,7 @@ impl Spawner {
         let parts = (&*self.limits, &self.shutdown);
         let terminals = Terminals::new(terminal_requests, stderr.secrets(), (confinement, group), parts);
         let stdout = Some(stdout);
-        Ok(Child { pid, supervisor, stdin, stdout, stderr, terminals, kill_switch, isolation, folders })
+        Ok(Child { pid, user, supervisor, stdin, stdout, stderr, terminals, kill_switch, isolation, folders })
     }
 
     /// Starts `spec` in its own pseudo terminal, under its own supervisor. Returns when the program itself
@@ -162,6 +163,7 @@ impl Spawner {
         let (confinement, resources) = self.confine(&mut spec)?;
         let group = resources.group.as_ref().map(ChildGroup::entrance);
         let (stdin_read, stdin_write) = pipe_with(PipeFlags::CLOEXEC).map_err(supervisor_error)?;
+        give(&stdin_read, confinement.user).map_err(SpawnError::Supervisor)?;
         let stdin_pipe = pipe::Sender::from_owned_fd(stdin_write).map_err(SpawnError::Supervisor)?;
         let (requests, supervisor_requests) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
         let (folder_requests, supervisor_folders) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
@@ -197,6 +199,7 @@ impl Spawner {
         let (confinement, resources) = self.confine(&mut spec)?;
         let group = resources.group.as_ref().map(ChildGroup::entrance);
         let (pty, terminal) = Pty::open(size).map_err(SpawnError::Supervisor)?;
+        give(&terminal, confinement.user).map_err(SpawnError::Supervisor)?;
         let (_, no_folders) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
         let (link, init_link) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
         let written = || confinement.write().map_err(SpawnError::Supervisor);
@@ -220,8 +223,8 @@ impl Spawner {
         own.iter().copied().chain(self.listeners.iter().map(AsFd::as_fd)).collect()
     }
 
-    /// Decides what the child may access, and creates its temporary folder and its control group. Without namespaces, a
-    /// variable names the folder.
+    /// Decides what the child may access, moves its environment there, and creates its temporary folder and its control
+    /// group. Without namespaces, a variable names the folder.
     fn confine(&self, spec: &mut ChildSpec) -> Result<(Confinement, Resources), SpawnError> {
         let (mut confinement, temporary) = self.sandbox.confinement(spec)?;
         let group = self.groups.create_child(spec.isolation.limits).map_err(SpawnError::ControlGroup)?;
@@ -235,6 +238,7 @@ impl Spawner {
             spec.env.retain(|(name, _)| name != "TMPDIR");
             spec.env.push(("TMPDIR".into(), folder.into()));
         }
+        confinement.env = std::mem::take(&mut spec.env);
         Ok((confinement, Resources { temporary, group }))
     }
 
@@ -281,8 +285,8 @@ impl Spawner {
         Err(error)
     }
 
-    /// The supervisor gets the environment and the arguments of the child. Therefore no secret is visible
-    /// that would not be visible in the child itself.
+    /// The supervisor gets the arguments of the child. Therefore no secret is visible that would not be visible in the
+    /// child itself.
     #[expect(clippy::disallowed_methods, reason = "the one place where the gateway starts a process")]
     fn spawn_supervisor(
         &self,
@@ -302,7 +306,6 @@ impl Spawner {
             .arg(&spec.program)
             .args(&spec.args)
             .env_clear()
-            .envs(spec.env.iter().map(|(name, value)| (name, value)))
             .current_dir(&spec.cwd)
             .stdin(Stdio::from(std::os::fd::OwnedFd::from(control)))
             .stdout(output())

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::isolation::UserError;
 use crate::types::{Isolation, Mechanism};
 
 /// Why a spawn failed. No process of the attempt is left.
@@ -22,9 +23,11 @@ pub enum SpawnError {
     Timeout,
     #[error(
         "the gateway runs as root and does not start agents with the rights of root; run it as another user, or set \
-         `isolation.allow_root_agents`"
+         `isolation.run_as` or `isolation.allow_root_agents`"
     )]
     Root,
+    #[error("the agent has no user")]
+    User(#[from] UserError),
     #[error(
         "`isolation.required` is set, and this machine applies the isolation level {level:?} only as `{mechanism}`; the \
          log of the start names what is missing"

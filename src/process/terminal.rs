@@ -19,7 +19,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::isolation::Confinement;
+use super::isolation::{Confinement, give};
 use super::mask::Mask;
 use super::{Exit, SpawnError, handshake, report};
 use crate::shutdown::Shutdown;
@@ -33,7 +33,8 @@ pub struct TerminalSpec {
     /// A bare name is searched on the `PATH` of its environment. A relative path starts at `cwd`.
     pub command: String,
     pub args: Vec<String>,
-    /// Added to the agent's own environment.
+    /// Added to the agent's own environment. The supervisor receives the result with the confinement.
+    #[serde(skip)]
     pub env: Vec<(String, String)>,
     pub cwd: PathBuf,
 }
@@ -117,7 +118,9 @@ impl Terminals {
         let (socket, supervisor_socket) = UnixStream::pair()?;
         let (output, supervisor_output) = pipe_with(PipeFlags::CLOEXEC)?;
         let written = spec.write()?;
-        let (stdin, confinement) = (File::open("/dev/null")?, self.confinement.write()?);
+        give(&supervisor_output, self.confinement.user)?;
+        let confinement = self.confinement.with_env(&spec.env).write()?;
+        let stdin = File::open("/dev/null")?;
         let (control, supervisor_control) = handshake::open_control_socket(&[
             &[supervisor_socket.as_fd(), written.as_fd()],
             &handshake::and_optional(&[stdin.as_fd(), confinement.as_fd()], self.group.as_deref()),

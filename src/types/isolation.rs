@@ -5,6 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::user_range::UserRange;
+
 /// The level that the operator requests for an agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -95,4 +97,6 @@ pub struct IsolationPolicy {
     pub required: bool,
     /// Children may start with the rights of root.
     pub allow_root: bool,
+    /// The users of children, if the gateway runs as root.
+    pub run_as: Option<UserRange>,
 }

@@ -47,6 +47,7 @@ pub mod principal;
 mod principal_limits;
 mod states;
 pub mod text;
+mod user_range;
 
 pub use agent_name::AgentName;
 pub use agent_settings::{AgentSettings, OnTimeout, Permissions, PoolSettings, ServedBy};
@@ -66,3 +67,4 @@ pub use principal_limits::{
     EffectiveLimits, KeyLimits, LimitChange, LimitExceeded, PrincipalLimit, PrincipalLimits,
 };
 pub use states::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState};
+pub use user_range::UserRange;

@@ -11,11 +11,12 @@
 //! link that stays inside is followed. A path that leads out of the root, and an absolute link, are refused.
 //! The reasons are in `docs/adr/0007-files-beneath-handles.md`.
 //!
-//! Reading order: [`path`], [`roots`], [`stat`], [`error`], then [`read`] with [`text`], [`write`], [`tree`]
+//! Reading order: [`path`], [`roots`], [`stat`], [`owner`], [`error`], then [`read`] with [`text`], [`write`], [`tree`]
 //! with [`pattern`], and [`terminal`] with [`scrollback`] and [`utf8`].
 
 mod error;
 mod media;
+mod owner;
 mod path;
 mod pattern;
 mod read;

@@ -9,6 +9,7 @@ use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{OFlags, fstat};
 
 use super::error::FileError;
+use super::owner::Owner;
 use super::roots::{ResolvedPath, Workspace};
 use super::stat::FileStat;
 use super::text::LineRange;
@@ -79,6 +80,11 @@ fn open(place: &ResolvedPath<'_>) -> Result<OpenFile, FileError> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(flags.bits().cast_signed());
     let file = place.root.dir.open_with(&place.path, &options)?.into_std();
-    let seen = FileStat::from(fstat(&file)?).require_regular()?;
+    let stat = fstat(&file)?;
+    let owner_permits = Owner::of(&place.root.dir)?.permits(&stat);
+    let seen = FileStat::from(stat).require_regular()?;
+    if !owner_permits {
+        return Err(FileError::PermissionDenied);
+    }
     Ok(OpenFile { file, stat: seen })
 }

@@ -12,6 +12,7 @@ use rustix::fs::{Mode, OFlags, openat};
 
 use super::error::FileError;
 use super::path::normalize;
+use crate::process::{AgentUsers, UserError};
 
 /// An open directory, with the real path that it had when it was opened.
 #[derive(Debug)]
@@ -22,7 +23,11 @@ pub(super) struct Root {
 
 /// The operator's workspace roots. Sessions get their own directories below the first one.
 #[derive(Debug, Clone)]
-pub struct Workspaces(Arc<[Root]>);
+pub struct Workspaces {
+    roots: Arc<[Root]>,
+    /// The owners of the directories of sessions, if they are not those of the gateway.
+    users: Option<AgentUsers>,
+}
 
 /// The directories of one session: the working directory first, then the additional ones. A cheap handle.
 #[derive(Debug, Clone)]
@@ -46,19 +51,30 @@ impl Workspaces {
             Ok(Root { path, dir })
         };
         let all = std::iter::once(root).chain(allow.iter().map(PathBuf::as_path));
-        all.map(open).collect::<io::Result<_>>().map(Self)
+        Ok(Self { roots: all.map(open).collect::<io::Result<_>>()?, users: None })
+    }
+
+    /// Sets the owners of the directories of sessions.
+    #[must_use]
+    pub fn with_users(self, users: Option<AgentUsers>) -> Self {
+        Self { users, ..self }
+    }
+
+    /// Makes a directory of [`Workspaces::create_directory`] usable for the agent with this home, and only for it.
+    pub fn own_directory(&self, path: &Path, home: &Path) -> Result<(), UserError> {
+        self.users.as_ref().map_or(Ok(()), |users| users.own_folder(path, home))
     }
 
     /// Creates a directory below the first root.
     pub fn create_directory(&self, name: &str) -> io::Result<PathBuf> {
-        let path = self.0[0].path.join(name);
+        let path = self.roots[0].path.join(name);
         std::fs::create_dir(&path)?;
         Ok(path)
     }
 
     /// Removes a directory that [`Workspaces::create_directory`] created, with its content.
     pub fn remove_directory(&self, name: &str) -> io::Result<()> {
-        match std::fs::remove_dir_all(self.0[0].path.join(name)) {
+        match std::fs::remove_dir_all(self.roots[0].path.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             outcome => outcome,
         }
@@ -69,8 +85,8 @@ impl Workspaces {
         if wanted.contains('\0') || Path::new(wanted).components().any(|c| c == Component::ParentDir) {
             return Err(FileError::Malformed);
         }
-        let path = self.0[0].path.join(wanted);
-        let inside = |path: &Path| self.0.iter().any(|root| path.starts_with(&root.path));
+        let path = self.roots[0].path.join(wanted);
+        let inside = |path: &Path| self.roots.iter().any(|root| path.starts_with(&root.path));
         // Only a path below the roots may reveal whether it exists. Otherwise a client could explore the file system.
         let real = match path.canonicalize() {
             Ok(real) if inside(&real) => real,
@@ -90,7 +106,7 @@ impl Workspaces {
     /// Walks down from a root's handle, name by name. The path was real when it was stored. Therefore a link
     /// in it was inserted later, and is not followed.
     fn open_beneath(&self, path: &Path) -> Result<Root, FileError> {
-        let inside = self.0.iter().filter_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)));
+        let inside = self.roots.iter().filter_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)));
         let nearest = inside.min_by_key(|(_, rest)| rest.components().count());
         let (root, rest) = nearest.ok_or(FileError::OutsideRoots)?;
         let mut dir = root.dir.try_clone()?;

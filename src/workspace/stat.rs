@@ -3,6 +3,7 @@
 use rustix::fs::{FileType, Stat};
 
 use super::error::FileError;
+use super::owner::Owner;
 use crate::types::Timestamp;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +26,7 @@ pub struct FileStat {
     /// and a replaced file has another inode.
     pub etag: String,
     pub(super) mode: u32,
+    pub(super) owner: Owner,
 }
 
 impl From<Stat> for FileStat {
@@ -46,6 +48,7 @@ impl From<Stat> for FileStat {
             modified_at: Timestamp::from_millis(stat.st_mtime.saturating_mul(1000).saturating_add(millis)),
             etag: format!("\"{:x}-{size:x}-{modified}-{changed}\"", stat.st_ino),
             mode: stat.st_mode,
+            owner: Owner::from(&stat),
         }
     }
 }

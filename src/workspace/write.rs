@@ -6,7 +6,7 @@ use std::fs::{File, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -15,7 +15,8 @@ use rustix::fs::{AtFlags, fstat, statat};
 use rustix::io::Errno;
 
 use super::error::FileError;
-use super::roots::{ResolvedPath, Workspace};
+use super::owner::Owner;
+use super::roots::{ResolvedPath, Workspace, open_child};
 use super::stat::{EntityTags, EntryKind, FileStat, Precondition};
 use crate::shutdown::lock_or_abort;
 
@@ -57,11 +58,13 @@ impl Workspace {
         let target = ParentAndName::resolve(&self.resolve(path)?, &expected)?;
         let seen = target.stat()?;
         expected.check(seen.as_ref().map(|seen| &*seen.etag))?;
-        let mode = seen.map_or(0o666, |seen| seen.mode & 0o777);
+        let mode = seen.as_ref().map_or(0o666, |seen| seen.mode & 0o777);
         if mode & 0o222 == 0 {
             return Err(FileError::PermissionDenied);
         }
+        let owner = seen.map_or_else(|| Owner::of(&target.parent), |seen| Ok(seen.owner))?;
         let (temp_name, file) = create_temp_file(&target.parent, mode)?;
+        owner.give(&file)?;
         Ok(Upload { target, temp_name, file, precondition: expected, remaining_bytes: max, max })
     }
 
@@ -108,7 +111,7 @@ impl ParentAndName {
             Err(FileError::Missing) => {
                 expected.check(None)?;
                 if let Some(parent) = place.path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                    place.root.dir.create_dir_all(parent).map_err(|error| {
+                    create_folders(&place.root.dir, parent).map_err(|error| {
                         match Errno::from_io_error(&error) {
                             Some(Errno::EXIST | Errno::NOTDIR) => FileError::NotADirectory,
                             _ => error.into(),
@@ -175,6 +178,24 @@ impl Drop for Upload {
         // After `finish` the temporary file does not exist.
         drop(self.target.parent.remove_file(&self.temp_name));
     }
+}
+
+/// Creates a directory and its missing parents. Each gets the owner of the directory that contains it.
+fn create_folders(root: &Dir, path: &Path) -> io::Result<()> {
+    let mut parent = PathBuf::from(".");
+    for part in path.components() {
+        let opened = root.open_dir(&parent)?;
+        match opened.create_dir(part) {
+            Ok(()) => {
+                let created = open_child(&opened, part.as_os_str()).map_err(io::Error::other)?;
+                Owner::of(&opened)?.give(&created)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        parent.push(part);
+    }
+    if root.metadata(path).is_ok_and(|found| found.is_dir()) { Ok(()) } else { Err(Errno::NOTDIR.into()) }
 }
 
 /// Creates a temporary file in the directory.

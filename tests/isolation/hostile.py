@@ -79,12 +79,12 @@ def outcome(action, targets):
         return ["broken", f"{type(error).__name__}: {error}"[:200]]
 
 
-def output_of_terminal(session, order):
-    command = {name: order[name] for name in ("command", "args", "cwd")}
-    created = call("terminal/create", {"sessionId": session, **command})
-    terminal = {"sessionId": session, "terminalId": created["terminalId"]}
+def in_terminal(session, words, cwd, env=()):
+    """Runs a program in a terminal of the client, and returns its output."""
+    params = {"sessionId": session, "command": words[0], "args": words[1:], "cwd": cwd, "env": list(env)}
+    terminal = {"sessionId": session, "terminalId": call("terminal/create", params)["terminalId"]}
     call("terminal/wait_for_exit", terminal)
-    return call("terminal/output", terminal)["output"]
+    return call("terminal/output", terminal)
 
 
 def through_client(session, targets):
@@ -103,8 +103,7 @@ def through_client(session, targets):
         return read(link)
 
     def by_terminal(targets):
-        command = {"command": "cat", "args": [targets["privateFile"]], "cwd": targets["cwd"]}
-        output = output_of_terminal(session, command)
+        output = in_terminal(session, ["cat", targets["privateFile"]], targets["cwd"])["output"]
         if targets["secret"] not in output:
             raise PermissionError(output)
         return "read"
@@ -114,15 +113,6 @@ def through_client(session, targets):
         "read a private file through a planted link and the gateway": through_link,
         "read a private file in a terminal of the gateway": by_terminal,
     }
-
-
-def terminal(session, order):
-    """Runs a command in a terminal of the gateway, and stores its output."""
-    command = {key: order[key] for key in ("command", "args", "cwd")}
-    terminal = {"sessionId": session, **call("terminal/create", {"sessionId": session, **command})}
-    call("terminal/wait_for_exit", terminal)
-    with open(os.path.join(order["cwd"], "shown.json"), "w") as file:
-        json.dump(call("terminal/output", terminal)["output"], file)
 
 
 def attack(session, targets):
@@ -166,8 +156,6 @@ def prompt(session, text):
     targets = order.get("targets", {})
     if order["act"] == "attack":
         attack(session, targets)
-    elif order["act"] == "terminal":
-        terminal(session, order)
     elif order["act"] == "daemon":
         daemon(targets)
     elif order["act"] == "look":
@@ -181,9 +169,17 @@ def prompt(session, text):
     elif order["act"] == "fork":
         with open(os.path.join(order["cwd"], "forked.json"), "w") as file:
             json.dump(fork(order["count"]), file)
+    elif order["act"] == "call":
+        result = call(order["method"], {"sessionId": session, **order["params"]})
+        with open(os.path.join(order["cwd"], "called.json"), "w") as file:
+            json.dump(result, file)
     elif order["act"] == "terminal":
+        ended = in_terminal(session, order["command"], order["cwd"], order["env"])
         with open(os.path.join(order["cwd"], "terminal.json"), "w") as file:
-            json.dump(output_of_terminal(session, order), file)
+            json.dump(ended, file)
+    elif order["act"] == "sleep":
+        open(os.path.join(order["cwd"], "sleeps"), "w").close()
+        time.sleep(60)
     elif order["act"] == "exit":
         os._exit(order["code"])
     elif order["act"] == "signal":

@@ -8,4 +8,5 @@ mod groups;
 mod lifecycle;
 mod nested;
 mod reports;
+mod run_as;
 mod table;

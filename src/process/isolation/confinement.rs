@@ -1,5 +1,6 @@
 //! The instructions for the supervisor of a child.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -7,11 +8,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use crate::types::Mechanism;
 
-/// What a child may access. All paths are absolute.
+/// What a child may access, its user, and its environment. All paths are absolute.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::process) struct Confinement {
     pub(in crate::process) mechanism: Mechanism,
@@ -31,6 +33,11 @@ pub(in crate::process) struct Confinement {
     pub(in crate::process) max_processes: Option<u64>,
     /// The maximum size of the data of each process.
     pub(in crate::process) max_data_bytes: Option<u64>,
+    /// The user and group of the child. `None`: those of the gateway.
+    pub(in crate::process) user: Option<u32>,
+    /// The environment of the program. The supervisors have none, because a variable can name a library that they would
+    /// load before they isolate the program.
+    pub(in crate::process) env: Vec<(OsString, OsString)>,
 }
 
 impl Confinement {
@@ -42,6 +49,18 @@ impl Confinement {
         }
     }
 
+    /// Whether the child has the rights of root.
+    pub(in crate::process) fn child_is_root(&self) -> bool {
+        self.user.is_none() && geteuid().is_root()
+    }
+
+    /// The instructions for a program with further variables.
+    pub(in crate::process) fn with_env(&self, env: &[(String, String)]) -> Self {
+        let mut confinement = self.clone();
+        confinement.env.retain(|(name, _)| env.iter().all(|(other, _)| name != other.as_str()));
+        confinement.env.extend(env.iter().map(|(name, value)| (name.into(), value.into())));
+        confinement
+    }
     /// Writes the instructions to an anonymous file, so that they appear in no list of processes.
     pub(in crate::process) fn write(&self) -> io::Result<OwnedFd> {
         let mut file = File::from(memfd_create("confinement", MemfdFlags::CLOEXEC)?);

@@ -5,12 +5,16 @@
 
 mod confinement;
 mod folders;
+mod ownership;
 mod probe;
 mod sandbox;
 mod sockets;
+mod users;
 
 pub(super) use confinement::Confinement;
 pub use folders::FolderGrants;
 pub(super) use folders::{GRANTED_LINE, GrantRequest, error_line};
 pub use sandbox::Sandbox;
 pub(super) use sandbox::TemporaryFolder;
+pub(super) use users::give;
+pub use users::{AgentUsers, UserError, UsersError};

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::types::Mechanism;
+use crate::types::{Mechanism, UserRange};
 
 /// The mechanism that works, and what is missing for the best one.
 #[derive(Debug, Clone, Default)]
@@ -24,19 +24,21 @@ impl Probed {
     }
 }
 
-/// Tries the mechanisms, the best one first. `folder` is for files of the probe.
-pub(super) fn run(supervisor: &Path, folder: &Path) -> Probed {
-    let namespaces = match attempt(supervisor, "probe-namespaces", folder) {
+/// Tries the mechanisms for children with these users, the best one first. `folder` is for files of the probe.
+pub(super) fn run(supervisor: &Path, folder: &Path, users: Option<UserRange>) -> Probed {
+    let user = users.map(|users| users.first().to_string());
+    let attempt = |stage| attempt(supervisor, stage, folder, user.as_deref());
+    let namespaces = match attempt("probe-namespaces") {
         Ok(()) => return Probed { mechanism: Mechanism::Namespaces, ..Probed::default() },
         Err(error) => format!("namespaces: {error}; sandboxes of agents that mount file systems fail"),
     };
-    match attempt(supervisor, "probe-landlock", folder) {
+    match attempt("probe-landlock") {
         Ok(()) => {
-            let leaves_sockets_open = attempt(supervisor, "probe-landlock-sockets", folder).is_err();
+            let leaves_sockets_open = attempt("probe-landlock-sockets").is_err();
             Probed { mechanism: Mechanism::Landlock, shortcoming: Some(namespaces), leaves_sockets_open }
         }
         Err(error) => {
-            let partial = attempt(supervisor, "probe-landlock-files", folder).is_ok();
+            let partial = attempt("probe-landlock-files").is_ok();
             let mechanism = if partial { Mechanism::Partial } else { Mechanism::None };
             let shortcoming = Some(format!("{namespaces}; landlock: {error}"));
             Probed { mechanism, shortcoming, leaves_sockets_open: true }
@@ -46,10 +48,11 @@ pub(super) fn run(supervisor: &Path, folder: &Path) -> Probed {
 
 /// Runs a stage of the supervisor that uses a mechanism. The error is its first line of output.
 #[expect(clippy::disallowed_methods, reason = "the probe runs before the gateway starts agents")]
-fn attempt(supervisor: &Path, stage: &str, folder: &Path) -> Result<(), String> {
+fn attempt(supervisor: &Path, stage: &str, folder: &Path, user: Option<&str>) -> Result<(), String> {
     let mut probe = Command::new(supervisor)
         .arg("supervisor")
         .arg(stage)
+        .args(user)
         .env_clear()
         .current_dir(folder)
         .stdin(Stdio::null())

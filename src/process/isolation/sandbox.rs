@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use rustix::process::geteuid;
 
 use super::confinement::Confinement;
+use super::ownership;
 use super::probe::{self, Probed};
 use super::sockets;
+use super::users::{AgentUsers, UserError};
 use crate::process::SpawnError;
 use crate::process::spec::{ChildIsolation, ChildSpec};
 use crate::types::{AppliedIsolation, Isolation, IsolationPolicy, Mechanism};
@@ -29,10 +31,15 @@ const NAME_RESOLUTION: [&str; 3] = ["/run/systemd/resolve", "/run/resolvconf", "
 pub(in crate::process) struct TemporaryFolder(PathBuf);
 
 impl TemporaryFolder {
-    fn create(parent: &Path) -> io::Result<Self> {
+    fn create(parent: &Path, user: Option<u32>) -> io::Result<Self> {
         let path = parent.join(format!("{:016x}", random_number()?));
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
-        Ok(Self(path.canonicalize()?))
+        let folder = Self(path.canonicalize()?);
+        if let Some(user) = user {
+            ownership::make_searchable(parent)?;
+            ownership::give_new_folder(&folder.0, user)?;
+        }
+        Ok(folder)
     }
 }
 
@@ -83,6 +90,8 @@ pub struct Sandbox {
     /// The parent of temporary folders.
     temporary: PathBuf,
     policy: IsolationPolicy,
+    /// The users of children. Without it, children have the user of the gateway.
+    users: Option<AgentUsers>,
 }
 
 impl Sandbox {
@@ -108,21 +117,35 @@ impl Sandbox {
         // Children of an earlier gateway process left their folders if it was killed.
         drop(remove(&temporary));
         // Without a folder, the probe of sockets fails, and sockets count as open.
-        let folder = TemporaryFolder::create(&temporary).ok();
-        let probed = probe::run(supervisor, folder.as_ref().map_or(Path::new("/"), |folder| &folder.0));
+        let folder = TemporaryFolder::create(&temporary, None).ok();
+        let in_folder = folder.as_ref().map_or(Path::new("/"), |folder| &folder.0);
+        let probed = probe::run(supervisor, in_folder, policy.run_as);
         drop(folder);
-        let mut sandbox = Self { probed, hidden, home, temporary, policy };
+        let mut sandbox = Self { probed, hidden, home, temporary, policy, users: None };
         if let Some(socket) = sandbox.open_service() {
             sandbox.probed.limit(&format!("landlock: agents can connect to {}", socket.display()));
         }
         sandbox
     }
 
+    /// Sets the users of children.
+    #[must_use]
+    pub fn with_users(self, users: Option<AgentUsers>) -> Self {
+        Self { users, ..self }
+    }
+
+    /// Makes a folder usable for the children with this home. Blocks.
+    pub fn own_folder(&self, folder: &Path, home: &Path) -> Result<(), UserError> {
+        self.users.as_ref().map_or(Ok(()), |users| users.own_folder(folder, home))
+    }
+
     /// The socket of a service that would start programs outside of a child's isolation, and that the mechanism cannot
     /// close.
     fn open_service(&self) -> Option<PathBuf> {
         let is_open = self.probed.mechanism == Mechanism::Landlock && self.probed.leaves_sockets_open;
-        is_open.then(|| sockets::first_reachable(self.home.as_deref())).flatten()
+        is_open
+            .then(|| sockets::first_reachable(self.home.as_deref(), self.policy.run_as.is_some()))
+            .flatten()
     }
 
     /// The mechanism that applies a level on this machine.
@@ -150,10 +173,11 @@ impl Sandbox {
         &self,
         spec: &ChildSpec,
     ) -> Result<(Confinement, Option<TemporaryFolder>), SpawnError> {
-        if geteuid().is_root() && !self.policy.allow_root {
+        let user = self.users.as_ref().map(|users| users.user_of(&spec.cwd)).transpose()?;
+        if user.is_none() && geteuid().is_root() && !self.policy.allow_root {
             return Err(SpawnError::Root);
         }
-        let (confinement, temporary) = self.decide(spec).map_err(SpawnError::Supervisor)?;
+        let (confinement, temporary) = self.decide(spec, user).map_err(SpawnError::Supervisor)?;
         let level = spec.isolation.level;
         if self.policy.required && level != Isolation::Off && !confinement.mechanism.is_complete() {
             return Err(SpawnError::Isolation { level, mechanism: confinement.mechanism });
@@ -161,14 +185,18 @@ impl Sandbox {
         Ok((confinement, temporary))
     }
 
-    fn decide(&self, spec: &ChildSpec) -> io::Result<(Confinement, Option<TemporaryFolder>)> {
+    fn decide(
+        &self,
+        spec: &ChildSpec,
+        user: Option<u32>,
+    ) -> io::Result<(Confinement, Option<TemporaryFolder>)> {
         let ChildIsolation { level, folders, configured, limits } = &spec.isolation;
         let mechanism = self.applied(*level).mechanism;
-        if !matches!(mechanism, Mechanism::Namespaces | Mechanism::Landlock | Mechanism::Partial) {
-            return Ok((Confinement { mechanism, ..Confinement::default() }, None));
-        }
-        let temporary = TemporaryFolder::create(&self.temporary)?;
         let mut writable = vec![spec.cwd.canonicalize()?];
+        if !matches!(mechanism, Mechanism::Namespaces | Mechanism::Landlock | Mechanism::Partial) {
+            return Ok((Confinement { mechanism, writable, user, ..Confinement::default() }, None));
+        }
+        let temporary = TemporaryFolder::create(&self.temporary, user)?;
         writable.extend(folders.iter().cloned());
         let is_folder = |path: &PathBuf| path.is_dir();
         let mut visible: Vec<PathBuf> = configured.iter().filter(|path| is_folder(path)).cloned().collect();
@@ -185,7 +213,9 @@ impl Sandbox {
             writable,
             temporary: Some(temporary.0.clone()),
             // The files of the system belong to root, so a root process could change them.
-            read_only: *level == Isolation::Workspace || geteuid().is_root(),
+            read_only: *level == Isolation::Workspace || user.is_none() && geteuid().is_root(),
+            user,
+            env: Vec::new(),
             max_processes: Some(limits.max_processes),
             max_data_bytes: Some(limits.max_memory_bytes),
         };

@@ -34,15 +34,18 @@ const ENGINES: [&str; 4] = ["docker.sock", "podman.sock", "containerd.sock", "cr
 /// home of the operator.
 ///
 /// A service that permits all users to connect decides itself about the rights of its client, so its socket does not
-/// count.
-pub(super) fn first_reachable(home: Option<&Path>) -> Option<PathBuf> {
+/// count. With `own_users`, children have other users than this process: then only engines count that permit all users.
+pub(super) fn first_reachable(home: Option<&Path>, own_users: bool) -> Option<PathBuf> {
     let mut found = Vec::new();
     let mut left = MAX_ENTRIES;
     collect(Path::new(SERVICES), MAX_DEPTH, &mut left, &mut found);
     // The server of tmux runs the commands of its clients.
     collect(&PathBuf::from(format!("/tmp/tmux-{}", geteuid().as_raw())), 0, &mut left, &mut found);
     found.extend(home.into_iter().flat_map(|home| IN_HOME.map(|name| home.join(name))));
-    found.into_iter().find(|path| trusts_user(path) && accepts(path))
+    let starts_programs = |path: &PathBuf| {
+        if own_users { is_engine(path) && permits_all(path) } else { is_engine(path) || !permits_all(path) }
+    };
+    found.into_iter().find(|path| starts_programs(path) && accepts(path))
 }
 
 /// Collects the socket files in a folder and in folders below it. `left` bounds the number of files.
@@ -58,14 +61,14 @@ fn collect(folder: &Path, depth: usize, left: &mut usize, found: &mut Vec<PathBu
     }
 }
 
-/// Whether the rights of files select the clients of the socket.
-fn trusts_user(path: &Path) -> bool {
-    let is_engine = path.file_name().is_some_and(|name| ENGINES.iter().any(|engine| name == *engine));
-    let permits_all =
-        |path: &Path, bit| fs::metadata(path).is_ok_and(|file| file.permissions().mode() & bit != 0);
-    is_engine
-        || !permits_all(path, 0o002)
-        || path.ancestors().skip(1).any(|folder| !permits_all(folder, 0o001))
+fn is_engine(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| ENGINES.iter().any(|engine| name == *engine))
+}
+
+/// Whether the rights of files permit every user to connect.
+fn permits_all(path: &Path) -> bool {
+    let has = |path: &Path, bit| fs::metadata(path).is_ok_and(|file| file.permissions().mode() & bit != 0);
+    has(path, 0o002) && path.ancestors().skip(1).all(|folder| has(folder, 0o001))
 }
 
 /// Whether a service accepts a connection of this process. Sends nothing.
@@ -99,16 +102,16 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         set_mode(&path, 0o666);
         assert!(accepts(&path));
-        assert!(trusts_user(&path), "other users cannot reach the folder");
+        assert!(!permits_all(&path), "other users cannot reach the folder");
         drop(listener);
         assert!(!accepts(&path), "no service listens");
     }
 
     #[test]
     fn engine_counts_also_if_all_users_may_connect() {
-        assert!(trusts_user(Path::new("/docker.sock")));
+        assert!(is_engine(Path::new("/docker.sock")));
         // Every user can reach and write this file.
-        assert!(!trusts_user(Path::new("/dev/null")));
+        assert!(permits_all(Path::new("/dev/null")));
     }
 
     #[test]
@@ -117,7 +120,7 @@ mod tests {
         let folder = home.path().join(".docker/run");
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("docker.sock");
-        assert_ne!(first_reachable(Some(home.path())).as_ref(), Some(&path));
+        assert_ne!(first_reachable(Some(home.path()), false).as_ref(), Some(&path));
         let _listener = UnixListener::bind(&path).unwrap();
         let mut found = Vec::new();
         collect(home.path(), 1, &mut 100, &mut found);
@@ -125,6 +128,6 @@ mod tests {
         collect(home.path(), 2, &mut 100, &mut found);
         assert_eq!(found, std::slice::from_ref(&path));
         // A service of this machine may come first.
-        assert!(first_reachable(Some(home.path())).is_some());
+        assert!(first_reachable(Some(home.path()), false).is_some());
     }
 }

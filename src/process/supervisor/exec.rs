@@ -15,7 +15,7 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stdin};
 
 use super::channel::write_line;
 use super::error::{EXIT_SETUP_FAILED, SupervisorError};
-use super::{detach, receive, restrict};
+use super::{detach, receive, restrict, user};
 use crate::process::isolation::Confinement;
 use crate::process::report;
 
@@ -44,24 +44,34 @@ pub(super) fn run(
         StdioMode::Pipes => Ok(()),
         StdioMode::Pty => acquire_terminal(&own_stdin),
     };
-    confined
+    let confinement = confined
         .and_then(|()| group.first().map_or(Ok(()), enter_group))
         .and_then(|()| Confinement::read(confinement).map_err(SupervisorError::at("confinement")))
-        .and_then(|confinement| restrict::apply(&confinement))
+        .and_then(|confinement| {
+            user::become_user(&confinement)?;
+            end_with(supervisor)?;
+            restrict::apply(&confinement)?;
+            Ok(confinement)
+        })
         .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
     write_line(&control, &report::exec_line(getpid().as_raw_pid()));
     dup2_stdin(own_stdin).map_err(SupervisorError::at("stdin"))?;
-    let error = execute(program, args);
+    let error = execute(program, args, confinement.env);
     write_line(&control, &report::exec_failed_line(error.raw_os_error().unwrap_or(0)));
     Ok(ExitCode::from(EXIT_SETUP_FAILED))
 }
 
-/// Confines the process. The supervisor already created its process group. The death signal comes last, and
-/// the check of the parent follows it: a parent that ended before would never cause a signal.
+/// Confines the process. The supervisor already created its process group.
 fn confine(supervisor: Pid) -> Result<(), SupervisorError> {
     rustix::thread::set_no_new_privs(true).map_err(SupervisorError::at("no_new_privs"))?;
     detach::no_core().map_err(SupervisorError::at("core limit"))?;
     umask(Mode::from_raw_mode(0o077));
+    end_with(supervisor)
+}
+
+/// Lets this process end with its parent. A change of the user revokes it. The check of the parent follows the
+/// death signal: a parent that ended before would never cause a signal.
+fn end_with(supervisor: Pid) -> Result<(), SupervisorError> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(SupervisorError::at("death signal"))?;
     if getppid() == Some(supervisor) {
         Ok(())
@@ -84,6 +94,6 @@ fn acquire_terminal(terminal: &OwnedFd) -> Result<(), SupervisorError> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "this stage becomes the program")]
-fn execute(program: &OsStr, args: &[OsString]) -> io::Error {
-    Command::new(program).args(args).exec()
+fn execute(program: &OsStr, args: &[OsString], env: Vec<(OsString, OsString)>) -> io::Error {
+    Command::new(program).args(args).env_clear().envs(env).exec()
 }

@@ -16,7 +16,7 @@
 //! the gateway. Inside, the init process of the PID namespace is the supervisor that starts the program.
 //!
 //! Reading order: [`error`], [`watch`], [`exec`], [`exit`], [`parent`], [`channel`], [`signals`], [`receive`],
-//! [`detach`], then the isolation: [`outer`], [`namespaces`], [`mounts`], [`restrict`], [`probe`].
+//! [`detach`], then the isolation: [`outer`], [`namespaces`], [`mounts`], [`user`], [`restrict`], [`probe`].
 
 mod channel;
 mod detach;
@@ -31,12 +31,14 @@ mod probe;
 mod receive;
 mod restrict;
 mod signals;
+mod user;
 mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use rustix::process::Pid;
+use rustix::stdio::stderr;
 
 use self::channel::write_report;
 use self::error::{EXIT_SETUP_FAILED, SupervisorError};
@@ -48,17 +50,21 @@ use super::{open_files, report};
 /// | arguments | process |
 /// | --- | --- |
 /// | `watch GATEWAY-PID OPEN-FILES PROGRAM ARGS...` | the supervisor |
-/// | `init PROGRAM ARGS...` | the init process of the child's PID namespace |
+/// | `init USER PROGRAM ARGS...` | the init process of the child's PID namespace. USER is the user of the program, or `-` |
 /// | `exec SUPERVISOR-PID PROGRAM ARGS...` | the stage in the child's process that becomes the program |
 /// | `watch-pty`, `init-pty`, `exec-pty` | the same for a program in a pseudo terminal |
 /// | `watch-terminal SUPERVISOR-PID` | the supervisor of a terminal, whose program arrives over its control socket |
+/// | `map-ids PID USER` | writes the id maps of a new user namespace |
 /// | `probe-namespaces`, `probe-init`, `probe-landlock`, `probe-landlock-sockets`, `probe-landlock-files` | uses a mechanism once |
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = args.into_iter();
     let stage = args.next().unwrap_or_default();
     let stage = stage.to_string_lossy();
-    if let Some(outcome) = probe::run(&stage) {
-        return outcome;
+    if stage == "map-ids" {
+        return on_stderr(user::map_ids(number(args.next()), number(args.next())));
+    }
+    if stage.starts_with("probe-") {
+        return on_stderr(probe::run(&stage, number(args.next())));
     }
     run_stage(&stage, args).unwrap_or_else(|error| {
         write_report(&report::setup_failed_line(&error.to_string()));
@@ -66,13 +72,29 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     })
 }
 
+/// Reports the outcome of a stage that has no control socket.
+fn on_stderr(outcome: Result<(), SupervisorError>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody reads the text if the write fails.
+            rustix::io::write(stderr(), error.to_string().as_bytes()).unwrap_or(0);
+            ExitCode::from(EXIT_SETUP_FAILED)
+        }
+    }
+}
+
+fn number(argument: Option<OsString>) -> Option<u32> {
+    argument?.to_str()?.parse().ok()
+}
+
 fn run_stage(stage: &str, mut args: impl Iterator<Item = OsString>) -> Result<ExitCode, SupervisorError> {
     let (role, stdio) = match stage.strip_suffix("-pty") {
         Some(role) => (role, StdioMode::Pty),
         None => (stage, StdioMode::Pipes),
     };
-    let parent = if role == "init" { None } else { args.next() };
-    let parent = parent.and_then(|pid| Pid::from_raw(pid.to_str()?.parse().ok()?));
+    let id = number(args.next());
+    let parent = id.filter(|_| role != "init").and_then(|pid| Pid::from_raw(pid.cast_signed()));
     if role == "watch" {
         apply_limits(args.next())?;
     }
@@ -80,7 +102,7 @@ fn run_stage(stage: &str, mut args: impl Iterator<Item = OsString>) -> Result<Ex
     let args: Vec<OsString> = args.collect();
     match (role, parent, program) {
         ("watch", Some(gateway), Some(program)) => watch::run(gateway, stdio, &program, &args),
-        ("init", None, Some(program)) => watch::run_init(stdio, &program, &args),
+        ("init", None, Some(program)) => watch::run_init(id, stdio, &program, &args),
         ("watch-terminal", Some(supervisor), None) => watch::run_terminal(supervisor),
         ("exec", Some(supervisor), Some(program)) => exec::run(supervisor, stdio, &program, &args),
         _ => Err(SupervisorError { step: "arguments", source: std::io::ErrorKind::InvalidInput.into() }),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -14,10 +14,11 @@ use rustix::mount::{
     move_mount, open_tree,
 };
 
-use rustix::process::{fchdir, getuid};
+use rustix::process::fchdir;
 
 use super::error::SupervisorError;
 use super::restrict::STANDARD_DEVICES;
+use super::user::check_folder;
 use crate::process::isolation::Confinement;
 use crate::process::procfs::{self, Mount};
 
@@ -65,6 +66,8 @@ pub(super) struct Mounts {
     sources: Vec<(PathBuf, OwnedFd)>,
     /// The folders over which an empty file system is mounted.
     masks: Vec<PathBuf>,
+    /// The user of the child, if it is not that of this process.
+    user: Option<u32>,
 }
 
 impl Mounts {
@@ -74,7 +77,7 @@ impl Mounts {
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         mount_change("/", private).map_err(SupervisorError::at("mount propagation"))?;
         let changes = plan(confinement).map_err(SupervisorError::at("folders"))?;
-        let mut mounts = Self { sources: Vec::new(), masks: Vec::new() };
+        let mut mounts = Self { sources: Vec::new(), masks: Vec::new(), user: confinement.user };
         for path in &confinement.hidden {
             // A folder that does not exist needs no mask.
             if let Ok(source) = open_folder(path) {
@@ -112,18 +115,24 @@ impl Mounts {
         let hidden = self.sources.iter().filter(|(path, _)| folder.starts_with(path));
         let Some((path, source)) = hidden.max_by_key(|(path, _)| path.components().count()) else {
             // The child sees it already.
-            return Ok(());
+            return self.check_user(folder, open_folder(folder)?);
         };
         let below = folder.strip_prefix(path).map_err(io::Error::other)?;
         let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let opened = openat2(source, below, flags, Mode::empty(), resolve)?;
+        self.check_user(folder, &opened)?;
         self.open_masks()?;
         let shown = show(&opened, folder);
         self.close_masks()?;
         // A copy of a read-only mount is read-only.
         remount(&shown?, MountFlags::empty())
+    }
+
+    /// Checks that the user of the child can use a folder.
+    fn check_user(&self, folder: &Path, opened: impl AsFd) -> io::Result<()> {
+        self.user.map_or(Ok(()), |user| check_folder(user, opened, &folder.display()))
     }
 
     fn hide(&mut self, path: &Path) -> io::Result<()> {
@@ -177,7 +186,7 @@ fn plan(confinement: &Confinement) -> io::Result<BTreeMap<PathBuf, Change>> {
     if Path::new(PSEUDO_TERMINALS.0).is_dir() {
         changes.insert(PSEUDO_TERMINALS.0.into(), Change::PseudoTerminals);
     }
-    if getuid().is_root() {
+    if confinement.child_is_root() {
         changes.insert(DEVICES.into(), Change::Devices(open_devices()));
     }
     for path in &confinement.visible {

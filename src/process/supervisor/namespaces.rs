@@ -13,6 +13,7 @@ use rustix::thread::{
 use super::error::SupervisorError;
 use super::mounts::Mounts;
 use super::restrict;
+use super::user::{self, IdMaps};
 use crate::process::isolation::Confinement;
 
 /// The capabilities that the init process needs to mount `/proc` and to drop all capabilities.
@@ -26,6 +27,8 @@ const KERNEL_SETTINGS: [&str; 6] =
 /// keeps the ids of its user, and can mount.
 pub(super) fn enter(confinement: &Confinement) -> Result<Mounts, SupervisorError> {
     let (user, group) = (getuid().as_raw(), getgid().as_raw());
+    let two_users = confinement.user.map(IdMaps::prepare).transpose();
+    let two_users = two_users.map_err(SupervisorError::at("id maps"))?;
     unshare(
         CloneFlags::CLONE_NEWUSER
             | CloneFlags::CLONE_NEWNS
@@ -33,11 +36,16 @@ pub(super) fn enter(confinement: &Confinement) -> Result<Mounts, SupervisorError
             | CloneFlags::CLONE_NEWIPC,
     )
     .map_err(SupervisorError::at("namespaces"))?;
-    // An unprivileged process may map a group only after it gave up `setgroups` (user_namespaces(7)).
-    fs::write("/proc/self/setgroups", "deny").map_err(SupervisorError::at("setgroups"))?;
-    fs::write("/proc/self/uid_map", format!("{user} {user} 1")).map_err(SupervisorError::at("user map"))?;
-    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
-        .map_err(SupervisorError::at("group map"))?;
+    if let Some(maps) = two_users {
+        maps.write().map_err(SupervisorError::at("id maps"))?;
+    } else {
+        // An unprivileged process may map a group only after it gave up `setgroups` (user_namespaces(7)).
+        fs::write("/proc/self/setgroups", "deny").map_err(SupervisorError::at("setgroups"))?;
+        fs::write("/proc/self/uid_map", format!("{user} {user} 1"))
+            .map_err(SupervisorError::at("user map"))?;
+        fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+            .map_err(SupervisorError::at("group map"))?;
+    }
     set_no_new_privs(true).map_err(SupervisorError::at("no_new_privs"))?;
     let mounts = Mounts::apply(confinement)?;
     let mut sets = capabilities(None).map_err(SupervisorError::at("capabilities"))?;
@@ -50,15 +58,17 @@ pub(super) fn enter(confinement: &Confinement) -> Result<Mounts, SupervisorError
     Ok(mounts)
 }
 
-/// Completes the namespaces inside: `/proc` shows only processes of the namespace. Then drops all capabilities.
-pub(super) fn complete() -> Result<(), SupervisorError> {
+/// Completes the namespaces inside: `/proc` shows only processes of the namespace. Then drops all capabilities, except
+/// those that start a program as another user.
+pub(super) fn complete(confinement: &Confinement) -> Result<(), SupervisorError> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(SupervisorError::at("death signal"))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(SupervisorError::at("/proc"))?;
-    if getuid().is_root() {
+    if confinement.child_is_root() {
         protect_kernel_settings().map_err(SupervisorError::at("/proc"))?;
     }
-    restrict::drop_capabilities()
+    let kept = confinement.user.map(|_| user::CAPABILITIES.into_iter().collect());
+    restrict::keep_capabilities(kept.unwrap_or(CapabilitySet::empty()))
 }
 
 /// Makes the parts of `/proc` read-only through which root controls the kernel. Root needs no capability for them.

@@ -46,7 +46,8 @@ pub(super) fn run(
     let gateway = ParentProcess::open(gateway)?;
     let requests = UnixStream::from(requests);
     requests.set_read_timeout(Some(REQUEST_TIMEOUT)).map_err(SupervisorError::at("folder requests"))?;
-    let init = start_init(stdio, program, args).map_err(SupervisorError::at("init process"))?;
+    let init =
+        start_init(confinement.user, stdio, program, args).map_err(SupervisorError::at("init process"))?;
     let requests = Some(BufReader::new(requests));
     let mut outer = Outer { signals, gateway, init, mounts, requests };
     // The init process exists, so the exit goes through its kill.
@@ -57,13 +58,20 @@ pub(super) fn run(
 }
 
 #[expect(clippy::disallowed_methods, reason = "the supervisor starts the init process of its child")]
-fn start_init(stdio: StdioMode, program: &OsStr, args: &[OsString]) -> std::io::Result<Pid> {
+fn start_init(
+    user: Option<u32>,
+    stdio: StdioMode,
+    program: &OsStr,
+    args: &[OsString],
+) -> std::io::Result<Pid> {
     let stage = match stdio {
         StdioMode::Pipes => "init",
         StdioMode::Pty => "init-pty",
     };
+    let user = user.map_or_else(|| "-".to_owned(), |user| user.to_string());
     let mut command = Command::new("/proc/self/exe");
-    let init = command.arg0("acp-gateway").arg("supervisor").arg(stage).arg(program).args(args).spawn()?;
+    command.arg0("acp-gateway").arg("supervisor").arg(stage).arg(user).arg(program).args(args);
+    let init = command.spawn()?;
     Ok(Pid::from_child(&init))
 }
 

@@ -4,37 +4,29 @@ use std::fs;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 
 use rustix::process::getpid;
-use rustix::stdio::stderr;
 
-use super::error::{EXIT_SETUP_FAILED, SupervisorError};
-use super::{namespaces, restrict};
+use super::error::SupervisorError;
+use super::{namespaces, restrict, user};
 use crate::process::isolation::Confinement;
 use crate::types::Mechanism;
 
 /// The name of a socket in the folder of the probe. The gateway removes the folder.
 const PROBED_SOCKET: &str = "socket";
 
-/// Runs a stage of the probe. `None` if the name belongs to another stage.
-pub(super) fn run(stage: &str) -> Option<ExitCode> {
-    let outcome = match stage {
-        "probe-namespaces" => probe_namespaces(),
-        "probe-init" => probe_init(),
+/// Runs a stage of the probe, for a child of another user if there is one.
+pub(super) fn run(stage: &str, user: Option<u32>) -> Result<(), SupervisorError> {
+    let namespaces = Confinement { user, ..confinement(Mechanism::Namespaces) };
+    match stage {
+        "probe-namespaces" => probe_namespaces(&namespaces),
+        "probe-init" => probe_init(&namespaces),
         "probe-landlock" => probe_landlock(Mechanism::Landlock),
         "probe-landlock-sockets" => probe_sockets(),
         "probe-landlock-files" => probe_landlock(Mechanism::Partial),
-        _ => return None,
-    };
-    Some(match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Nobody reads the text if the write fails.
-            rustix::io::write(stderr(), error.to_string().as_bytes()).unwrap_or(0);
-            ExitCode::from(EXIT_SETUP_FAILED)
-        }
-    })
+        _ => Err(unexpected("probe", "there is no such stage")),
+    }
 }
 
 /// A folder that exists on all machines and that this process can list.
@@ -43,17 +35,19 @@ fn confinement(mechanism: Mechanism) -> Confinement {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the probe starts the first process of a PID namespace")]
-fn probe_namespaces() -> Result<(), SupervisorError> {
-    namespaces::enter(&confinement(Mechanism::Namespaces))?;
-    let init =
-        Command::new("/proc/self/exe").arg("supervisor").arg("probe-init").stdin(Stdio::null()).status();
+fn probe_namespaces(confinement: &Confinement) -> Result<(), SupervisorError> {
+    namespaces::enter(confinement)?;
+    let mut init = Command::new("/proc/self/exe");
+    init.args(["supervisor", "probe-init"]).args(confinement.user.map(|user| user.to_string()));
+    let init = init.stdin(Stdio::null()).status();
     let init = init.map_err(SupervisorError::at("init process"))?;
     if init.success() { Ok(()) } else { Err(unexpected("init process", "it failed")) }
 }
 
-fn probe_init() -> Result<(), SupervisorError> {
-    namespaces::complete()?;
-    restrict::apply(&confinement(Mechanism::Namespaces))?;
+fn probe_init(confinement: &Confinement) -> Result<(), SupervisorError> {
+    namespaces::complete(confinement)?;
+    user::become_user(confinement)?;
+    restrict::apply(confinement)?;
     let is_init =
         getpid().as_raw_pid() == 1 && fs::read_link("/proc/self").is_ok_and(|link| link.as_os_str() == "1");
     if !is_init {

@@ -220,12 +220,26 @@ fn apply_filter(
 
 /// Drops all capabilities of this process and of its descendants, also of those of root.
 pub(super) fn drop_capabilities() -> Result<(), SupervisorError> {
-    for capability in CapabilitySet::all().iter() {
+    keep_capabilities(CapabilitySet::empty())
+}
+
+/// Drops all other capabilities of this process and of its descendants. Only descendants of root keep these.
+pub(super) fn keep_capabilities(kept: CapabilitySet) -> Result<(), SupervisorError> {
+    reduce_bounding_set(kept);
+    clear_ambient_capability_set().map_err(SupervisorError::at("ambient capabilities"))?;
+    let inheritable = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })
+        .map_err(SupervisorError::at("capabilities"))
+}
+
+/// No descendant of this process can get a capability again.
+pub(super) fn drop_bounding_set() {
+    reduce_bounding_set(CapabilitySet::empty());
+}
+
+fn reduce_bounding_set(kept: CapabilitySet) {
+    for capability in CapabilitySet::all().difference(kept).iter() {
         // The kernel may not know the newest ones. A process without rights has no capability to remove.
         remove_capability_from_bounding_set(capability).unwrap_or_default();
     }
-    clear_ambient_capability_set().map_err(SupervisorError::at("ambient capabilities"))?;
-    let none = CapabilitySet::empty();
-    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
-        .map_err(SupervisorError::at("capabilities"))
 }

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, chdir, getpid, kill_process, kill_process_group, wait,
 };
-use rustix::stdio::stdin;
+use rustix::stdio::{stderr, stdin, stdout};
 
 use super::channel::{Channel, write_line, write_report};
 use super::error::{EXIT_SETUP_FAILED, SupervisorError};
@@ -21,7 +21,7 @@ use super::exit::Ended;
 use super::parent::ParentProcess;
 use super::signals::{self, Signals};
 use super::{detach, namespaces, outer, receive};
-use crate::process::isolation::Confinement;
+use crate::process::isolation::{Confinement, give};
 use crate::process::terminal::TerminalSpec;
 use crate::process::{procfs, report};
 use crate::types::Mechanism;
@@ -46,6 +46,11 @@ pub(super) fn run(
     let ([confinement, link, requests], _listeners) =
         receive::descriptors_and_others(stdin()).map_err(SupervisorError::at("confinement"))?;
     let confinement = Confinement::read(confinement).map_err(SupervisorError::at("confinement"))?;
+    if stdio == StdioMode::Pipes {
+        // Without pipes, these are shared devices.
+        give(stdout(), confinement.user).map_err(SupervisorError::at("stdout"))?;
+        give(stderr(), confinement.user).map_err(SupervisorError::at("stderr"))?;
+    }
     if confinement.mechanism == Mechanism::Namespaces {
         return outer::run(gateway, (stdio, program, args), &confinement, (link, requests));
     }
@@ -58,11 +63,12 @@ pub(super) fn run(
 
 /// Runs the init process of a PID namespace: the supervisor of the child inside of its namespaces.
 pub(super) fn run_init(
+    user: Option<u32>,
     stdio: StdioMode,
     program: &OsStr,
     args: &[OsString],
 ) -> Result<ExitCode, SupervisorError> {
-    namespaces::complete()?;
+    namespaces::complete(&Confinement { user, ..Confinement::default() })?;
     detach::prepare()?;
     let (link, channel) = receive_channel(stdio)?;
     let supervisor = Supervisor::start(ParentProcess::outside(link), channel, stdio, program, args)?;
@@ -92,7 +98,7 @@ pub(super) fn run_terminal(supervisor: Pid) -> Result<ExitCode, SupervisorError>
     }
     let args: Vec<OsString> = spec.args.iter().map(OsString::from).collect();
     let signals = Signals::register().map_err(SupervisorError::at("signals"))?;
-    let child = start(StdioMode::Pipes, &spec.env, OsStr::new(&spec.command), &args);
+    let child = start(StdioMode::Pipes, OsStr::new(&spec.command), &args);
     let child = child.map_err(SupervisorError::at("start"))?;
     let channel = Channel::Terminal { socket, reported: false };
     Ok(Supervisor { signals, parent, channel, child, status: None }.run()?.exit_code())
@@ -100,11 +106,11 @@ pub(super) fn run_terminal(supervisor: Pid) -> Result<ExitCode, SupervisorError>
 
 /// Starts the stage that becomes the program, as the leader of its own process group. In a pseudo terminal it
 /// leads a session, which includes a group. `/proc/self/exe` names the running file also after its
-/// replacement on disk.
+/// replacement on disk. It becomes the program in its own environment.
 #[expect(clippy::disallowed_methods, reason = "the supervisor starts its one child")]
-fn start(stdio: StdioMode, env: &[(String, String)], program: &OsStr, args: &[OsString]) -> io::Result<Pid> {
+fn start(stdio: StdioMode, program: &OsStr, args: &[OsString]) -> io::Result<Pid> {
     let mut command = Command::new("/proc/self/exe");
-    command.envs(env.iter().map(|(name, value)| (name, value))).arg("supervisor");
+    command.arg("supervisor");
     match stdio {
         StdioMode::Pipes => command.arg("exec").process_group(0),
         StdioMode::Pty => command.arg("exec-pty"),
@@ -140,7 +146,7 @@ impl Supervisor {
         args: &[OsString],
     ) -> Result<Self, SupervisorError> {
         let signals = Signals::register().map_err(SupervisorError::at("signals"))?;
-        let child = start(stdio, &[], program, args).map_err(SupervisorError::at("start"))?;
+        let child = start(stdio, program, args).map_err(SupervisorError::at("start"))?;
         Ok(Self { signals, parent, channel, child, status: None })
     }
 

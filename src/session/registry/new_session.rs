@@ -1,5 +1,7 @@
 //! The record of a new session, and the checks of the request for it.
 
+use std::path::PathBuf;
+
 use tracing::Span;
 
 use crate::acp::{self, ClientCapabilities, client_input_policy};
@@ -44,7 +46,8 @@ pub(super) async fn record(
         (spec, &policy),
     );
     let wanted = (request.cwd, request.additional_directories);
-    let (folder, additional_directories) = folders(context, id, wanted, idle_folder).await?;
+    let (folder, additional_directories) =
+        folders(context, (id, spec.home_of(&by.tenant)), wanted, idle_folder).await?;
     let now = context.ids.now();
     Ok(SessionRecord {
         session_id: id,
@@ -102,7 +105,7 @@ fn claim_idle_folder(
 /// The working folder, which is created if the session names none, and the additional directories.
 async fn folders(
     context: &Context,
-    id: SessionId,
+    (id, home): (SessionId, PathBuf),
     (cwd, directories): (Option<String>, Vec<String>),
     idle_folder: Option<IdleFolder>,
 ) -> Result<(Folder, Vec<String>), CreateError> {
@@ -121,6 +124,10 @@ async fn folders(
             Some(idle) => Folder { path: idle.rename(&id.to_string())?, created: true },
             None => workspaces.folder(id, cwd.as_deref())?,
         };
+        if folder.created {
+            // The start of the agent fails for the same reason, and reports it.
+            drop(workspaces.own_directory(&folder.path, &home));
+        }
         Ok((folder, directories))
     });
     folders.await?

@@ -1,5 +1,7 @@
 //! Signing in in a terminal.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
@@ -61,6 +63,27 @@ async fn sign_in_makes_sessions_work_without_a_restart() {
     for secret in ["sesame", "welcome", "the word"] {
         assert!(!log.contains(secret), "{log}");
     }
+}
+
+#[tokio::test]
+async fn sign_in_runs_as_the_user_of_its_agent() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("this test needs root");
+        return;
+    }
+    let (setup, _folder) = setup("");
+    let gateway = setup.settings("isolation.run_as = \"300000-300009\"").start_with(|folder| {
+        std::fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("the folder is ours");
+        Vec::new()
+    });
+    let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
+    socket.until("the word: ").await;
+    // Its supervisor started before it.
+    let command = gateway.agents_alive().into_iter().max().expect("it runs");
+    let status = std::fs::read_to_string(format!("/proc/{command}/status")).expect("it runs");
+    assert!(status.contains("Uid:\t300000\t300000\t300000\t300000\n"), "{status}");
+    socket.types("size\n").await;
+    socket.until("80x24").await;
 }
 
 #[tokio::test]

@@ -45,10 +45,10 @@ async fn hostile_agent_cannot_leave_its_isolation() {
     let (mut columns, mut has_groups) = (Vec::new(), true);
     for user in User::all() {
         for (level, machine) in table::COLUMNS {
-            let (outcomes, group) = attack(*user, machine, level).await;
+            let (outcomes, group) = attack(user, machine, level).await;
             has_groups &= group;
             check(level, machine, &outcomes);
-            columns.push(((*user, level, machine), outcomes));
+            columns.push(((user, level, machine), outcomes));
         }
     }
     table::compare(&columns, has_groups);
@@ -56,7 +56,7 @@ async fn hostile_agent_cannot_leave_its_isolation() {
 
 /// Runs all actions in a new gateway. Returns their outcomes, corrected by what happened outside of the agent, and whether
 /// the gateway has control groups.
-async fn attack(user: User, machine: Machine, level: &str) -> (Outcomes, bool) {
+pub(super) async fn attack(user: User, machine: Machine, level: &str) -> (Outcomes, bool) {
     let ground = Ground::new(user, machine, level).await;
     let applied = expected_mechanism(user, level, machine);
     assert_eq!(ground.hostile.json["isolation"], json!({ "level": level, "mechanism": applied }));

@@ -74,9 +74,9 @@ async fn landlock_session_gets_an_idle_process_with_its_folder() {
     let run = json!({ "act": "run", "command": ["sh", "-c", script, session.cwd] });
     let ran = order(&gateway, &session, &run, "ran.json").await;
     assert_eq!(ran[1], json!(format!("{first}\nwritten\n")), "{ran}");
-    let terminal = json!({ "act": "terminal", "command": "cat", "args": [session.cwd.join("written")] });
-    let shown = order(&gateway, &session, &terminal, "shown.json").await;
-    assert_eq!(shown, json!("x\n"));
+    let terminal = json!({ "act": "terminal", "command": ["cat", session.cwd.join("written")], "env": [] });
+    let shown = order(&gateway, &session, &terminal, "terminal.json").await;
+    assert_eq!(shown["output"], json!("x\n"));
 
     // A session with its own folder starts a process. The idle one stays.
     let second = idle_process(&gateway, &[first]).await;

@@ -1,10 +1,12 @@
 //! A gateway with a hostile agent, another agent, and the objects that the hostile agent attacks.
 
 use std::ffi::OsString;
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use reqwest::StatusCode;
 use rustix::process::geteuid;
@@ -27,10 +29,17 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// The user and group `nobody`.
 const NOBODY: u32 = 65534;
 
+/// The first user of the first range of `isolation.run_as`, and the size of each range.
+const FIRST_USER: u32 = 300_000;
+const RANGE: u32 = 10;
+
 /// The user of the gateway and its agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum User {
     Root,
+    /// The gateway runs as root, and its agents as the users of a range (`isolation.run_as`). The agent that starts
+    /// first has this user.
+    RunAs(u32),
     Unprivileged,
 }
 
@@ -48,22 +57,39 @@ pub(super) enum Machine {
 
 impl User {
     /// The users that this test can be. Only root can become another user.
-    pub(super) fn all() -> &'static [Self] {
-        if geteuid().is_root() { &[Self::Root, Self::Unprivileged] } else { &[Self::Unprivileged] }
+    pub(super) fn all() -> Vec<Self> {
+        if geteuid().is_root() {
+            vec![Self::Root, Self::run_as(), Self::Unprivileged]
+        } else {
+            vec![Self::Unprivileged]
+        }
     }
 
     /// The user id, if this test runs as root.
     pub(super) fn id(self) -> u32 {
-        if self == Self::Root { 0 } else { NOBODY }
+        match self {
+            Self::Root => 0,
+            Self::RunAs(first) => first,
+            Self::Unprivileged => NOBODY,
+        }
     }
 
-    fn words(self) -> Vec<String> {
-        if self == Self::Root || !geteuid().is_root() {
-            return Vec::new();
-        }
-        let id = NOBODY.to_string();
-        let words = ["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups"];
-        words.map(str::to_owned).to_vec()
+    /// A range for one gateway. A gateway does not use the users of processes of another one.
+    pub(super) fn run_as() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let ranges = (std::process::id() % 1000) * 100 + COUNT.fetch_add(1, Ordering::Relaxed) % 100;
+        Self::RunAs(FIRST_USER + ranges * RANGE)
+    }
+
+    /// The value of `isolation.run_as`.
+    pub(super) fn range(self) -> Option<String> {
+        let Self::RunAs(first) = self else { return None };
+        Some(format!("{first}-{}", first + RANGE - 1))
+    }
+
+    /// The program that starts a gateway of this user.
+    pub(super) fn words(self) -> Vec<String> {
+        if self == Self::Unprivileged { become_user(NOBODY) } else { Vec::new() }
     }
 
     /// Whether a service of this machine may start programs for the user, so that Landlock alone is incomplete.
@@ -74,15 +100,35 @@ impl User {
         found.expect("python is installed").success()
     }
 
-    /// Makes a folder of the test accessible to this user.
+    /// The user of the first agent. `None`: that of the test.
+    fn of_agents(self) -> Option<u32> {
+        let user = match self {
+            Self::Root => None,
+            Self::RunAs(first) => Some(first),
+            Self::Unprivileged => Some(NOBODY),
+        };
+        user.filter(|_| geteuid().is_root())
+    }
+
+    /// Makes a folder of the test accessible to the agent of this user.
     pub(super) fn own(self, path: &Path) {
-        if self == Self::Unprivileged && geteuid().is_root() {
-            chown(path, Some(NOBODY), Some(NOBODY)).expect("root can change the owner");
+        if let Some(user) = self.of_agents() {
+            chown(path, Some(user), Some(user)).expect("root can change the owner");
             for entry in path.read_dir().into_iter().flatten() {
                 self.own(&entry.expect("the folder is ours").path());
             }
         }
     }
+}
+
+/// The program that becomes another user, if this one is root.
+fn become_user(user: u32) -> Vec<String> {
+    if !geteuid().is_root() {
+        return Vec::new();
+    }
+    let id = user.to_string();
+    let words = ["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups"];
+    words.map(str::to_owned).to_vec()
 }
 
 pub(super) fn script(name: &str) -> String {
@@ -95,7 +141,7 @@ fn outside_tmp() -> &'static Path {
 }
 
 /// The program that becomes the gateway.
-fn run_by(user: User, machine: Machine) -> Vec<String> {
+pub(super) fn run_by(user: User, machine: Machine) -> Vec<String> {
     let mut words = user.words();
     let missing = match machine {
         Machine::Namespaces | Machine::Any => return words,
@@ -129,7 +175,10 @@ pub(super) fn setup_in(
         );
         setup.agent(name, PYTHON, &[&script("hostile.py")], &more)
     };
-    let setup = Setup::default().run_by(&words).below(outside_tmp());
+    let mut setup = Setup::default().run_by(&words).below(outside_tmp());
+    if let Some(range) = user.range() {
+        setup = setup.settings(&format!("isolation.run_as = {range:?}"));
+    }
     agent(agent(setup, "hostile"), "sibling")
 }
 
@@ -144,7 +193,12 @@ pub(super) fn start_after(setup: Setup, user: User, prepare: impl FnOnce(&Path))
         prepare(folder);
         std::fs::create_dir(folder.join("bin")).expect("the folder is ours");
         std::fs::write(folder.join("operator-secret"), SECRET).expect("the folder is ours");
-        user.own(folder);
+        if user.range().is_some() {
+            // The users of agents reach their homes below it.
+            std::fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("the folder is ours");
+        } else {
+            user.own(folder);
+        }
         let path = format!("{}/bin:{PATH}", folder.display());
         vec![("PATH", OsString::from(path))]
     })
@@ -218,7 +272,7 @@ pub(super) struct Victim {
 
 impl Victim {
     pub(super) fn start(user: User, folder: &Path) -> Self {
-        let mut words = user.words();
+        let mut words = user.of_agents().map(become_user).unwrap_or_default();
         words.extend([PYTHON.to_owned(), script("victim.py"), SECRET.to_owned()]);
         let mut started = command(&words[0]);
         started.env("PATH", PATH).args(&words[1..]).arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped());

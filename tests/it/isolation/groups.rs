@@ -75,7 +75,7 @@ fn trees(group: &DelegatedGroup) -> Vec<PathBuf> {
 async fn each_agent_has_its_own_control_group_and_none_remains() {
     for user in User::all() {
         for machine in [Machine::Namespaces, Machine::LandlockOnly] {
-            let (mut gateway, group) = start_in_group(*user, machine, "private", "");
+            let (mut gateway, group) = start_in_group(user, machine, "private", "");
             let report = report(&gateway, group.as_ref()).await;
             for agent in ["hostile", "sibling"] {
                 open(&gateway, &json!({ "agent": agent })).await;
@@ -103,9 +103,9 @@ async fn terminal_runs_in_the_group_of_its_agent() {
     let (gateway, group) = start_in_group(User::all()[0], Machine::Namespaces, "private", "");
     report(&gateway, group.as_ref()).await;
     let session = open(&gateway, &json!({ "agent": "hostile" })).await;
-    let show = json!({ "act": "terminal", "command": "cat", "args": ["/proc/self/cgroup"] });
+    let show = json!({ "act": "terminal", "command": ["cat", "/proc/self/cgroup"], "env": [] });
     let shown = order(&gateway, &session, &show, "terminal.json").await;
-    let own = shown.as_str().expect("its output").lines().find_map(|line| line.strip_prefix("0::"));
+    let own = shown["output"].as_str().expect("its output").lines().find_map(|line| line.strip_prefix("0::"));
     let agent = folder_of(&agents(&gateway, "hostile")[0].to_string()).expect("it runs");
     assert!(agent.ends_with(own.expect("its group").trim_start_matches('/')), "{own:?} {agent:?}");
     assert_eq!(group.is_some(), agent.ends_with("program"), "{agent:?}");
@@ -115,7 +115,7 @@ async fn terminal_runs_in_the_group_of_its_agent() {
 async fn daemon_without_namespaces_does_not_survive_a_killed_supervisor() {
     for (level, machine) in WITHOUT_NAMESPACES {
         for user in User::all() {
-            let (gateway, group) = start_in_group(*user, machine, level, "");
+            let (gateway, group) = start_in_group(user, machine, level, "");
             let report = report(&gateway, group.as_ref()).await;
             let supervisor = start_daemon(&gateway).await;
             signal(supervisor, Signal::KILL);
@@ -166,9 +166,9 @@ async fn start_after_a_kill_ends_the_groups_of_the_earlier_gateway() {
 async fn fork_bomb_is_limited_while_another_agent_works() {
     for user in User::all() {
         let more = "max_processes = 60\n";
-        let (gateway, group) = start_in_group(*user, Machine::Namespaces, "private", more);
+        let (gateway, group) = start_in_group(user, Machine::Namespaces, "private", more);
         let report = report(&gateway, group.as_ref()).await;
-        if *user == User::Root && !report.starts_with("used with limits (pids") {
+        if user == User::Root && !report.starts_with("used with limits (pids") {
             // The kernel counts the processes of root only in a group with this controller.
             println!("not limited for root: {report}");
             continue;

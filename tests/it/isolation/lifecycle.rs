@@ -119,7 +119,7 @@ async fn exit_of_an_isolated_agent_is_reported_as_without_isolation() {
 async fn temporary_folder_is_removed_with_its_process() {
     for machine in MACHINES {
         for user in User::all() {
-            let gateway = start(setup(*user, machine, "private", ""), *user);
+            let gateway = start(setup(user, machine, "private", ""), user);
             let session = open(&gateway, &json!({ "agent": "hostile" })).await;
             let files = "d=${TMPDIR:-/tmp}; mkdir -p $d/a/b && echo x >$d/a/b/c && chmod 0 $d/a/b $d/a";
             let run = json!({ "act": "run", "command": ["sh", "-c", files] });

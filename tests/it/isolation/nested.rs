@@ -52,9 +52,9 @@ async fn sandboxes_of_agents_work_in_the_namespaces_of_an_ordinary_user() {
 /// The documentation names these limits.
 #[tokio::test]
 async fn sandboxes_of_agents_fail_without_namespaces_and_in_those_of_root() {
-    let all = User::all().iter().map(|user| (*user, Machine::LandlockOnly));
+    let all = User::all().into_iter().map(|user| (user, Machine::LandlockOnly));
     let root =
-        User::all().iter().filter(|user| **user == User::Root).map(|user| (*user, Machine::Namespaces));
+        User::all().into_iter().filter(|user| *user == User::Root).map(|user| (user, Machine::Namespaces));
     for (user, machine) in all.chain(root) {
         for sandbox in sandboxes() {
             let words: Vec<&str> = sandbox.iter().map(String::as_str).collect();

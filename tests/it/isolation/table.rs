@@ -28,6 +28,10 @@ pub(super) const NEED_GROUPS: [&str; 4] = [
     "raise the limits of the own control group",
 ];
 
+const ROOT: &str = "Agents of root";
+const RUN_AS: &str = "Agents of a gateway of root with `run_as`";
+const UNPRIVILEGED: &str = "Agents of an unprivileged user";
+
 type Column = ((User, &'static str, Machine), Outcomes);
 
 /// Compares the outcomes with the table. A run without root has only the columns of the unprivileged user.
@@ -50,12 +54,19 @@ pub(super) fn compare(columns: &[Column], has_groups: bool) {
     assert!(matches, "{FILE} is out of date: UPDATE=1 cargo test --test it isolation::attacks\n{generated}");
 }
 
+fn title(user: User) -> &'static str {
+    match user {
+        User::Root => ROOT,
+        User::RunAs(_) => RUN_AS,
+        User::Unprivileged => UNPRIVILEGED,
+    }
+}
+
 fn tables(columns: &[Column]) -> String {
     let mut text = String::new();
-    for (user, title) in
-        [(User::Root, "Agents of root"), (User::Unprivileged, "Agents of an unprivileged user")]
-    {
-        let own: Vec<&Column> = columns.iter().filter(|((owner, ..), _)| *owner == user).collect();
+    for title in [ROOT, RUN_AS, UNPRIVILEGED] {
+        let own: Vec<&Column> =
+            columns.iter().filter(|((owner, ..), _)| self::title(*owner) == title).collect();
         if own.is_empty() {
             continue;
         }

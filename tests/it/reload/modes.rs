@@ -28,8 +28,10 @@ impl Agent {
     fn denying(&self, modes: &[&str], processes: usize) -> String {
         let (log, answers) = (self.0.path().join("received"), self.0.path().join("answers"));
         format!(
-            "[agents.fake]\ncommand = {FAKE:?}\nargs = [\"--log\", {log:?}, \"--answers\", {answers:?}]\nisolation = \"off\"\n\
-             pool = {{ max_size = {processes}, min_idle = 0 }}\nmodes = {{ deny = {modes:?} }}\n"
+            "[agents.fake]\ncommand = {FAKE:?}\nargs = [\"--log\", \"{}\", \"--answers\", \"{}\"]\nisolation = \"off\"\n\
+             pool = {{ max_size = {processes}, min_idle = 0 }}\nmodes = {{ deny = {modes:?} }}\n",
+            log.display(),
+            answers.display()
         )
     }
 
@@ -56,7 +58,7 @@ async fn answer(gateway: &Gateway, session: &str) {
     assert_eq!(status, 204, "{problem}");
 }
 
-fn ends<'a>(prompt: &'a str) -> impl Fn(&Value) -> bool + 'a {
+fn ends(prompt: &str) -> impl Fn(&Value) -> bool + '_ {
     move |event| {
         matches!(event["type"].as_str(), Some("prompt.completed" | "prompt.failed"))
             && event["promptId"] == prompt

@@ -347,12 +347,16 @@ impl Gateway {
 
     /// The pids of all processes below the agents' supervisors of this gateway, by working directory.
     pub(crate) fn agents_alive(&self) -> Vec<u32> {
-        let home = self.path("data");
-        // Its working directory lies in another mount namespace, where it has another path.
-        let home = format!("HOME={}/", home.display());
+        let data = self.path("data");
+        // Its working directory can lie in another mount namespace, where it has another path.
+        let home = format!("HOME={}/", data.display());
         let stands_in = |pid: u32| {
             let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(home.as_bytes()))
+            let has_home =
+                environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(home.as_bytes()));
+            // A supervisor has no environment.
+            let folder = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+            has_home || folder.starts_with(data.join("homes"))
         };
         let all = std::fs::read_dir(Path::new("/proc")).expect("/proc");
         all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
