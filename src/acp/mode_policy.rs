@@ -95,8 +95,8 @@ impl<'a> ModePolicy<'a> {
 
     /// Whether the id or the name is denied.
     fn denies(&self, named: &Named<'_>) -> bool {
-        let mut names = std::iter::once(&*named.id).chain(named.name.as_deref());
-        names.any(|name| self.denied.find(name).is_some())
+        let mut texts = std::iter::once(&*named.id).chain(named.name.as_deref());
+        texts.any(|text| self.denied.find(text).is_some())
     }
 
     fn current_option(&self) -> Option<ModeSelection> {

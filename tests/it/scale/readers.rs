@@ -58,7 +58,7 @@ async fn subscribed(gateway: &Gateway, session: &str, count: usize, prompt: &str
         let path = format!("/v1/sessions/{session}/events");
         subscribers.spawn(follow(gateway.address(), path, 0, Arc::clone(&ready)));
     }
-    let all_ready = tokio::time::timeout(Duration::from_secs(60), ready.wait()).await;
+    let all_ready = tokio::time::timeout(Duration::from_mins(1), ready.wait()).await;
     all_ready.expect("each subscriber received the replay");
     let pid = gateway.pid();
     let peak = Peak::of(move || procfs::resident(pid));
