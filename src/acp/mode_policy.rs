@@ -96,7 +96,7 @@ impl<'a> ModePolicy<'a> {
     /// Whether the id or the name is denied.
     fn denies(&self, named: &Named<'_>) -> bool {
         let mut texts = std::iter::once(&*named.id).chain(named.name.as_deref());
-        texts.any(|name| self.denied.find(name).is_some())
+        texts.any(|text| self.denied.find(text).is_some())
     }
 
     fn current_option(&self) -> Option<ModeSelection> {

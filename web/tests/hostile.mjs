@@ -57,8 +57,12 @@ async function replayed(session) {
   return opened;
 }
 
+/** A turn with hundreds of updates takes long on a busy machine. */
+const TURN_MS = 60_000;
+
 async function ended(page, count) {
-  await page.waitForFunction((turns) => document.querySelectorAll("article.turn-completed, article.turn-failed").length >= turns, count);
+  const isEnded = (turns) => document.querySelectorAll("article.turn-completed, article.turn-failed").length >= turns;
+  await page.waitForFunction(isEnded, count, { timeout: TURN_MS });
 }
 
 /** Opens everything that is folded, as a person does. */

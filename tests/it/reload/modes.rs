@@ -26,12 +26,10 @@ impl Agent {
 
     /// The configuration with these denied modes and this number of processes.
     fn denying(&self, modes: &[&str], processes: usize) -> String {
-        let (log, answers) = (self.0.path().join("received"), self.0.path().join("answers"));
+        let folder = self.0.path().display();
         format!(
-            "[agents.fake]\ncommand = {FAKE:?}\nargs = [\"--log\", \"{}\", \"--answers\", \"{}\"]\nisolation = \"off\"\n\
-             pool = {{ max_size = {processes}, min_idle = 0 }}\nmodes = {{ deny = {modes:?} }}\n",
-            log.display(),
-            answers.display()
+            "[agents.fake]\ncommand = {FAKE:?}\nargs = [\"--log\", \"{folder}/received\", \"--answers\", \"{folder}/answers\"]\nisolation = \"off\"\n\
+             pool = {{ max_size = {processes}, min_idle = 0 }}\nmodes = {{ deny = {modes:?} }}\n"
         )
     }
 
@@ -58,7 +56,7 @@ async fn answer(gateway: &Gateway, session: &str) {
     assert_eq!(status, 204, "{problem}");
 }
 
-fn ends(prompt: &str) -> impl Fn(&Value) -> bool + '_ {
+fn ends(prompt: &str) -> impl Fn(&Value) -> bool {
     move |event| {
         matches!(event["type"].as_str(), Some("prompt.completed" | "prompt.failed"))
             && event["promptId"] == prompt

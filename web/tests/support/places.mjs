@@ -87,6 +87,8 @@ const PLACES = {
   "chunk between sessions": { update: "session_message_chunk", at: ".thought-text .markdown", as: "markdown", members: (words, id) => ({ messageId: id, senderSessionId: words, content: text(words) }) },
   "currency of a cost": { update: "usage_update", at: null, members: (words) => ({ used: 1, size: 2, cost: { amount: 1, currency: words } }) },
   "unknown mode": { update: "current_mode_update", at: null, members: (words) => ({ currentModeId: words }) },
+  // The gateway compares the last part of an id with the denied modes, and reports the whole id.
+  "denied mode": { update: "current_mode_update", at: ".note", members: (words) => ({ currentModeId: `${words.toWellFormed()}#yolo` }) },
   "user message of version 2": unknown("user_message"),
   "agent message of version 2": unknown("agent_message"),
   "agent thought of version 2": unknown("agent_thought"),
