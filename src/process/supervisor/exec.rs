@@ -45,9 +45,10 @@ pub(super) fn run(
         StdioMode::Pty => acquire_terminal(&own_stdin),
     };
     confined
-        .and_then(|()| group.as_ref().map_or(Ok(()), enter_group))
         .and_then(|()| Confinement::read(confinement).map_err(SupervisorError::at("confinement")))
         .and_then(|confinement| restrict::apply(&confinement))
+        // As late as possible: the gateway has begun the kernel's wait for it.
+        .and_then(|()| group.as_ref().map_or(Ok(()), enter_group))
         .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
     write_line(&control, &report::exec_line(getpid().as_raw_pid()));
     dup2_stdin(own_stdin).map_err(SupervisorError::at("stdin"))?;
