@@ -151,9 +151,7 @@ impl Spawner {
         &self,
         step: impl FnOnce(&Self) -> Result<StartingChild<E>, SpawnError> + Send + 'static,
     ) -> Result<StartingChild<E>, SpawnError> {
-        let (spawner, groups) = (self.clone(), Arc::clone(&self.groups));
-        // Nothing waits for it.
-        drop(self.shutdown.spawn_blocking(move || groups.prepare_entrance()));
+        let spawner = self.clone();
         let task = AbortOnDropHandle::new(self.shutdown.spawn_blocking(move || step(&spawner)));
         task.await.map_err(|error| SpawnError::Supervisor(error.into()))?
     }
@@ -228,6 +226,9 @@ impl Spawner {
     fn confine(&self, spec: &mut ChildSpec) -> Result<(Confinement, Resources), SpawnError> {
         let (mut confinement, temporary) = self.sandbox.confinement(spec)?;
         let group = self.groups.create_child(spec.isolation.limits).map_err(SpawnError::ControlGroup)?;
+        let groups = Arc::clone(&self.groups);
+        // Nothing waits for it. It would delay the creation of the group.
+        drop(self.shutdown.spawn_blocking(move || groups.prepare_entrance()));
         if self.groups.limit_processes() && confinement.mechanism != Mechanism::Namespaces {
             // This limit would count the processes of all agents of the user.
             confinement.max_processes = None;

@@ -45,12 +45,13 @@ pub(super) fn run(
         StdioMode::Pty => acquire_terminal(&own_stdin),
     };
     let confinement = confined
-        .and_then(|()| group.first().map_or(Ok(()), enter_group))
         .and_then(|()| Confinement::read(confinement).map_err(SupervisorError::at("confinement")))
         .and_then(|confinement| {
             user::become_user(&confinement)?;
             end_with(supervisor)?;
             restrict::apply(&confinement)?;
+            // As late as possible: the gateway has begun the kernel's wait for it.
+            group.first().map_or(Ok(()), enter_group)?;
             Ok(confinement)
         })
         .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
