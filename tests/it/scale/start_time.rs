@@ -19,6 +19,9 @@ const GROWTH: Duration = Duration::from_millis(10);
 /// The limit of a debug build, which starts more slowly: each stage executes a large file.
 const DEBUG_GROWTH: Duration = Duration::from_millis(20);
 
+/// A process enters a control group after a grace period of the kernel, which is longer while the processors are busy.
+const GROUP_GROWTH: Duration = Duration::from_millis(60);
+
 /// Users that no other program of the machine has.
 const USERS: &str = "1900000000-1900000015";
 
@@ -36,13 +39,12 @@ async fn isolation_adds_at_most_ten_milliseconds_to_a_start() {
     let spawner = Spawner::new(binary(), path("run"), Shutdown::new(), Arc::new(Limits::default()));
     let groups = Arc::new(ControlGroups::open(&path("control-groups")));
     println!("control groups: {groups}");
-    let isolating = |users| {
-        let sandbox = sandbox.clone().with_users(users);
-        spawner.clone().with_sandbox(sandbox).with_control_groups(Arc::clone(&groups))
-    };
+    let isolating = |users| spawner.clone().with_sandbox(sandbox.clone().with_users(users));
+    let grouping = isolating(None).with_control_groups(Arc::clone(&groups));
     let mut variants = vec![
-        (Isolation::Off, spawner.clone().with_sandbox(sandbox.clone())),
+        (Isolation::Off, isolating(None)),
         (Isolation::Private, isolating(None)),
+        (Isolation::Private, grouping),
     ];
     if geteuid().is_root() {
         let range = USERS.parse().expect("a range");
@@ -73,12 +75,12 @@ async fn isolation_adds_at_most_ten_milliseconds_to_a_start() {
     }
     let medians: Vec<Duration> = times.iter().map(|times| times[times.len() / 2]).collect();
     figure(&format!(
-        "median start: {medians:?} without isolation, with isolation, with isolation as another user"
+        "median start: {medians:?} without isolation, with it, in control groups, as another user"
     ));
-    let (without, isolated) = medians.split_first().expect("the first variant");
+    let (without, with) = (medians[0], medians[1]);
     let most = if cfg!(debug_assertions) && !is_other_binary() { DEBUG_GROWTH } else { GROWTH };
+    assert!(with < without + most, "{with:?} instead of {without:?}");
+    assert!(medians[2] < with + GROUP_GROWTH, "{:?} instead of {with:?}", medians[2]);
     // As another user, a further process writes the id map.
-    for (with, most) in isolated.iter().zip([most, most * 2]) {
-        assert!(*with < *without + most, "{with:?} instead of {without:?}");
-    }
+    assert!(medians[3..].iter().all(|user| *user < without + most * 2), "{medians:?}");
 }
