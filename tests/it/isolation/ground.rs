@@ -65,13 +65,9 @@ impl User {
         }
     }
 
-    /// The user id, if this test runs as root.
+    /// The user id of the gateway, if this test runs as root.
     pub(super) fn id(self) -> u32 {
-        match self {
-            Self::Root => 0,
-            Self::RunAs(first) => first,
-            Self::Unprivileged => NOBODY,
-        }
+        if self == Self::Unprivileged { NOBODY } else { 0 }
     }
 
     /// A range for one gateway. A gateway does not use the users of processes of another one.
