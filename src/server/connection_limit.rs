@@ -29,7 +29,7 @@ const UNDELAYED_BYTES: usize = 4 << 10;
 
 /// A connection cannot be evicted before this time after its first read. Otherwise a burst of clients would evict
 /// connections whose requests have arrived and are not read yet.
-pub(super) const GRACE: Duration = Duration::from_millis(50);
+pub(super) const GRACE: Duration = Duration::from_millis(10);
 
 /// The reason why a new connection has no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use super::connection_limit::NoPlace;
 use crate::types::network::client_network;
 
 /// The interval at which sockets are tried again.
-pub(super) const INTERVAL: Duration = Duration::from_millis(10);
+pub(super) const INTERVAL: Duration = Duration::from_millis(5);
 
 /// The longest wait of a socket.
 const MAX_WAIT: Duration = Duration::from_secs(10);

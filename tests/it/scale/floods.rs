@@ -14,7 +14,7 @@ use crate::floods::clients::ask;
 use crate::floods::frames::{
     DATA, END_HEADERS, END_STREAM, FLOODS, Flood, HEADERS, ends, frame, get, open, post, stream,
 };
-use crate::support::gateway::KEY;
+use crate::support::gateway::{KEY, is_other_binary};
 use crate::support::wait::LONGEST;
 use crate::support::{Gateway, Setup, figure, procfs};
 
@@ -23,12 +23,16 @@ const REQUESTS: usize = 200;
 /// The number of measurements. Other programs on the machine can only make a measurement worse.
 const ROUNDS: usize = 6;
 const MOST_MEMORY_KIB: u64 = 64 << 10;
-const LONGEST_P99: Duration = Duration::from_millis(100);
 /// The priority of clients that attack without end. They are on another machine in reality, so they use only processor
 /// time that the gateway and its neighbour leave.
 const LOWEST: i32 = 19;
 /// The priority of clients that attack once, so that they attack at the same moment.
 const USUAL: i32 = 0;
+
+/// The limit of the p99. A debug build needs about ten times as long for a connection, so that floods use both processors.
+fn longest_p99() -> Duration {
+    Duration::from_millis(if cfg!(debug_assertions) && !is_other_binary() { 500 } else { 100 })
+}
 
 /// Starts clients in tasks, and counts their connections.
 type Clients = Box<dyn FnOnce(&mut JoinSet<()>, SocketAddr, &Arc<AtomicU64>) + Send>;
@@ -178,14 +182,14 @@ impl Attacked {
         let mut best = Duration::MAX;
         for _ in 0..ROUNDS {
             best = best.min(measure(&self.gateway, REQUESTS).await);
-            if best <= LONGEST_P99 {
+            if best <= longest_p99() {
                 break;
             }
         }
         let grown = procfs::highest(self.gateway.pid()) - self.idle;
         figure(&format!("{attack}: {grown} KiB over {} KiB when idle, p99 {best:?}", self.idle));
         assert!(grown < MOST_MEMORY_KIB, "{attack}: {grown} KiB over {} KiB", self.idle);
-        assert!(best <= LONGEST_P99, "{attack}: {best:?}");
+        assert!(best <= longest_p99(), "{attack}: {best:?}");
     }
 }
 
