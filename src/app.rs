@@ -4,6 +4,7 @@ mod catalogue;
 mod reload;
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,9 @@ use crate::config::{Config, DataDir};
 use crate::event::{ActorKind, LinkPrinted};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
-use crate::process::{self, AgentUsers, ControlGroups, OpenFiles, Sandbox, Spawner, UsersError};
+use crate::process::{
+    self, AgentUsers, ControlGroups, OpenFiles, Sandbox, Spawner, SupervisorLock, UsersError,
+};
 use crate::server::BoundListeners;
 use crate::session::{Context, MayPrompt, SessionRegistry};
 use crate::shutdown::Shutdown;
@@ -62,6 +65,8 @@ pub enum StartError {
     Home(#[from] catalogue::HomeError),
     #[error("could not start the threads for streams")]
     StreamWorkers(#[source] std::io::Error),
+    #[error("could not copy the lock of the supervisors")]
+    SupervisorLock(#[source] std::io::Error),
     #[error("could not use the listener")]
     Listener(#[source] std::io::Error),
 }
@@ -159,7 +164,7 @@ async fn check_after_unclean_shutdown(
 /// Builds all modules and accepts connections. The caller has created and locked the data folder.
 pub async fn start(
     config: Config,
-    listeners: BoundListeners,
+    (listeners, supervisors): (BoundListeners, Option<SupervisorLock>),
     shutdown: Shutdown,
 ) -> Result<Gateway, StartError> {
     let (ids, limits) = (Ids::system(), Arc::new(config.limits.clone()));
@@ -182,7 +187,7 @@ pub async fn start(
     let sandbox = sandbox.with_users(users.clone());
     let spawner = spawner.with_open_files(open_files).with_sandbox(sandbox);
     let spawner = spawner.with_control_groups(Arc::clone(&isolation.control_groups));
-    let spawner = spawner.with_listeners(listeners.copies().map_err(StartError::Listener)?);
+    let spawner = spawner.with_held(held_by_supervisors(&listeners, supervisors)?);
     let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
     let workspaces = workspaces.map_err(StartError::Workspaces)?.with_users(users.clone());
     let idle_folders = IdleFolders::new(&config.workspaces.root, config.data.path());
@@ -236,6 +241,18 @@ pub async fn start(
     Ok(Gateway { keys, shutdown, limits, log, audit, stream_workers: workers, fatal, reloader, isolation })
 }
 
+/// The descriptors of which each supervisor holds copies. The lock comes first: Linux closes the descriptors of an ended
+/// process from the last to the first, so the port is free before the lock.
+fn held_by_supervisors(
+    listeners: &BoundListeners,
+    lock: Option<SupervisorLock>,
+) -> Result<Vec<OwnedFd>, StartError> {
+    let mut held = Vec::new();
+    held.extend(lock.map(|lock| lock.copy()).transpose().map_err(StartError::SupervisorLock)?);
+    held.extend(listeners.copies().map_err(StartError::Listener)?);
+    Ok(held)
+}
+
 /// Starts the log and the audit log. The receiver completes if the log fails.
 async fn start_log(
     store: Arc<SqliteStore>,
@@ -271,8 +288,9 @@ fn acceptor(
 }
 
 /// Stops the agents of an earlier gateway process. Their supervisors keep the port of that process bound, so the
-/// caller binds it later. Blocks. The caller has locked the data folder.
-pub fn sweep(data: &DataDir) {
+/// caller binds it later. Returns the lock for the supervisors of this process. Blocks. The caller has locked the data
+/// folder.
+pub fn sweep(data: &DataDir) -> Option<SupervisorLock> {
     match process::sweep_groups(&data.control_groups(), SWEEP_TIMEOUT) {
         Ok(false) => {}
         Ok(true) => {
@@ -285,6 +303,12 @@ pub fn sweep(data: &DataDir) {
     if let Ok(swept @ 1..) = process::sweep(&data.run(), SWEEP_TIMEOUT) {
         tracing::warn!(swept, "stopped agents of an earlier gateway process");
     }
+    match SupervisorLock::acquire(&data.supervisors(), SWEEP_TIMEOUT) {
+        Ok(Some(lock)) => return Some(lock),
+        Ok(None) => tracing::warn!("a supervisor of an earlier gateway process still runs"),
+        Err(error) => tracing::warn!(%error, "could not lock the file of the supervisors"),
+    }
+    None
 }
 
 /// The users of agents, if the configuration names them.

@@ -13,6 +13,7 @@ use super::startup::Announcement;
 use super::{backup, lock};
 use crate::app::{self, Reloader};
 use crate::config::{Config, Flags, Listen};
+use crate::process::SupervisorLock;
 use crate::server::{self, BoundListeners};
 use crate::shutdown::Shutdown;
 use crate::stream::StreamWorkers;
@@ -48,7 +49,7 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     // Lock before binding the port or reading data: a second gateway must not change the data of the first.
     let lock = lock::acquire(&config.data)?;
     backup::remove_stale_parts(&config.data);
-    app::sweep(&config.data);
+    let supervisors = app::sweep(&config.data);
     let listeners = bind(&config.listen)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     // A busy tokio worker wakes another worker to look for more work. With few cores, that slows the agents
@@ -56,7 +57,7 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     let workers = cores.saturating_sub(StreamWorkers::count()).max(1);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
     let announcement = Announcement::new(&config, recorder, lock.try_clone()?);
-    let ended = runtime.block_on(serve(source, config, listeners, announcement));
+    let ended = runtime.block_on(serve(source, config, (listeners, supervisors), announcement));
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
     // The store is closed now.
     drop(lock);
@@ -66,7 +67,7 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
 async fn serve(
     source: ConfigSource,
     config: Config,
-    listeners: BoundListeners,
+    held: (BoundListeners, Option<SupervisorLock>),
     announcement: Announcement,
 ) -> Result<(), Failure> {
     let shutdown = Shutdown::new();
@@ -74,7 +75,7 @@ async fn serve(
     let reload = Arc::new(Notify::new());
     let reloads = (source, Arc::clone(&reload));
     tokio::select! {
-        ended = start_and_wait(config, listeners, shutdown.clone(), reloads, announcement) => ended,
+        ended = start_and_wait(config, held, shutdown.clone(), reloads, announcement) => ended,
         () = signals.forward(&shutdown, &reload) => Ok(()),
     }
 }
@@ -97,13 +98,13 @@ async fn reload_on_request(
 
 async fn start_and_wait(
     config: Config,
-    listeners: BoundListeners,
+    held: (BoundListeners, Option<SupervisorLock>),
     shutdown: Shutdown,
     reloads: (ConfigSource, Arc<Notify>),
     announcement: Announcement,
 ) -> Result<(), Failure> {
-    let address = listeners.local_addr()?;
-    let gateway = app::start(config, listeners, shutdown.clone()).await?;
+    let address = held.0.local_addr()?;
+    let gateway = app::start(config, held, shutdown.clone()).await?;
     shutdown.spawn(reload_on_request(reloads, gateway.reloader(), shutdown.clone()));
     announcement.publish(address, &gateway)?;
     Ok(gateway.wait_ended().await?)

@@ -122,6 +122,11 @@ impl DataDir {
         self.private().join("run")
     }
 
+    /// The lock of the supervisors of the running gateway.
+    pub fn supervisors(&self) -> PathBuf {
+        self.private().join("supervisors")
+    }
+
     /// Names the control groups of the running gateway, for the clean-up after a crash.
     pub fn control_groups(&self) -> PathBuf {
         self.private().join("control-groups")

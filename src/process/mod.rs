@@ -38,6 +38,7 @@ mod spec;
 mod stderr;
 mod stdin;
 pub mod supervisor;
+mod supervisor_lock;
 mod terminal;
 mod tree;
 
@@ -56,6 +57,7 @@ pub use spawn_error::SpawnError;
 pub use spec::{ChildIsolation, ChildSpec};
 pub use stderr::StderrTail;
 pub use stdin::{StdinError, StdinWriter};
+pub use supervisor_lock::SupervisorLock;
 pub use terminal::{TerminalChild, TerminalOutput, TerminalSpec, Terminals};
 pub use tree::ProcessTree;
 

@@ -62,8 +62,8 @@ pub struct Spawner {
     open_files: Option<OpenFiles>,
     sandbox: Arc<Sandbox>,
     groups: Arc<ControlGroups>,
-    /// Each supervisor holds copies, so the port stays bound until the last child has ended.
-    listeners: Arc<[OwnedFd]>,
+    /// Each supervisor holds copies of these until its end.
+    held: Arc<[OwnedFd]>,
 }
 
 impl Spawner {
@@ -77,7 +77,7 @@ impl Spawner {
             open_files: None,
             sandbox: Arc::new(Sandbox::disabled()),
             groups: Arc::default(),
-            listeners: Arc::default(),
+            held: Arc::default(),
         }
     }
 
@@ -99,11 +99,12 @@ impl Spawner {
         Self { groups, ..self }
     }
 
-    /// Keeps the port of the gateway bound until the end of the last supervisor. Otherwise an agent could bind the
-    /// port after a crash of the gateway, and receive the keys of clients.
+    /// Sets descriptors of which each supervisor holds copies until its end: the lock of the supervisors, and the
+    /// listeners of the gateway. Without the listeners, an agent could bind the port after a crash of the gateway, and
+    /// receive the keys of clients.
     #[must_use]
-    pub fn with_listeners(self, listeners: Vec<OwnedFd>) -> Self {
-        Self { listeners: listeners.into(), ..self }
+    pub fn with_held(self, descriptors: Vec<OwnedFd>) -> Self {
+        Self { held: descriptors.into(), ..self }
     }
 
     pub fn sandbox(&self) -> &Sandbox {
@@ -216,9 +217,9 @@ impl Spawner {
         Ok(StartingChild { kill_switch, supervisor, control, confinement, group, ends: pty })
     }
 
-    /// The descriptors of the outer supervisor: its own, and the listeners of the gateway.
+    /// The descriptors of the outer supervisor: its own, and those that it only holds.
     fn outer_descriptors<'a>(&'a self, own: &[BorrowedFd<'a>]) -> Vec<BorrowedFd<'a>> {
-        own.iter().copied().chain(self.listeners.iter().map(AsFd::as_fd)).collect()
+        own.iter().copied().chain(self.held.iter().map(AsFd::as_fd)).collect()
     }
 
     /// Decides what the child may access, moves its environment there, and creates its temporary folder and its control

@@ -29,7 +29,7 @@ fn all_descriptors(socket: impl AsFd) -> io::Result<Vec<OwnedFd>> {
         return Err(io::ErrorKind::TimedOut.into());
     }
     // Space for the largest message.
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(6))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let received =

@@ -42,8 +42,8 @@ pub(super) fn run(
     program: &OsStr,
     args: &[OsString],
 ) -> Result<ExitCode, SupervisorError> {
-    // The listeners of the gateway close with this process, so no descendant can bind its port.
-    let ([confinement, link, requests], _listeners) =
+    // The listeners of the gateway close with this process, so no descendant can bind its port. Its lock ends too.
+    let ([confinement, link, requests], _held) =
         receive::descriptors_and_others(stdin()).map_err(SupervisorError::at("confinement"))?;
     let confinement = Confinement::read(confinement).map_err(SupervisorError::at("confinement"))?;
     if stdio == StdioMode::Pipes {

@@ -38,16 +38,15 @@ async fn no_survivors(gateway: &Gateway) {
     .await;
 }
 
-fn kill(pid: u32) {
-    let pid = Pid::from_raw(pid.cast_signed()).expect("a pid");
-    kill_process(pid, Signal::KILL).expect("it runs");
+fn signal(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid.cast_signed()).expect("a pid"), signal).expect("it runs");
 }
 
 #[tokio::test]
 async fn daemon_does_not_survive_a_killed_supervisor() {
     let (gateway, ..) = with_daemon(Machine::Namespaces).await;
     let agents = agents(&gateway, "hostile");
-    kill(supervisor_of(&gateway, *agents.first().expect("the agent runs")));
+    signal(supervisor_of(&gateway, *agents.first().expect("the agent runs")), Signal::KILL);
     no_survivors(&gateway).await;
 }
 
@@ -85,6 +84,32 @@ async fn port_of_a_killed_gateway_serves_no_client() {
             let received = std::fs::read_to_string(file).expect("the daemon wrote it");
             assert_eq!(received, "runs", "with {machine:?} the daemon received a request");
         }
+    }
+}
+
+/// A gateway that is killed while it starts a supervisor leaves it without a run file.
+#[tokio::test]
+async fn start_waits_for_the_port_that_a_supervisor_without_run_file_holds() {
+    const DELAY: Duration = Duration::from_millis(500);
+    for machine in MACHINES {
+        let user = User::all()[0];
+        let mut gateway = start(setup(user, machine, "private", ""), user);
+        open(&gateway, &json!({ "agent": "hostile" })).await;
+        let agents = agents(&gateway, "hostile");
+        let supervisor = supervisor_of(&gateway, *agents.first().expect("the agent runs"));
+        signal(supervisor, Signal::STOP);
+        let run = gateway.path("data/private/run");
+        std::fs::remove_file(run.join(supervisor.to_string())).expect("the supervisor has a run file");
+        gateway.kill();
+        gateway.begin();
+        tokio::time::sleep(DELAY).await;
+        signal(supervisor, Signal::CONT);
+        let url = format!("http://127.0.0.1:{}/livez", port(&gateway));
+        eventually("the start of the gateway", LONGEST, || async {
+            reqwest::get(&url).await.ok().filter(|answer| answer.status() == 200)
+        })
+        .await;
+        assert_eq!(at_home_of_agents(&gateway), [0; 0]);
     }
 }
 
