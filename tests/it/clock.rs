@@ -116,6 +116,8 @@ async fn drain_timeout_ignores_the_wall_clock() {
     let mut gateway = clock.start(setup);
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "slow chunks=10000 ms=20").await;
+    // A drain does not wait for a turn that has no process yet.
+    gateway.log_until(&session, |event| event["type"] == "session.update").await;
     let began = Instant::now();
     gateway.signal(Signal::TERM);
     for offset in [YEARS, -5 * HOUR, 0] {

@@ -296,6 +296,8 @@ async fn streaming_response_in_a_drain_has_no_connection_close() {
     let mut gateway = Setup::fake(&[]).settings("timeouts.drain_timeout = \"12s\"").start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "slow chunks=5000 ms=1").await;
+    // A drain does not wait for a turn that has no process yet.
+    gateway.log_until(&session, |event| event["type"] == "session.update").await;
     let to = gateway.address();
     gateway.signal(rustix::process::Signal::TERM);
     let began = Instant::now();
