@@ -94,6 +94,15 @@ impl InitializeResult {
         self.auth_method_objects().filter_map(offered).collect()
     }
 
+    /// The methods that a client can use with `authenticate`, as the agent sent them. A terminal method runs the agent's
+    /// command, which a client does not have.
+    pub fn client_auth_methods(&self) -> Box<RawValue> {
+        let methods = self.auth_methods.as_deref().map_or("[]", RawValue::get);
+        let methods: Vec<&RawValue> = serde_json::from_str(methods).unwrap_or_default();
+        let is_callable = |raw: &&RawValue| RawObject::parse(raw).is_some_and(|method| !is_terminal(&method));
+        to_raw(&methods.into_iter().filter(is_callable).collect::<Vec<_>>())
+    }
+
     /// Returns the method with this id.
     pub fn auth_method(&self, id: &str) -> Result<AuthMethod, AuthMethodError> {
         let key = self.acp_version.auth_method_id_key();

@@ -28,6 +28,7 @@ mod view;
 mod permission;
 mod request;
 mod restore;
+mod served_capabilities;
 mod setup;
 pub mod sign_in;
 mod terminal;
@@ -54,6 +55,7 @@ pub use raw_object::RawObject;
 pub use request::{ConfigValue, prompt, session_params, set_config_option, set_mode};
 pub use request_kind::{Outcome, RequestKind, error, method_not_found, resource_not_found};
 pub use restore::{RestoreFailure, rejects_session};
+pub use served_capabilities::served_capabilities;
 pub use setup::{
     McpServer, McpTransport, NameValue, SessionSetup, new_session, replay_session, resume_session,
 };

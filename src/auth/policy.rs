@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, ORIGIN};
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, ORIGIN, SEC_WEBSOCKET_PROTOCOL};
 use http::request::Parts;
 use http::{HeaderMap, Method, Uri};
 use tokio::sync::watch;
@@ -127,10 +127,13 @@ impl Policy {
                     }
                     Ok(Credential::new(&self.keys, verified, None))
                 }
-                None => Err(match self.failures.record(client, Instant::now()) {
-                    Some(retry_after) => AdmissionError::TooManyInvalidKeys { retry_after },
-                    None => AdmissionError::InvalidKey,
-                }),
+                None => Err(self.invalid_key(client)),
+            };
+        }
+        if let Some(key) = websocket_key(parts) {
+            return match self.keys.verify(key) {
+                Some(verified) => Ok(Credential::new(&self.keys, verified, None)),
+                None => Err(self.invalid_key(client)),
             };
         }
         let Some(ticket) = parts.uri.query().and_then(ticket_param).filter(|_| parts.method == Method::GET)
@@ -142,6 +145,14 @@ impl Policy {
         let open = open.map_err(|_| AdmissionError::InvalidTicket)?;
         let holder = self.keys.verified_by_id(&open.verified().key).ok_or(AdmissionError::InvalidTicket)?;
         Ok(Credential::new(&self.keys, holder, Some(open)))
+    }
+
+    /// Counts an invalid key of this client.
+    fn invalid_key(&self, client: IpAddr) -> AdmissionError {
+        match self.failures.record(client, Instant::now()) {
+            Some(retry_after) => AdmissionError::TooManyInvalidKeys { retry_after },
+            None => AdmissionError::InvalidKey,
+        }
     }
 
     /// The last address in `X-Forwarded-For` that is not a trusted proxy. The addresses before it are not
@@ -166,6 +177,17 @@ fn is_public(path: &str) -> bool {
     matches!(path, "/" | "/favicon.ico" | "/favicon.svg" | "/livez" | "/readyz" | "/openapi.json" | "/docs")
         || path.starts_with("/assets/")
         || path.starts_with("/docs/")
+}
+
+/// The key in the list of subprotocols (`bearer.<key>`) of a WebSocket at `/acp`. A page cannot set other headers of a
+/// WebSocket.
+fn websocket_key(parts: &Parts) -> Option<&str> {
+    let path = parts.uri.path();
+    if parts.method != Method::GET || (path != "/acp" && !path.starts_with("/acp/")) {
+        return None;
+    }
+    let offered = parts.headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+    offered.flat_map(|value| value.split(',')).find_map(|name| name.trim().strip_prefix("bearer."))
 }
 
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::api::Resolution;
-use crate::types::{RequestId, TerminalId};
+use crate::types::{AcpRequest, RequestId, TerminalId};
 
 /// The members after the head. Members that the event does not have are `None`. Payloads of agents stay raw.
 #[derive(Debug, Deserialize)]
@@ -20,7 +20,13 @@ pub struct Payload<'a> {
     pub forked_from: Option<Cow<'a, str>>,
     pub context: Option<Cow<'a, str>>,
     pub prompt: Option<&'a RawValue>,
+    /// The request of the ACP client that sent the prompt.
+    pub acp_request: Option<AcpRequest>,
     pub update: Option<&'a RawValue>,
+    #[serde(rename = "_meta")]
+    pub meta: Option<&'a RawValue>,
+    /// Other members beside `update`.
+    pub more: Option<&'a RawValue>,
     /// The child session that sent the update or the request.
     pub subagent: Option<Cow<'a, str>>,
     #[serde(default)]
@@ -34,6 +40,7 @@ pub struct Payload<'a> {
     pub resolution: Option<Resolution>,
     pub result: Option<&'a RawValue>,
     pub error: Option<&'a RawValue>,
+    pub elicitation_id: Option<Cow<'a, str>>,
     pub terminal_id: Option<TerminalId>,
     /// The number of output bytes before `data`.
     pub offset: Option<u64>,

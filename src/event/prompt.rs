@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::api::Problem;
+use crate::types::AcpRequest;
 
 /// A prompt waits for the end of the running turn.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -20,6 +21,10 @@ pub struct PromptQueued<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub idempotency_key: Option<&'a str>,
+    /// The request of the ACP client that sent the prompt. Absent for a prompt over another protocol.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub acp_request: Option<&'a AcpRequest>,
 }
 
 /// A turn started.
@@ -35,6 +40,10 @@ pub struct PromptStarted<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub idempotency_key: Option<&'a str>,
+    /// The request of the ACP client that sent the prompt. Absent for a prompt over another protocol.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub acp_request: Option<&'a AcpRequest>,
 }
 
 /// The agent ended the turn.
@@ -50,10 +59,19 @@ pub struct PromptCompleted<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>, nullable = false)]
     pub usage: Option<&'a RawValue>,
+    /// The request of the ACP client that sent the prompt. Absent for a prompt over another protocol.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub acp_request: Option<&'a AcpRequest>,
 }
 
 /// The turn failed.
 #[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct PromptFailed<'a> {
     pub problem: &'a Problem,
+    /// The request of the ACP client that sent the prompt. Absent for a prompt over another protocol.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub acp_request: Option<&'a AcpRequest>,
 }

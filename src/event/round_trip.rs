@@ -13,7 +13,7 @@ use super::table::schemas;
 use super::tests::assert_head;
 use super::*;
 use crate::api::{Problem, ProblemCode, Resolution, Session};
-use crate::types::{AppliedIsolation, ModeSelection, PromptId, RequestId, SessionId, TerminalId, Timestamp};
+use crate::types::{AcpRequest, AppliedIsolation, ModeSelection, PromptId, RequestId, SessionId, TerminalId, Timestamp};
 
 const SESSION: &str = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
 /// The head of another event.
@@ -52,6 +52,10 @@ impl Values {
             auth_methods: self.more.clone(),
             ..Problem::new(ProblemCode::Internal, &self.text)
         }
+    }
+
+    fn acp_request(&self) -> AcpRequest {
+        AcpRequest { client: self.text.as_str().into(), id: self.raw.clone() }
     }
 
     fn session(&self) -> Session {
@@ -205,12 +209,14 @@ round_trips! {
         position: 1,
         by: &v.text,
         idempotency_key: v.other.as_deref(),
+        acp_request: None,
     } => is_same(read.prompt, Some(&v.raw)) && read.by.as_deref() == Some(&v.text);
     prompt_started: PromptStarted, |v, read| PromptStarted {
         prompt: v.more.as_deref(),
         by: &v.text,
         idempotency_key: v.other.as_deref(),
-    } => is_same(read.prompt, v.more.as_deref()) && read.by.as_deref() == Some(&v.text);
+        acp_request: None,
+    } => read.acp_request.is_none() && is_same(read.prompt, v.more.as_deref()) && read.by.as_deref() == Some(&v.text);
     session_update: SessionUpdate, |v, read| SessionUpdate {
         update: &v.raw,
         meta: v.more.as_deref(),
@@ -223,10 +229,12 @@ round_trips! {
         stop_reason: &v.text,
         result: &v.raw,
         usage: v.more.as_deref(),
+        acp_request: Some(&v.acp_request()),
     } => read.stop_reason.as_deref() == Some(&v.text)
+        && is_same(read.acp_request.as_ref().map(|request| &*request.id), Some(&v.raw))
         && is_same(read.result, Some(&v.raw))
         && is_same(read.usage, v.more.as_deref());
-    prompt_failed: PromptFailed, |v, read| PromptFailed { problem: &v.problem() }
+    prompt_failed: PromptFailed, |v, read| PromptFailed { problem: &v.problem(), acp_request: None }
         => read.problem.unwrap().get() == blank(&serde_json::to_string(&v.problem()).unwrap());
     request_created: RequestCreated, |v, read| RequestCreated {
         request_id: v.request(),

@@ -13,7 +13,7 @@ use super::idempotency::{Claim, IdempotencyKey};
 use super::origin::Origin;
 use crate::acp::{self, CancelTarget, Outcome, TraceContext};
 use crate::api::{Attachment, PendingRequest, Prompt, Session, SessionPatch};
-use crate::types::{Author, Principal, PromptId, RequestId, TerminalId};
+use crate::types::{AcpRequest, Author, Principal, PromptId, RequestId, TerminalId};
 
 /// A prompt of a client: an array of content blocks whose shape was checked.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub struct PromptRequest {
     pub queue: bool,
     pub key: Option<IdempotencyKey>,
     pub trace: Option<TraceContext>,
+    /// The request of the ACP client that sends the prompt.
+    pub acp_request: Option<AcpRequest>,
 }
 
 /// A client's answer to a request of the agent.
@@ -39,6 +41,18 @@ pub enum Answer {
     Cancelled,
     /// The ACP result of `elicitation/create`.
     Elicitation(Box<RawValue>),
+}
+
+/// A prompt for the actor, with its attachments in the blocks.
+#[derive(Debug)]
+pub(super) struct NewPrompt {
+    pub(super) by: Principal,
+    pub(super) blocks: Box<RawValue>,
+    pub(super) queue: bool,
+    pub(super) trace: Option<TraceContext>,
+    pub(super) acp_request: Option<AcpRequest>,
+    /// The idempotency record to be written in the commit of the turn.
+    pub(super) claim: Option<Claim>,
 }
 
 pub(super) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
@@ -117,12 +131,7 @@ pub(super) enum Command {
         reply: Reply<u64, SessionError>,
     },
     Prompt {
-        by: Principal,
-        blocks: Box<RawValue>,
-        queue: bool,
-        trace: Option<TraceContext>,
-        /// The idempotency record to be written in the commit of the turn.
-        key: Option<Claim>,
+        prompt: Box<NewPrompt>,
         reply: Reply<(Prompt, u64), PromptError>,
     },
     Cancel {

@@ -2,16 +2,29 @@
 
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
+
 use super::context::Context;
 use super::error::SessionError;
-use super::record::{self, SessionRecord};
+use super::record::{self, PromptRecord, SessionRecord};
 use crate::agent::AgentSpec;
-use crate::store::Table;
+use crate::eventlog::SessionLog;
+use crate::store::{Run, Table};
 
 /// The current configuration of the session's agent.
 pub(super) fn agent_spec(context: &Context, record: &SessionRecord) -> Arc<AgentSpec> {
     let spec = context.catalogue.agent(&record.agent);
     spec.unwrap_or_else(|| Arc::new(AgentSpec::removed(record.agent.clone())))
+}
+
+/// The content blocks of a prompt, from the event that has them. `None` if the log no longer has the event.
+pub(super) async fn prompt_blocks(
+    log: &SessionLog,
+    record: &PromptRecord,
+) -> Result<Option<Box<RawValue>>, SessionError> {
+    let runs = log.read(record.first_seq - 1, 1).await?;
+    let event = runs.iter().flat_map(Run::events).find(|event| event.seq() == record.first_seq);
+    Ok(event.and_then(|event| event.payload()?.prompt).map(ToOwned::to_owned))
 }
 
 /// Reads and decodes a record.

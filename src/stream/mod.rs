@@ -32,7 +32,7 @@ mod sse;
 mod workers;
 mod write_loop;
 
-pub(crate) use body::body_from;
+pub(crate) use body::{ChunkSender, body_from};
 pub use encoder::Encoder;
 pub use event_types::EventTypes;
 pub(crate) use feed::{Feed, TurnFilter};

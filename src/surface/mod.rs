@@ -6,13 +6,18 @@
 //! Read in this order:
 //! 1. `state`: the components that all surfaces share. `authorized`, `turn`: the scope of a request, and the
 //!    start of a turn.
+//!    `body`: the body of a request. `sign_in`: the sign-in to an agent.
 //! 2. `rest`: the API below `/v1`, and its documents.
-//! 3. `page`, `embedded`: the chat page.
+//! 3. `acp`: the remote transport of ACP at `/acp`.
+//! 4. `page`, `embedded`: the chat page.
 
+mod acp;
 mod authorized;
+mod body;
 mod embedded;
 mod page;
 pub mod rest;
+mod sign_in;
 mod state;
 mod turn;
 
@@ -29,6 +34,7 @@ pub use state::{Gateway, GatewayParts};
 pub fn router(gateway: Gateway) -> Router {
     let requests = Arc::clone(gateway.requests());
     rest::with_layers(rest::routes().merge(page::routes()), &gateway)
+        .merge(acp::router(&gateway))
         .layer(from_fn_with_state(requests, server::finish_response))
         .with_state(gateway)
 }

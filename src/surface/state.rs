@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 
+use super::acp::Connections;
 use crate::agent::CurrentCatalogue;
 use crate::audit::Audit;
 use crate::auth::{Admission, Policy, Tickets};
@@ -41,6 +42,7 @@ struct Shared {
     parts: GatewayParts,
     requests: Arc<RequestContext>,
     streams: Streams,
+    acp: Connections,
     keep_alive_ticker: KeepAliveTicker,
 }
 
@@ -55,7 +57,8 @@ impl Gateway {
         let streams = Streams::new(parts.principal_limits.clone());
         let keep_alive_ticker =
             KeepAliveTicker::new(&parts.limits, parts.shutdown.clone(), parts.policy.watch_ended_keys());
-        Self(Arc::new(Shared { parts, requests, streams, keep_alive_ticker }))
+        let acp = Connections::default();
+        Self(Arc::new(Shared { parts, requests, streams, acp, keep_alive_ticker }))
     }
 
     pub(super) fn epoch(&self) -> Epoch {
@@ -85,6 +88,11 @@ impl Gateway {
 
     pub(super) fn streams(&self) -> &Streams {
         &self.0.streams
+    }
+
+    /// The connections of ACP clients.
+    pub(super) fn acp(&self) -> &Connections {
+        &self.0.acp
     }
 
     /// The response that streams the feed. During a drain, it is also a stream, with a `shutdown` frame only. A

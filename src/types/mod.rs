@@ -29,6 +29,7 @@ macro_rules! text_form {
     )*};
 }
 
+mod acp_request;
 mod expiry;
 mod agent_name;
 mod agent_settings;
@@ -49,6 +50,7 @@ mod states;
 pub mod text;
 mod user_range;
 
+pub use acp_request::AcpRequest;
 pub use agent_name::AgentName;
 pub use agent_settings::{AgentSettings, OnTimeout, Permissions, PoolSettings, ServedBy};
 pub use clock::{Clock, Ids, Timestamp};

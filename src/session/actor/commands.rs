@@ -39,9 +39,7 @@ impl Actor {
             }
             Command::Close { by, trace, reply } => send_reply(reply, Ok(self.close(&by, trace.as_ref()))),
             Command::Delete { by, trace, reply } => send_reply(reply, Ok(self.delete(&by, trace))),
-            Command::Prompt { by, blocks, queue, trace, key, reply } => {
-                send_reply(reply, self.prompt(&by, blocks, queue, trace, key.as_ref()));
-            }
+            Command::Prompt { prompt, reply } => send_reply(reply, self.prompt(*prompt)),
             Command::Cancel { prompt, trace, reply } => {
                 let cancelled = self.cancel(prompt, trace.as_ref());
                 send_reply(reply, cancelled.map(|cancelled| (cancelled, self.journal.appended())));

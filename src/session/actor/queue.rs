@@ -18,9 +18,9 @@ use crate::eventlog::Records;
 use crate::pool::AcquireError;
 use crate::session::error::{ProcessError, PromptError, SessionError, ToProblem};
 use crate::session::record::{self, PromptRecord, SessionRecord};
-use crate::session::stored::read_record;
+use crate::session::stored::{self, read_record};
 use crate::session::turns::Queued;
-use crate::store::{Run, Table};
+use crate::store::Table;
 use crate::types::{PromptId, PromptStatus, Timestamp};
 
 /// The delay before a restored prompt is retried after a limit rejected it.
@@ -70,8 +70,12 @@ impl Actor {
             return self.turns.begin(queued, u64::MAX, now);
         }
         queued.record.status = PromptStatus::Running;
-        let by = &queued.record.by;
-        let event = EncodedEvent::from(&PromptStarted { prompt: None, by, idempotency_key: None });
+        let event = EncodedEvent::from(&PromptStarted {
+            prompt: None,
+            by: &queued.record.by,
+            idempotency_key: None,
+            acp_request: queued.record.acp_request.as_ref(),
+        });
         let seq =
             self.journal.append_with(Some(prompt), event, |_, change| change.run_prompt(&queued.record));
         self.turns.begin(queued, seq, now);
@@ -138,10 +142,8 @@ impl Actor {
         if self.is_old(record.created_at) {
             return Ok(Err(expired(self)));
         }
-        let runs = self.journal.log().read(record.first_seq - 1, 1).await?;
-        let event = runs.iter().flat_map(Run::events).find(|event| event.seq() == record.first_seq);
-        let blocks = event.and_then(|event| event.payload()?.prompt);
-        Ok(blocks.map(ToOwned::to_owned).ok_or_else(|| {
+        let blocks = stored::prompt_blocks(self.journal.log(), record).await?;
+        Ok(blocks.ok_or_else(|| {
             let detail = "the gateway was restarted, and the log no longer has the content of the prompt";
             Problem::new(ProblemCode::Interrupted, detail)
         }))

@@ -13,7 +13,7 @@ use crate::session::agent_requests::EndedBy;
 use crate::session::error::{
     InputError, NotFound, PartError, ProcessError, PromptError, SessionError, ToProblem,
 };
-use crate::session::idempotency::Claim;
+use crate::session::command::NewPrompt;
 use crate::session::process_link::prompt_failure;
 use crate::session::record::PromptRecord;
 use crate::session::turns::{Admission, Answered, CancelStep, Completion, Queued};
@@ -34,15 +34,9 @@ impl TurnEnd {
 }
 
 impl Actor {
-    pub(super) fn prompt(
-        &mut self,
-        by: &Principal,
-        blocks: Box<RawValue>,
-        queue: bool,
-        trace: Option<TraceContext>,
-        claim: Option<&Claim>,
-    ) -> Result<(Prompt, u64), PromptError> {
-        let admission = self.admit(by, &blocks, queue)?;
+    pub(super) fn prompt(&mut self, prompt: NewPrompt) -> Result<(Prompt, u64), PromptError> {
+        let NewPrompt { by, blocks, queue, trace, acp_request, claim } = prompt;
+        let admission = self.admit(&by, &blocks, queue)?;
         let prompt_id = self.journal.next_prompt();
         let mut record = PromptRecord {
             prompt_id,
@@ -59,15 +53,22 @@ impl Actor {
             usage: None,
             error: None,
             unsent: false,
+            acp_request,
         };
-        let (by, key) = (&*by.id, claim.map(|claim| &*claim.key));
+        let (by, idempotency_key) = (&*by.id, claim.as_ref().map(|claim| &*claim.key));
+        let acp_request = record.acp_request.as_ref();
         let event = match admission {
             Admission::Run => {
-                EncodedEvent::from(&PromptStarted { prompt: Some(&blocks), by, idempotency_key: key })
+                let prompt = Some(&*blocks);
+                EncodedEvent::from(&PromptStarted { prompt, by, idempotency_key, acp_request })
             }
-            Admission::Queue { position } => {
-                EncodedEvent::from(&PromptQueued { prompt: &blocks, position, by, idempotency_key: key })
-            }
+            Admission::Queue { position } => EncodedEvent::from(&PromptQueued {
+                prompt: &blocks,
+                position,
+                by,
+                idempotency_key,
+                acp_request,
+            }),
         };
         let seq = self.journal.append_with(Some(prompt_id), event, |seq, change| {
             record.first_seq = seq;
@@ -75,7 +76,7 @@ impl Actor {
                 Admission::Run => change.run_prompt(&record),
                 Admission::Queue { .. } => change.queue_prompt(&record),
             }
-            if let Some(claim) = claim {
+            if let Some(claim) = &claim {
                 change.put_claim(claim, Some(prompt_id));
             }
         });
@@ -232,14 +233,19 @@ impl Actor {
         let event = match end {
             TurnEnd::Completed(Completion { stop_reason, result, usage }) => {
                 let usage_raw = usage.as_deref();
-                let event = PromptCompleted { stop_reason: &stop_reason, result: &result, usage: usage_raw };
-                let event = EncodedEvent::from(&event);
+                let event = EncodedEvent::from(&PromptCompleted {
+                    stop_reason: &stop_reason,
+                    result: &result,
+                    usage: usage_raw,
+                    acp_request: record.acp_request.as_ref(),
+                });
                 record.status = PromptStatus::Completed;
                 (record.stop_reason, record.usage) = (Some(stop_reason), usage);
                 event
             }
             TurnEnd::Failed(problem) => {
-                let event = EncodedEvent::from(&PromptFailed { problem: &problem });
+                let acp_request = record.acp_request.as_ref();
+                let event = EncodedEvent::from(&PromptFailed { problem: &problem, acp_request });
                 (record.status, record.error) = (
                     PromptStatus::Failed,
                     Some(to_raw_value(&problem).expect("a problem has string keys and serializes")),

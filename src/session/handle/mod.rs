@@ -182,6 +182,12 @@ impl SessionHandle {
         }
     }
 
+    /// The method of a request of the agent that waits for an answer.
+    pub async fn pending_method(&self, request: RequestId) -> Result<String, AnswerError> {
+        let pending = self.request(|reply| Command::Pending { request, reply }).await?;
+        Ok(pending.method.clone())
+    }
+
     async fn answer_once(&self, by: Author, request: RequestId, answer: Answer) -> Result<u64, AnswerError> {
         let asked = self.request(|reply| Command::Pending { request, reply }).await?;
         // The agent defines the schema of the answer, so the check may take long.

@@ -8,7 +8,7 @@ use tracing::Instrument;
 
 use super::{SessionHandle, attachments};
 use crate::api::Prompt;
-use crate::session::command::{Command, PromptRequest};
+use crate::session::command::{Command, NewPrompt, PromptRequest};
 use crate::session::error::{NotFound, PartError, PromptError};
 use crate::types::{Principal, PromptId};
 
@@ -49,12 +49,12 @@ impl SessionHandle {
             let (first_seq, last_seq) = (record.first_seq, record.last_seq);
             return Ok(AdmittedPrompt { prompt, first_seq, last_seq, replayed: true });
         }
-        let PromptRequest { blocks, attachments, queue, trace, .. } = request;
+        let PromptRequest { blocks, attachments, queue, trace, acp_request, .. } = request;
         let blocks =
             attachments::append_attachments(self.context(), self.query(), blocks, attachments).await?;
-        let (by, key) = (by.clone(), claimed.claim);
-        let command = |reply| Command::Prompt { by, blocks, queue, trace, key, reply };
-        let (prompt, first_seq) = self.request(command).await?;
+        let (by, claim) = (by.clone(), claimed.claim);
+        let prompt = Box::new(NewPrompt { by, blocks, queue, trace, acp_request, claim });
+        let (prompt, first_seq) = self.request(|reply| Command::Prompt { prompt, reply }).await?;
         self.wait_durable(first_seq).await?;
         drop(claimed.in_flight);
         Ok(AdmittedPrompt { prompt, first_seq, last_seq: None, replayed: false })

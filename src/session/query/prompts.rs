@@ -1,11 +1,13 @@
 //! Turns of a session, folded from their events.
 
+use serde_json::value::RawValue;
+
 use super::{SessionQuery, newest_first};
 use crate::api::{Prompt, PromptList, Session, Transcript};
 use crate::event::EventRef;
 use crate::session::error::SessionError;
 use crate::session::record::{self, PromptRecord};
-use crate::session::stored::read_record;
+use crate::session::stored::{self, read_record};
 use crate::store::Table;
 use crate::transcript::TurnFold;
 use crate::types::PromptId;
@@ -56,6 +58,12 @@ impl SessionQuery<'_> {
     pub async fn prompt_range(self, prompt: PromptId) -> Result<Option<PromptRange>, SessionError> {
         let record = self.prompt_record(prompt).await?;
         Ok(record.map(|PromptRecord { first_seq, last_seq, .. }| PromptRange { first_seq, last_seq }))
+    }
+
+    /// The content blocks of a prompt, from the event that has them. `None` if the log no longer has the event.
+    pub async fn prompt_blocks(self, prompt: PromptId) -> Result<Option<Box<RawValue>>, SessionError> {
+        let Some(record) = self.prompt_record(prompt).await? else { return Ok(None) };
+        stored::prompt_blocks(self.log, &record).await
     }
 
     /// The turn with its text, and the number of log bytes read for it. `committed` is the committed position

@@ -7,7 +7,7 @@ use super::codec::encode;
 use super::keys::numbered_key;
 use crate::eventlog::Records;
 use crate::store::{Put, Table};
-use crate::types::{PromptId, PromptStatus, SessionId, Timestamp};
+use crate::types::{AcpRequest, PromptId, PromptStatus, SessionId, Timestamp};
 
 /// The state of a turn.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,6 +27,9 @@ pub(in crate::session) struct PromptRecord {
     /// Whether a drain returned the started prompt to the queue before it was sent to the agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(in crate::session) unsent: bool,
+    /// The request of the ACP client that sent the prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::session) acp_request: Option<AcpRequest>,
 }
 
 impl PromptRecord {

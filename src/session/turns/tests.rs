@@ -127,6 +127,7 @@ fn queued(number: u32) -> Queued {
         usage: None,
         error: None,
         unsent: false,
+        acp_request: None,
     };
     let blocks = raw(&format!(r#"[{{"type":"text","text":"{number}"}}]"#));
     Queued { record, blocks, trace: TraceContext::parse(PARENT, None), restored: false, checked: None }

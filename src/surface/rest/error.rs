@@ -16,6 +16,7 @@ use crate::eventlog::ReadError;
 use crate::server::AdmitError;
 use crate::session::ToProblem;
 use crate::surface::authorized::AccessError;
+use crate::surface::body::BodyError;
 use crate::telemetry::ErrorChain;
 use crate::types::LimitExceeded;
 
@@ -139,6 +140,16 @@ impl From<AccessError> for ApiError {
             AccessError::NoCredential => Self::internal(error),
             AccessError::MissingScope(_) => Self::new(ProblemCode::Forbidden, error.to_string()),
         }
+    }
+}
+
+impl From<BodyError> for ApiError {
+    fn from(error: BodyError) -> Self {
+        let code = match error {
+            BodyError::TooLarge { .. } => ProblemCode::TooLarge,
+            BodyError::Incomplete | BodyError::TimedOut => ProblemCode::Malformed,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

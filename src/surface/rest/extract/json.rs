@@ -1,14 +1,9 @@
 //! JSON request bodies and their problems: 415 for another media type, 413 for a large body, 400 for
 //! malformed JSON, and 422 with a pointer for a wrong member.
 
-use std::time::Duration;
-
-use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, Method};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use serde_path_to_error::{Path, Segment};
@@ -16,6 +11,7 @@ use serde_path_to_error::{Path, Segment};
 use crate::api::ProblemCode;
 use crate::jsonrpc;
 use crate::surface::Gateway;
+use crate::surface::body::{has_media_type, read_body};
 use crate::surface::rest::error::ApiError;
 use crate::types::Limits;
 
@@ -34,7 +30,7 @@ impl<T: DeserializeOwned> JsonBody<T> {
             let detail = "the body must be application/json";
             return Err(ApiError::new(ProblemCode::UnsupportedMediaType, detail));
         }
-        let bytes = collect(&parts.headers, body, max_bytes, limits.body_timeout).await?;
+        let bytes = read_body(&parts.headers, body, max_bytes, limits.body_timeout).await?;
         let value = parse(&bytes, limits.max_json_depth)?;
         Ok(Self { value, bytes })
     }
@@ -60,28 +56,10 @@ impl<T: DeserializeOwned> FromRequest<Gateway> for LargeJsonBody<T> {
     }
 }
 
-/// Whether the request has exactly one `Content-Type`, and it is `application/json` with any parameters.
-/// `PATCH` also accepts `application/merge-patch+json`.
+/// Whether the request has a body of JSON. `PATCH` also accepts `application/merge-patch+json`.
 fn is_json(headers: &HeaderMap, method: &Method) -> bool {
-    let mut types = headers.get_all(CONTENT_TYPE).iter().filter_map(|value| value.to_str().ok());
-    let essence = types.next().and_then(|text| text.split(';').next()).map(str::trim).unwrap_or_default();
-    let patch = method == Method::PATCH && essence.eq_ignore_ascii_case("application/merge-patch+json");
-    types.next().is_none() && (patch || essence.eq_ignore_ascii_case("application/json"))
-}
-
-async fn collect(headers: &HeaderMap, body: Body, max: usize, deadline: Duration) -> Result<Bytes, ApiError> {
-    let too_large = || ApiError::new(ProblemCode::TooLarge, format!("the body is larger than {max} bytes"));
-    let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if declared.is_some_and(|declared| declared > max as u64) {
-        return Err(too_large());
-    }
-    match tokio::time::timeout(deadline, Limited::new(body, max).collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(ApiError::new(ProblemCode::Malformed, "the body is incomplete")),
-        // The rest of the body is not read, so the connection closes after the response.
-        Err(_) => Err(ApiError::new(ProblemCode::Malformed, "the body did not arrive in time")),
-    }
+    has_media_type(headers, &["application/json"])
+        || method == Method::PATCH && has_media_type(headers, &["application/merge-patch+json"])
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8], max_depth: usize) -> Result<T, ApiError> {

@@ -12,7 +12,6 @@ use crate::acp::client_input_policy::check_meta;
 use crate::acp::{InitializeResult, with_trace};
 use crate::agent::AgentSpec;
 use crate::api::{AgentAuth, ApiKey, ProblemCode, SignIn, SignInTerminal};
-use crate::audit::SignInRecord;
 use crate::event::SignedOut;
 use crate::pool::{Priority, ShortLeaseError};
 use crate::session::InputError;
@@ -20,6 +19,7 @@ use crate::surface::Gateway;
 use crate::surface::authorized::{CanAdmin, CanRead};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{ApiRequest, JsonBody};
+use crate::surface::sign_in::call_sign_in;
 use crate::types::known_agents::api_key_format;
 use crate::types::{AgentName, Principal};
 
@@ -102,20 +102,13 @@ pub(super) async fn sign_in(
     {
         return offer_terminal_sign_in(&gateway, &spec, &by, terminal);
     }
-    let mut visit = gateway.pool.short_lease(&spec, &by, Priority::Reclaim).await?;
+    let visit = gateway.pool.short_lease(&spec, &by, Priority::Reclaim).await?;
     let initialized = visit.initialized();
     if let AuthMethod::Terminal(terminal) = find_method(initialized, &method_id)? {
         return offer_terminal_sign_in(&gateway, &spec, &by, terminal);
     }
-    let record = SignInRecord::start(&gateway.audit, &by.author(), name.clone(), Some(method_id.clone()));
-    let login = visit.dialect().login_method();
-    let sign_in_params = auth::authenticate(&method_id, meta.as_deref());
-    let params = with_trace(&sign_in_params, trace.as_ref());
-    let called = visit.call(login, &params, gateway.limits.sign_in_timeout).await;
-    record.end(called.is_ok());
-    called?;
-    visit.signed_in(sign_in_params);
-    tracing::info!(agent = %name, by = %by.id, "signed in to an agent");
+    let method = (method_id, meta.as_deref());
+    call_sign_in(&gateway, (&by, &by.author()), &spec, visit, method, trace.as_ref()).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

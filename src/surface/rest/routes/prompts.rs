@@ -78,7 +78,8 @@ async fn begin_prompt(
     let session = request.open_session().await?;
     let ApiRequest { gateway, by, trace, .. } = request;
     let CreatePrompt { prompt, attachments, queue } = body.value;
-    let prompt = PromptRequest { blocks: content_blocks(prompt)?, attachments, queue, key, trace };
+    let blocks = content_blocks(prompt)?;
+    let prompt = PromptRequest { blocks, attachments, queue, key, trace, acp_request: None };
     let held = form == Representation::EventStream || wait.is_some();
     let NewTurn { admitted, guard } =
         NewTurn::begin::<ApiError>(&gateway, &by, &session, prompt, held).await?;

@@ -1,0 +1,250 @@
+//! Handles the messages of a client.
+//!
+//! Prompts, cancels and answers are handled in the order in which they arrive. Other requests run beside them, because
+//! they can wait for the start of a process.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tracing::Instrument;
+
+use super::client::required_scope;
+use super::connection::{Connection, SentPrompt};
+use super::failure::Failure;
+use super::message::{self, is_valid_id, raw};
+use super::projector::parse_request_id;
+use super::session_view::SessionView;
+use crate::acp::{self, RequestKind, TraceContext, error_code, method, to_one_line};
+use crate::auth::Admission;
+use crate::jsonrpc::{Message, RpcError};
+use crate::session::{Answer, PromptRequest, SessionHandle};
+use crate::surface::Gateway;
+use crate::surface::turn::NewTurn;
+use crate::types::{AcpRequest, Author, Principal, RequestId, Scope, SessionId};
+
+/// A client that sends a message on a connection.
+#[derive(Debug, Clone)]
+pub(super) struct Caller {
+    pub(super) gateway: Gateway,
+    pub(super) connection: Arc<Connection>,
+    pub(super) admission: Arc<Admission>,
+}
+
+/// The response to a request, and the place of the response.
+pub(super) struct Reply {
+    pub(super) outcome: Result<Box<RawValue>, Failure>,
+    pub(super) view: Option<Arc<SessionView>>,
+    /// The event of the session that the response follows.
+    pub(super) after: u64,
+    /// Requests of the agent that follow the response.
+    pub(super) open_requests: Vec<Bytes>,
+}
+
+impl<E: Into<Failure>> From<Result<Box<RawValue>, E>> for Reply {
+    fn from(outcome: Result<Box<RawValue>, E>) -> Self {
+        Self { outcome: outcome.map_err(Into::into), view: None, after: 0, open_requests: Vec::new() }
+    }
+}
+
+impl Deref for Caller {
+    type Target = Gateway;
+
+    fn deref(&self) -> &Gateway {
+        &self.gateway
+    }
+}
+
+impl Caller {
+    pub(super) fn principal(&self) -> &Principal {
+        self.admission.principal().expect("a connection has an authenticated client")
+    }
+
+    pub(super) fn author(&self) -> Author {
+        self.admission.author().expect("a connection has an authenticated client")
+    }
+
+    pub(super) fn require(&self, scope: Scope) -> Result<(), Failure> {
+        if self.principal().scopes.contains(scope) {
+            return Ok(());
+        }
+        let detail = format!("this key does not have the scope {}", scope.name());
+        Err(crate::api::Problem::new(crate::api::ProblemCode::Forbidden, detail).into())
+    }
+
+    /// The session with this id. An id of another tenant is unknown.
+    pub(super) async fn open(&self, id: &str) -> Result<SessionHandle, Failure> {
+        let known = id.parse::<SessionId>().map_err(|_| Failure::no_such_session(id))?;
+        self.sessions.open(self.principal(), known).await.map_err(|error| match error {
+            crate::session::SessionError::NoSuchSession => Failure::no_such_session(id),
+            error => error.into(),
+        })
+    }
+
+    /// Handles one message. Returns when the next message may be handled.
+    pub(super) async fn handle(&self, message: Message) {
+        match message {
+            Message::Request { id, .. } if !is_valid_id(&id) => {
+                let failure = Failure::invalid_request("the id must be a string, a number or null");
+                self.respond(RawValue::NULL, Reply::from(Err(failure)));
+            }
+            Message::Request { id, method, params } => self.request(to_one_line(id), &method, to_one_line(params)).await,
+            Message::Notification { method, params } => self.notification(&method, &to_one_line(params)).await,
+            Message::Response { id, outcome } => self.answer(&id, outcome).await,
+        }
+    }
+
+    fn respond(&self, id: &RawValue, reply: Reply) {
+        let Reply { outcome, view, after, open_requests } = reply;
+        let message = message::response(id, outcome.as_deref());
+        self.connection.respond(view.as_deref(), after, message);
+        for request in open_requests {
+            // They belong to the session, whose stream may open later.
+            let pushed = view.as_deref().map_or(Ok(()), |view| view.responses().push(after, request));
+            if pushed.is_err() {
+                self.connection.close();
+            }
+        }
+    }
+
+    async fn request(&self, id: Box<RawValue>, method: &str, params: Box<RawValue>) {
+        if method == method::SESSION_PROMPT {
+            if let Err(failure) = self.prompt(&id, &params).await {
+                let view = session_of(&params).and_then(|session| self.connection.view(&session));
+                self.respond(&id, Reply { view, ..Reply::from(Err(failure)) });
+            }
+            return;
+        }
+        let Ok(permit) = Arc::clone(self.connection.calls()).try_acquire_owned() else {
+            let failure = Failure::new(error_code::INTERNAL, "too many calls of this connection are in progress");
+            return self.respond(&id, Reply::from(Err(failure)));
+        };
+        let (caller, method) = (self.clone(), method.to_owned());
+        let call = async move {
+            let reply = caller.call(&method, params).await;
+            caller.respond(&id, reply);
+            drop(permit);
+        };
+        // The task may outlive the connection: a session that was created exists.
+        drop(self.shutdown.spawn_isolated(call.in_current_span()));
+    }
+
+    /// Starts or queues a turn. The response follows from the log.
+    async fn prompt(&self, id: &RawValue, params: &RawValue) -> Result<(), Failure> {
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params<'a> {
+            #[serde(borrow)]
+            session_id: std::borrow::Cow<'a, str>,
+            #[serde(borrow)]
+            prompt: &'a RawValue,
+            #[serde(borrow, rename = "_meta")]
+            meta: Option<&'a RawValue>,
+        }
+        self.require(Scope::Prompt)?;
+        let params: Params<'_> = acp::parse(params)
+            .map_err(|_| Failure::invalid_params("expected a sessionId and an array of content blocks"))?;
+        let view = self.connection.view(&params.session_id).filter(|view| view.is_attached());
+        let session = view.and_then(|view| view.session()).ok_or_else(|| {
+            let detail = "this connection does not follow the session: send session/load or session/resume first";
+            Failure::invalid_params(detail)
+        })?;
+        let request = PromptRequest {
+            blocks: params.prompt.to_owned(),
+            attachments: Vec::new(),
+            queue: true,
+            key: None,
+            trace: trace_of(params.meta),
+            acp_request: Some(AcpRequest { client: self.connection.client().name.clone(), id: id.to_owned() }),
+        };
+        let turn = NewTurn::begin::<Failure>(&self.gateway, self.principal(), &session, request, false).await?;
+        let prompt = turn.admitted.prompt.prompt_id;
+        self.connection.remember_prompt(SentPrompt { id: id.to_owned(), session: session.id(), prompt });
+        Ok(())
+    }
+
+    async fn notification(&self, method: &str, params: &RawValue) {
+        let handled = match method {
+            method::SESSION_CANCEL => self.cancel(params).await,
+            method::CANCEL_REQUEST => self.cancel_request(params).await,
+            // Other notifications of the protocol level are optional.
+            _ if method.starts_with("$/") => Ok(()),
+            _ => self.notify_agent(method, params).await,
+        };
+        if let Err(failure) = handled {
+            let connection = self.connection.id();
+            tracing::debug!(connection, method, ?failure, "could not handle a notification of an ACP client");
+        }
+    }
+
+    /// Cancels the running turn, and the queued prompts of this connection.
+    async fn cancel(&self, params: &RawValue) -> Result<(), Failure> {
+        self.require(Scope::Prompt)?;
+        let id = session_of(params).ok_or_else(|| Failure::invalid_params("expected a sessionId"))?;
+        let session = self.open(&id).await?;
+        let own = self.connection.prompts_of(session.id());
+        let snapshot = session.snapshot().await?;
+        let queued = snapshot.queued.into_iter().filter(|prompt| own.contains(prompt));
+        // Cancel the queue first, so that none of its prompts starts.
+        for prompt in queued.chain(snapshot.prompt_id) {
+            session.cancel(Some(prompt), None).await?;
+        }
+        Ok(())
+    }
+
+    /// Cancels the prompt with the JSON-RPC id in the params. Other calls run to their end.
+    async fn cancel_request(&self, params: &RawValue) -> Result<(), Failure> {
+        self.require(Scope::Prompt)?;
+        let request: acp::CancelRequest<'_> =
+            acp::parse(params).map_err(|_| Failure::invalid_params("expected a requestId"))?;
+        if let Some(SentPrompt { session, prompt, .. }) = self.connection.sent_prompt(request.request_id) {
+            self.open(&session.to_string()).await?.cancel(Some(prompt), None).await?;
+        }
+        Ok(())
+    }
+
+    /// Answers a request of the agent. A late answer is ignored.
+    async fn answer(&self, id: &RawValue, outcome: Result<Box<RawValue>, RpcError>) {
+        let Some((session, request)) = parse_request_id(id) else { return };
+        if let Err(failure) = self.answer_request(session, request, outcome).await {
+            let connection = self.connection.id();
+            tracing::info!(%session, %request, connection, ?failure, "ignored an answer of an ACP client");
+        }
+    }
+
+    async fn answer_request(
+        &self,
+        session: SessionId,
+        request: RequestId,
+        outcome: Result<Box<RawValue>, RpcError>,
+    ) -> Result<(), Failure> {
+        let handle = self.open(&session.to_string()).await?;
+        let method = handle.pending_method(request).await?;
+        self.require(required_scope(RequestKind::from_method(&method)))?;
+        let answer = match outcome {
+            Ok(result) => Answer::Result(to_one_line(result)),
+            // The client does not know the method. Another client may.
+            Err(error) if error.code == error_code::METHOD_NOT_FOUND => return Ok(()),
+            Err(RpcError { code, message, data }) => {
+                let error = serde_json::json!({ "code": code, "message": message, "data": data });
+                Answer::Error(to_one_line(raw(&error)))
+            }
+        };
+        if let Some(view) = self.connection.view(&session.to_string()) {
+            view.set_answered(request);
+        }
+        handle.answer(&self.author(), request, answer).await?;
+        Ok(())
+    }
+}
+
+/// The `sessionId` of params.
+pub(super) fn session_of(params: &RawValue) -> Option<String> {
+    acp::session_id_of(params).ok().flatten().map(std::borrow::Cow::into_owned)
+}
+
+/// The trace context in a client's `_meta`.
+pub(super) fn trace_of(meta: Option<&RawValue>) -> Option<TraceContext> {
+    acp::split_meta(meta?).1
+}

@@ -1,0 +1,126 @@
+//! The client of a connection: its name, and the requests of an agent that it can answer.
+
+use serde_json::value::RawValue;
+
+use crate::acp::{RawObject, RequestKind};
+use crate::types::{Scope, Scopes};
+
+/// The longest name that a client can choose for itself.
+const MAX_NAME_BYTES: usize = 64;
+/// The member of `_meta` that belongs to the gateway.
+pub(super) const META: &str = "acp-gateway";
+
+/// The capabilities of a client that matter to the gateway (ACP, Initialization, `clientCapabilities`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Capabilities {
+    pub(super) read_files: bool,
+    pub(super) write_files: bool,
+    pub(super) terminals: bool,
+    pub(super) elicitation: bool,
+    pub(super) subagents: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Client {
+    /// Identifies the client in the log. A client that reconnects can keep its name.
+    pub(super) name: Box<str>,
+    pub(super) capabilities: Capabilities,
+    pub(super) scopes: Scopes,
+}
+
+impl Capabilities {
+    /// Parses the `clientCapabilities` of `initialize`. A missing member or one of another type is no capability.
+    pub(super) fn parse(raw: Option<&RawValue>) -> Self {
+        let Some(object) = raw.and_then(RawObject::parse) else { return Self::default() };
+        let flag = |object: &RawObject<'_>, name| object.get(name).is_some_and(|value| value.get() == "true");
+        let files = object.object("fs").unwrap_or_else(RawObject::empty);
+        Self {
+            read_files: flag(&files, "readTextFile"),
+            write_files: flag(&files, "writeTextFile"),
+            terminals: flag(&object, "terminal"),
+            elicitation: object.object("elicitation").is_some(),
+            subagents: object.object("subagents").is_some(),
+        }
+    }
+}
+
+impl Client {
+    /// Whether the client gets requests of this kind: it supports them, and its key may answer them.
+    pub(super) fn answers(&self, kind: RequestKind) -> bool {
+        let offered = match kind {
+            RequestKind::Permission | RequestKind::Extension => true,
+            RequestKind::Elicitation => self.capabilities.elicitation,
+            RequestKind::ReadFile => self.capabilities.read_files,
+            RequestKind::WriteFile => self.capabilities.write_files,
+            RequestKind::CreateTerminal
+            | RequestKind::TerminalOutput
+            | RequestKind::WaitForExit
+            | RequestKind::EndTerminal => self.capabilities.terminals,
+        };
+        offered && self.scopes.contains(required_scope(kind))
+    }
+}
+
+/// The scope that a key needs to answer a request.
+pub(super) const fn required_scope(kind: RequestKind) -> Scope {
+    match kind {
+        RequestKind::Permission | RequestKind::Elicitation | RequestKind::Extension => Scope::Approve,
+        _ => Scope::Files,
+    }
+}
+
+/// The name that a client chooses with `_meta["acp-gateway"].client` of `initialize`: 16 to 64 characters of
+/// `[A-Za-z0-9_-]`, for example a UUID.
+pub(super) fn chosen_name(meta: Option<&RawValue>) -> Option<Box<str>> {
+    let own = RawObject::parse(meta?)?.object(META)?;
+    let name = own.text("client")?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    ((16..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(plain)).then(|| name.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> &RawValue {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn capabilities_are_read_leniently() {
+        let caps = raw(r#"{"fs":{"readTextFile":true,"writeTextFile":"yes"},"terminal":true,"elicitation":{"form":{}}}"#);
+        let expected = Capabilities { read_files: true, terminals: true, elicitation: true, ..Capabilities::default() };
+        assert_eq!(Capabilities::parse(Some(caps)), expected);
+        for none in ["null", "[]", "{}", r#"{"fs":true,"terminal":1,"terminal":2}"#] {
+            assert_eq!(Capabilities::parse(Some(raw(none))), Capabilities::default(), "{none}");
+        }
+    }
+
+    #[test]
+    fn requests_need_a_capability_and_a_scope() {
+        let client = |scopes: &[Scope]| Client {
+            name: "c".into(),
+            capabilities: Capabilities { read_files: true, ..Capabilities::default() },
+            scopes: scopes.iter().copied().collect(),
+        };
+        assert!(client(&[Scope::Files]).answers(RequestKind::ReadFile));
+        assert!(!client(&[Scope::Files]).answers(RequestKind::WriteFile));
+        assert!(!client(&[Scope::Approve]).answers(RequestKind::ReadFile));
+        assert!(client(&[Scope::Approve]).answers(RequestKind::Permission));
+        assert!(!client(&[Scope::Read]).answers(RequestKind::Permission));
+        assert!(!client(&[Scope::Approve]).answers(RequestKind::Elicitation));
+    }
+
+    #[test]
+    fn names_are_long_and_plain() {
+        let name = |name: &str| {
+            let meta = format!(r#"{{"acp-gateway":{{"client":"{name}"}}}}"#);
+            chosen_name(Some(raw(&meta)))
+        };
+        assert_eq!(name("0193-abcdef-client").as_deref(), Some("0193-abcdef-client"));
+        for wrong in ["short", "with a space in it", &"x".repeat(65)] {
+            assert_eq!(name(wrong), None, "{wrong}");
+        }
+        assert_eq!(chosen_name(Some(raw("[]"))), None);
+    }
+}

@@ -1,0 +1,225 @@
+//! The loops that deliver messages to a stream or a WebSocket.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tokio::sync::watch;
+use tokio::time::{Interval, MissedTickBehavior, interval_at};
+
+use super::connection::Connection;
+use super::position::Position;
+use super::projector::Projector;
+use super::session_view::{Attached, SessionView, Start};
+use crate::event::EventRef;
+use crate::eventlog::{Item, Reader, Start as ReaderStart};
+use crate::session::SessionHandle;
+use crate::telemetry::ErrorChain;
+use crate::types::{Epoch, EventId};
+
+/// Writes messages to a client.
+pub(super) trait MessageSink: Send {
+    /// Adds a message with its id.
+    fn push(&mut self, id: &str, message: Bytes);
+
+    /// Waits until the connection has accepted all added messages.
+    fn flush(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// Sends bytes that are no message.
+    fn keep_alive(&mut self) -> impl Future<Output = ()> + Send;
+}
+
+fn keep_alive_timer(interval: Duration) -> Interval {
+    let mut timer = interval_at(tokio::time::Instant::now() + interval, interval);
+    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    timer
+}
+
+/// Delivers the responses that belong to no session, after the message `last`. Drop the future to stop it.
+pub(super) async fn deliver_responses(
+    connection: &Connection,
+    last: Option<u64>,
+    keep_alive: Duration,
+    sink: &mut impl MessageSink,
+) -> Infallible {
+    let responses = connection.responses();
+    let mut changes = responses.subscribe();
+    let mut timer = keep_alive_timer(keep_alive);
+    let mut number = last.unwrap_or_else(|| responses.delivered());
+    loop {
+        while let Some((next, message)) = responses.next(number, 0) {
+            sink.push(&format!("{}.{next}", connection.id()), message);
+            number = next;
+        }
+        sink.flush().await;
+        responses.set_delivered(number);
+        tokio::select! {
+            _ = changes.changed() => {}
+            _ = timer.tick() => sink.keep_alive().await,
+        }
+    }
+}
+
+/// The delivery of one session of a connection to one stream.
+#[derive(Debug)]
+pub(super) struct SessionDelivery {
+    pub(super) connection: Arc<Connection>,
+    pub(super) view: Arc<SessionView>,
+    pub(super) epoch: Epoch,
+    /// The position of a client that reconnects.
+    pub(super) from: Option<Position>,
+    pub(super) keep_alive: Duration,
+}
+
+impl SessionDelivery {
+    /// Delivers messages. Drop the future to stop it.
+    pub(super) async fn run(mut self, sink: &mut impl MessageSink) -> Infallible {
+        let mut attachments = self.view.attachments();
+        let responses = self.view.responses();
+        let from = self.from.take();
+        let number = match &from {
+            Some(from) if *from.connection == *self.connection.id() => from.response,
+            _ => responses.delivered(),
+        };
+        let mut from = from.and_then(|from| from.resume(&self.epoch));
+        let mut cursor = Cursor {
+            at: Start::default(),
+            response: number,
+            responses: responses.subscribe(),
+            timer: keep_alive_timer(self.keep_alive),
+        };
+        loop {
+            let attached = attachments.borrow_and_update().clone();
+            if let Some(attached) = attached {
+                cursor.at = match from.take() {
+                    Some((after, skip)) => Start { after, skip },
+                    None => self.view.start(&attached),
+                };
+                self.deliver_attached(&attached, &mut cursor, &mut attachments, sink).await;
+            } else {
+                self.deliver_unattached(&mut cursor, &mut attachments, sink).await;
+            }
+        }
+    }
+
+    /// Delivers responses until the session is attached.
+    async fn deliver_unattached(
+        &self,
+        cursor: &mut Cursor,
+        attachments: &mut Attachments,
+        sink: &mut impl MessageSink,
+    ) {
+        loop {
+            self.push_responses(cursor, sink);
+            sink.flush().await;
+            self.view.responses().set_delivered(cursor.response);
+            tokio::select! {
+                _ = attachments.changed() => return,
+                _ = cursor.responses.changed() => {}
+                _ = cursor.timer.tick() => sink.keep_alive().await,
+            }
+        }
+    }
+
+    /// Delivers events and responses until the session is attached again.
+    async fn deliver_attached(
+        &self,
+        attached: &Arc<Attached>,
+        cursor: &mut Cursor,
+        attachments: &mut Attachments,
+        sink: &mut impl MessageSink,
+    ) {
+        let (session, start) = (&attached.session, cursor.at);
+        let projector =
+            Projector { session: session.id(), client: self.connection.client(), history: attached.history };
+        let mut reader = Some(session.log().reader(ReaderStart::After(start.after)));
+        loop {
+            self.push_responses(cursor, sink);
+            sink.flush().await;
+            self.view.responses().set_delivered(cursor.response);
+            self.view.set_delivered(attached, cursor.at);
+            tokio::select! {
+                biased;
+                _ = attachments.changed() => return,
+                item = next_item(&mut reader, session) => match item {
+                    Some(Item::Run(run)) => {
+                        for event in run.events() {
+                            // A client that reconnects can have some of the messages of the first event.
+                            let skip = if event.seq() == start.after + 1 { start.skip } else { 0 };
+                            let messages = self.project(&projector, session, &event).await;
+                            for (index, message) in messages.into_iter().enumerate().skip(skip) {
+                                cursor.at = Start { after: event.seq() - 1, skip: index + 1 };
+                                sink.push(&self.id(cursor), message);
+                            }
+                            cursor.at = Start { after: event.seq(), skip: 0 };
+                            self.push_responses(cursor, sink);
+                        }
+                    }
+                    Some(Item::Reset { before, .. }) => cursor.at = Start { after: before, skip: 0 },
+                    Some(Item::Ready { .. }) => {}
+                    // The stream stays open, because the official clients fail at its end.
+                    Some(Item::End) | None => reader = None,
+                },
+                _ = cursor.responses.changed() => {}
+                _ = cursor.timer.tick() => sink.keep_alive().await,
+            }
+        }
+    }
+
+    async fn project(
+        &self,
+        projector: &Projector<'_>,
+        session: &SessionHandle,
+        event: &EventRef<'_>,
+    ) -> Vec<Bytes> {
+        let mut queued: Option<Box<RawValue>> = None;
+        if let Some(turn) = projector.queued_turn(event) {
+            queued = session.query().prompt_blocks(turn).await.unwrap_or_default();
+        }
+        projector.messages(event, queued.as_deref(), |request| self.view.was_answered(request))
+    }
+
+    /// Adds the responses that are due.
+    fn push_responses(&self, cursor: &mut Cursor, sink: &mut impl MessageSink) {
+        if *cursor.responses.borrow() <= cursor.response {
+            return;
+        }
+        while let Some((number, message)) = self.view.responses().next(cursor.response, cursor.at.after) {
+            cursor.response = number;
+            sink.push(&self.id(cursor), message);
+        }
+    }
+
+    fn id(&self, cursor: &Cursor) -> String {
+        let Start { after, skip } = cursor.at;
+        let event = EventId { epoch: self.epoch.clone(), seq: after + 1 };
+        let position =
+            Position { event, part: skip, connection: self.connection.id().into(), response: cursor.response };
+        position.to_string()
+    }
+}
+
+type Attachments = watch::Receiver<Option<Arc<Attached>>>;
+
+/// The progress of a delivery.
+struct Cursor {
+    /// The place of the next message of the log.
+    at: Start,
+    /// The number of the last response.
+    response: u64,
+    responses: watch::Receiver<u64>,
+    timer: Interval,
+}
+
+/// The next item of the log. `None` after an error, which the log of the gateway has. Waits for ever without a reader.
+async fn next_item(reader: &mut Option<Reader>, session: &SessionHandle) -> Option<Item> {
+    let Some(reader) = reader else { return std::future::pending().await };
+    let next = reader.next().await;
+    next.inspect_err(|error| {
+        let session = session.id();
+        tracing::error!(%session, error = %ErrorChain(error), "could not read the log of a session for an ACP client");
+    })
+    .ok()
+}

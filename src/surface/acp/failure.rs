@@ -1,0 +1,116 @@
+//! The JSON-RPC errors of the surface.
+
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::message::raw;
+use crate::acp::error_code;
+use crate::api::{Problem, ProblemCode};
+use crate::session::ToProblem;
+
+/// A JSON-RPC error. `data` has the problem that REST would answer with, or the `data` of the agent's error.
+#[derive(Debug)]
+pub(super) struct Failure {
+    code: i64,
+    message: String,
+    data: Option<Box<RawValue>>,
+}
+
+impl Failure {
+    pub(super) fn new(code: i64, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), data: None }
+    }
+
+    pub(super) fn invalid_params(detail: impl Into<String>) -> Self {
+        Self::new(error_code::INVALID_PARAMS, detail)
+    }
+
+    pub(super) fn invalid_request(detail: impl Into<String>) -> Self {
+        Self::new(error_code::INVALID_REQUEST, detail)
+    }
+
+    pub(super) fn internal() -> Self {
+        Problem::internal().into()
+    }
+
+    pub(super) fn method_not_found(method: &str) -> Self {
+        Self::new(error_code::METHOD_NOT_FOUND, format!("the gateway does not serve the method {method}"))
+    }
+
+    pub(super) fn no_such_session(id: &str) -> Self {
+        let detail = format!("session {id} does not exist, or this key has no access to it");
+        Self::new(error_code::RESOURCE_NOT_FOUND, detail)
+    }
+
+    /// The error of a failed turn, from the problem in its event.
+    pub(super) fn from_raw_problem(problem: Option<&RawValue>) -> Self {
+        let parsed = problem.and_then(|problem| serde_json::from_str::<Problem>(problem.get()).ok());
+        parsed.map_or_else(|| Self::new(error_code::INTERNAL, "the turn failed"), Self::from)
+    }
+}
+
+impl From<Problem> for Failure {
+    /// An error of the agent keeps its code, message and data.
+    fn from(problem: Problem) -> Self {
+        match problem.acp {
+            Some(error) => Self { code: error.code, message: error.message, data: error.data },
+            None => Self {
+                code: code_of(problem.code),
+                message: problem.detail.clone(),
+                data: Some(raw(&problem)),
+            },
+        }
+    }
+}
+
+impl<E: ToProblem> From<E> for Failure {
+    fn from(error: E) -> Self {
+        error.problem().into()
+    }
+}
+
+/// The code of JSON-RPC or ACP that is nearest to the problem.
+fn code_of(code: ProblemCode) -> i64 {
+    match code {
+        ProblemCode::AgentAuthRequired => error_code::AUTH_REQUIRED,
+        ProblemCode::NotFound => error_code::RESOURCE_NOT_FOUND,
+        ProblemCode::AgentUnsupported => error_code::METHOD_NOT_FOUND,
+        ProblemCode::Invalid
+        | ProblemCode::Malformed
+        | ProblemCode::ContentUnsupported
+        | ProblemCode::TooLarge
+        | ProblemCode::Forbidden => error_code::INVALID_PARAMS,
+        _ => error_code::INTERNAL,
+    }
+}
+
+impl Serialize for Failure {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Object<'a> {
+            code: i64,
+            message: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            data: Option<&'a RawValue>,
+        }
+        Object { code: self.code, message: &self.message, data: self.data.as_deref() }.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::RpcError;
+
+    #[test]
+    fn errors_of_agents_keep_their_members_and_problems_become_data() {
+        let acp = RpcError { code: -32001, message: "busy".to_owned(), data: Some(raw(&7)) };
+        let problem = Problem { acp: Some(acp), ..Problem::new(ProblemCode::AgentError, "the agent failed") };
+        let failure = serde_json::to_value(Failure::from(problem)).unwrap();
+        assert_eq!(failure, serde_json::json!({"code": -32001, "message": "busy", "data": 7}));
+
+        let failure = serde_json::to_value(Failure::from(Problem::new(ProblemCode::PoolFull, "busy"))).unwrap();
+        assert_eq!((&failure["code"], &failure["message"]), (&(-32603).into(), &"busy".into()));
+        assert_eq!((&failure["data"]["code"], &failure["data"]["retryable"]), (&"pool_full".into(), &true.into()));
+    }
+}

@@ -1,0 +1,131 @@
+//! `initialize`: the answer for a client, from the capabilities of the agent and those of the gateway.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+
+use super::client::{Capabilities, Client, META, chosen_name};
+use super::connection::Connection;
+use super::failure::Failure;
+use super::message::raw;
+use super::session_view::SessionView;
+use crate::acp::{self, AcpVersion, InitializeResult};
+use crate::agent::AgentSpec;
+use crate::pool::Priority;
+use crate::surface::Gateway;
+use crate::types::{AgentName, Principal};
+
+/// The params of `initialize` that matter to the gateway (ACP, Initialization).
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Params<'a> {
+    protocol_version: u64,
+    #[serde(borrow)]
+    client_capabilities: Option<&'a RawValue>,
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    protocol_version: u64,
+    agent_capabilities: Box<RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_info: Option<&'a RawValue>,
+    auth_methods: Box<RawValue>,
+    #[serde(rename = "_meta")]
+    meta: serde_json::Value,
+}
+
+/// Opens a connection with this id. `agent`: the agent that the URL names. `socket` receives each new view of a WebSocket
+/// connection.
+pub(super) async fn open_connection(
+    gateway: &Gateway,
+    principal: &Principal,
+    agent: Option<&str>,
+    params: &RawValue,
+    (id, socket): (Box<str>, Option<mpsc::UnboundedSender<Arc<SessionView>>>),
+) -> Result<(Arc<Connection>, Box<RawValue>), Failure> {
+    let params: Params<'_> =
+        acp::parse(params).map_err(|_| Failure::invalid_params("expected an integer protocolVersion"))?;
+    if params.protocol_version == 0 {
+        return Err(Failure::invalid_params("the gateway does not speak version 0 of ACP"));
+    }
+    let spec = find_agent(gateway, agent)?;
+    let initialized = initialized(gateway, principal, &spec).await?;
+    if initialized.acp_version != AcpVersion::V1 {
+        let agent = &spec.name;
+        let detail = format!(
+            "agent {agent} speaks version 2 of ACP. Clients of /acp speak version 1: set protocol = 1 in the agent's entry, or use the REST API"
+        );
+        return Err(Failure::invalid_params(detail));
+    }
+    let key = principal.key();
+    let counted = gateway.acp().count(&key);
+    let counted = counted.ok_or_else(|| Failure::invalid_request("too many connections of this key"))?;
+    let client = Client {
+        name: chosen_name(params.meta).unwrap_or_else(|| id.clone()),
+        capabilities: Capabilities::parse(params.client_capabilities),
+        scopes: principal.scopes,
+    };
+    let meta = serde_json::json!({ META: { "connectionId": id, "agent": spec.name } });
+    let answer = Answer {
+        protocol_version: AcpVersion::V1.number(),
+        agent_capabilities: served_capabilities(&initialized),
+        agent_info: initialized.agent_info.as_deref(),
+        auth_methods: initialized.client_auth_methods(),
+        meta,
+    };
+    let result = raw(&answer);
+    let connection = Arc::new(Connection::new(id, client, (key, counted), spec.name.clone(), socket));
+    gateway.acp().insert(Arc::clone(&connection));
+    Ok((connection, result))
+}
+
+/// The agent of a connection: the named one, or the only one.
+fn find_agent(gateway: &Gateway, name: Option<&str>) -> Result<Arc<AgentSpec>, Failure> {
+    let catalogue = gateway.catalogue.load();
+    let names = || catalogue.agents().map(|spec| spec.name.to_string()).collect::<Vec<_>>().join(", ");
+    if let Some(name) = name {
+        let found = name.parse::<AgentName>().ok().and_then(|name| catalogue.agent(&name).cloned());
+        return found.ok_or_else(|| {
+            Failure::invalid_params(format!("there is no such agent; the agents are: {}", names()))
+        });
+    }
+    let mut agents = catalogue.agents();
+    match (agents.next(), agents.next()) {
+        (Some(only), None) => Ok(Arc::clone(only)),
+        (None, _) => Err(Failure::invalid_params("the gateway has no agent: add one to its configuration")),
+        _ => Err(Failure::invalid_params(format!("name an agent in the URL: /acp/{{agent}}; the agents are: {}", names()))),
+    }
+}
+
+/// The last `initialize` result of the agent. An agent that has never started is started once for all clients.
+async fn initialized(
+    gateway: &Gateway,
+    principal: &Principal,
+    spec: &AgentSpec,
+) -> Result<Arc<InitializeResult>, Failure> {
+    let known = || gateway.pool.agent_stats(&spec.name, &principal.tenant).and_then(|(_, initialized)| initialized);
+    if let Some(initialized) = known() {
+        return Ok(initialized);
+    }
+    let lock = gateway.acp().start_lock(&principal.tenant, &spec.name);
+    let _starting = lock.lock().await;
+    if let Some(initialized) = known() {
+        return Ok(initialized);
+    }
+    let lease = gateway.pool.short_lease(spec, principal, Priority::Reclaim).await?;
+    let initialized = Arc::new(lease.initialized().clone());
+    lease.release_untouched();
+    Ok(initialized)
+}
+
+/// The agent's capabilities, with those that the gateway has for every agent. Clients cannot bring MCP servers.
+fn served_capabilities(initialized: &InitializeResult) -> Box<RawValue> {
+    let fork = initialized.capabilities.session.fork && initialized.capabilities.can_restore();
+    acp::served_capabilities(&initialized.raw_capabilities, fork)
+}

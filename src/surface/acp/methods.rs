@@ -1,0 +1,330 @@
+//! The requests of a client besides `session/prompt` (ACP, Session Setup).
+//!
+//! The gateway answers them from its own log and pool, for every agent.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::caller::{Caller, Reply, session_of, trace_of};
+use super::client::META;
+use super::failure::Failure;
+use super::message::raw;
+use super::projector::Projector;
+use super::session_view::{Attached, Start};
+use crate::acp::auth::AuthMethod;
+use crate::acp::client_input_policy::check_meta;
+use crate::acp::{self, method};
+use crate::api::{CreateSession, McpServer, Session, SessionState};
+use crate::event::EventRef;
+use crate::pool::Priority;
+use crate::session::{ClientCall, InputError, ListQuery, SessionHandle};
+use crate::store::Run;
+use crate::surface::sign_in::call_sign_in;
+use crate::types::Scope;
+
+/// The maximum number of sessions on a page of `session/list`.
+const PAGE_SESSIONS: usize = 100;
+
+/// The params that several methods have.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SessionParams<'a> {
+    #[serde(borrow)]
+    session_id: Cow<'a, str>,
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NewSession {
+    /// An empty folder asks for a new one.
+    cwd: String,
+    #[serde(default)]
+    mcp_servers: Vec<McpServer>,
+    #[serde(default)]
+    additional_directories: Vec<String>,
+    #[serde(rename = "_meta")]
+    meta: Option<Box<RawValue>>,
+}
+
+/// Where the messages of a session begin for a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    /// At the first event, as history (`session/load`).
+    History,
+    /// After the last event (`session/resume`).
+    Tail,
+}
+
+impl Caller {
+    pub(super) async fn call(&self, method: &str, params: Box<RawValue>) -> Reply {
+        match method {
+            method::SESSION_NEW => self.new_session(&params).await.into(),
+            method::SESSION_LOAD => self.restore(&params, Begin::History).await,
+            method::SESSION_RESUME => self.restore(&params, Begin::Tail).await,
+            method::SESSION_FORK => self.fork(&params).await.into(),
+            method::SESSION_LIST => self.list(&params).await.into(),
+            method::SESSION_CLOSE => self.close(&params).await.into(),
+            method::SESSION_DELETE => self.delete(&params).await.into(),
+            method::AUTHENTICATE => self.authenticate(&params).await.into(),
+            method::INITIALIZE => {
+                Reply::from(Err(Failure::invalid_request("this connection is initialized already")))
+            }
+            _ => self.call_agent(method, params).await,
+        }
+    }
+
+    async fn new_session(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
+        self.require(Scope::Prompt)?;
+        let NewSession { cwd, mcp_servers, additional_directories, meta } = parse(params)?;
+        let trace = trace_of(meta.as_deref());
+        let request = CreateSession {
+            agent: self.connection.agent().clone(),
+            cwd: Some(cwd).filter(|cwd| !cwd.is_empty()),
+            mcp_servers,
+            additional_directories,
+            title: None,
+            metadata: None,
+            policy: None,
+            agent_session_id: None,
+            meta,
+        };
+        let created = self.sessions.create(self.principal(), request, None, trace).await?;
+        self.follow_new(created.session).await
+    }
+
+    async fn fork(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
+        self.require(Scope::Prompt)?;
+        let params: SessionParams<'_> = parse_borrowed(params)?;
+        let parent = self.open(&params.session_id).await?;
+        let forked = self.sessions.fork(self.principal(), &parent, None, trace_of(params.meta)).await?;
+        self.follow_new(forked.session).await
+    }
+
+    /// Follows a new session from its first event. The result is that of the agent, with the gateway's session id.
+    async fn follow_new(&self, created: Session) -> Result<Box<RawValue>, Failure> {
+        let id = created.session_id.to_string();
+        let session = self.open(&id).await?;
+        let result = attached_result(&session).await?;
+        let view = self.connection.view_for_request(&id).map_err(|error| Failure::invalid_request(error.to_string()))?;
+        view.attach(Attached { session, start: Start::default(), history: 0 });
+        Ok(result.unwrap_or_else(|| raw(&json!({ "sessionId": id }))))
+    }
+
+    /// Loads or resumes a session of the gateway. A client that named a position before continues there with
+    /// `Last-Event-ID`.
+    async fn restore(&self, params: &RawValue, begin: Begin) -> Reply {
+        let view = session_of(params).and_then(|session| self.connection.view(&session));
+        match self.try_restore(params, begin).await {
+            Ok(reply) => reply,
+            Err(failure) => Reply { view, ..Reply::from(Err(failure)) },
+        }
+    }
+
+    async fn try_restore(&self, params: &RawValue, begin: Begin) -> Result<Reply, Failure> {
+        self.require(Scope::Read)?;
+        let params: SessionParams<'_> = parse_borrowed(params)?;
+        let session = self.open(&params.session_id).await?;
+        let mut snapshot = session.snapshot().await?;
+        if snapshot.state == SessionState::Closed {
+            self.require(Scope::Prompt)?;
+            snapshot = session.attach(trace_of(params.meta)).await?;
+        }
+        let view = self
+            .connection
+            .view_for_request(&params.session_id)
+            .map_err(|error| Failure::invalid_request(error.to_string()))?;
+        let last = snapshot.last_event_id.seq;
+        let (start, history) = match begin {
+            Begin::History => (0, last),
+            Begin::Tail => (last, 0),
+        };
+        view.attach(Attached { session, start: Start { after: start, skip: 0 }, history });
+        let mut result = serde_json::Map::new();
+        for (name, value) in [("modes", &snapshot.modes), ("configOptions", &snapshot.config_options)] {
+            if let Some(value) = value {
+                let value = serde_json::from_str(value.get()).map_err(|_| Failure::internal())?;
+                result.insert(name.to_owned(), value);
+            }
+        }
+        let open_requests = self.open_requests(&snapshot);
+        Ok(Reply { outcome: Ok(raw(&result)), view: Some(view), after: last, open_requests })
+    }
+
+    /// The requests of the agent that wait for an answer. Their events are before the start of the client's messages, or in
+    /// its history.
+    fn open_requests(&self, snapshot: &Session) -> Vec<Bytes> {
+        let client = self.connection.client();
+        let projector = Projector { session: snapshot.session_id, client, history: 0 };
+        let open = snapshot.requests.iter();
+        open.filter_map(|open| projector.agent_request(open.request_id, &open.method, &open.params)).collect()
+    }
+
+    async fn list(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
+        #[derive(Deserialize)]
+        struct Params {
+            cwd: Option<String>,
+            cursor: Option<String>,
+        }
+        self.require(Scope::Read)?;
+        let Params { cwd, cursor } = parse(&acp::null_to_empty(params))?;
+        let agent = Some(self.connection.agent().clone());
+        let query = ListQuery { agent, cwd, cursor, limit: PAGE_SESSIONS, ..ListQuery::default() };
+        let page = self.sessions.list(self.principal(), &query).await?;
+        let sessions: Vec<_> = page
+            .sessions
+            .into_iter()
+            .map(|session| {
+                json!({
+                    "sessionId": session.session_id,
+                    "cwd": session.cwd,
+                    "title": session.title,
+                    "updatedAt": session.updated_at,
+                    "_meta": { META: { "state": session.state } },
+                })
+            })
+            .collect();
+        Ok(raw(&json!({ "sessions": sessions, "nextCursor": page.next_cursor })))
+    }
+
+    async fn close(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
+        self.require(Scope::Prompt)?;
+        let params: SessionParams<'_> = parse_borrowed(params)?;
+        self.open(&params.session_id).await?.close(self.principal(), trace_of(params.meta)).await?;
+        Ok(acp::empty_result())
+    }
+
+    async fn delete(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
+        self.require(Scope::Prompt)?;
+        let params: SessionParams<'_> = parse_borrowed(params)?;
+        self.open(&params.session_id).await?.delete(self.principal(), trace_of(params.meta)).await?;
+        Ok(acp::empty_result())
+    }
+
+    async fn authenticate(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params {
+            method_id: String,
+            #[serde(rename = "_meta")]
+            meta: Option<Box<RawValue>>,
+        }
+        self.require(Scope::Admin)?;
+        let Params { method_id, meta } = parse(params)?;
+        let spec = self.catalogue.agent(self.connection.agent());
+        let spec = spec.ok_or_else(|| Failure::invalid_params("the agent is no longer configured"))?;
+        let trace = trace_of(meta.as_deref());
+        let meta = meta.and_then(|meta| acp::split_meta(&meta).0);
+        if let Some(meta) = &meta {
+            check_meta(&spec.settings, meta).map_err(|denied| InputError::from_policy(&denied, ""))?;
+        }
+        let lease = self.pool.short_lease(&spec, self.principal(), Priority::Reclaim).await?;
+        match lease.initialized().auth_method(&method_id) {
+            Ok(AuthMethod::Agent) => {}
+            Ok(AuthMethod::Terminal(_)) => {
+                let detail = "methodId: this method runs in a terminal, see POST /v1/agents/{agent}/auth";
+                return Err(Failure::invalid_params(detail));
+            }
+            Err(error) => return Err(Failure::invalid_params(format!("methodId: {error}"))),
+        }
+        let by = (self.principal(), &self.author());
+        let method = (method_id, meta.as_deref());
+        call_sign_in(&self.gateway, by, &spec, lease, method, trace.as_ref()).await?;
+        Ok(acp::empty_result())
+    }
+
+    /// A call of the agent for a session: its mode, an option, or a method that the agent's entry lists.
+    async fn call_agent(&self, method: &str, params: Box<RawValue>) -> Reply {
+        let Some(id) = session_of(&params) else { return Reply::from(Err(Failure::method_not_found(method))) };
+        let view = self.connection.view(&id);
+        let outcome = self.try_call_agent(&id, method, params).await;
+        Reply { view, ..Reply::from(outcome) }
+    }
+
+    async fn try_call_agent(
+        &self,
+        id: &str,
+        method: &str,
+        params: Box<RawValue>,
+    ) -> Result<Box<RawValue>, Failure> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Mode {
+            mode_id: String,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Config {
+            config_id: String,
+            value: Box<RawValue>,
+        }
+        self.require(Scope::Approve)?;
+        let trace = acp::RawObject::parse(&params).and_then(|object| trace_of(object.get("_meta")));
+        let session = self.open(id).await?;
+        match method {
+            method::SESSION_SET_MODE => {
+                let Mode { mode_id } = parse(&params)?;
+                session.call(self.principal(), ClientCall::Mode(mode_id), trace).await?;
+                Ok(acp::empty_result())
+            }
+            method::SESSION_SET_CONFIG_OPTION => {
+                let Config { config_id, value } = parse(&params)?;
+                acp::parse::<acp::ConfigValue<'_>>(&value)
+                    .map_err(|_| Failure::invalid_params("value: expected the id of a choice, true or false"))?;
+                let call = ClientCall::Config { option: config_id, value };
+                let options = session.call(self.principal(), call, trace).await?;
+                Ok(raw(&json!({ "configOptions": options })))
+            }
+            _ => {
+                let call = ClientCall::Rpc { method: method.to_owned(), params, notify: false };
+                Ok(session.call(self.principal(), call, trace).await?)
+            }
+        }
+    }
+
+    /// Passes a notification to the agent, if the agent's entry lists its method.
+    pub(super) async fn notify_agent(&self, method: &str, params: &RawValue) -> Result<(), Failure> {
+        self.require(Scope::Approve)?;
+        let id = session_of(params).ok_or_else(|| Failure::method_not_found(method))?;
+        let call = ClientCall::Rpc { method: method.to_owned(), params: params.to_owned(), notify: true };
+        self.open(&id).await?.call(self.principal(), call, None).await?;
+        Ok(())
+    }
+}
+
+/// The agent's result for a new session, from the event of its first process.
+async fn attached_result(session: &SessionHandle) -> Result<Option<Box<RawValue>>, Failure> {
+    /// `session.attached` is one of the first events.
+    const READ_BYTES: usize = 64 << 10;
+    let runs = session.log().read(0, READ_BYTES).await.map_err(|_| Failure::internal())?;
+    let attached = |event: &EventRef<'_>| event.kind() == "session.attached";
+    let event = runs.iter().flat_map(Run::events).find(attached);
+    let result = event.and_then(|event| event.payload()?.result).map(ToOwned::to_owned);
+    Ok(result.filter(|result| acp::has_session_id(result)))
+}
+
+fn parse<T: DeserializeOwned>(params: &RawValue) -> Result<T, Failure> {
+    serde_json::from_str(params.get()).map_err(|error| Failure::invalid_params(describe(&error)))
+}
+
+fn parse_borrowed<'a, T: Deserialize<'a>>(params: &'a RawValue) -> Result<T, Failure> {
+    serde_json::from_str(params.get()).map_err(|error| Failure::invalid_params(describe(&error)))
+}
+
+/// The error without the position and without the values of the client.
+fn describe(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let text = text.strip_suffix(&place).unwrap_or(&text);
+    if text.starts_with("missing field") || text.starts_with("duplicate field") {
+        text.to_owned()
+    } else {
+        "a member of the params has a wrong type".to_owned()
+    }
+}

@@ -1,0 +1,72 @@
+//! The remote transport of ACP at `/acp` and `/acp/{agent}`: HTTP with Server-Sent Events, and WebSocket.
+//!
+//! The module owns connections, the JSON-RPC messages of clients, and the messages to them. Events of a session become
+//! messages in `projector`; responses of the gateway wait in an outbox. A connection stores nothing that a session needs:
+//! its end stops no turn. The module must not know the store or processes.
+//!
+//! Read in this order:
+//! 1. `client`, `session_view`, `connection`, `connections`: who the client is, and the sessions that it follows.
+//! 2. `http`, `socket`, `initialize`: requests, WebSockets, and the start of a connection.
+//! 3. `caller`, `methods`: the messages of a client.
+//! 4. `projector`, `outbox`, `position`, `delivery`: the messages to a client, and their order.
+//! 5. `message`, `failure`: JSON-RPC messages and errors.
+
+mod caller;
+mod client;
+mod connection;
+mod connections;
+mod delivery;
+mod failure;
+mod http;
+mod initialize;
+mod message;
+mod methods;
+mod outbox;
+mod position;
+mod projector;
+mod session_view;
+mod socket;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use ::http::StatusCode;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use self::http::TransportError;
+use super::state::Gateway;
+
+pub(crate) use self::connections::Connections;
+
+/// The routes, with their own admission and error format.
+pub(super) fn router(gateway: &Gateway) -> Router<Gateway> {
+    let route = get(http::get).post(http::post).delete(http::delete);
+    Router::new()
+        .route("/acp", route.clone().fallback(method_not_allowed))
+        .route("/acp/{agent}", route.fallback(method_not_allowed))
+        .layer(CatchPanicLayer::custom(panic_response))
+        .layer(from_fn_with_state(gateway.clone(), admit))
+}
+
+async fn method_not_allowed() -> TransportError {
+    TransportError::new(StatusCode::METHOD_NOT_ALLOWED, "use POST, GET, DELETE or a WebSocket")
+}
+
+/// Admits the request, or responds with the reason why it is not admitted.
+async fn admit(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    match gateway.requests().admit(&mut parts) {
+        Ok(None) => next.run(Request::from_parts(parts, body)).await,
+        Ok(Some(response)) => response,
+        Err(error) => TransportError::from(error).into_response(),
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the signature is that of the panic layer")]
+fn panic_response(panic: Box<dyn std::any::Any + Send + 'static>) -> Response {
+    let text = panic.downcast_ref::<&str>().copied().unwrap_or("(the panic message is not a literal)");
+    tracing::error!(panic = text, "a handler of /acp panicked");
+    TransportError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error; the gateway log has the details").into_response()
+}

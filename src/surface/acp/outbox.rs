@@ -1,0 +1,143 @@
+//! The messages of a stream that are not in the log: responses of the gateway.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use crate::shutdown::lock_or_abort;
+
+/// The maximum number of messages, delivered ones included.
+const MAX_MESSAGES: usize = 1024;
+/// The maximum number of bytes of all messages, delivered ones included.
+const MAX_BYTES: usize = 8 << 20;
+
+/// Messages in their order. Delivered messages stay for readers that reconnect, while there is room.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    state: Mutex<State>,
+    last: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    messages: VecDeque<Entry>,
+    bytes: usize,
+    /// The number of the last message that a stream has delivered.
+    delivered: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    number: u64,
+    /// The message follows this event of the log.
+    after: u64,
+    message: Bytes,
+}
+
+/// The client does not read its responses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too many unread responses")]
+pub(super) struct OutboxFull;
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self { state: Mutex::default(), last: watch::Sender::new(0) }
+    }
+}
+
+impl Outbox {
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock_or_abort(self.state.lock())
+    }
+
+    /// Adds a message that follows the event `after` of the log. Fails if there is only room for unread messages.
+    pub(super) fn push(&self, after: u64, message: Bytes) -> Result<(), OutboxFull> {
+        let mut state = self.state();
+        let number = *self.last.borrow() + 1;
+        state.bytes += message.len();
+        state.messages.push_back(Entry { number, after, message });
+        let delivered = state.delivered;
+        while state.messages.len() > MAX_MESSAGES || state.bytes > MAX_BYTES {
+            // A single message can be larger than the limit.
+            match state.messages.pop_front_if(|entry| entry.number <= delivered) {
+                Some(entry) => state.bytes -= entry.message.len(),
+                None if state.messages.len() == 1 => break,
+                None => {
+                    let rejected = state.messages.pop_back();
+                    state.bytes -= rejected.map_or(0, |entry| entry.message.len());
+                    return Err(OutboxFull);
+                }
+            }
+        }
+        drop(state);
+        self.last.send_replace(number);
+        Ok(())
+    }
+
+    /// The first message after `number`, if a reader at the event `cursor` may deliver it.
+    pub(super) fn next(&self, number: u64, cursor: u64) -> Option<(u64, Bytes)> {
+        let state = self.state();
+        let entry = state.messages.iter().find(|entry| entry.number > number)?;
+        (entry.after <= cursor).then(|| (entry.number, entry.message.clone()))
+    }
+
+    pub(super) fn set_delivered(&self, number: u64) {
+        let mut state = self.state();
+        state.delivered = state.delivered.max(number);
+    }
+
+    /// The number of the last delivered message. A stream without a position continues after it.
+    pub(super) fn delivered(&self) -> u64 {
+        self.state().delivered
+    }
+
+    /// Notifies of the number of the last message.
+    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.last.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(bytes: usize) -> Bytes {
+        vec![b'x'; bytes].into()
+    }
+
+    #[test]
+    fn messages_wait_for_their_event_and_keep_their_order() {
+        let outbox = Outbox::default();
+        outbox.push(5, Bytes::from_static(b"a")).unwrap();
+        outbox.push(0, Bytes::from_static(b"b")).unwrap();
+        assert_eq!(outbox.next(0, 4), None);
+        assert_eq!(outbox.next(0, 5), Some((1, Bytes::from_static(b"a"))));
+        assert_eq!(outbox.next(1, 5), Some((2, Bytes::from_static(b"b"))));
+        assert_eq!(outbox.next(2, 5), None);
+        outbox.set_delivered(2);
+        outbox.set_delivered(1);
+        assert_eq!(outbox.delivered(), 2);
+        assert_eq!(outbox.next(0, 5).map(|(number, _)| number), Some(1), "a reader that reconnects gets it again");
+    }
+
+    #[test]
+    fn unread_messages_are_bounded_and_delivered_ones_make_room() {
+        let outbox = Outbox::default();
+        for _ in 0..MAX_MESSAGES {
+            outbox.push(0, message(1)).unwrap();
+        }
+        assert_eq!(outbox.push(0, message(1)), Err(OutboxFull));
+        outbox.set_delivered(2);
+        outbox.push(0, message(1)).unwrap();
+        assert_eq!(outbox.next(0, 0).map(|(number, _)| number), Some(2));
+
+        let outbox = Outbox::default();
+        outbox.push(0, message(MAX_BYTES + 1)).unwrap();
+        assert_eq!(outbox.push(0, message(1)), Err(OutboxFull));
+        outbox.set_delivered(1);
+        outbox.push(0, message(1)).unwrap();
+        assert_eq!(outbox.next(0, 0).map(|(number, _)| number), Some(2));
+    }
+}

@@ -1,0 +1,198 @@
+//! Converts events of a session's log to messages of ACP.
+//!
+//! The conversion depends only on the events, the client and the end of the history. Therefore, a client that
+//! reconnects gets the same messages again.
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::client::{Client, META};
+use super::failure::Failure;
+use super::message::{self, raw};
+use crate::acp::{RequestKind, method};
+use crate::event::{EventRef, Payload};
+use crate::types::{PromptId, RequestId, SessionId};
+
+/// Converts the events of one session for one client.
+#[derive(Debug)]
+pub(super) struct Projector<'a> {
+    pub(super) session: SessionId,
+    pub(super) client: &'a Client,
+    /// The last event of the history that `session/load` replays. Of the history, the client gets messages and updates
+    /// only.
+    pub(super) history: u64,
+}
+
+/// The params of `session/update`. The members of the agent keep their bytes.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Update<'a, U> {
+    session_id: &'a str,
+    update: U,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<&'a RawValue>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "sessionUpdate", rename_all = "snake_case", rename_all_fields = "camelCase")]
+enum OwnUpdate<'a> {
+    UserMessageChunk { content: &'a RawValue },
+    CurrentModeUpdate { current_mode_id: &'a RawValue },
+    ConfigOptionUpdate { config_options: &'a RawValue },
+    SessionInfoUpdate { title: &'a RawValue },
+}
+
+/// The JSON-RPC id of an agent's request: `<session>:<request>`.
+pub(super) fn request_id(session: SessionId, request: RequestId) -> String {
+    format!("{session}:{request}")
+}
+
+/// The session and the request of a JSON-RPC id of [`request_id`].
+pub(super) fn parse_request_id(id: &RawValue) -> Option<(SessionId, RequestId)> {
+    let text: &str = serde_json::from_str(id.get()).ok()?;
+    let (session, request) = text.split_once(':')?;
+    Some((session.parse().ok()?, request.parse().ok()?))
+}
+
+impl Projector<'_> {
+    /// The turn whose content must be read from its `prompt.queued` event, because this event has none.
+    pub(super) fn queued_turn(&self, event: &EventRef<'_>) -> Option<PromptId> {
+        (event.kind() == "prompt.started" && event.payload()?.prompt.is_none())
+            .then(|| event.head()?.prompt_id())
+            .flatten()
+    }
+
+    /// The messages of an event, in their order. `queued`: the content of its [`queued_turn`](Self::queued_turn).
+    /// `was_answered`: whether the client itself has answered a request.
+    pub(super) fn messages(
+        &self,
+        event: &EventRef<'_>,
+        queued: Option<&RawValue>,
+        was_answered: impl Fn(RequestId) -> bool,
+    ) -> Vec<Bytes> {
+        let is_history = event.seq() <= self.history;
+        match event.kind() {
+            "session.update" => event.payload().and_then(|payload| self.update(&payload)).into_iter().collect(),
+            "prompt.started" => event.payload().map_or_else(Vec::new, |payload| {
+                self.user_messages(&payload, queued, is_history)
+            }),
+            _ if is_history => Vec::new(),
+            "prompt.completed" | "prompt.failed" => {
+                event.payload().and_then(|payload| self.response(&payload)).into_iter().collect()
+            }
+            "request.created" => {
+                event.payload().and_then(|payload| self.request(&payload)).into_iter().collect()
+            }
+            "request.resolved" => event
+                .payload()
+                .and_then(|payload| self.cancellation(&payload, was_answered))
+                .into_iter()
+                .collect(),
+            "session.changed" => self.changes(event),
+            "elicitation.completed" | "extension" => {
+                event.payload().and_then(|payload| self.notification(event.kind(), &payload)).into_iter().collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// An update of the agent. Updates of child sessions have the child's id.
+    fn update(&self, payload: &Payload<'_>) -> Option<Bytes> {
+        let update = payload.update?;
+        let session = match &payload.subagent {
+            Some(_) if !self.client.capabilities.subagents => return None,
+            Some(child) => child.to_string(),
+            None => self.session.to_string(),
+        };
+        let params = raw(&Update { session_id: &session, update, meta: payload.meta });
+        Some(match payload.more {
+            Some(more) => message::notification(method::SESSION_UPDATE, &join(&params, more)),
+            None => message::notification(method::SESSION_UPDATE, &params),
+        })
+    }
+
+    fn own_update(&self, update: OwnUpdate<'_>, meta: Option<&RawValue>) -> Bytes {
+        let session = self.session.to_string();
+        message::notification(method::SESSION_UPDATE, &Update { session_id: &session, update, meta })
+    }
+
+    /// The content blocks of a prompt. A client does not get back the prompts that it has sent itself.
+    fn user_messages(&self, payload: &Payload<'_>, queued: Option<&RawValue>, is_history: bool) -> Vec<Bytes> {
+        let is_own = payload.acp_request.as_ref().is_some_and(|request| request.client == self.client.name);
+        let Some(prompt) = payload.prompt.or(queued).filter(|_| is_history || !is_own) else { return Vec::new() };
+        let blocks: Vec<&RawValue> = serde_json::from_str(prompt.get()).unwrap_or_default();
+        let author = payload.by.as_deref().unwrap_or_default();
+        let meta = raw(&serde_json::json!({ META: { "by": author } }));
+        blocks
+            .into_iter()
+            .map(|content| self.own_update(OwnUpdate::UserMessageChunk { content }, Some(&meta)))
+            .collect()
+    }
+
+    /// The response to the client's own `session/prompt`.
+    fn response(&self, payload: &Payload<'_>) -> Option<Bytes> {
+        let request = payload.acp_request.as_ref().filter(|request| request.client == self.client.name)?;
+        Some(match payload.result {
+            Some(result) => message::response(&request.id, Ok(result)),
+            None => message::response(&request.id, Err(&Failure::from_raw_problem(payload.problem))),
+        })
+    }
+
+    fn request(&self, payload: &Payload<'_>) -> Option<Bytes> {
+        let (id, method, params) = (payload.request_id?, payload.method.as_deref()?, payload.params?);
+        self.agent_request(id, method, params)
+    }
+
+    /// A request of the agent, if the client can answer it.
+    pub(super) fn agent_request(&self, id: RequestId, method: &str, params: &RawValue) -> Option<Bytes> {
+        self.client
+            .answers(RequestKind::from_method(method))
+            .then(|| message::request(&request_id(self.session, id), method, params))
+    }
+
+    /// `$/cancel_request` for a request that has ended without the client's answer.
+    fn cancellation(
+        &self,
+        payload: &Payload<'_>,
+        was_answered: impl Fn(RequestId) -> bool,
+    ) -> Option<Bytes> {
+        let (id, method) = (payload.request_id?, payload.method.as_deref()?);
+        let has_request = self.client.answers(RequestKind::from_method(method)) && !was_answered(id);
+        has_request.then(|| {
+            let params = serde_json::json!({ "requestId": request_id(self.session, id) });
+            message::notification(method::CANCEL_REQUEST, &params)
+        })
+    }
+
+    /// The changes that any client made to the title, the mode and the options.
+    fn changes(&self, event: &EventRef<'_>) -> Vec<Bytes> {
+        let Some(changed) = event.changed_members() else { return Vec::new() };
+        let mode = changed.current_mode_id.map(|current_mode_id| OwnUpdate::CurrentModeUpdate { current_mode_id });
+        let options = changed.config_options.map(|config_options| OwnUpdate::ConfigOptionUpdate { config_options });
+        let title = changed.title.map(|title| OwnUpdate::SessionInfoUpdate { title });
+        mode.into_iter().chain(options).chain(title).map(|update| self.own_update(update, None)).collect()
+    }
+
+    fn notification(&self, kind: &str, payload: &Payload<'_>) -> Option<Bytes> {
+        if kind == "extension" {
+            let params = payload.params.unwrap_or(RawValue::NULL);
+            return Some(message::notification(payload.method.as_deref()?, params));
+        }
+        let params = raw(&serde_json::json!({ "elicitationId": payload.elicitation_id.as_deref()? }));
+        Some(match payload.more {
+            Some(more) => message::notification(method::ELICITATION_COMPLETE, &join(&params, more)),
+            None => message::notification(method::ELICITATION_COMPLETE, &params),
+        })
+    }
+}
+
+/// The members of two objects that are not empty.
+fn join(first: &RawValue, second: &RawValue) -> Box<RawValue> {
+    let (first, second) = (first.get(), second.get());
+    RawValue::from_string(format!("{},{}", &first[..first.len() - 1], &second[1..]))
+        .expect("the members of two objects are an object")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! Events and the messages that clients get.

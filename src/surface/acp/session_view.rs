@@ -1,0 +1,137 @@
+//! A session as one connection follows it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::watch;
+
+use super::outbox::Outbox;
+use crate::session::SessionHandle;
+use crate::shutdown::lock_or_abort;
+use crate::types::RequestId;
+
+/// The maximum number of answered requests that are remembered.
+const MAX_ANSWERED: usize = 256;
+
+/// The state of a session on a connection. It exists before the session is attached, because clients open the stream of a
+/// session before they load it.
+#[derive(Debug)]
+pub(super) struct SessionView {
+    attached: watch::Sender<Option<Arc<Attached>>>,
+    responses: Outbox,
+    /// The position after the last delivered message, with the attachment to which it belongs.
+    delivered: Mutex<Option<(Arc<Attached>, Start)>>,
+    /// The requests of the agent that this connection has answered.
+    answered: Mutex<VecDeque<RequestId>>,
+    streams: AtomicUsize,
+    /// A WebSocket delivers every session of its connection.
+    is_on_socket: bool,
+}
+
+/// The session, since a request of the connection created, loaded or resumed it.
+#[derive(Debug)]
+pub(super) struct Attached {
+    pub(super) session: SessionHandle,
+    pub(super) start: Start,
+    /// The last event of the history that `session/load` replays, otherwise 0.
+    pub(super) history: u64,
+}
+
+/// The first message that a client gets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Start {
+    /// The messages follow this event of the log.
+    pub(super) after: u64,
+    /// The number of messages of the next event that the client already has.
+    pub(super) skip: usize,
+}
+
+/// An open stream of a session.
+#[derive(Debug)]
+pub(super) struct OpenSessionStream(Arc<SessionView>);
+
+impl OpenSessionStream {
+    pub(super) fn new(view: &Arc<SessionView>) -> Self {
+        view.streams.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(view))
+    }
+}
+
+impl Drop for OpenSessionStream {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl SessionView {
+    pub(super) fn new(is_on_socket: bool) -> Self {
+        Self {
+            attached: watch::Sender::new(None),
+            responses: Outbox::default(),
+            delivered: Mutex::default(),
+            answered: Mutex::default(),
+            streams: AtomicUsize::new(0),
+            is_on_socket,
+        }
+    }
+
+    /// Begins to deliver the session from `start`. Open streams restart there.
+    pub(super) fn attach(&self, attached: Attached) {
+        self.attached.send_replace(Some(Arc::new(attached)));
+    }
+
+    pub(super) fn is_attached(&self) -> bool {
+        self.attached.borrow().is_some()
+    }
+
+    /// The session, and a notification when a request attaches it again.
+    pub(super) fn attachments(&self) -> watch::Receiver<Option<Arc<Attached>>> {
+        self.attached.subscribe()
+    }
+
+    pub(super) fn session(&self) -> Option<SessionHandle> {
+        self.attached.borrow().as_ref().map(|attached| attached.session.clone())
+    }
+
+    pub(super) fn responses(&self) -> &Outbox {
+        &self.responses
+    }
+
+    /// Whether a stream delivers the session.
+    pub(super) fn has_stream(&self) -> bool {
+        self.is_on_socket || self.streams.load(Ordering::Acquire) > 0
+    }
+
+    /// Where a stream without a position begins: after the last message that another stream has delivered.
+    pub(super) fn start(&self, attached: &Arc<Attached>) -> Start {
+        let delivered = lock_or_abort(self.delivered.lock());
+        match &*delivered {
+            Some((of, start)) if Arc::ptr_eq(of, attached) => *start,
+            _ => attached.start,
+        }
+    }
+
+    pub(super) fn set_delivered(&self, attached: &Arc<Attached>, start: Start) {
+        let mut delivered = lock_or_abort(self.delivered.lock());
+        let is_newer = match &*delivered {
+            Some((of, known)) if Arc::ptr_eq(of, attached) => start > *known,
+            _ => true,
+        };
+        if is_newer {
+            *delivered = Some((Arc::clone(attached), start));
+        }
+    }
+
+    pub(super) fn set_answered(&self, request: RequestId) {
+        let mut answered = lock_or_abort(self.answered.lock());
+        if answered.len() >= MAX_ANSWERED {
+            answered.pop_front();
+        }
+        answered.push_back(request);
+    }
+
+    pub(super) fn was_answered(&self, request: RequestId) -> bool {
+        lock_or_abort(self.answered.lock()).contains(&request)
+    }
+}

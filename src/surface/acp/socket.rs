@@ -1,0 +1,249 @@
+//! `/acp` over a WebSocket: one JSON-RPC message in each text frame, in both directions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::ws::{CloseFrame, Message as Frame, WebSocket, WebSocketUpgrade, close_code};
+use axum::response::Response;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderValue, StatusCode};
+use tokio::sync::mpsc;
+
+use super::connection::{Connection, OpenStream};
+use super::delivery::{MessageSink, SessionDelivery, deliver_responses};
+use super::http::{CONNECTION_ID, Head, TransportError, parse};
+use super::initialize::open_connection;
+use super::message::{self, is_valid_id};
+use super::session_view::SessionView;
+use crate::acp::method;
+use crate::jsonrpc::Message;
+use crate::server::ConnectionPermit;
+use crate::stream::StreamGuard;
+
+/// The subprotocol of ACP, which a client can offer.
+const SUBPROTOCOL: &str = "acp.v1";
+/// The number of messages that wait for the socket.
+const QUEUED_MESSAGES: usize = 64;
+/// How long a client may wait before it sends `initialize`.
+const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time limit for the close frame.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Accepts the upgrade. The connection gets its id with the response, as the transport requires.
+pub(super) fn open(head: Head, parts: &Parts, upgrade: WebSocketUpgrade) -> Result<Response, TransportError> {
+    let principal = head.admission.principal();
+    let principal = principal.ok_or_else(|| TransportError::new(StatusCode::UNAUTHORIZED, "a key is required"))?;
+    let guard = head
+        .gateway
+        .streams()
+        .acquire(principal)
+        .map_err(|limit| TransportError::new(StatusCode::TOO_MANY_REQUESTS, limit.to_string()))?;
+    let permit = parts.extensions.get::<ConnectionPermit>().cloned();
+    let id = head.gateway.ids.uuid().to_string();
+    let value = HeaderValue::try_from(&id).expect("a UUID is plain ASCII");
+    let shutdown = head.gateway.shutdown.clone();
+    let bytes = head.gateway.limits.max_prompt_bytes;
+    let socket = AcpSocket { head, id, _guard: guard, _permit: permit };
+    // The server may only select a subprotocol that the client has offered.
+    let upgrade = upgrade.max_message_size(bytes).max_frame_size(bytes).protocols([SUBPROTOCOL]);
+    // The upgrade runs in an untracked task. Only the tracked task makes a stop wait for the socket.
+    let mut response = upgrade
+        .on_upgrade(move |stream| async move { drop(shutdown.spawn_client(socket.run(stream))) });
+    response.headers_mut().insert(CONNECTION_ID, value);
+    Ok(response)
+}
+
+/// The state of one socket.
+struct AcpSocket {
+    head: Head,
+    id: String,
+    _guard: StreamGuard,
+    /// Counts the connection while it is open. Absent in tests without a listener.
+    _permit: Option<ConnectionPermit>,
+}
+
+/// Why the socket ends: the code and the reason for the client. `None`: the client is gone.
+type End = Option<(u16, &'static str)>;
+
+/// The lines that the client has sent. A frame can have several.
+struct Incoming<'a> {
+    socket: &'a mut WebSocket,
+    lines: std::collections::VecDeque<Bytes>,
+}
+
+impl Incoming<'_> {
+    /// The next line that is not empty. `None`: the client is gone. Cancel safe.
+    async fn line(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(line) = self.lines.pop_front() {
+                return Some(line);
+            }
+            let frame: Bytes = match self.socket.recv().await?.ok()? {
+                Frame::Text(text) => text.into(),
+                Frame::Binary(bytes) => bytes,
+                Frame::Ping(_) | Frame::Pong(_) => continue,
+                Frame::Close(_) => return None,
+            };
+            let lines = frame.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+            self.lines.extend(lines.map(|line| frame.slice_ref(line)));
+        }
+    }
+
+    async fn send(&mut self, message: Bytes) -> Result<(), End> {
+        // Invalid UTF-8 is impossible: messages are JSON of the gateway and lines of agents that were checked.
+        let text = message.try_into().map_err(|_| Some((close_code::ERROR, "internal error")))?;
+        self.socket.send(Frame::Text(text)).await.map_err(|_| None)
+    }
+}
+
+impl AcpSocket {
+    async fn run(self, mut socket: WebSocket) {
+        let mut incoming = Incoming { socket: &mut socket, lines: std::collections::VecDeque::new() };
+        let Err(end) = self.serve(&mut incoming).await;
+        if let Some((code, reason)) = end {
+            let close = socket.send(Frame::Close(Some(CloseFrame { code, reason: reason.into() })));
+            // A client that does not accept the frame in time counts as disconnected.
+            drop(tokio::time::timeout(CLOSE_TIMEOUT, close).await);
+        }
+    }
+
+    async fn serve(&self, incoming: &mut Incoming<'_>) -> Result<std::convert::Infallible, End> {
+        let (new_views, mut views) = mpsc::unbounded_channel();
+        let initialized = tokio::time::timeout(INITIALIZE_TIMEOUT, self.initialize(incoming, new_views)).await;
+        let connection = initialized.map_err(|_| Some((close_code::PROTOCOL, "initialize did not arrive in time")))??;
+        let _removed = RemoveOnDrop { head: &self.head, connection: Arc::clone(&connection) };
+        let _open = OpenStream::new(&connection);
+        let (outgoing, mut messages) = mpsc::channel(QUEUED_MESSAGES);
+        self.spawn_responses(&connection, outgoing.clone());
+        let gateway = &self.head.gateway;
+        let caller = self.head.caller(Arc::clone(&connection));
+        let mut ping = tokio::time::interval(gateway.limits.keep_alive_interval);
+        let mut key_ended = std::pin::pin!(self.head.admission.wait_key_ended());
+        loop {
+            tokio::select! {
+                () = key_ended.as_mut() => return Err(Some((close_code::POLICY, "the key has ended"))),
+                () = gateway.shutdown.closing_started() => return Err(Some((close_code::AWAY, "the gateway is shutting down"))),
+                () = connection.wait_closed() => return Err(Some((close_code::POLICY, "the connection was closed"))),
+                Some(view) = views.recv() => self.spawn_session(&connection, view, outgoing.clone()),
+                Some(message) = messages.recv() => incoming.send(message).await?,
+                line = incoming.line() => {
+                    if let Some(response) = self.handle(&caller, &line.ok_or(None)?).await {
+                        incoming.send(response).await?;
+                    }
+                }
+                _ = ping.tick() => {
+                    incoming.socket.send(Frame::Ping(Bytes::new())).await.map_err(|_| None)?;
+                }
+            }
+        }
+    }
+
+    /// Waits for `initialize`, which must be the first message.
+    async fn initialize(
+        &self,
+        incoming: &mut Incoming<'_>,
+        new_views: mpsc::UnboundedSender<Arc<SessionView>>,
+    ) -> Result<Arc<Connection>, End> {
+        let gateway = &self.head.gateway;
+        loop {
+            let line = incoming.line().await.ok_or(None)?;
+            let (id, params) = match parse(&line, gateway.limits.max_json_depth) {
+                Ok(Message::Request { id, method, params }) if *method == *method::INITIALIZE && is_valid_id(&id) => {
+                    (id, params)
+                }
+                // Some clients send a ping at any time.
+                Ok(Message::Notification { method, .. }) if method.starts_with("$/") => continue,
+                _ => return Err(Some((close_code::PROTOCOL, "the first message must be initialize"))),
+            };
+            let principal = self.head.admission.principal().ok_or(None)?;
+            let agent = self.head.agent.as_deref();
+            let opened = open_connection(gateway, principal, agent, &params, (self.id.as_str().into(), Some(new_views)));
+            return match opened.await {
+                Ok((connection, result)) => {
+                    incoming.send(message::response(&id, Ok(&result))).await?;
+                    Ok(connection)
+                }
+                Err(failure) => {
+                    incoming.send(message::response(&id, Err(&failure))).await?;
+                    Err(Some((close_code::NORMAL, "initialize failed")))
+                }
+            };
+        }
+    }
+
+    /// Handles a line. Returns the response to a line that is no message, or that exceeds the rate of the principal.
+    async fn handle(&self, caller: &super::caller::Caller, line: &[u8]) -> Option<Bytes> {
+        let gateway = &self.head.gateway;
+        let message = match parse(line, gateway.limits.max_json_depth) {
+            Ok(message) => message,
+            Err(error) => return Some(error.message()),
+        };
+        let rate = gateway.rates().check_request(caller.principal());
+        if let (Err(limit), Message::Request { id, .. }) = (rate, &message) {
+            return Some(message::response(id, Err(&limit.into())));
+        }
+        caller.handle(message).await;
+        None
+    }
+
+    fn spawn_responses(&self, connection: &Arc<Connection>, outgoing: mpsc::Sender<Bytes>) {
+        let (connection, keep_alive) = (Arc::clone(connection), self.head.gateway.limits.keep_alive_interval);
+        let mut sink = SocketSink { outgoing, pending: Vec::new() };
+        drop(self.head.gateway.shutdown.spawn_client(async move {
+            tokio::select! {
+                never = deliver_responses(&connection, None, keep_alive, &mut sink) => match never {},
+                () = connection.wait_closed() => {}
+            }
+        }));
+    }
+
+    fn spawn_session(&self, connection: &Arc<Connection>, view: Arc<SessionView>, outgoing: mpsc::Sender<Bytes>) {
+        let gateway = &self.head.gateway;
+        let (connection, epoch) = (Arc::clone(connection), gateway.epoch());
+        let keep_alive = gateway.limits.keep_alive_interval;
+        let mut sink = SocketSink { outgoing, pending: Vec::new() };
+        drop(gateway.shutdown.spawn_client(async move {
+            let closed = Arc::clone(&connection);
+            let delivery = SessionDelivery { connection, view, epoch, from: None, keep_alive };
+            tokio::select! {
+                never = delivery.run(&mut sink) => match never {},
+                () = closed.wait_closed() => {}
+            }
+        }));
+    }
+}
+
+/// Removes the connection when the socket ends, so that its deliveries end too.
+struct RemoveOnDrop<'a> {
+    head: &'a Head,
+    connection: Arc<Connection>,
+}
+
+impl Drop for RemoveOnDrop<'_> {
+    fn drop(&mut self) {
+        self.head.gateway.acp().remove(&self.connection);
+    }
+}
+
+/// Passes messages to the loop that writes the socket.
+struct SocketSink {
+    outgoing: mpsc::Sender<Bytes>,
+    pending: Vec<Bytes>,
+}
+
+impl MessageSink for SocketSink {
+    fn push(&mut self, _: &str, message: Bytes) {
+        self.pending.push(message);
+    }
+
+    async fn flush(&mut self) {
+        for message in self.pending.drain(..) {
+            // The end of the socket also ends this task.
+            drop(self.outgoing.send(message).await);
+        }
+    }
+
+    /// The loop of the socket sends pings.
+    async fn keep_alive(&mut self) {}
+}
