@@ -14,7 +14,8 @@ pub fn served_capabilities(agent: &RawValue, fork: bool) -> Box<RawValue> {
     let mut members = vec![("loadSession".to_owned(), "true".to_owned())];
     members.push(("mcpCapabilities".to_owned(), r#"{"http":false,"sse":false}"#.to_owned()));
     let session = object.object("sessionCapabilities").unwrap_or_else(RawObject::empty);
-    let mut methods: Vec<_> = SESSION_METHODS.iter().map(|name| ((*name).to_owned(), "{}".to_owned())).collect();
+    let mut methods: Vec<_> =
+        SESSION_METHODS.iter().map(|name| ((*name).to_owned(), "{}".to_owned())).collect();
     if fork {
         methods.push(("fork".to_owned(), "{}".to_owned()));
     }
@@ -52,7 +53,8 @@ mod tests {
             served_capabilities(agent, false).get(),
             r#"{"loadSession":true,"mcpCapabilities":{"http":false,"sse":false},"sessionCapabilities":{"list":{},"resume":{},"close":{},"delete":{},"x":{}},"promptCapabilities":{"image": 1.10},"_meta":{"a":1}}"#
         );
-        let fork: serde_json::Value = serde_json::from_str(served_capabilities(raw("{}"), true).get()).unwrap();
+        let fork: serde_json::Value =
+            serde_json::from_str(served_capabilities(raw("{}"), true).get()).unwrap();
         assert_eq!(fork["sessionCapabilities"]["fork"], serde_json::json!({}));
     }
 }

@@ -186,7 +186,8 @@ fn websocket_key(parts: &Parts) -> Option<&str> {
     if parts.method != Method::GET || (path != "/acp" && !path.starts_with("/acp/")) {
         return None;
     }
-    let offered = parts.headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+    let offered =
+        parts.headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
     offered.flat_map(|value| value.split(',')).find_map(|name| name.trim().strip_prefix("bearer."))
 }
 

@@ -13,7 +13,9 @@ use super::table::schemas;
 use super::tests::assert_head;
 use super::*;
 use crate::api::{Problem, ProblemCode, Resolution, Session};
-use crate::types::{AcpRequest, AppliedIsolation, ModeSelection, PromptId, RequestId, SessionId, TerminalId, Timestamp};
+use crate::types::{
+    AcpRequest, AppliedIsolation, ModeSelection, PromptId, RequestId, SessionId, TerminalId, Timestamp,
+};
 
 const SESSION: &str = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
 /// The head of another event.

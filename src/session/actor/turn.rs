@@ -10,10 +10,10 @@ use crate::api::{FieldError, Problem, ProblemCode, Prompt};
 use crate::event::{EncodedEvent, PromptCompleted, PromptFailed, PromptQueued, PromptStarted};
 use crate::jsonrpc::RpcError;
 use crate::session::agent_requests::EndedBy;
+use crate::session::command::NewPrompt;
 use crate::session::error::{
     InputError, NotFound, PartError, ProcessError, PromptError, SessionError, ToProblem,
 };
-use crate::session::command::NewPrompt;
 use crate::session::process_link::prompt_failure;
 use crate::session::record::PromptRecord;
 use crate::session::turns::{Admission, Answered, CancelStep, Completion, Queued};

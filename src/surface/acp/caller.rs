@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
 use tracing::Instrument;
 
 use super::client::required_scope;
@@ -19,7 +20,7 @@ use super::session_view::SessionView;
 use crate::acp::{self, RequestKind, TraceContext, error_code, method, to_one_line};
 use crate::auth::Admission;
 use crate::jsonrpc::{Message, RpcError};
-use crate::session::{Answer, PromptRequest, SessionHandle};
+use crate::session::{Answer, IdempotencyKey, PromptRequest, SessionHandle};
 use crate::surface::Gateway;
 use crate::surface::turn::NewTurn;
 use crate::types::{AcpRequest, Author, Principal, RequestId, Scope, SessionId};
@@ -89,8 +90,12 @@ impl Caller {
                 let failure = Failure::invalid_request("the id must be a string, a number or null");
                 self.respond(RawValue::NULL, Reply::from(Err(failure)));
             }
-            Message::Request { id, method, params } => self.request(to_one_line(id), &method, to_one_line(params)).await,
-            Message::Notification { method, params } => self.notification(&method, &to_one_line(params)).await,
+            Message::Request { id, method, params } => {
+                self.request(to_one_line(id), &method, to_one_line(params)).await
+            }
+            Message::Notification { method, params } => {
+                self.notification(&method, &to_one_line(params)).await
+            }
             Message::Response { id, outcome } => self.answer(&id, outcome).await,
         }
     }
@@ -117,12 +122,13 @@ impl Caller {
             return;
         }
         let Ok(permit) = Arc::clone(self.connection.calls()).try_acquire_owned() else {
-            let failure = Failure::new(error_code::INTERNAL, "too many calls of this connection are in progress");
+            let failure =
+                Failure::new(error_code::INTERNAL, "too many calls of this connection are in progress");
             return self.respond(&id, Reply::from(Err(failure)));
         };
         let (caller, method) = (self.clone(), method.to_owned());
         let call = async move {
-            let reply = caller.call(&method, params).await;
+            let reply = caller.call(&id, &method, params).await;
             caller.respond(&id, reply);
             drop(permit);
         };
@@ -147,21 +153,42 @@ impl Caller {
             .map_err(|_| Failure::invalid_params("expected a sessionId and an array of content blocks"))?;
         let view = self.connection.view(&params.session_id).filter(|view| view.is_attached());
         let session = view.and_then(|view| view.session()).ok_or_else(|| {
-            let detail = "this connection does not follow the session: send session/load or session/resume first";
+            let detail =
+                "this connection does not follow the session: send session/load or session/resume first";
             Failure::invalid_params(detail)
         })?;
         let request = PromptRequest {
             blocks: params.prompt.to_owned(),
             attachments: Vec::new(),
             queue: true,
-            key: None,
+            key: self.idempotency_key(id, method::SESSION_PROMPT, params.prompt),
             trace: trace_of(params.meta),
-            acp_request: Some(AcpRequest { client: self.connection.client().name.clone(), id: id.to_owned() }),
+            acp_request: Some(AcpRequest {
+                client: self.connection.client().name.clone(),
+                id: id.to_owned(),
+            }),
         };
-        let turn = NewTurn::begin::<Failure>(&self.gateway, self.principal(), &session, request, false).await?;
+        let turn =
+            NewTurn::begin::<Failure>(&self.gateway, self.principal(), &session, request, false).await?;
         let prompt = turn.admitted.prompt.prompt_id;
         self.connection.remember_prompt(SentPrompt { id: id.to_owned(), session: session.id(), prompt });
         Ok(())
+    }
+
+    /// The key of a request that a client with its own name can send again after it has reconnected. Such a client never
+    /// uses a JSON-RPC id twice.
+    pub(super) fn idempotency_key(
+        &self,
+        id: &RawValue,
+        method: &str,
+        body: &RawValue,
+    ) -> Option<IdempotencyKey> {
+        let client = &self.connection.client().name;
+        (**client != *self.connection.id()).then(|| IdempotencyKey {
+            key: format!("{client} {id}"),
+            route: format!("acp {method}"),
+            body_hash: Sha256::digest(body.get()).into(),
+        })
     }
 
     async fn notification(&self, method: &str, params: &RawValue) {

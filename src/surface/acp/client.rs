@@ -88,8 +88,11 @@ mod tests {
 
     #[test]
     fn capabilities_are_read_leniently() {
-        let caps = raw(r#"{"fs":{"readTextFile":true,"writeTextFile":"yes"},"terminal":true,"elicitation":{"form":{}}}"#);
-        let expected = Capabilities { read_files: true, terminals: true, elicitation: true, ..Capabilities::default() };
+        let caps = raw(
+            r#"{"fs":{"readTextFile":true,"writeTextFile":"yes"},"terminal":true,"elicitation":{"form":{}}}"#,
+        );
+        let expected =
+            Capabilities { read_files: true, terminals: true, elicitation: true, ..Capabilities::default() };
         assert_eq!(Capabilities::parse(Some(caps)), expected);
         for none in ["null", "[]", "{}", r#"{"fs":true,"terminal":1,"terminal":2}"#] {
             assert_eq!(Capabilities::parse(Some(raw(none))), Capabilities::default(), "{none}");

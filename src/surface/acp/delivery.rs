@@ -195,8 +195,12 @@ impl SessionDelivery {
     fn id(&self, cursor: &Cursor) -> String {
         let Start { after, skip } = cursor.at;
         let event = EventId { epoch: self.epoch.clone(), seq: after + 1 };
-        let position =
-            Position { event, part: skip, connection: self.connection.id().into(), response: cursor.response };
+        let position = Position {
+            event,
+            part: skip,
+            connection: self.connection.id().into(),
+            response: cursor.response,
+        };
         position.to_string()
     }
 }

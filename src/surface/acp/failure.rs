@@ -109,8 +109,12 @@ mod tests {
         let failure = serde_json::to_value(Failure::from(problem)).unwrap();
         assert_eq!(failure, serde_json::json!({"code": -32001, "message": "busy", "data": 7}));
 
-        let failure = serde_json::to_value(Failure::from(Problem::new(ProblemCode::PoolFull, "busy"))).unwrap();
+        let failure =
+            serde_json::to_value(Failure::from(Problem::new(ProblemCode::PoolFull, "busy"))).unwrap();
         assert_eq!((&failure["code"], &failure["message"]), (&(-32603).into(), &"busy".into()));
-        assert_eq!((&failure["data"]["code"], &failure["data"]["retryable"]), (&"pool_full".into(), &true.into()));
+        assert_eq!(
+            (&failure["data"]["code"], &failure["data"]["retryable"]),
+            (&"pool_full".into(), &true.into())
+        );
     }
 }

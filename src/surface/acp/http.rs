@@ -133,7 +133,9 @@ impl Head {
     /// The connection that the headers name.
     fn connection(&self) -> Result<Arc<Connection>, TransportError> {
         let id = self.header(&CONNECTION_ID)?;
-        let id = id.ok_or_else(|| TransportError::new(StatusCode::BAD_REQUEST, "the header Acp-Connection-Id is missing"))?;
+        let id = id.ok_or_else(|| {
+            TransportError::new(StatusCode::BAD_REQUEST, "the header Acp-Connection-Id is missing")
+        })?;
         let principal = self.admission.principal().ok_or_else(TransportError::unknown_connection)?;
         self.gateway.acp().find(id, &principal.key()).ok_or_else(TransportError::unknown_connection)
     }
@@ -143,7 +145,9 @@ impl Head {
         let value = values.next().map(|value| value.to_str().unwrap_or_default());
         match values.next() {
             None => Ok(value),
-            Some(_) => Err(TransportError::new(StatusCode::BAD_REQUEST, format!("the header {name} is repeated"))),
+            Some(_) => {
+                Err(TransportError::new(StatusCode::BAD_REQUEST, format!("the header {name} is repeated")))
+            }
         }
     }
 
@@ -153,11 +157,17 @@ impl Head {
 }
 
 /// Receives one message of the client.
-pub(super) async fn post(State(gateway): State<Gateway>, request: Request) -> Result<Response, TransportError> {
+pub(super) async fn post(
+    State(gateway): State<Gateway>,
+    request: Request,
+) -> Result<Response, TransportError> {
     let (parts, body) = request.into_parts();
     let head = Head::of(&gateway, &parts)?;
     if !has_media_type(&parts.headers, &["application/json"]) {
-        return Err(TransportError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json"));
+        return Err(TransportError::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "the body must be application/json",
+        ));
     }
     let limits = &gateway.limits;
     let body = read_body(&parts.headers, body, limits.max_prompt_bytes, limits.body_timeout).await?;
@@ -177,14 +187,19 @@ pub(super) async fn post(State(gateway): State<Gateway>, request: Request) -> Re
 pub(super) fn parse(bytes: &[u8], max_depth: usize) -> Result<Message, TransportError> {
     let is_batch = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     if is_batch {
-        return Err(TransportError::new(StatusCode::BAD_REQUEST, "batches are not supported (ACP, Transports)"));
+        return Err(TransportError::new(
+            StatusCode::BAD_REQUEST,
+            "batches are not supported (ACP, Transports)",
+        ));
     }
     jsonrpc::parse(bytes, max_depth).map_err(|error| TransportError::parse(error.to_string()))
 }
 
 /// The header of the session is optional. If it is there, it must name the session of the message.
 fn check_session(head: &Head, message: &Message) -> Result<(), TransportError> {
-    let (Message::Request { params, .. } | Message::Notification { params, .. }) = message else { return Ok(()) };
+    let (Message::Request { params, .. } | Message::Notification { params, .. }) = message else {
+        return Ok(());
+    };
     let (Some(header), Some(named)) = (head.header(&SESSION_ID)?, session_of(params)) else { return Ok(()) };
     if header == named {
         return Ok(());
@@ -199,11 +214,16 @@ async fn initialize(head: &Head, id: &RawValue, params: &RawValue) -> Result<Res
         return Err(TransportError::new(StatusCode::BAD_REQUEST, detail));
     }
     if !is_valid_id(id) {
-        return Err(TransportError::new(StatusCode::BAD_REQUEST, "the id must be a string, a number or null"));
+        return Err(TransportError::new(
+            StatusCode::BAD_REQUEST,
+            "the id must be a string, a number or null",
+        ));
     }
     let principal = head.admission.principal().ok_or_else(TransportError::unknown_connection)?;
     let id_of_connection = head.gateway.ids.uuid().to_string().into();
-    let opened = open_connection(&head.gateway, principal, head.agent.as_deref(), params, (id_of_connection, None)).await;
+    let opened =
+        open_connection(&head.gateway, principal, head.agent.as_deref(), params, (id_of_connection, None))
+            .await;
     Ok(match opened {
         Ok((connection, result)) => {
             let mut response = json_response(StatusCode::OK, message::response(id, Ok(&result)));
@@ -217,7 +237,10 @@ async fn initialize(head: &Head, id: &RawValue, params: &RawValue) -> Result<Res
 }
 
 /// Opens a WebSocket, the stream of a connection, or the stream of a session.
-pub(super) async fn get(State(gateway): State<Gateway>, request: Request) -> Result<Response, TransportError> {
+pub(super) async fn get(
+    State(gateway): State<Gateway>,
+    request: Request,
+) -> Result<Response, TransportError> {
     let (mut parts, _) = request.into_parts();
     let head = Head::of(&gateway, &parts)?;
     if parts.headers.contains_key(header::UPGRADE) || parts.headers.contains_key(header::SEC_WEBSOCKET_KEY) {
@@ -315,7 +338,10 @@ impl MessageSink for EventSink {
 }
 
 /// Ends a connection. Its turns continue.
-pub(super) async fn delete(State(gateway): State<Gateway>, request: Request) -> Result<StatusCode, TransportError> {
+pub(super) async fn delete(
+    State(gateway): State<Gateway>,
+    request: Request,
+) -> Result<StatusCode, TransportError> {
     let (parts, _) = request.into_parts();
     let connection = Head::of(&gateway, &parts)?.connection()?;
     gateway.acp().remove(&connection);

@@ -99,7 +99,10 @@ fn find_agent(gateway: &Gateway, name: Option<&str>) -> Result<Arc<AgentSpec>, F
     match (agents.next(), agents.next()) {
         (Some(only), None) => Ok(Arc::clone(only)),
         (None, _) => Err(Failure::invalid_params("the gateway has no agent: add one to its configuration")),
-        _ => Err(Failure::invalid_params(format!("name an agent in the URL: /acp/{{agent}}; the agents are: {}", names()))),
+        _ => Err(Failure::invalid_params(format!(
+            "name an agent in the URL: /acp/{{agent}}; the agents are: {}",
+            names()
+        ))),
     }
 }
 
@@ -109,7 +112,8 @@ async fn initialized(
     principal: &Principal,
     spec: &AgentSpec,
 ) -> Result<Arc<InitializeResult>, Failure> {
-    let known = || gateway.pool.agent_stats(&spec.name, &principal.tenant).and_then(|(_, initialized)| initialized);
+    let known =
+        || gateway.pool.agent_stats(&spec.name, &principal.tenant).and_then(|(_, initialized)| initialized);
     if let Some(initialized) = known() {
         return Ok(initialized);
     }

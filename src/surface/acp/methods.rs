@@ -63,9 +63,9 @@ enum Begin {
 }
 
 impl Caller {
-    pub(super) async fn call(&self, method: &str, params: Box<RawValue>) -> Reply {
+    pub(super) async fn call(&self, id: &RawValue, method: &str, params: Box<RawValue>) -> Reply {
         match method {
-            method::SESSION_NEW => self.new_session(&params).await.into(),
+            method::SESSION_NEW => self.new_session(id, &params).await.into(),
             method::SESSION_LOAD => self.restore(&params, Begin::History).await,
             method::SESSION_RESUME => self.restore(&params, Begin::Tail).await,
             method::SESSION_FORK => self.fork(&params).await.into(),
@@ -80,8 +80,9 @@ impl Caller {
         }
     }
 
-    async fn new_session(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
+    async fn new_session(&self, id: &RawValue, params: &RawValue) -> Result<Box<RawValue>, Failure> {
         self.require(Scope::Prompt)?;
+        let key = self.idempotency_key(id, method::SESSION_NEW, params);
         let NewSession { cwd, mcp_servers, additional_directories, meta } = parse(params)?;
         let trace = trace_of(meta.as_deref());
         let request = CreateSession {
@@ -95,7 +96,7 @@ impl Caller {
             agent_session_id: None,
             meta,
         };
-        let created = self.sessions.create(self.principal(), request, None, trace).await?;
+        let created = self.sessions.create(self.principal(), request, key, trace).await?;
         self.follow_new(created.session).await
     }
 
@@ -112,13 +113,15 @@ impl Caller {
         let id = created.session_id.to_string();
         let session = self.open(&id).await?;
         let result = attached_result(&session).await?;
-        let view = self.connection.view_for_request(&id).map_err(|error| Failure::invalid_request(error.to_string()))?;
+        let view = self
+            .connection
+            .view_for_request(&id)
+            .map_err(|error| Failure::invalid_request(error.to_string()))?;
         view.attach(Attached { session, start: Start::default(), history: 0 });
         Ok(result.unwrap_or_else(|| raw(&json!({ "sessionId": id }))))
     }
 
-    /// Loads or resumes a session of the gateway. A client that named a position before continues there with
-    /// `Last-Event-ID`.
+    /// Loads or resumes a session of the gateway.
     async fn restore(&self, params: &RawValue, begin: Begin) -> Reply {
         let view = session_of(params).and_then(|session| self.connection.view(&session));
         match self.try_restore(params, begin).await {
@@ -241,7 +244,9 @@ impl Caller {
 
     /// A call of the agent for a session: its mode, an option, or a method that the agent's entry lists.
     async fn call_agent(&self, method: &str, params: Box<RawValue>) -> Reply {
-        let Some(id) = session_of(&params) else { return Reply::from(Err(Failure::method_not_found(method))) };
+        let Some(id) = session_of(&params) else {
+            return Reply::from(Err(Failure::method_not_found(method)));
+        };
         let view = self.connection.view(&id);
         let outcome = self.try_call_agent(&id, method, params).await;
         Reply { view, ..Reply::from(outcome) }
@@ -275,8 +280,9 @@ impl Caller {
             }
             method::SESSION_SET_CONFIG_OPTION => {
                 let Config { config_id, value } = parse(&params)?;
-                acp::parse::<acp::ConfigValue<'_>>(&value)
-                    .map_err(|_| Failure::invalid_params("value: expected the id of a choice, true or false"))?;
+                acp::parse::<acp::ConfigValue<'_>>(&value).map_err(|_| {
+                    Failure::invalid_params("value: expected the id of a choice, true or false")
+                })?;
                 let call = ClientCall::Config { option: config_id, value };
                 let options = session.call(self.principal(), call, trace).await?;
                 Ok(raw(&json!({ "configOptions": options })))

@@ -27,12 +27,12 @@ mod projector;
 mod session_view;
 mod socket;
 
+use ::http::StatusCode;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use ::http::StatusCode;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use self::http::TransportError;
@@ -68,5 +68,6 @@ async fn admit(State(gateway): State<Gateway>, request: Request, next: Next) -> 
 fn panic_response(panic: Box<dyn std::any::Any + Send + 'static>) -> Response {
     let text = panic.downcast_ref::<&str>().copied().unwrap_or("(the panic message is not a literal)");
     tracing::error!(panic = text, "a handler of /acp panicked");
-    TransportError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error; the gateway log has the details").into_response()
+    TransportError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error; the gateway log has the details")
+        .into_response()
 }

@@ -119,7 +119,11 @@ mod tests {
         outbox.set_delivered(2);
         outbox.set_delivered(1);
         assert_eq!(outbox.delivered(), 2);
-        assert_eq!(outbox.next(0, 5).map(|(number, _)| number), Some(1), "a reader that reconnects gets it again");
+        assert_eq!(
+            outbox.next(0, 5).map(|(number, _)| number),
+            Some(1),
+            "a reader that reconnects gets it again"
+        );
     }
 
     #[test]

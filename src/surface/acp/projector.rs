@@ -73,10 +73,12 @@ impl Projector<'_> {
     ) -> Vec<Bytes> {
         let is_history = event.seq() <= self.history;
         match event.kind() {
-            "session.update" => event.payload().and_then(|payload| self.update(&payload)).into_iter().collect(),
-            "prompt.started" => event.payload().map_or_else(Vec::new, |payload| {
-                self.user_messages(&payload, queued, is_history)
-            }),
+            "session.update" => {
+                event.payload().and_then(|payload| self.update(&payload)).into_iter().collect()
+            }
+            "prompt.started" => event
+                .payload()
+                .map_or_else(Vec::new, |payload| self.user_messages(&payload, queued, is_history)),
             _ if is_history => Vec::new(),
             "prompt.completed" | "prompt.failed" => {
                 event.payload().and_then(|payload| self.response(&payload)).into_iter().collect()
@@ -90,9 +92,11 @@ impl Projector<'_> {
                 .into_iter()
                 .collect(),
             "session.changed" => self.changes(event),
-            "elicitation.completed" | "extension" => {
-                event.payload().and_then(|payload| self.notification(event.kind(), &payload)).into_iter().collect()
-            }
+            "elicitation.completed" | "extension" => event
+                .payload()
+                .and_then(|payload| self.notification(event.kind(), &payload))
+                .into_iter()
+                .collect(),
             _ => Vec::new(),
         }
     }
@@ -118,9 +122,16 @@ impl Projector<'_> {
     }
 
     /// The content blocks of a prompt. A client does not get back the prompts that it has sent itself.
-    fn user_messages(&self, payload: &Payload<'_>, queued: Option<&RawValue>, is_history: bool) -> Vec<Bytes> {
+    fn user_messages(
+        &self,
+        payload: &Payload<'_>,
+        queued: Option<&RawValue>,
+        is_history: bool,
+    ) -> Vec<Bytes> {
         let is_own = payload.acp_request.as_ref().is_some_and(|request| request.client == self.client.name);
-        let Some(prompt) = payload.prompt.or(queued).filter(|_| is_history || !is_own) else { return Vec::new() };
+        let Some(prompt) = payload.prompt.or(queued).filter(|_| is_history || !is_own) else {
+            return Vec::new();
+        };
         let blocks: Vec<&RawValue> = serde_json::from_str(prompt.get()).unwrap_or_default();
         let author = payload.by.as_deref().unwrap_or_default();
         let meta = raw(&serde_json::json!({ META: { "by": author } }));
@@ -152,11 +163,7 @@ impl Projector<'_> {
     }
 
     /// `$/cancel_request` for a request that has ended without the client's answer.
-    fn cancellation(
-        &self,
-        payload: &Payload<'_>,
-        was_answered: impl Fn(RequestId) -> bool,
-    ) -> Option<Bytes> {
+    fn cancellation(&self, payload: &Payload<'_>, was_answered: impl Fn(RequestId) -> bool) -> Option<Bytes> {
         let (id, method) = (payload.request_id?, payload.method.as_deref()?);
         let has_request = self.client.answers(RequestKind::from_method(method)) && !was_answered(id);
         has_request.then(|| {
@@ -168,8 +175,10 @@ impl Projector<'_> {
     /// The changes that any client made to the title, the mode and the options.
     fn changes(&self, event: &EventRef<'_>) -> Vec<Bytes> {
         let Some(changed) = event.changed_members() else { return Vec::new() };
-        let mode = changed.current_mode_id.map(|current_mode_id| OwnUpdate::CurrentModeUpdate { current_mode_id });
-        let options = changed.config_options.map(|config_options| OwnUpdate::ConfigOptionUpdate { config_options });
+        let mode =
+            changed.current_mode_id.map(|current_mode_id| OwnUpdate::CurrentModeUpdate { current_mode_id });
+        let options =
+            changed.config_options.map(|config_options| OwnUpdate::ConfigOptionUpdate { config_options });
         let title = changed.title.map(|title| OwnUpdate::SessionInfoUpdate { title });
         mode.into_iter().chain(options).chain(title).map(|update| self.own_update(update, None)).collect()
     }

@@ -33,7 +33,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Accepts the upgrade. The connection gets its id with the response, as the transport requires.
 pub(super) fn open(head: Head, parts: &Parts, upgrade: WebSocketUpgrade) -> Result<Response, TransportError> {
     let principal = head.admission.principal();
-    let principal = principal.ok_or_else(|| TransportError::new(StatusCode::UNAUTHORIZED, "a key is required"))?;
+    let principal =
+        principal.ok_or_else(|| TransportError::new(StatusCode::UNAUTHORIZED, "a key is required"))?;
     let guard = head
         .gateway
         .streams()
@@ -48,8 +49,8 @@ pub(super) fn open(head: Head, parts: &Parts, upgrade: WebSocketUpgrade) -> Resu
     // The server may only select a subprotocol that the client has offered.
     let upgrade = upgrade.max_message_size(bytes).max_frame_size(bytes).protocols([SUBPROTOCOL]);
     // The upgrade runs in an untracked task. Only the tracked task makes a stop wait for the socket.
-    let mut response = upgrade
-        .on_upgrade(move |stream| async move { drop(shutdown.spawn_client(socket.run(stream))) });
+    let mut response =
+        upgrade.on_upgrade(move |stream| async move { drop(shutdown.spawn_client(socket.run(stream))) });
     response.headers_mut().insert(CONNECTION_ID, value);
     Ok(response)
 }
@@ -110,8 +111,10 @@ impl AcpSocket {
 
     async fn serve(&self, incoming: &mut Incoming<'_>) -> Result<std::convert::Infallible, End> {
         let (new_views, mut views) = mpsc::unbounded_channel();
-        let initialized = tokio::time::timeout(INITIALIZE_TIMEOUT, self.initialize(incoming, new_views)).await;
-        let connection = initialized.map_err(|_| Some((close_code::PROTOCOL, "initialize did not arrive in time")))??;
+        let initialized =
+            tokio::time::timeout(INITIALIZE_TIMEOUT, self.initialize(incoming, new_views)).await;
+        let connection =
+            initialized.map_err(|_| Some((close_code::PROTOCOL, "initialize did not arrive in time")))??;
         let _removed = RemoveOnDrop { head: &self.head, connection: Arc::clone(&connection) };
         let _open = OpenStream::new(&connection);
         let (outgoing, mut messages) = mpsc::channel(QUEUED_MESSAGES);
@@ -149,7 +152,9 @@ impl AcpSocket {
         loop {
             let line = incoming.line().await.ok_or(None)?;
             let (id, params) = match parse(&line, gateway.limits.max_json_depth) {
-                Ok(Message::Request { id, method, params }) if *method == *method::INITIALIZE && is_valid_id(&id) => {
+                Ok(Message::Request { id, method, params })
+                    if *method == *method::INITIALIZE && is_valid_id(&id) =>
+                {
                     (id, params)
                 }
                 // Some clients send a ping at any time.
@@ -158,7 +163,13 @@ impl AcpSocket {
             };
             let principal = self.head.admission.principal().ok_or(None)?;
             let agent = self.head.agent.as_deref();
-            let opened = open_connection(gateway, principal, agent, &params, (self.id.as_str().into(), Some(new_views)));
+            let opened = open_connection(
+                gateway,
+                principal,
+                agent,
+                &params,
+                (self.id.as_str().into(), Some(new_views)),
+            );
             return match opened.await {
                 Ok((connection, result)) => {
                     incoming.send(message::response(&id, Ok(&result))).await?;
@@ -198,7 +209,12 @@ impl AcpSocket {
         }));
     }
 
-    fn spawn_session(&self, connection: &Arc<Connection>, view: Arc<SessionView>, outgoing: mpsc::Sender<Bytes>) {
+    fn spawn_session(
+        &self,
+        connection: &Arc<Connection>,
+        view: Arc<SessionView>,
+        outgoing: mpsc::Sender<Bytes>,
+    ) {
         let gateway = &self.head.gateway;
         let (connection, epoch) = (Arc::clone(connection), gateway.epoch());
         let keep_alive = gateway.limits.keep_alive_interval;
