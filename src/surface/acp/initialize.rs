@@ -110,22 +110,30 @@ fn find_agent(gateway: &Gateway, name: Option<&str>) -> Result<Arc<AgentSpec>, F
 async fn initialized(
     gateway: &Gateway,
     principal: &Principal,
-    spec: &AgentSpec,
+    spec: &Arc<AgentSpec>,
 ) -> Result<Arc<InitializeResult>, Failure> {
-    let known =
-        || gateway.pool.agent_stats(&spec.name, &principal.tenant).and_then(|(_, initialized)| initialized);
-    if let Some(initialized) = known() {
+    if let Some(initialized) = known(gateway, principal, spec) {
         return Ok(initialized);
     }
-    let lock = gateway.acp().start_lock(&principal.tenant, &spec.name);
-    let _starting = lock.lock().await;
-    if let Some(initialized) = known() {
-        return Ok(initialized);
-    }
-    let lease = gateway.pool.short_lease(spec, principal, Priority::Reclaim).await?;
-    let initialized = Arc::new(lease.initialized().clone());
-    lease.release_untouched();
-    Ok(initialized)
+    let (gateway, principal, spec) = (gateway.clone(), principal.clone(), Arc::clone(spec));
+    let shutdown = gateway.shutdown.clone();
+    // The start continues if its client disconnects. Otherwise the next client would start another process.
+    let started = shutdown.spawn_isolated(async move {
+        let lock = gateway.acp().start_lock(&principal.tenant, &spec.name);
+        let _starting = lock.lock().await;
+        if let Some(initialized) = known(&gateway, &principal, &spec) {
+            return Ok(initialized);
+        }
+        let lease = gateway.pool.short_lease(&spec, &principal, Priority::Reclaim).await?;
+        let initialized = Arc::new(lease.initialized().clone());
+        lease.release_untouched();
+        Ok(initialized)
+    });
+    started.await.map_err(|_| Failure::internal())?
+}
+
+fn known(gateway: &Gateway, principal: &Principal, spec: &AgentSpec) -> Option<Arc<InitializeResult>> {
+    gateway.pool.agent_stats(&spec.name, &principal.tenant).and_then(|(_, initialized)| initialized)
 }
 
 /// The agent's capabilities, with those that the gateway has for every agent. Clients cannot bring MCP servers.

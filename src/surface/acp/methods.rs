@@ -149,7 +149,9 @@ impl Caller {
             Begin::Tail => (last, 0),
         };
         view.attach(Attached { session, start: Start { after: start, skip: 0 }, history });
+        // The Python SDK opens the stream of a session when a result names the session.
         let mut result = serde_json::Map::new();
+        result.insert("sessionId".to_owned(), json!(snapshot.session_id));
         for (name, value) in [("modes", &snapshot.modes), ("configOptions", &snapshot.config_options)] {
             if let Some(value) = value {
                 let value = serde_json::from_str(value.get()).map_err(|_| Failure::internal())?;

@@ -1,0 +1,10 @@
+//! The remote transport of ACP at `/acp`.
+
+mod clients;
+mod limits_of_the_reference;
+mod messages;
+mod raw;
+mod rules;
+mod shared;
+mod socket;
+mod streams;

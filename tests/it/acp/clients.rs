@@ -1,0 +1,93 @@
+//! The official clients run complete turns: permission, cancel, load and resume on new connections.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::{KEY, command};
+use crate::support::{Gateway, Setup};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents")
+}
+
+/// Runs a client to its end. Returns its steps.
+async fn steps(mut client: Command) -> Vec<Value> {
+    let run = move || client.stdin(Stdio::null()).stderr(Stdio::piped()).output();
+    let output = tokio::task::spawn_blocking(run).await.expect("it does not panic");
+    let output = output.expect("its program is there: `scripts/test rust` installs it");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{errors}");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"))).collect()
+}
+
+fn step<'a>(steps: &'a [Value], name: &str) -> &'a Value {
+    steps.iter().find(|step| step["step"] == name).unwrap_or_else(|| panic!("no step {name}: {steps:?}"))
+}
+
+/// The scenario of `acp.mjs` and `acp_client.py`.
+async fn runs_complete_turns(client: impl FnOnce(&str) -> Command) {
+    let gateway = Setup::fake(&[]).start();
+    let steps = steps(client(&format!("{}/acp", gateway.url))).await;
+    let of = |name| step(&steps, name);
+    assert_eq!(of("initialize")["loadSession"], true);
+    let turn = of("turn");
+    assert_eq!(turn["stopReason"], "end_turn");
+    assert_eq!(turn["seen"]["chunks"], 21, "{turn}");
+    assert_eq!(turn["seen"]["options"], json!(["allow", "allow_always", "reject"]));
+    assert_eq!(turn["seen"]["text"], "permission: allow");
+    assert_eq!(turn["seen"]["user"], 0, "a client does not get back its own prompt");
+    assert_eq!(of("cancel")["stopReason"], "cancelled");
+    assert_eq!(of("outside")["error"]["code"], -32602);
+    assert_eq!(of("unknown")["error"]["code"], -32002);
+    let load = of("load");
+    assert_eq!((&load["seen"]["chunks"], &load["seen"]["user"]), (&json!(21), &json!(2)), "{load}");
+    let again = of("again");
+    assert_eq!((&again["stopReason"], &again["seen"]["chunks"]), (&json!("end_turn"), &json!(4)), "{again}");
+    assert_eq!(again["seen"]["text"], "stream n=3; echo é☃😀");
+    assert_eq!(of("resume")["seen"]["chunks"], 0, "no history");
+    assert_eq!(of("resumed")["seen"]["text"], "last");
+    same_session_in_rest(&gateway, of("new")["sessionId"].as_str().expect("an id")).await;
+}
+
+async fn same_session_in_rest(gateway: &Gateway, session: &str) {
+    let listed = gateway.get("/v1/sessions").await;
+    assert_eq!(listed["sessions"][0]["sessionId"], session);
+    let prompts = gateway.get(&format!("/v1/sessions/{session}/prompts")).await;
+    let texts: Vec<_> = prompts["prompts"].as_array().expect("a list").iter().map(|p| &p["stopReason"]).collect();
+    assert_eq!(texts, ["end_turn", "end_turn", "cancelled", "end_turn"]);
+}
+
+fn node(transport: &str, url: &str) -> Command {
+    let mut node = command("node");
+    node.arg(folder().join("clients/acp.mjs")).args([transport, url, KEY]);
+    node
+}
+
+fn python(transport: &str, url: &str) -> Command {
+    let mut python = command(folder().join(".venv/bin/python").to_str().expect("UTF-8"));
+    python.arg(folder().join("clients/acp_client.py")).args([transport, url, KEY]);
+    python
+}
+
+#[tokio::test]
+async fn typescript_sdk_over_http() {
+    runs_complete_turns(|url| node("http", url)).await;
+}
+
+#[tokio::test]
+async fn typescript_sdk_over_websocket() {
+    runs_complete_turns(|url| node("ws", url)).await;
+}
+
+#[tokio::test]
+async fn python_sdk_over_http() {
+    runs_complete_turns(|url| python("http", url)).await;
+}
+
+#[tokio::test]
+async fn python_sdk_over_websocket() {
+    runs_complete_turns(|url| python("ws", url)).await;
+}
