@@ -1,9 +1,8 @@
 //! The JSON-RPC errors of the surface.
 
 use serde::{Serialize, Serializer};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
-use super::message::raw;
 use crate::acp::error_code;
 use crate::api::{Problem, ProblemCode};
 use crate::session::ToProblem;
@@ -57,7 +56,7 @@ impl From<Problem> for Failure {
             None => Self {
                 code: code_of(problem.code),
                 message: problem.detail.clone(),
-                data: Some(raw(&problem)),
+                data: to_raw_value(&problem).ok(),
             },
         }
     }
@@ -104,7 +103,7 @@ mod tests {
 
     #[test]
     fn errors_of_agents_keep_their_members_and_problems_become_data() {
-        let acp = RpcError { code: -32001, message: "busy".to_owned(), data: Some(raw(&7)) };
+        let acp = RpcError { code: -32001, message: "busy".to_owned(), data: to_raw_value(&7).ok() };
         let problem = Problem { acp: Some(acp), ..Problem::new(ProblemCode::AgentError, "the agent failed") };
         let failure = serde_json::to_value(Failure::from(problem)).unwrap();
         assert_eq!(failure, serde_json::json!({"code": -32001, "message": "busy", "data": 7}));

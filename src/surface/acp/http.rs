@@ -25,6 +25,7 @@ use super::session_view::OpenSessionStream;
 use super::socket;
 use crate::acp::{error_code, method};
 use crate::auth::{Admission, AdmissionError};
+use crate::event::write_block;
 use crate::jsonrpc::{self, Message};
 use crate::server::{AdmitError, event_response};
 use crate::stream::{ChunkSender, body_from};
@@ -319,11 +320,7 @@ struct EventSink {
 
 impl MessageSink for EventSink {
     fn push(&mut self, id: &str, message: Bytes) {
-        let message = to_ascii(message);
-        self.buffer.reserve(id.len() + message.len() + 16);
-        for part in [b"id: ", id.as_bytes(), b"\ndata: ", &message, b"\n\n"] {
-            self.buffer.extend_from_slice(part);
-        }
+        write_block(&mut self.buffer, Some(id), None, &to_ascii(message));
     }
 
     async fn flush(&mut self) {

@@ -22,7 +22,7 @@ async fn abandoned_initializes_share_one_start_and_leave_no_process() {
         assert!(request.await.expect("no panic").is_err(), "{url}: it was abandoned");
     }
     Acp::open(&gateway).await;
-    let agent = gateway.get("/v1/agents/fake").await;
+    let agent = gateway.get("/v1/agents").await["agents"][0].clone();
     assert_eq!(agent["pool"]["processes"], 1, "{agent}");
     gateway.none_alive().await;
 }
