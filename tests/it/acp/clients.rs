@@ -20,14 +20,16 @@ async fn steps(mut client: Command) -> Vec<Value> {
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{errors}");
     let text = String::from_utf8(output.stdout).expect("UTF-8");
-    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"))).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}")))
+        .collect()
 }
 
 fn step<'a>(steps: &'a [Value], name: &str) -> &'a Value {
     steps.iter().find(|step| step["step"] == name).unwrap_or_else(|| panic!("no step {name}: {steps:?}"))
 }
 
-/// The scenario of `acp.mjs` and `acp_client.py`.
+/// The scenario of `acp.mjs`, `acp_client.py` and `tests/acp_client`.
 async fn runs_complete_turns(client: impl FnOnce(&str) -> Command) {
     let gateway = Setup::fake(&[]).start();
     let steps = steps(client(&format!("{}/acp", gateway.url))).await;
@@ -56,7 +58,8 @@ async fn same_session_in_rest(gateway: &Gateway, session: &str) {
     let listed = gateway.get("/v1/sessions").await;
     assert_eq!(listed["sessions"][0]["sessionId"], session);
     let prompts = gateway.get(&format!("/v1/sessions/{session}/prompts")).await;
-    let texts: Vec<_> = prompts["prompts"].as_array().expect("a list").iter().map(|p| &p["stopReason"]).collect();
+    let texts: Vec<_> =
+        prompts["prompts"].as_array().expect("a list").iter().map(|p| &p["stopReason"]).collect();
     assert_eq!(texts, ["end_turn", "end_turn", "cancelled", "end_turn"]);
 }
 
@@ -70,6 +73,24 @@ fn python(transport: &str, url: &str) -> Command {
     let mut python = command(folder().join(".venv/bin/python").to_str().expect("UTF-8"));
     python.arg(folder().join("clients/acp_client.py")).args([transport, url, KEY]);
     python
+}
+
+/// `scripts/test rust` builds it. Its workspace has a target folder of its own.
+fn rust(transport: &str, url: &str) -> Command {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/acp-client/debug/acp-client");
+    let mut client = command(program.to_str().expect("UTF-8"));
+    client.args([transport, url, KEY]);
+    client
+}
+
+#[tokio::test]
+async fn rust_sdk_over_http() {
+    runs_complete_turns(|url| rust("http", url)).await;
+}
+
+#[tokio::test]
+async fn rust_sdk_over_websocket() {
+    runs_complete_turns(|url| rust("ws", url)).await;
 }
 
 #[tokio::test]

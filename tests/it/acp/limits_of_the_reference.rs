@@ -7,12 +7,16 @@ use serde_json::{Value, json};
 
 use super::raw::{Acp, initialize, request};
 use super::socket::Socket;
-use crate::support::gateway::KEY;
 use crate::support::Setup;
+use crate::support::gateway::KEY;
 
 #[tokio::test]
 async fn abandoned_initializes_share_one_start_and_leave_no_process() {
-    let gateway = Setup::fake_with(&["--slow-start", "300"], "pool = { max_size = 8, min_idle = 0, idle_timeout = \"1s\" }").start();
+    let gateway = Setup::fake_with(
+        &["--slow-start", "300"],
+        "pool = { max_size = 8, min_idle = 0, idle_timeout = \"1s\" }",
+    )
+    .start();
     let url = gateway.url.clone();
     let abandoned = (0..20).map(|_| {
         let post = request(&gateway, Method::POST, KEY).json(&initialize(0, &json!({})));
@@ -37,7 +41,8 @@ async fn dropped_websocket_ends_no_turn() {
     socket.until(|message| message["method"] == "session/update").await;
     drop(socket);
     let wait = gateway.http.get(format!("{}/v1/sessions/{session}/prompts/p1", gateway.url)).bearer_auth(KEY);
-    let prompt: Value = wait.header("prefer", "wait=20").send().await.expect("it").json().await.expect("JSON");
+    let prompt: Value =
+        wait.header("prefer", "wait=20").send().await.expect("it").json().await.expect("JSON");
     assert_eq!(prompt["stopReason"], "end_turn");
 }
 
@@ -48,12 +53,19 @@ async fn malformed_messages_and_wrong_answers_do_not_reach_the_agent() {
     let gateway = Setup::fake(&["--log", log.to_str().expect("UTF-8")]).start();
     let mut acp = Acp::open(&gateway).await;
     let (session, mut messages) = acp.session().await;
-    let post = |body: &'static str| acp.head(Method::POST).header("content-type", "application/json").body(body).send();
+    let post = |body: &'static str| {
+        acp.head(Method::POST).header("content-type", "application/json").body(body).send()
+    };
     post("{\"jsonrpc\":\"2.0\",\"method\":\"evil\"").await.expect("a response");
     post(r#"{"jsonrpc":"2.0","id":77,"result":{"evil":1}}"#).await.expect("a response");
     post(r#"{"jsonrpc":"2.0","id":"a:b","result":{"evil":1}}"#).await.expect("a response");
     let foreign = format!(r#"{{"jsonrpc":"2.0","id":"{session}:r7","result":{{"evil":1}}}}"#);
-    acp.head(Method::POST).header("content-type", "application/json").body(foreign).send().await.expect("a response");
+    acp.head(Method::POST)
+        .header("content-type", "application/json")
+        .body(foreign)
+        .send()
+        .await
+        .expect("a response");
     let prompt = acp.prompt(&session, "echo fine").await;
     messages.response(prompt).await;
     assert!(!std::fs::read_to_string(log).expect("the log").contains("evil"));
@@ -66,7 +78,11 @@ async fn agents_that_fail_report_the_reason_to_clients() {
     let (session, mut messages) = acp.session().await;
     let prompt = acp.prompt(&session, "crash code=42").await;
     let error = messages.response(prompt).await["error"].clone();
-    assert_eq!((&error["data"]["code"], &error["data"]["exitCode"]), (&json!("agent_exited"), &json!(42)), "{error}");
+    assert_eq!(
+        (&error["data"]["code"], &error["data"]["exitCode"]),
+        (&json!("agent_exited"), &json!(42)),
+        "{error}"
+    );
     let prompt = acp.prompt(&session, "error code=-32050 message=mine").await;
     let error = messages.response(prompt).await["error"].clone();
     assert_eq!((&error["code"], &error["message"]), (&json!(-32050), &json!("mine")), "{error}");

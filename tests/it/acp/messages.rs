@@ -42,12 +42,15 @@ async fn subprotocol_is_selected_only_if_it_is_offered() {
     assert_eq!(none.protocol, None);
     assert!(!none.connection.is_empty(), "the id of the connection");
     let bearer = format!("acp.v1, bearer.{KEY}");
-    let mut offered = Socket::connect_without_key(&gateway, "/acp", &[("sec-websocket-protocol", &bearer)]).await.expect("it opens");
+    let mut offered = Socket::connect_without_key(&gateway, "/acp", &[("sec-websocket-protocol", &bearer)])
+        .await
+        .expect("it opens");
     assert_eq!(offered.protocol.as_deref(), Some("acp.v1"));
     offered.raw(Message::text(initialize(1, &json!({})).to_string())).await;
     assert_eq!(offered.next().await["result"]["protocolVersion"], 1);
     for wrong in ["acp.v1", "acp.v1, bearer.wrong"] {
-        let refused = Socket::connect_without_key(&gateway, "/acp", &[("sec-websocket-protocol", wrong)]).await;
+        let refused =
+            Socket::connect_without_key(&gateway, "/acp", &[("sec-websocket-protocol", wrong)]).await;
         assert_eq!(refused.err(), Some(401), "{wrong}");
     }
 }

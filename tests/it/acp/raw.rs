@@ -94,7 +94,8 @@ impl<'a> Acp<'a> {
         let mut stream = self.stream(None, None).await;
         let id = self.send("session/new", json!({ "cwd": "", "mcpServers": [] })).await;
         let response = stream.response(id).await;
-        let session = response["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned();
+        let session =
+            response["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned();
         let messages = self.stream(Some(&session), None).await;
         (session, messages)
     }

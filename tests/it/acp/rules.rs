@@ -7,7 +7,12 @@ use super::raw::{Acp, initialize, request};
 use crate::support::gateway::KEY;
 use crate::support::{Gateway, Setup};
 
-async fn post_text(gateway: &Gateway, connection: Option<&str>, kind: &str, body: &str) -> (StatusCode, Value) {
+async fn post_text(
+    gateway: &Gateway,
+    connection: Option<&str>,
+    kind: &str,
+    body: &str,
+) -> (StatusCode, Value) {
     let mut post = request(gateway, Method::POST, KEY).header("content-type", kind).body(body.to_owned());
     if let Some(connection) = connection {
         post = post.header("acp-connection-id", connection);
@@ -72,9 +77,15 @@ async fn delete_ends_the_streams_and_no_turn() {
     assert_eq!(acp.head(Method::DELETE).send().await.expect("a response").status(), StatusCode::ACCEPTED);
     while messages.try_next().await.is_some() {}
     assert_eq!(acp.head(Method::DELETE).send().await.expect("a response").status(), StatusCode::NOT_FOUND);
-    let prompt = gateway.http.get(format!("{}/v1/sessions/{session}/prompts/p1", gateway.url)).bearer_auth(KEY);
-    let prompt: Value = prompt.header("prefer", "wait=20").send().await.expect("it").json().await.expect("JSON");
-    assert_eq!((&prompt["status"], &prompt["stopReason"]), (&json!("completed"), &json!("end_turn")), "{prompt}");
+    let prompt =
+        gateway.http.get(format!("{}/v1/sessions/{session}/prompts/p1", gateway.url)).bearer_auth(KEY);
+    let prompt: Value =
+        prompt.header("prefer", "wait=20").send().await.expect("it").json().await.expect("JSON");
+    assert_eq!(
+        (&prompt["status"], &prompt["stopReason"]),
+        (&json!("completed"), &json!("end_turn")),
+        "{prompt}"
+    );
 }
 
 #[tokio::test]

@@ -73,7 +73,8 @@ async fn second_prompt_waits_and_others_see_it_as_a_user_message() {
     assert_eq!(seen[user]["params"]["update"]["content"]["text"], "echo second");
     let own = two.until(|message| message["id"] == waiting).await;
     let users = own.iter().filter(|m| m["params"]["update"]["sessionUpdate"] == "user_message_chunk");
-    let users: Vec<_> = users.map(|m| m["params"]["update"]["content"]["text"].as_str().expect("a text")).collect();
+    let users: Vec<_> =
+        users.map(|m| m["params"]["update"]["content"]["text"].as_str().expect("a text")).collect();
     assert_eq!(users, ["slow chunks=3 ms=100"]);
 }
 
@@ -107,7 +108,10 @@ async fn keys_limit_the_calls_of_a_connection() {
     let mode = acp.send("session/set_mode", json!({ "sessionId": session, "modeId": "code" })).await;
     let mut connection = acp.stream(None, None).await;
     let refused = connection.response(created).await;
-    assert_eq!((&refused["error"]["code"], &refused["error"]["data"]["code"]), (&json!(-32602), &json!("forbidden")));
+    assert_eq!(
+        (&refused["error"]["code"], &refused["error"]["data"]["code"]),
+        (&json!(-32602), &json!("forbidden"))
+    );
     for id in [prompted, mode] {
         assert_eq!(messages.response(id).await["error"]["data"]["code"], "forbidden");
     }
@@ -117,7 +121,11 @@ async fn keys_limit_the_calls_of_a_connection() {
     let path = format!("/v1/sessions/{session}/permissions/r1");
     assert!(gateway.post(&path, &json!({ "optionId": "allow" })).await.0.is_success());
     let seen = messages.until(|message| chunks(std::slice::from_ref(message)) == ["permission: allow"]).await;
-    assert!(!seen.iter().any(|message| message["method"] == PERMISSION || message["method"] == "$/cancel_request"));
+    assert!(
+        !seen
+            .iter()
+            .any(|message| message["method"] == PERMISSION || message["method"] == "$/cancel_request")
+    );
 }
 
 #[tokio::test]
@@ -144,7 +152,8 @@ async fn modes_options_and_lists_work_for_every_agent() {
     assert!(messages.response(load).await["error"].is_null(), "load opens a closed session");
     let deleted = acp.send("session/delete", json!({ "sessionId": session })).await;
     assert_eq!(connection.response(deleted).await["result"], json!({}));
-    let gone = acp.send("session/resume", json!({ "sessionId": session, "cwd": "/", "mcpServers": [] })).await;
+    let gone =
+        acp.send("session/resume", json!({ "sessionId": session, "cwd": "/", "mcpServers": [] })).await;
     assert_eq!(messages.response(gone).await["error"]["code"], -32002);
     let other = acp.send("nonsense", json!({})).await;
     assert_eq!(connection.response(other).await["error"]["code"], -32601);

@@ -23,7 +23,10 @@ async fn cut_stream_continues_after_the_last_read_message() {
     read.extend(rest);
     let texts = chunks(&read);
     assert_eq!(texts.len(), 2000);
-    assert!(texts.iter().enumerate().all(|(at, text)| text.starts_with(&format!("{at:08} "))), "once and in order");
+    assert!(
+        texts.iter().enumerate().all(|(at, text)| text.starts_with(&format!("{at:08} "))),
+        "once and in order"
+    );
     // The whole stream again, from its first message.
     let first = acp.stream(Some(&session), None).await;
     drop(first);
@@ -69,8 +72,10 @@ async fn events_with_several_messages_resume_between_them() {
     let gateway = Setup::fake(&[]).start();
     let mut acp = Acp::open(&gateway).await;
     let (session, _) = acp.session().await;
-    let blocks: Vec<Value> = (0..4).map(|at| json!({ "type": "text", "text": format!("block {at}") })).collect();
-    let (status, _) = gateway.post(&format!("/v1/sessions/{session}/prompts"), &json!({ "prompt": blocks })).await;
+    let blocks: Vec<Value> =
+        (0..4).map(|at| json!({ "type": "text", "text": format!("block {at}") })).collect();
+    let (status, _) =
+        gateway.post(&format!("/v1/sessions/{session}/prompts"), &json!({ "prompt": blocks })).await;
     assert!(status.is_success());
     let user = |message: &Value| {
         let update = &message["params"]["update"];
@@ -93,14 +98,19 @@ async fn named_client_continues_on_a_new_connection_after_a_kill() {
     let mut acp = Acp::open_with(&gateway, crate::support::gateway::KEY, &name).await;
     let (session, mut messages) = acp.session().await;
     let prompt = acp.prompt(&session, "stream n=5; hang").await;
-    messages.until(|message| message["params"]["update"]["content"]["text"].as_str().is_some_and(|t| t.starts_with("00000004"))).await;
+    messages
+        .until(|message| {
+            message["params"]["update"]["content"]["text"].as_str().is_some_and(|t| t.starts_with("00000004"))
+        })
+        .await;
     let last = messages.last.clone();
     drop((messages, acp));
     gateway.kill();
     gateway.start();
     let mut acp = Acp::open_with(&gateway, crate::support::gateway::KEY, &name).await;
     let mut stream = acp.stream(None, None).await;
-    let resume = acp.send("session/resume", json!({ "sessionId": session, "cwd": "/", "mcpServers": [] })).await;
+    let resume =
+        acp.send("session/resume", json!({ "sessionId": session, "cwd": "/", "mcpServers": [] })).await;
     assert!(stream.response(resume).await["error"].is_null());
     let mut messages = acp.stream(Some(&session), Some(&last)).await;
     let rest = messages.until(|message| message["id"] == prompt).await;
@@ -111,7 +121,8 @@ async fn named_client_continues_on_a_new_connection_after_a_kill() {
     for _ in 0..2 {
         let blocks = json!([{ "type": "text", "text": "echo once" }]);
         let params = json!({ "sessionId": session, "prompt": blocks });
-        acp.post(&json!({ "jsonrpc": "2.0", "id": "again", "method": "session/prompt", "params": params })).await;
+        acp.post(&json!({ "jsonrpc": "2.0", "id": "again", "method": "session/prompt", "params": params }))
+            .await;
     }
     messages.until(|message| message["id"] == "again").await;
     let prompts = gateway.get(&format!("/v1/sessions/{session}/prompts")).await;
