@@ -5,8 +5,8 @@
 //! its end stops no turn. The module must not know the store or processes.
 //!
 //! Read in this order:
-//! 1. `client`, `session_view`, `connection`, `connections`: who the client is, and the sessions that it follows.
-//! 2. `http`, `socket`, `initialize`: requests, WebSockets, and the start of a connection.
+//! 1. `client`, `session_view`, `connection`, `connections`: a client, and the sessions that it follows.
+//! 2. `request`, `http`, `socket`, `initialize`: requests, WebSockets, and the start of a connection.
 //! 3. `caller`, `methods`: the messages of a client.
 //! 4. `projector`, `outbox`, `position`, `delivery`: the messages to a client, and their order.
 //! 5. `message`, `failure`: JSON-RPC messages and errors.
@@ -24,6 +24,7 @@ mod methods;
 mod outbox;
 mod position;
 mod projector;
+mod request;
 mod session_view;
 mod socket;
 
@@ -35,7 +36,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use self::http::TransportError;
+use self::request::TransportError;
 use super::state::Gateway;
 
 pub(crate) use self::connections::Connections;

@@ -12,9 +12,9 @@ use tokio::sync::mpsc;
 
 use super::connection::{Connection, OpenStream};
 use super::delivery::{MessageSink, SessionDelivery, deliver_responses};
-use super::http::{CONNECTION_ID, Head, TransportError, parse};
 use super::initialize::open_connection;
 use super::message::{self, is_valid_id};
+use super::request::{CONNECTION_ID, Head, TransportError, parse};
 use super::session_view::SessionView;
 use crate::acp::method;
 use crate::jsonrpc::Message;

@@ -23,7 +23,7 @@ async fn post_text(
 
 #[tokio::test]
 async fn posts_are_checked_before_their_message_is_handled() {
-    let gateway = Setup::fake(&[]).start();
+    let gateway = Setup::fake(&[]).settings("server.max_prompt_bytes = \"8KiB\"").start();
     let acp = Acp::open(&gateway).await;
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"session/list","params":{}}"#;
     let known = Some(acp.id.as_str());
@@ -50,7 +50,7 @@ async fn posts_are_checked_before_their_message_is_handled() {
         let response = acp.head(Method::POST).header("acp-session-id", header).json(&cancel).send().await;
         assert_eq!(response.expect("a response").status(), status, "{header}");
     }
-    let large = format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"a":"{}"}}}}"#, "x".repeat(11 << 20));
+    let large = format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"a":"{}"}}}}"#, "x".repeat(9 << 10));
     assert_eq!(post_text(&gateway, known, json, &large).await.0, StatusCode::PAYLOAD_TOO_LARGE);
 }
 

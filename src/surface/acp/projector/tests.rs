@@ -72,7 +72,9 @@ fn prompts_of_others_are_user_messages_and_own_ones_only_in_the_history() {
 #[test]
 fn only_the_client_of_a_prompt_gets_its_response() {
     let end = |client: &str| {
-        format!(r#""stopReason":"end_turn","result":{{"stopReason":"end_turn"}},"acpRequest":{{"client":"{client}","id":"a"}}"#)
+        format!(
+            r#""stopReason":"end_turn","result":{{"stopReason":"end_turn"}},"acpRequest":{{"client":"{client}","id":"a"}}"#
+        )
     };
     let response = json!({ "jsonrpc": "2.0", "id": "a", "result": { "stopReason": "end_turn" } });
     assert_eq!(messages(0, "prompt.completed", &end("me")), [response]);
@@ -94,7 +96,9 @@ fn requests_and_their_ends_have_ids_of_the_request() {
     let reader = client(&[Scope::Read], Capabilities::default());
     assert!(messages_for(&reader, 0, "request.created", created).is_empty());
     let resolved = |id: &str| {
-        format!(r#""requestId":"{id}","method":"session/request_permission","resolution":"answered","by":"bob""#)
+        format!(
+            r#""requestId":"{id}","method":"session/request_permission","resolution":"answered","by":"bob""#
+        )
     };
     let cancel = &messages(0, "request.resolved", &resolved("r2"))[0];
     assert_eq!((&cancel["method"], &cancel["params"]["requestId"]), (&json!("$/cancel_request"), &json!(id)));

@@ -1,0 +1,157 @@
+//! The parts that requests over HTTP and WebSockets share: the head of a request, and errors of the transport.
+
+use std::sync::Arc;
+
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use serde_json::value::RawValue;
+
+use super::caller::Caller;
+use super::connection::Connection;
+use super::failure::Failure;
+use super::message;
+use crate::acp::error_code;
+use crate::auth::{Admission, AdmissionError};
+use crate::jsonrpc::{self, Message};
+use crate::server::AdmitError;
+use crate::surface::Gateway;
+use crate::surface::authorized::{Authorized, HasKey};
+use crate::surface::body::BodyError;
+
+pub(super) const CONNECTION_ID: HeaderName = HeaderName::from_static("acp-connection-id");
+pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("acp-session-id");
+pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// An error of the transport: a status, and a JSON-RPC error without an id as the body.
+#[derive(Debug)]
+pub(super) struct TransportError {
+    status: StatusCode,
+    failure: Failure,
+}
+
+impl TransportError {
+    pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, failure: Failure::invalid_request(detail) }
+    }
+
+    fn parse(detail: impl Into<String>) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, failure: Failure::new(error_code::PARSE, detail) }
+    }
+
+    pub(super) fn unknown_connection() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "this connection does not exist any more: send initialize again")
+    }
+}
+
+impl TransportError {
+    /// The error as a JSON-RPC response without an id.
+    pub(super) fn message(&self) -> Bytes {
+        message::response(RawValue::NULL, Err(&self.failure))
+    }
+}
+
+impl IntoResponse for TransportError {
+    fn into_response(self) -> Response {
+        let mut response = json_response(self.status, self.message());
+        if self.status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer realm=\"acp-gateway\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        response
+    }
+}
+
+impl From<AdmitError> for TransportError {
+    fn from(error: AdmitError) -> Self {
+        let status = match &error {
+            AdmitError::Rejected(AdmissionError::MisdirectedRequest) => StatusCode::MISDIRECTED_REQUEST,
+            AdmitError::Rejected(AdmissionError::OriginForbidden) => StatusCode::FORBIDDEN,
+            AdmitError::Rejected(AdmissionError::TooManyInvalidKeys { .. }) | AdmitError::RateLimited(_) => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
+            AdmitError::Rejected(_) => StatusCode::UNAUTHORIZED,
+        };
+        match error {
+            AdmitError::Rejected(error) => Self::new(status, error.to_string()),
+            AdmitError::RateLimited(limit) => Self { status, failure: limit.into() },
+        }
+    }
+}
+
+impl From<BodyError> for TransportError {
+    fn from(error: BodyError) -> Self {
+        let status = match error {
+            BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            BodyError::Incomplete => StatusCode::BAD_REQUEST,
+            BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+pub(super) fn json_response(status: StatusCode, body: Bytes) -> Response {
+    (status, [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+}
+
+/// The head of a request: its principal, and the agent that the URL names.
+pub(super) struct Head {
+    pub(super) gateway: Gateway,
+    pub(super) admission: Arc<Admission>,
+    pub(super) agent: Option<String>,
+    pub(super) headers: HeaderMap,
+}
+
+impl Head {
+    pub(super) fn of(gateway: &Gateway, parts: &Parts) -> Result<Self, TransportError> {
+        let by = Authorized::<HasKey>::from_parts(parts)
+            .map_err(|error| TransportError::new(StatusCode::UNAUTHORIZED, error.to_string()))?;
+        let named = parts.uri.path().strip_prefix("/acp/").map(str::to_owned);
+        let query = parts.uri.query().unwrap_or_default();
+        let parameter = query.split('&').find_map(|pair| pair.strip_prefix("agent=")).map(str::to_owned);
+        Ok(Self {
+            gateway: gateway.clone(),
+            admission: Arc::clone(by.admission()),
+            agent: named.or(parameter),
+            headers: parts.headers.clone(),
+        })
+    }
+
+    /// The connection that the headers name.
+    pub(super) fn connection(&self) -> Result<Arc<Connection>, TransportError> {
+        let id = self.header(&CONNECTION_ID)?;
+        let id = id.ok_or_else(|| {
+            TransportError::new(StatusCode::BAD_REQUEST, "the header Acp-Connection-Id is missing")
+        })?;
+        let principal = self.admission.principal().ok_or_else(TransportError::unknown_connection)?;
+        self.gateway.acp().find(id, &principal.key()).ok_or_else(TransportError::unknown_connection)
+    }
+
+    pub(super) fn header(&self, name: &HeaderName) -> Result<Option<&str>, TransportError> {
+        let mut values = self.headers.get_all(name).iter();
+        let value = values.next().map(|value| value.to_str().unwrap_or_default());
+        match values.next() {
+            None => Ok(value),
+            Some(_) => {
+                Err(TransportError::new(StatusCode::BAD_REQUEST, format!("the header {name} is repeated")))
+            }
+        }
+    }
+
+    pub(super) fn caller(&self, connection: Arc<Connection>) -> Caller {
+        Caller { gateway: self.gateway.clone(), connection, admission: Arc::clone(&self.admission) }
+    }
+}
+
+/// Parses the body of a POST or a frame of a WebSocket.
+pub(super) fn parse(bytes: &[u8], max_depth: usize) -> Result<Message, TransportError> {
+    let is_batch = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    if is_batch {
+        return Err(TransportError::new(
+            StatusCode::BAD_REQUEST,
+            "batches are not supported (ACP, Transports)",
+        ));
+    }
+    jsonrpc::parse(bytes, max_depth).map_err(|error| TransportError::parse(error.to_string()))
+}
