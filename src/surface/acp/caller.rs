@@ -91,10 +91,10 @@ impl Caller {
                 self.respond(RawValue::NULL, Reply::from(Err(failure)));
             }
             Message::Request { id, method, params } => {
-                self.request(to_one_line(id), &method, to_one_line(params)).await
+                self.request(to_one_line(id), &method, to_one_line(params)).await;
             }
             Message::Notification { method, params } => {
-                self.notification(&method, &to_one_line(params)).await
+                self.notification(&method, &to_one_line(params)).await;
             }
             Message::Response { id, outcome } => self.answer(&id, outcome).await,
         }

@@ -13,11 +13,17 @@ pub(super) const META: &str = "acp-gateway";
 /// The capabilities of a client that matter to the gateway (ACP, Initialization, `clientCapabilities`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Capabilities {
-    pub(super) read_files: bool,
-    pub(super) write_files: bool,
+    pub(super) files: FileMethods,
     pub(super) terminals: bool,
     pub(super) elicitation: bool,
     pub(super) subagents: bool,
+}
+
+/// The file methods that a client serves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct FileMethods {
+    pub(super) read: bool,
+    pub(super) write: bool,
 }
 
 #[derive(Debug)]
@@ -35,8 +41,7 @@ impl Capabilities {
         let flag = |object: &RawObject<'_>, name| object.get(name).is_some_and(|value| value.get() == "true");
         let files = object.object("fs").unwrap_or_else(RawObject::empty);
         Self {
-            read_files: flag(&files, "readTextFile"),
-            write_files: flag(&files, "writeTextFile"),
+            files: FileMethods { read: flag(&files, "readTextFile"), write: flag(&files, "writeTextFile") },
             terminals: flag(&object, "terminal"),
             elicitation: object.object("elicitation").is_some(),
             subagents: object.object("subagents").is_some(),
@@ -50,8 +55,8 @@ impl Client {
         let offered = match kind {
             RequestKind::Permission | RequestKind::Extension => true,
             RequestKind::Elicitation => self.capabilities.elicitation,
-            RequestKind::ReadFile => self.capabilities.read_files,
-            RequestKind::WriteFile => self.capabilities.write_files,
+            RequestKind::ReadFile => self.capabilities.files.read,
+            RequestKind::WriteFile => self.capabilities.files.write,
             RequestKind::CreateTerminal
             | RequestKind::TerminalOutput
             | RequestKind::WaitForExit
@@ -91,8 +96,8 @@ mod tests {
         let caps = raw(
             r#"{"fs":{"readTextFile":true,"writeTextFile":"yes"},"terminal":true,"elicitation":{"form":{}}}"#,
         );
-        let expected =
-            Capabilities { read_files: true, terminals: true, elicitation: true, ..Capabilities::default() };
+        let files = FileMethods { read: true, write: false };
+        let expected = Capabilities { files, terminals: true, elicitation: true, ..Capabilities::default() };
         assert_eq!(Capabilities::parse(Some(caps)), expected);
         for none in ["null", "[]", "{}", r#"{"fs":true,"terminal":1,"terminal":2}"#] {
             assert_eq!(Capabilities::parse(Some(raw(none))), Capabilities::default(), "{none}");
@@ -103,7 +108,10 @@ mod tests {
     fn requests_need_a_capability_and_a_scope() {
         let client = |scopes: &[Scope]| Client {
             name: "c".into(),
-            capabilities: Capabilities { read_files: true, ..Capabilities::default() },
+            capabilities: Capabilities {
+                files: FileMethods { read: true, write: false },
+                ..Capabilities::default()
+            },
             scopes: scopes.iter().copied().collect(),
         };
         assert!(client(&[Scope::Files]).answers(RequestKind::ReadFile));

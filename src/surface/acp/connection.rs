@@ -20,7 +20,7 @@ use crate::shutdown::lock_or_abort;
 use crate::types::{AgentName, KeyedGuard, PrincipalKey, PromptId, SessionId};
 
 /// The maximum number of sessions of a connection.
-const MAX_SESSIONS: usize = 1024;
+pub(super) const MAX_SESSIONS: usize = 1024;
 /// The maximum number of sessions whose stream is open before a request has named them.
 const MAX_UNCONFIRMED: usize = 16;
 /// The maximum number of prompts whose ids are remembered for `$/cancel_request` and `session/cancel`.
@@ -56,7 +56,7 @@ pub(super) struct SentPrompt {
 struct Sessions {
     views: Mutex<HashMap<Box<str>, Arc<SessionView>>>,
     /// Receives each new view of a WebSocket, which delivers all sessions. With HTTP, each session has its own streams.
-    socket: Option<mpsc::UnboundedSender<Arc<SessionView>>>,
+    socket: Option<mpsc::Sender<Arc<SessionView>>>,
 }
 
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl Connection {
         client: Client,
         (principal, counted): (PrincipalKey, KeyedGuard<PrincipalKey>),
         agent: AgentName,
-        socket: Option<mpsc::UnboundedSender<Arc<SessionView>>>,
+        socket: Option<mpsc::Sender<Arc<SessionView>>>,
     ) -> Self {
         Self {
             id,
@@ -202,8 +202,8 @@ impl Connection {
         views.insert(session.into(), Arc::clone(&view));
         drop(views);
         if let Some(socket) = &self.sessions.socket {
-            // The socket may be closed already.
-            drop(socket.send(Arc::clone(&view)));
+            // There is room for all sessions. The socket may be closed already.
+            drop(socket.try_send(Arc::clone(&view)));
         }
         Ok(view)
     }

@@ -15,13 +15,16 @@ const MAX_CONNECTIONS: usize = 1024;
 /// A connection that no request and no stream has used for this long is removed.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
+/// Held while an agent starts.
+type StartLock = Arc<tokio::sync::Mutex<()>>;
+
 /// Finds a connection by its id. A connection is invisible to other principals.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     open: Mutex<HashMap<Box<str>, Arc<Connection>>>,
     counts: KeyedCounts<PrincipalKey>,
     /// Only one request starts an agent to learn its capabilities. Others wait for the result.
-    starts: Mutex<HashMap<(Tenant, AgentName), Arc<tokio::sync::Mutex<()>>>>,
+    starts: Mutex<HashMap<(Tenant, AgentName), StartLock>>,
 }
 
 impl Connections {
@@ -61,7 +64,7 @@ impl Connections {
     }
 
     /// The lock for the first start of an agent.
-    pub(super) fn start_lock(&self, tenant: &Tenant, agent: &AgentName) -> Arc<tokio::sync::Mutex<()>> {
+    pub(super) fn start_lock(&self, tenant: &Tenant, agent: &AgentName) -> StartLock {
         let mut starts = lock_or_abort(self.starts.lock());
         Arc::clone(starts.entry((tenant.clone(), agent.clone())).or_default())
     }

@@ -175,7 +175,7 @@ impl SessionDelivery {
         event: &EventRef<'_>,
     ) -> Vec<Bytes> {
         let mut queued: Option<Box<RawValue>> = None;
-        if let Some(turn) = projector.queued_turn(event) {
+        if let Some(turn) = Projector::queued_turn(event) {
             queued = session.query().prompt_blocks(turn).await.unwrap_or_default();
         }
         projector.messages(event, queued.as_deref(), |request| self.view.was_answered(request))

@@ -149,17 +149,14 @@ fn stream(
     let body = move |out: ChunkSender| async move {
         let mut sink = EventSink { out, buffer: BytesMut::new() };
         let deliver = async {
-            match view {
-                Some(view) => {
-                    let _open = OpenSessionStream::new(&view);
-                    let from = last.and_then(|last| last.parse::<Position>().ok());
-                    let (connection, epoch) = (Arc::clone(&connection), gateway.epoch());
-                    SessionDelivery { connection, view, epoch, from, keep_alive }.run(&mut sink).await
-                }
-                None => {
-                    let last = last.and_then(|last| last.rsplit_once('.')?.1.parse().ok());
-                    deliver_responses(&connection, last, keep_alive, &mut sink).await
-                }
+            if let Some(view) = view {
+                let _open = OpenSessionStream::new(&view);
+                let from = last.and_then(|last| last.parse::<Position>().ok());
+                let (connection, epoch) = (Arc::clone(&connection), gateway.epoch());
+                SessionDelivery { connection, view, epoch, from, keep_alive }.run(&mut sink).await
+            } else {
+                let last = last.and_then(|last| last.rsplit_once('.')?.1.parse().ok());
+                deliver_responses(&connection, last, keep_alive, &mut sink).await
             }
         };
         tokio::select! {

@@ -47,7 +47,7 @@ pub(super) async fn open_connection(
     principal: &Principal,
     agent: Option<&str>,
     params: &RawValue,
-    (id, socket): (Box<str>, Option<mpsc::UnboundedSender<Arc<SessionView>>>),
+    (id, socket): (Box<str>, Option<mpsc::Sender<Arc<SessionView>>>),
 ) -> Result<(Arc<Connection>, Box<RawValue>), Failure> {
     let params: Params<'_> =
         acp::parse(params).map_err(|_| Failure::invalid_params("expected an integer protocolVersion"))?;

@@ -1,5 +1,7 @@
 //! The JSON-RPC messages to a client, each one line of JSON.
 
+use std::fmt::Write as _;
+
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -77,7 +79,7 @@ pub(super) fn to_ascii(message: Bytes) -> Bytes {
             // JSON has characters outside of ASCII only in strings.
             let mut units = [0; 2];
             for unit in character.encode_utf16(&mut units) {
-                escaped.push_str(&format!("\\u{unit:04x}"));
+                write!(escaped, "\\u{unit:04x}").expect("a string can be written to");
             }
         }
     }

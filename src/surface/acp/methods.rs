@@ -311,7 +311,7 @@ async fn attached_result(session: &SessionHandle) -> Result<Option<Box<RawValue>
     const READ_BYTES: usize = 64 << 10;
     let runs = session.log().read(0, READ_BYTES).await.map_err(|_| Failure::internal())?;
     let attached = |event: &EventRef<'_>| event.kind() == "session.attached";
-    let event = runs.iter().flat_map(|run| run.events()).find(attached);
+    let event = runs.iter().find_map(|run| run.events().find(attached));
     let result = event.and_then(|event| event.payload()?.result).map(ToOwned::to_owned);
     Ok(result.filter(|result| acp::has_session_id(result)))
 }

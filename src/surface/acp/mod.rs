@@ -6,7 +6,7 @@
 //!
 //! Read in this order:
 //! 1. `client`, `session_view`, `connection`, `connections`: a client, and the sessions that it follows.
-//! 2. `request`, `http`, `socket`, `initialize`: requests, WebSockets, and the start of a connection.
+//! 2. `request`, `http`, `socket`, `initialize`: requests, sockets, and the start of a connection.
 //! 3. `caller`, `methods`: the messages of a client.
 //! 4. `projector`, `outbox`, `position`, `delivery`: the messages to a client, and their order.
 //! 5. `message`, `failure`: JSON-RPC messages and errors.

@@ -27,7 +27,7 @@ pub(super) struct Projector<'a> {
 /// The params of `session/update`. The members of the agent keep their bytes.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Update<'a, U> {
+struct UpdateParams<'a, U> {
     session_id: &'a str,
     update: U,
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ pub(super) fn parse_request_id(id: &RawValue) -> Option<(SessionId, RequestId)> 
 
 impl Projector<'_> {
     /// The turn whose content must be read from its `prompt.queued` event, because this event has none.
-    pub(super) fn queued_turn(&self, event: &EventRef<'_>) -> Option<PromptId> {
+    pub(super) fn queued_turn(event: &EventRef<'_>) -> Option<PromptId> {
         (event.kind() == "prompt.started" && event.payload()?.prompt.is_none())
             .then(|| event.head()?.prompt_id())
             .flatten()
@@ -94,7 +94,7 @@ impl Projector<'_> {
             "session.changed" => self.changes(event),
             "elicitation.completed" | "extension" => event
                 .payload()
-                .and_then(|payload| self.notification(event.kind(), &payload))
+                .and_then(|payload| Self::notification(event.kind(), &payload))
                 .into_iter()
                 .collect(),
             _ => Vec::new(),
@@ -109,7 +109,7 @@ impl Projector<'_> {
             Some(child) => child.to_string(),
             None => self.session.to_string(),
         };
-        let params = raw(&Update { session_id: &session, update, meta: payload.meta });
+        let params = raw(&UpdateParams { session_id: &session, update, meta: payload.meta });
         Some(match payload.more {
             Some(more) => message::notification(method::SESSION_UPDATE, &join(&params, more)),
             None => message::notification(method::SESSION_UPDATE, &params),
@@ -118,7 +118,7 @@ impl Projector<'_> {
 
     fn own_update(&self, update: OwnUpdate<'_>, meta: Option<&RawValue>) -> Bytes {
         let session = self.session.to_string();
-        message::notification(method::SESSION_UPDATE, &Update { session_id: &session, update, meta })
+        message::notification(method::SESSION_UPDATE, &UpdateParams { session_id: &session, update, meta })
     }
 
     /// The content blocks of a prompt. A client does not get back the prompts that it has sent itself.
@@ -183,7 +183,7 @@ impl Projector<'_> {
         mode.into_iter().chain(options).chain(title).map(|update| self.own_update(update, None)).collect()
     }
 
-    fn notification(&self, kind: &str, payload: &Payload<'_>) -> Option<Bytes> {
+    fn notification(kind: &str, payload: &Payload<'_>) -> Option<Bytes> {
         if kind == "extension" {
             let params = payload.params.unwrap_or(RawValue::NULL);
             return Some(message::notification(payload.method.as_deref()?, params));

@@ -1,4 +1,4 @@
-//! The parts that requests over HTTP and WebSockets share: the head of a request, and errors of the transport.
+//! The parts that requests over HTTP and over a socket share: the head of a request, and errors of the transport.
 
 use std::sync::Arc;
 

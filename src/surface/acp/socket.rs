@@ -10,7 +10,7 @@ use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use tokio::sync::mpsc;
 
-use super::connection::{Connection, OpenStream};
+use super::connection::{Connection, MAX_SESSIONS, OpenStream};
 use super::delivery::{MessageSink, SessionDelivery, deliver_responses};
 use super::initialize::open_connection;
 use super::message::{self, is_valid_id};
@@ -110,7 +110,7 @@ impl AcpSocket {
     }
 
     async fn serve(&self, incoming: &mut Incoming<'_>) -> Result<std::convert::Infallible, End> {
-        let (new_views, mut views) = mpsc::unbounded_channel();
+        let (new_views, mut views) = mpsc::channel(MAX_SESSIONS);
         let initialized =
             tokio::time::timeout(INITIALIZE_TIMEOUT, self.initialize(incoming, new_views)).await;
         let connection =
@@ -146,7 +146,7 @@ impl AcpSocket {
     async fn initialize(
         &self,
         incoming: &mut Incoming<'_>,
-        new_views: mpsc::UnboundedSender<Arc<SessionView>>,
+        new_views: mpsc::Sender<Arc<SessionView>>,
     ) -> Result<Arc<Connection>, End> {
         let gateway = &self.head.gateway;
         loop {

@@ -13,9 +13,8 @@ fn folder() -> PathBuf {
 }
 
 /// Runs a client to its end. Returns its steps.
-async fn steps(mut client: Command) -> Vec<Value> {
-    let run = move || client.stdin(Stdio::null()).stderr(Stdio::piped()).output();
-    let output = tokio::task::spawn_blocking(run).await.expect("it does not panic");
+fn steps(mut client: Command) -> Vec<Value> {
+    let output = client.stdin(Stdio::null()).output();
     let output = output.expect("its program is there: `scripts/test rust` installs it");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{errors}");
@@ -32,7 +31,7 @@ fn step<'a>(steps: &'a [Value], name: &str) -> &'a Value {
 /// The scenario of `acp.mjs`, `acp_client.py` and `tests/acp_client`.
 async fn runs_complete_turns(client: impl FnOnce(&str) -> Command) {
     let gateway = Setup::fake(&[]).start();
-    let steps = steps(client(&format!("{}/acp", gateway.url))).await;
+    let steps = steps(client(&format!("{}/acp", gateway.url)));
     let of = |name| step(&steps, name);
     assert_eq!(of("initialize")["loadSession"], true);
     let turn = of("turn");
