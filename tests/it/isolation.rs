@@ -3,10 +3,11 @@
 mod attacks;
 mod control_group;
 mod folders;
-mod ground;
+pub(crate) mod ground;
 mod groups;
 mod lifecycle;
 mod nested;
+mod programs;
 mod reports;
 mod run_as;
 mod table;
