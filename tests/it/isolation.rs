@@ -1,6 +1,7 @@
 //! The isolation of agents, against an agent that tries to leave it (`tests/isolation/hostile.py`).
 
 mod attacks;
+mod container;
 mod control_group;
 mod folders;
 pub(crate) mod ground;
