@@ -3,9 +3,52 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use serde_json::{Value, json};
+
+use crate::real_agents::file;
+use crate::support::gateway::command;
+
 fn read(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The service `gateway` of compose files, merged as Docker Compose does: later values replace earlier ones, members of
+/// mappings are merged, and lists are appended.
+pub(crate) fn compose(files: &[&str]) -> Value {
+    const TO_JSON: &str =
+        "import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.stdin.buffer.read())))";
+    let parsed = files.iter().map(|name| {
+        let input = std::fs::File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join(name));
+        let mut python = command(&file(".venv/bin/python"));
+        let output = python.args(["-c", TO_JSON]).stdin(input.expect("the file is committed")).output();
+        let output = output.expect("the environment has PyYAML");
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        document["services"]["gateway"].clone()
+    });
+    parsed.reduce(merged).expect("there are files")
+}
+
+fn merged(earlier: Value, later: Value) -> Value {
+    match (earlier, later) {
+        (Value::Object(mut members), Value::Object(more)) => {
+            for (name, value) in more {
+                let earlier = members.remove(&name).unwrap_or_default();
+                members.insert(name, merged(earlier, value));
+            }
+            Value::Object(members)
+        }
+        (Value::Array(mut items), Value::Array(more)) => {
+            for item in more {
+                if !items.contains(&item) {
+                    items.push(item);
+                }
+            }
+            Value::Array(items)
+        }
+        (_, later) => later,
+    }
 }
 
 /// Instructions of a Dockerfile, with continued lines joined and without comments.
@@ -133,4 +176,40 @@ fn compose_grants_minimal_privileges() {
     let published = lines.iter().filter(|line| line.ends_with(":8080\"")).collect::<Vec<_>>();
     assert_eq!(published, [&"- \"127.0.0.1:8080:8080\""], "it is published on loopback only");
     assert!(lines.iter().any(|line| line.starts_with("- /tmp:exec,")), "agents run programs in /tmp");
+}
+
+#[test]
+fn isolation_variant_of_compose_removes_only_the_filters_of_the_engine() {
+    let (usual, variant) = (compose(&["compose.yaml"]), compose(&["compose.yaml", "compose.isolation.yaml"]));
+    assert_eq!(usual["security_opt"], json!(["no-new-privileges:true"]));
+    assert_eq!(
+        variant["security_opt"],
+        json!([
+            "no-new-privileges:true",
+            "seccomp=unconfined",
+            "apparmor=unconfined",
+            "systempaths=unconfined"
+        ])
+    );
+    assert_eq!(variant["environment"]["ACP_GATEWAY__ISOLATION__REQUIRED"], "true");
+    for (name, expected) in [
+        ("cap_drop", json!(["ALL"])),
+        ("cap_add", Value::Null),
+        ("privileged", Value::Null),
+        ("user", Value::Null),
+        ("pid", Value::Null),
+        ("read_only", json!(true)),
+        ("tmpfs", json!(["/tmp:exec,nosuid,nodev,mode=1777,size=1g"])),
+        ("pids_limit", json!(1024)),
+        ("mem_limit", json!("4g")),
+        ("cpus", json!(4)),
+    ] {
+        assert_eq!(variant[name], expected, "{name}");
+    }
+    let changed = ["security_opt", "environment"];
+    for (name, value) in usual.as_object().expect("an object") {
+        assert!(changed.contains(&name.as_str()) || variant[name] == *value, "{name}");
+    }
+    let members = |service: &Value| service.as_object().map(serde_json::Map::len);
+    assert_eq!(members(&variant), members(&usual));
 }

@@ -1,12 +1,14 @@
 //! The isolation of agents, against an agent that tries to leave it (`tests/isolation/hostile.py`).
 
 mod attacks;
+mod container;
 mod control_group;
 mod folders;
-mod ground;
+pub(crate) mod ground;
 mod groups;
 mod lifecycle;
 mod nested;
+mod programs;
 mod reports;
 mod run_as;
 mod table;

@@ -14,7 +14,7 @@ mod real;
 mod scenarios;
 
 /// A file that the tests' set-up brings.
-fn file(name: &str) -> String {
+pub(crate) fn file(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents").join(name);
     assert!(
         path.exists(),

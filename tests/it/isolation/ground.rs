@@ -27,7 +27,7 @@ const PYTHON: &str = "python3";
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The user and group `nobody`.
-const NOBODY: u32 = 65534;
+pub(super) const NOBODY: u32 = 65534;
 
 /// The first user of the first range of `isolation.run_as`, and the size of each range.
 const FIRST_USER: u32 = 300_000;
@@ -35,7 +35,7 @@ const RANGE: u32 = 10;
 
 /// The user of the gateway and its agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum User {
+pub(crate) enum User {
     Root,
     /// The gateway runs as root, and its agents as the users of a range (`isolation.run_as`). The agent that starts
     /// first has this user.
@@ -45,7 +45,7 @@ pub(super) enum User {
 
 /// What the machine of the gateway supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Machine {
+pub(crate) enum Machine {
     Namespaces,
     /// User namespaces fail.
     LandlockOnly,
@@ -132,12 +132,12 @@ pub(super) fn script(name: &str) -> String {
 }
 
 /// The parent of folders that are outside of `/tmp`, which every isolated agent replaces.
-fn outside_tmp() -> &'static Path {
+pub(crate) fn outside_tmp() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
 
 /// The program that becomes the gateway.
-pub(super) fn run_by(user: User, machine: Machine) -> Vec<String> {
+pub(crate) fn run_by(user: User, machine: Machine) -> Vec<String> {
     let mut words = user.words();
     let missing = match machine {
         Machine::Namespaces | Machine::Any => return words,
@@ -179,7 +179,7 @@ pub(super) fn setup_in(
 }
 
 /// Starts the gateway. Its home contains a folder of programs.
-pub(super) fn start(setup: Setup, user: User) -> Gateway {
+pub(crate) fn start(setup: Setup, user: User) -> Gateway {
     start_after(setup, user, |_| ())
 }
 

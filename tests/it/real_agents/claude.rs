@@ -202,3 +202,8 @@ async fn claude_keeps_four_conversations_on_two_processes() {
 async fn claude_works_at_the_isolation_level_workspace() {
     scenarios::workspace_isolation(&CLAUDE).await;
 }
+
+#[tokio::test]
+async fn claude_works_for_an_unprivileged_gateway_with_each_mechanism() {
+    scenarios::unprivileged_gateway(&CLAUDE).await;
+}

@@ -100,3 +100,8 @@ async fn gemini_loads_with_its_key_alone() {
 async fn gemini_works_at_the_isolation_level_workspace() {
     scenarios::workspace_isolation(&GEMINI).await;
 }
+
+#[tokio::test]
+async fn gemini_works_for_an_unprivileged_gateway_with_each_mechanism() {
+    scenarios::unprivileged_gateway(&GEMINI).await;
+}

@@ -174,3 +174,8 @@ async fn kimi_keeps_four_conversations_on_two_processes() {
 async fn kimi_works_at_the_isolation_level_workspace() {
     scenarios::workspace_isolation(&KIMI).await;
 }
+
+#[tokio::test]
+async fn kimi_works_for_an_unprivileged_gateway_with_each_mechanism() {
+    scenarios::unprivileged_gateway(&KIMI).await;
+}

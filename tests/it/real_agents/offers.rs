@@ -13,7 +13,7 @@ use crate::support::log::one;
 const PAGE: &str = "docs/internals/agent-support.md";
 
 /// The scenarios of `scenarios.rs`, with the words for people.
-const SCENARIOS: [(&str, &str); 11] = [
+const SCENARIOS: [(&str, &str); 12] = [
     ("permissions", "A command runs only with permission; a rejected command does not run"),
     (
         "cancel_while_a_tool_runs",
@@ -29,6 +29,10 @@ const SCENARIOS: [(&str, &str); 11] = [
     (
         "workspace_isolation",
         "The isolation level `workspace`: a command with permission, a restore after the idle timeout, and a fork",
+    ),
+    (
+        "unprivileged_gateway",
+        "A gateway of an ordinary user, with namespaces and with Landlock only, at `private` and `workspace`",
     ),
     (
         "transient_failure_of_the_model",

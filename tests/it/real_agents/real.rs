@@ -24,6 +24,8 @@ pub(super) struct Real {
     pub(super) loads_at_once: bool,
     /// Gemini CLI offers no fork. Claude Code offers it, and then does not find the session, with and without isolation.
     pub(super) forks: bool,
+    /// The variables with which the agent runs commands without a pseudo terminal. Landlock denies these.
+    pub(super) without_terminals: &'static [(&'static str, &'static str)],
     /// The tool that runs a command, and the input of a call of it.
     shell: (&'static str, fn(&str) -> Value),
 }
@@ -46,6 +48,7 @@ pub(super) static CLAUDE: Real = Real {
     },
     loads_at_once: true,
     forks: false,
+    without_terminals: &[],
     shell: ("Bash", |command| json!({ "command": command, "description": "Run a command" })),
 };
 
@@ -69,6 +72,7 @@ pub(super) static CODEX: Real = Real {
     },
     loads_at_once: true,
     forks: true,
+    without_terminals: &[],
     shell: (
         "exec_command",
         |command| json!({ "cmd": command, "sandbox_permissions": "require_escalated", "justification": "May I?" }),
@@ -90,6 +94,7 @@ pub(super) static GEMINI: Real = Real {
     },
     loads_at_once: false,
     forks: false,
+    without_terminals: &[("GEMINI_PTY_INFO", "child_process")],
     shell: ("run_shell_command", |command| json!({ "command": command, "description": "Run a command" })),
 };
 
@@ -111,6 +116,7 @@ pub(super) static KIMI: Real = Real {
     },
     loads_at_once: true,
     forks: true,
+    without_terminals: &[],
     shell: ("Bash", |command| json!({ "command": command })),
 };
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::model::Model;
 use super::real::{Real, Running, ends};
+use crate::isolation::ground::{self, Machine, User, outside_tmp, run_by};
 use crate::support::procfs::at_home;
 use crate::support::{Events, Setup, eventually, figure};
 
@@ -252,6 +253,38 @@ pub(super) async fn workspace_isolation(real: &'static Real) {
         running.says(&forked, "date", "date comes after banana, cherry").await;
     }
     running.assert_kept(&[session, talk]).await;
+}
+
+/// The gateway has an ordinary user, with namespaces and with Landlock only: a turn, and a tool with its permission.
+pub(super) async fn unprivileged_gateway(real: &'static Real) {
+    for (machine, level) in [
+        (Machine::Namespaces, "private"),
+        (Machine::Namespaces, "workspace"),
+        (Machine::LandlockOnly, "private"),
+        (Machine::LandlockOnly, "workspace"),
+    ] {
+        let words = run_by(User::Unprivileged, machine);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let setup = Setup::default().run_by(&words).below(outside_tmp());
+        let model = Model::start().await;
+        let without_terminals =
+            real.without_terminals.iter().map(|(name, value)| (*name, (*value).to_owned()));
+        let variables: Vec<_> = without_terminals.filter(|_| machine == Machine::LandlockOnly).collect();
+        let setup = real.configure(setup, &model, &format!("isolation = {level:?}\n"), &variables);
+        let running = Running::new(real, ground::start(setup, User::Unprivileged), model);
+        let session = running.session().await;
+        let isolation = running.gateway.get_session(&session).await["isolation"].clone();
+        assert_eq!(isolation["level"], level, "{isolation}");
+        assert_eq!(isolation["mechanism"] == "namespaces", machine == Machine::Namespaces, "{isolation}");
+        running.says(&session, "banana", "banana comes after ").await;
+        let mut asked = running.asked(&session, "touch made.txt").await;
+        running.answer(&asked, "allow_once").await;
+        let turn = end(&mut asked.stream).await;
+        assert_eq!(turn["stopReason"], "end_turn", "{turn}");
+        let prompt = running.gateway.get(&format!("/v1/sessions/{session}/prompts/p2")).await;
+        assert!(running.cwd(&session).await.join("made.txt").exists(), "{machine:?} {level}: {prompt}");
+        running.assert_kept(&[session]).await;
+    }
 }
 
 /// The minute of the wall clock.

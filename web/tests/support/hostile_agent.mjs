@@ -2,11 +2,13 @@
 
 import { createInterface } from "node:readline";
 import { outputOf, wordsOf } from "./marks.mjs";
-import { ADDRESSES, COSTLY, ERROR_OUTPUT, FORM_FIELDS, PAYLOADS, WELL_FORMED } from "./payloads/index.mjs";
+import { ADDRESSES, COSTLY, FORM_FIELDS, PAYLOADS, SHORT_PARTS, WELL_FORMED } from "./payloads/index.mjs";
 import { UPDATE_PLACES } from "./places.mjs";
 
 let asked = 0;
 let attached = 0;
+/** The next part of the payloads for an error. The id of a session contains it, for the next process. */
+let nextPart = 0;
 const waiting = new Map();
 
 function send(message) {
@@ -101,8 +103,8 @@ function form(sessionId, part) {
 }
 
 /** The page shows the host and the whole address of a link. */
-function link(sessionId, url) {
-  return request("elicitation/create", { sessionId, mode: "url", message: all("l1"), elicitationId: `e${asked}`, url });
+function link(sessionId, url, elicitationId = `e${asked}`) {
+  return request("elicitation/create", { sessionId, mode: "url", message: all("l1"), elicitationId, url });
 }
 
 const STEPS = {
@@ -116,6 +118,13 @@ const STEPS = {
     for (const address of ADDRESSES) await link(sessionId, address);
     for (const words of each("e1")) send({ method: "elicitation/complete", params: { elicitationId: words.toWellFormed() } });
   },
+  completed: async (sessionId) => {
+    // The gateway rejects an id of more than 1,024 bytes.
+    const elicitationId = wordsOf("e2", 0, PAYLOADS[0]);
+    await link(sessionId, "https://ok.example/", elicitationId);
+    send({ method: "elicitation/complete", params: { elicitationId, words: each("e3"), [all("e4", WELL_FORMED)]: true } });
+  },
+  privileged: (sessionId) => each("v1", WELL_FORMED).forEach((words) => update(sessionId, "current_mode_update", { currentModeId: `${words}/yolo` })),
   other: (sessionId) => request(`_${all("o1", WELL_FORMED)}`, { sessionId, x: all("o2"), [all("o3", WELL_FORMED)]: [] }),
   file: (sessionId) => request("fs/write_text_file", { sessionId, path: `/${all("o4")}`, content: all("o5") }),
   command: (sessionId) => request("terminal/create", { sessionId, command: all("o6"), args: each("o7") }),
@@ -131,8 +140,9 @@ const STEPS = {
   fail: () => {
     throw { code: -32603, message: all("r2"), data: { x: all("r3") } };
   },
-  die: () => die(all("r4", ERROR_OUTPUT)),
-  dieLater: () => void setTimeout(() => die(all("r5", ERROR_OUTPUT)), 50),
+  die: () => die(all("r4")),
+  exitLater: () => void setTimeout(() => process.exit(3), 50),
+  dieLater: () => void setTimeout(() => die(all("r5")), 50),
   output: (sessionId) => request("terminal/create", { sessionId, command: "printf", args: ["%s", ...PAYLOADS.map((payload, index) => outputOf("t1", index, payload)).filter(isArgument)] }),
 };
 
@@ -174,9 +184,12 @@ const METHODS = {
     agentCapabilities: { loadSession: true, [all("i1", PAYLOADS.slice(0, 3))]: true },
     agentInfo: { name: "hostile", title: all("i2"), version: all("i3") },
   }),
-  "session/new": () => ({ sessionId: `hostile-${process.pid}-${(attached += 1)}`, modes: modes("m1"), configOptions: configOptions("h") }),
-  "session/load": () => {
-    throw { code: -32601, message: all("r6") };
+  "session/new": () => ({ sessionId: `hostile-${process.pid}-${(attached += 1)}-${nextPart}`, modes: modes("m1"), configOptions: configOptions("h") }),
+  "session/load": ({ sessionId }) => {
+    const part = Number(sessionId.split("-").at(-1)) % SHORT_PARTS.length;
+    nextPart = part + 1;
+    const { from, payloads } = SHORT_PARTS[part];
+    throw { code: -32601, message: payloads.map((payload, index) => wordsOf("r6", from + index, payload)).join("\n\n") };
   },
   "session/prompt": prompt,
 };
@@ -193,7 +206,6 @@ async function answer({ id, method, params }) {
 createInterface({ input: process.stdin }).on("line", (line) => {
   const message = JSON.parse(line);
   if (message.method === undefined) {
-
     waiting.get(message.id)?.(message.result ?? message.error);
     waiting.delete(message.id);
   } else if (message.id !== undefined) {

@@ -18,8 +18,24 @@ export const WELL_FORMED = PAYLOADS.map((payload) => payload.toWellFormed());
 /** The payloads that are addresses as a whole. */
 export const ADDRESSES = CLASSES.find(({ name }) => name === "addresses").payloads;
 
-/** The payloads of an error output, of which the gateway keeps the end. */
-export const ERROR_OUTPUT = PAYLOADS.slice(0, 60);
+/** The payloads in parts that the gateway does not truncate: it keeps 2,048 bytes of an error of an agent. */
+export const SHORT_PARTS = parts(WELL_FORMED, 2000);
+
+/** `payloads` in parts with at most `limit` bytes. The words around a payload need 24 more. */
+function parts(payloads, limit) {
+  const found = [];
+  let size = limit;
+  payloads.forEach((payload, index) => {
+    const own = new TextEncoder().encode(payload).length + 24;
+    if (size + own > limit) {
+      found.push({ from: index, payloads: [] });
+      size = 0;
+    }
+    found.at(-1).payloads.push(payload);
+    size += own;
+  });
+  return found;
+}
 
 /** Fields of one form: the gateway limits its properties to 128, and each payload is in two of them. */
 export const FORM_FIELDS = 60;
