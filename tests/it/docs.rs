@@ -97,7 +97,7 @@ fn pages() -> Vec<PathBuf> {
 }
 
 /// The anchors of a page, as GitHub makes them of its headings.
-fn anchors(page: &str) -> BTreeSet<String> {
+pub(crate) fn anchors(page: &str) -> BTreeSet<String> {
     let mut fenced = false;
     let headings = page.lines().filter(|line| {
         fenced ^= line.starts_with("```");
