@@ -85,8 +85,8 @@ impl Terminals {
     ) -> (&mut TerminalRecord, impl Future<Output = ()> + Send + use<>) {
         let NewTerminal { started, asked, cwd } = new;
         let CreateTerminal { command, args, output_byte_limit, .. } = asked;
-        let bytes = output_byte_limit.map_or(limits.default_terminal_bytes, |wanted| {
-            usize::try_from(wanted).unwrap_or(usize::MAX).min(limits.max_terminal_bytes)
+        let bytes = output_byte_limit.map_or(limits.default_terminal_bytes, |requested| {
+            usize::try_from(requested).unwrap_or(usize::MAX).min(limits.max_terminal_bytes)
         });
         let scrollback = Scrollback::new(bytes, self.budget.clone());
         let max_logged = limits.max_terminal_log_bytes;
