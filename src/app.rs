@@ -348,11 +348,11 @@ fn open_files(config: &Config) -> Option<OpenFiles> {
         raised.inspect_err(|error| tracing::warn!(%error, "could not raise the limit of open files")).ok()?;
     let processes = config.agents.values().map(|agent| agent.settings.pool.max_size).sum::<usize>();
     let connections = config.limits.max_connections;
-    let wanted = connections + processes * FILES_PER_PROCESS + BASE_FILES;
-    if let Some(limit) = raised.insufficient_for(wanted) {
+    let required = connections + processes * FILES_PER_PROCESS + BASE_FILES;
+    if let Some(limit) = raised.insufficient_for(required) {
         tracing::warn!(
             limit,
-            wanted,
+            required,
             connections,
             processes,
             "the hard limit of open files is too low for the configured connections and agents: raise it (LimitNOFILE= of \

@@ -17,7 +17,7 @@ const KEY: &str = "growth-generator-key-0123456789abcdef0123456789abcdef";
 const STOP: Duration = Duration::from_secs(20);
 
 /// The programs, and the location of their data.
-pub(crate) struct Place {
+pub(crate) struct Installation {
     pub(crate) program: PathBuf,
     pub(crate) folder: PathBuf,
 }
@@ -31,8 +31,8 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     #[expect(clippy::disallowed_methods, reason = "it starts the gateway, as an operator would")]
-    pub(crate) fn start(place: &Place, limits: &str) -> Outcome<Self> {
-        let path = |name: &str| place.folder.join(name);
+    pub(crate) fn start(installation: &Installation, limits: &str) -> Outcome<Self> {
+        let path = |name: &str| installation.folder.join(name);
         fs::write(path("key"), KEY)?;
         let agent = json!(env!("CARGO_BIN_EXE_fake-agent"));
         let many = "limits.per_key.max_requests_per_minute = 1000000\nlimits.per_key.max_prompts_per_minute = 1000000\nretention.max_total_bytes = \"1TiB\"\n\
@@ -41,14 +41,14 @@ impl Gateway {
         fs::write(path("gateway.toml"), config)?;
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let began = Instant::now();
-        let child = Command::new(&place.program)
+        let child = Command::new(&installation.program)
             .args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--config"])
             .arg(path("gateway.toml"))
             .arg("--data")
             .arg(path("data"))
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
-            .env("HOME", &place.folder)
+            .env("HOME", &installation.folder)
             .env("ACP_GATEWAY_ADMIN_KEY_FILE", path("key"))
             .env("RUST_LOG", "error")
             // The measurement may run as root.

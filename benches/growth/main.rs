@@ -20,7 +20,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gateway::Place;
+use gateway::Installation;
 use serde_json::Value;
 
 pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -81,15 +81,15 @@ fn main() -> ExitCode {
 fn run(plan: &Plan) -> Outcome {
     let own = tempfile::tempdir()?;
     let folder = plan.data.clone().unwrap_or_else(|| own.path().to_owned());
-    let place = Place { program: plan.gateway.clone(), folder: folder.clone() };
+    let installation = Installation { program: plan.gateway.clone(), folder: folder.clone() };
     if folder.join("data").exists() {
         report(&serde_json::json!({ "figure": "fill", "there": true }))?;
     } else {
         std::fs::create_dir_all(&folder)?;
-        let template = template::make(&place)?;
+        let template = template::make(&installation)?;
         report(&fill::fill(&folder, &template, plan)?)?;
     }
-    measure::all(&place, &mut report)
+    measure::all(&installation, &mut report)
 }
 
 fn report(figure: &Value) -> Outcome {

@@ -11,7 +11,7 @@ use acp_gateway::types::{Ids, Limits};
 
 use super::Outcome;
 use super::fill::title;
-use super::gateway::{Gateway, Place};
+use super::gateway::{Gateway, Installation};
 use super::template::log;
 
 /// The number of updates of a measured turn.
@@ -30,10 +30,10 @@ struct Places {
     middle: String,
 }
 
-pub(crate) fn all(place: &Place, report: &mut dyn FnMut(&Value) -> Outcome) -> Outcome {
-    let places = places(place)?;
-    let starts = (0..3).map(|_| start(place)).collect::<Outcome<Vec<_>>>()?;
-    let gateway = Gateway::start(place, "")?;
+pub(crate) fn all(installation: &Installation, report: &mut dyn FnMut(&Value) -> Outcome) -> Outcome {
+    let places = places(installation)?;
+    let starts = (0..3).map(|_| start(installation)).collect::<Outcome<Vec<_>>>()?;
+    let gateway = Gateway::start(installation, "")?;
     std::thread::sleep(Duration::from_secs(1));
     report(&json!({
         "figure": "start", "sessions": places.sessions, "events": places.events, "ready": median(starts),
@@ -46,18 +46,18 @@ pub(crate) fn all(place: &Place, report: &mut dyn FnMut(&Value) -> Outcome) -> O
     report(&json!({ "figure": "after", "anonymousKiB": resident }))?;
     appends(&gateway, &places, report)?;
     gateway.stop()?;
-    pruning(place, report)
+    pruning(installation, report)
 }
 
-fn start(place: &Place) -> Outcome<f64> {
-    let gateway = Gateway::start(place, "")?;
+fn start(installation: &Installation) -> Outcome<f64> {
+    let gateway = Gateway::start(installation, "")?;
     let ready = gateway.ready;
     gateway.stop()?;
     Ok(millis(ready))
 }
 
-fn places(place: &Place) -> Outcome<Places> {
-    let store = SqliteStore::open(&log(&place.folder), Ids::system(), &Limits::default())?;
+fn places(installation: &Installation) -> Outcome<Places> {
+    let store = SqliteStore::open(&log(&installation.folder), Ids::system(), &Limits::default())?;
     let mut logs = store.usages(usize::MAX, &|_| true);
     logs.sort_by_key(|log| std::cmp::Reverse(log.last_seq));
     let long = logs.first().ok_or("no session")?;
@@ -86,19 +86,19 @@ fn lists(gateway: &Gateway, places: &Places, report: &mut dyn FnMut(&Value) -> O
     let first = page("/v1/sessions?limit=20")?;
     let deep = page(&format!("/v1/sessions?limit=20&cursor={}", places.middle))?;
     // This session was changed long ago, so the search reads the whole list.
-    let wanted = title(1);
+    let searched = title(1);
     let began = Instant::now();
     let (mut requests, mut longest, mut cursor) = (0, Duration::ZERO, String::new());
     loop {
         let asked = Instant::now();
-        let q = wanted.replace(' ', "%20");
+        let q = searched.replace(' ', "%20");
         let found = gateway.get(&format!("/v1/sessions?limit=20&q={q}{cursor}"))?;
         longest = longest.max(asked.elapsed());
         requests += 1;
         match found["nextCursor"].as_str() {
             Some(next) if found["sessions"] == json!([]) => cursor = format!("&cursor={next}"),
-            _ if found["sessions"][0]["title"] == wanted.as_str() => break,
-            _ => return Err(format!("{wanted} was not found: {found}").into()),
+            _ if found["sessions"][0]["title"] == searched.as_str() => break,
+            _ => return Err(format!("{searched} was not found: {found}").into()),
         }
     }
     report(&json!({
@@ -175,9 +175,9 @@ fn turn(gateway: &Gateway, session: &str, prompt: &str) -> Outcome {
 }
 
 /// The duration of a small turn while retention deletes most events of the long session, and without other work.
-fn pruning(place: &Place, report: &mut dyn FnMut(&Value) -> Outcome) -> Outcome {
-    let quiet = turns(&Gateway::start(place, "")?, None)?;
-    let gateway = Gateway::start(place, "retention.max_session_bytes = \"1MiB\"")?;
+fn pruning(installation: &Installation, report: &mut dyn FnMut(&Value) -> Outcome) -> Outcome {
+    let quiet = turns(&Gateway::start(installation, "")?, None)?;
+    let gateway = Gateway::start(installation, "retention.max_session_bytes = \"1MiB\"")?;
     // The write triggers retention, so there is no wait for its interval.
     let busy = turns(&gateway, Some("flood n=2000 size=64"))?;
     gateway.stop()?;

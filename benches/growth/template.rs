@@ -8,7 +8,7 @@ use acp_gateway::types::{Ids, Limits, SessionId};
 use serde_json::json;
 
 use super::Outcome;
-use super::gateway::{Gateway, Place};
+use super::gateway::{Gateway, Installation};
 
 pub(crate) const TITLE: &str = "Growth 0000000";
 const TABLES: [Table; 7] = [
@@ -32,8 +32,8 @@ pub(crate) struct Template {
 }
 
 /// Has a gateway create the session, with a turn and a title.
-pub(crate) fn make(place: &Place) -> Outcome<Template> {
-    let gateway = Gateway::start(place, "")?;
+pub(crate) fn make(installation: &Installation) -> Outcome<Template> {
+    let gateway = Gateway::start(installation, "")?;
     let session = gateway.send("POST", "/v1/sessions", &json!({ "agent": "fake" }))?;
     let id = session["sessionId"].as_str().ok_or("no id")?.to_owned();
     let path = format!("/v1/sessions/{id}");
@@ -51,7 +51,7 @@ pub(crate) fn make(place: &Place) -> Outcome<Template> {
     gateway.stop()?;
 
     let id: SessionId = id.parse()?;
-    let store = SqliteStore::open(&log(&place.folder), Ids::system(), &Limits::default())?;
+    let store = SqliteStore::open(&log(&installation.folder), Ids::system(), &Limits::default())?;
     let mut records = Vec::new();
     for table in TABLES {
         let of_it = |record: &Record| record.0.windows(16).any(|part| part == id.as_bytes());

@@ -39,14 +39,14 @@ pub fn cursors(data: &[u8]) {
     }
     let Ok(request) = request.body(()) else { return };
     let mut parts = request.into_parts().0;
-    place(&mut parts);
+    check_last_event_id(&mut parts);
     ranges(&parts, size);
     tags(&mut parts);
     rest(&mut parts);
 }
 
 /// Runs an extractor, which must not wait.
-fn taken<T: FromRequestParts<()>>(parts: &mut Parts) -> Result<T, T::Rejection> {
+fn extract<T: FromRequestParts<()>>(parts: &mut Parts) -> Result<T, T::Rejection> {
     T::from_request_parts(parts, &()).now_or_never().expect("it waits for nothing")
 }
 
@@ -78,18 +78,18 @@ fn pairs(query: &str) -> Vec<(String, String)> {
 }
 
 /// The start position of a stream, of one session and of the whole log.
-fn place(parts: &mut Parts) {
+fn check_last_event_id(parts: &mut Parts) {
     let epoch: Epoch = "k3".parse().expect("it is one");
-    let Ok(last) = taken::<LastEventId>(parts);
-    let wanted = match &values(parts, "last-event-id")[..] {
+    let Ok(last) = extract::<LastEventId>(parts);
+    let expected = match &values(parts, "last-event-id")[..] {
         [] | [Some("")] => "absent",
         [Some(text)] => text,
         _ => "unclear",
     };
     match &last {
-        LastEventId::Absent => assert_eq!(wanted, "absent"),
-        LastEventId::Text(text) => assert_eq!(wanted, text),
-        LastEventId::Invalid => assert_eq!(wanted, "unclear"),
+        LastEventId::Absent => assert_eq!(expected, "absent"),
+        LastEventId::Text(text) => assert_eq!(expected, text),
+        LastEventId::Invalid => assert_eq!(expected, "unclear"),
     }
     let pairs = pairs(parts.uri.query().unwrap_or_default());
     let read = |params: Result<Params, ApiError>, all: bool| {
@@ -103,7 +103,7 @@ fn place(parts: &mut Parts) {
     };
     for (all, between) in [(false, "-"), (true, "-g")] {
         let model = model(&pairs, &last, between);
-        match (read(taken::<Params>(parts), all), model) {
+        match (read(extract::<Params>(parts), all), model) {
             (Ok(query), Some((cursor, types, named, follow, limit))) => {
                 let got = (query.cursor, query.types.is_some(), query.named, query.follow, query.limit);
                 assert_eq!(got, (cursor, types, named, follow, limit), "{pairs:?} {last:?}");
@@ -123,7 +123,7 @@ fn model(pairs: &[(String, String)], last: &LastEventId, between: &str) -> Optio
     if pairs.iter().any(|pair| !known.contains(&&*pair.0)) || known.into_iter().any(twice) {
         return None;
     }
-    let of = |text: &str| match super::ids::place(text, between) {
+    let of = |text: &str| match super::ids::split_id(text, between) {
         Some(("k3", number)) => Ok(Cursor::After(number)),
         Some(_) => Ok(Cursor::Reset(ResetReason::NewEpoch)),
         None => Err(Cursor::Reset(ResetReason::UnknownCursor)),
@@ -155,11 +155,11 @@ fn ranges(parts: &Parts, size: u64) {
     const ETAG: &str = "\"a\"";
     let got = requested_range(&parts.headers, size, ETAG);
     let same = parts.headers.get_all("if-range").iter().all(|known| known.as_bytes() == ETAG.as_bytes());
-    let wanted = match &values(parts, "range")[..] {
-        [Some(range)] if same => wanted_range(range, size.into()),
+    let expected = match &values(parts, "range")[..] {
+        [Some(range)] if same => expected_range(range, size.into()),
         _ => None,
     };
-    let wanted = match wanted {
+    let expected = match expected {
         None => RequestedRange::Full,
         Some((first, end)) if first >= end => RequestedRange::Unsatisfiable,
         Some((first, end)) => {
@@ -167,11 +167,11 @@ fn ranges(parts: &Parts, size: u64) {
             RequestedRange::Bytes(narrow(first)..narrow(end))
         }
     };
-    assert_eq!(got, wanted, "{:?} of {size}", parts.headers);
+    assert_eq!(got, expected, "{:?} of {size}", parts.headers);
 }
 
 /// The first byte, and the byte after the last.
-fn wanted_range(range: &str, size: u128) -> Option<(u128, u128)> {
+fn expected_range(range: &str, size: u128) -> Option<(u128, u128)> {
     let number = |text: &str| -> Option<u128> {
         let digits = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
         // No file has that many bytes.
@@ -204,7 +204,7 @@ fn tags(parts: &mut Parts) {
         Some(List::Any) => Some(EntityTags::Any),
         Some(List::Tags(list)) => Some(EntityTags::Listed(kept(list))),
     };
-    match taken::<IfMatch>(parts) {
+    match extract::<IfMatch>(parts) {
         Ok(IfMatch(tags)) => {
             let model = known(if_match.clone().expect("it is a list"), &strong);
             let model = model.and_then(|tags| match tags {
@@ -215,7 +215,7 @@ fn tags(parts: &mut Parts) {
         }
         Err(error) => assert!(if_match.is_err() && error.problem().status == 422),
     }
-    match taken::<Conditions>(parts) {
+    match extract::<Conditions>(parts) {
         Ok(Conditions(expected)) => {
             assert_eq!(expected.if_match, known(if_match.expect("it is a list"), &strong));
             assert_eq!(expected.if_none_match, known(if_none_match.expect("it is a list"), &all));
@@ -263,7 +263,7 @@ fn listed(parts: &Parts, name: &str) -> Result<Option<List>, ()> {
 
 /// The remaining headers.
 fn rest(parts: &mut Parts) {
-    let Ok(wait) = taken::<PreferWait>(parts);
+    let Ok(wait) = extract::<PreferWait>(parts);
     assert!(wait.seconds(300).is_none_or(|seconds| seconds <= 300));
     let key = match &values(parts, "idempotency-key")[..] {
         [] => Ok(None),
@@ -272,7 +272,7 @@ fn rest(parts: &mut Parts) {
     };
     let route = format!("GET {}", parts.uri.path());
     let key = key.map(|key| key.map(str::to_owned));
-    match taken::<IdempotencyHeader>(parts) {
+    match extract::<IdempotencyHeader>(parts) {
         Ok(header) => {
             let got = header.bind(b"{}");
             assert_eq!(Ok(got.as_ref().map(|got| got.key.clone())), key);

@@ -30,7 +30,7 @@ pub fn envelope(data: &[u8]) {
     if deep {
         return;
     }
-    assert_eq!(message.as_ref().ok().map(Told::of), Told::model(line), "{line}");
+    assert_eq!(message.as_ref().ok().map(Parts::of), Parts::model(line), "{line}");
     if let Some(parts) = scanned {
         found(line, &parts);
     }
@@ -43,14 +43,14 @@ pub fn envelope(data: &[u8]) {
 
 /// A message, described by the bytes of its parts.
 #[derive(Debug, PartialEq, Eq)]
-enum Told<'a> {
+enum Parts<'a> {
     Request { id: &'a str, method: Cow<'a, str>, params: &'a str },
     Notification { method: Cow<'a, str>, params: &'a str },
     Result { id: &'a str, result: &'a str },
     Error { id: &'a str },
 }
 
-impl<'a> Told<'a> {
+impl<'a> Parts<'a> {
     fn of(message: &'a Message) -> Self {
         match message {
             Message::Request { id, method, params } => {
@@ -109,8 +109,8 @@ fn once<'m>(parts: &'m [Member], name: &str) -> Result<Option<&'m Member>, Uncle
 fn found(line: &str, parts: &UpdateLine) {
     let params = &line[parts.params.clone()];
     assert_eq!(
-        Told::model(line),
-        Some(Told::Notification { method: acp::method::SESSION_UPDATE.into(), params })
+        Parts::model(line),
+        Some(Parts::Notification { method: acp::method::SESSION_UPDATE.into(), params })
     );
     let value = |text: &str, name: &str| -> Option<String> {
         let parts = members(text).expect("it is an object");
@@ -239,7 +239,7 @@ fn object(params: &RawValue) {
     let text = params.get();
     let Some(object) = RawObject::parse(params) else { return };
     let parts = members(text).expect("only an object is one");
-    let wanted =
+    let expected =
         parts.iter().map(|part| (part.name.as_deref().expect("a name is text"), &text[part.at.clone()]));
-    assert!(object.iter().map(|(name, value)| (name, value.get())).eq(wanted), "{text}");
+    assert!(object.iter().map(|(name, value)| (name, value.get())).eq(expected), "{text}");
 }

@@ -43,8 +43,8 @@ fn read(chunks: &[&[u8]], cap: usize) -> (Vec<Vec<u8>>, End) {
         for line in lines.line_ranges(&block).chain(lines.check_length().err().map(Err)) {
             match line {
                 Ok(line) => got.push(block[line].to_vec()),
-                Err(LineTooLong { cap: told }) => {
-                    assert_eq!(told, cap);
+                Err(LineTooLong { cap: reported }) => {
+                    assert_eq!(reported, cap);
                     return (got, End::TooLong(cap));
                 }
             }

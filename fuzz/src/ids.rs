@@ -15,19 +15,19 @@ pub fn ids(data: &[u8]) {
     while let Some(text) = input.text() {
         let text = &text;
         only::<Epoch>(text, epoch(text));
-        only::<EventId>(text, place(text, "-").is_some());
-        only::<Position>(text, place(text, "-g").is_some());
+        only::<EventId>(text, split_id(text, "-").is_some());
+        only::<Position>(text, split_id(text, "-g").is_some());
         only::<AgentName>(text, agent(text));
         sessions.extend(only::<SessionId>(text, session(text)).map(|id| (id, text.clone())));
         prompts.extend(only::<PromptId>(text, counted(text, 'p').is_some()).zip(counted(text, 'p')));
         only::<RequestId>(text, counted(text, 'r').is_some());
         only::<TerminalId>(text, counted(text, 't').is_some());
         if let Ok(id) = text.parse::<EventId>() {
-            let (epoch, seq) = place(text, "-").expect("it is one");
+            let (epoch, seq) = split_id(text, "-").expect("it is one");
             assert_eq!((id.epoch.as_str(), id.seq), (epoch, seq));
         }
         if let Ok(id) = text.parse::<Position>() {
-            let (epoch, pos) = place(text, "-g").expect("it is one");
+            let (epoch, pos) = split_id(text, "-g").expect("it is one");
             assert_eq!((id.epoch.as_str(), id.pos), (epoch, pos));
             assert!(text.parse::<EventId>().is_err(), "no text is both");
         }
@@ -43,12 +43,12 @@ pub fn ids(data: &[u8]) {
 }
 
 /// Checks that a text parses exactly when the model accepts it, and that it prints unchanged, also in JSON.
-fn only<T>(text: &str, wanted: bool) -> Option<T>
+fn only<T>(text: &str, expected: bool) -> Option<T>
 where
     T: FromStr + Display + PartialEq + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
 {
     let parsed: Option<T> = text.parse().ok();
-    assert_eq!(parsed.is_some(), wanted, "{}: {text:?}", std::any::type_name::<T>());
+    assert_eq!(parsed.is_some(), expected, "{}: {text:?}", std::any::type_name::<T>());
     let json = serde_json::to_string(text).expect("a text is JSON");
     assert_eq!(serde_json::from_str::<T>(&json).ok(), parsed);
     if let Some(id) = &parsed {
@@ -63,7 +63,7 @@ fn epoch(text: &str) -> bool {
 }
 
 /// An epoch and a number, separated by `between`.
-pub(crate) fn place<'a>(text: &'a str, between: &str) -> Option<(&'a str, u64)> {
+pub(crate) fn split_id<'a>(text: &'a str, between: &str) -> Option<(&'a str, u64)> {
     let digits = text.bytes().rev().take_while(u8::is_ascii_digit).count();
     let (head, digits) = text.split_at(text.len() - digits);
     let epoch_text = head.strip_suffix(between)?;

@@ -227,8 +227,8 @@ impl Ground {
 fn walk(from: &str, names: &[&str]) -> Meaning {
     let mut left: Vec<&str> = names.iter().rev().copied().collect();
     let mut at: Vec<&str> = Vec::new();
-    let place = |at: &[&str]| [&[from], at].concat().join("/");
-    let node = |at: &[&str]| GROUND.iter().find(|(path, _)| *path == place(at)).map(|(_, node)| *node);
+    let path_of = |at: &[&str]| [&[from], at].concat().join("/");
+    let node = |at: &[&str]| GROUND.iter().find(|(path, _)| *path == path_of(at)).map(|(_, node)| *node);
     let mut links = 0;
     while let Some(name) = left.pop() {
         if node(&at) != Some(Node::Folder) {
@@ -254,7 +254,7 @@ fn walk(from: &str, names: &[&str]) -> Meaning {
             }
         }
     }
-    node(&at).map_or(Meaning::Missing, |node| Meaning::Is(place(&at), node))
+    node(&at).map_or(Meaning::Missing, |node| Meaning::Is(path_of(&at), node))
 }
 
 /// Checks that the gateway returns a result exactly when the model does, and the same one.
@@ -262,17 +262,17 @@ fn agree<T: PartialEq + std::fmt::Debug>(
     path: &str,
     meaning: &Meaning,
     got: &Result<T, FileError>,
-    wanted: Option<&T>,
+    expected: Option<&T>,
 ) {
-    assert_eq!(got.as_ref().ok(), wanted, "{path:?} is {meaning:?}: {got:?}");
+    assert_eq!(got.as_ref().ok(), expected, "{path:?} is {meaning:?}: {got:?}");
     if let Err(error) = got {
         assert!(
             !matches!(error, FileError::Io(_) | FileError::DiskFull | FileError::Changed),
             "{path:?}: {error:?}"
         );
         if *meaning == Meaning::Missing {
-            let told = matches!(error, FileError::Missing | FileError::Malformed | FileError::Relative);
-            assert!(told, "{path:?}: {error:?}");
+            let explained = matches!(error, FileError::Missing | FileError::Malformed | FileError::Relative);
+            assert!(explained, "{path:?}: {error:?}");
         }
     }
 }

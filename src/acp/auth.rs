@@ -157,8 +157,8 @@ pub fn authenticate(method_id: &str, meta: Option<&RawValue>) -> Box<RawValue> {
 }
 
 /// The `_meta` of `authenticate` with an API key in the agent's format.
-pub fn api_key_meta(place: ApiKeyFormat, key: &str) -> Box<RawValue> {
-    let value = match place {
+pub fn api_key_meta(format: ApiKeyFormat, key: &str) -> Box<RawValue> {
+    let value = match format {
         ApiKeyFormat::String => serde_json::json!(key),
         ApiKeyFormat::Object => serde_json::json!({ "apiKey": key }),
     };

@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn every_longer_text_in_meta_is_a_secret() {
-        let secrets = |place| secrets_of(&authenticate("a", Some(&api_key_meta(place, "K-12345678\""))));
+        let secrets = |format| secrets_of(&authenticate("a", Some(&api_key_meta(format, "K-12345678\""))));
         assert_eq!(secrets(ApiKeyFormat::String), ["K-12345678\""]);
         assert_eq!(secrets(ApiKeyFormat::Object), ["K-12345678\""]);
         assert!(secrets_of(&authenticate("a-long-method-id", None)).is_empty());

@@ -281,9 +281,9 @@ mod tests {
                     side(&before).into_iter().chain([id]).chain(side(&after)).collect();
                 format!("{{{}}}", members.join(","))
             };
-            let (given, wanted) = (build(&theirs), build(&ours().to_string()));
+            let (given, expected) = (build(&theirs), build(&ours().to_string()));
             let replaced = replace_session_id(raw(&given), &ours()).unwrap();
-            prop_assert_eq!(replaced.get(), wanted);
+            prop_assert_eq!(replaced.get(), expected);
         }
     }
 }

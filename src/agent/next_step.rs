@@ -34,9 +34,9 @@ fn variable(spec: &AgentSpec) -> String {
         return format!("check {}, which the agent receives but does not accept", present.join(" and "));
     }
     let key = (!row.suggested_variables.iter().any(has)).then(|| row.suggested_variables.join(" or "));
-    let wanted: Vec<&str> = key.as_deref().into_iter().chain(missing).collect();
-    let place = if known.found { "in the environment of the gateway and restart it" } else { &entry };
-    format!("set {} {place}", wanted.join(" and "))
+    let names: Vec<&str> = key.as_deref().into_iter().chain(missing).collect();
+    let location = if known.found { "in the environment of the gateway and restart it" } else { &entry };
+    format!("set {} {location}", names.join(" and "))
 }
 
 /// The sign-in call to suggest: a method that takes a key, otherwise a method that needs no terminal.

@@ -135,8 +135,8 @@ mod tests {
 
     #[test]
     fn skips_used_port_unless_configured() {
-        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = taken.local_addr().unwrap();
+        let occupied = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = occupied.local_addr().unwrap();
         let asked = bind(&Listen { address, explicit: true }).unwrap_err();
         assert_eq!(asked.to_string(), format!("could not bind {address}"));
         let other = bind(&Listen { address, explicit: false }).unwrap().local_addr().unwrap();

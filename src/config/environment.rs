@@ -82,8 +82,8 @@ const USER_VARIABLES: [&str; 8] = [
 
 impl ChildEnvironment {
     pub(super) fn from_environment(environment: &Environment) -> Self {
-        let pick = |wanted: &dyn Fn(&str) -> bool| {
-            let picked = environment.iter().filter(|(name, _)| wanted(name));
+        let pick = |matches: &dyn Fn(&str) -> bool| {
+            let picked = environment.iter().filter(|(name, _)| matches(name));
             picked.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
         };
         Self {

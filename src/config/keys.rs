@@ -33,7 +33,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Key<Config>> {
 pub(super) fn read(
     root: &mut Section,
     config: &mut Config,
-    wanted: impl Fn(&Key<Config>) -> bool,
+    filter: impl Fn(&Key<Config>) -> bool,
 ) -> Result<(), ConfigError> {
     let mut limits = root.take("limits").map(Field::section).transpose()?;
     for (path, _) in SECTIONS {
@@ -44,7 +44,7 @@ pub(super) fn read(
         let Some(field) = field else { continue };
         let mut section = field.section()?;
         for key in of_section(path) {
-            if let Some(field) = section.take(key.name).filter(|_| wanted(key)) {
+            if let Some(field) = section.take(key.name).filter(|_| filter(key)) {
                 (key.read)(config, field)?;
             }
         }
@@ -89,8 +89,8 @@ mod tests {
             load(&flags, &[("HOME", "/")].into_iter().collect(), &|_| false).unwrap()
         };
         let first = read("");
-        let taken = "[agents.a]\ncommand = \"a\"\n[mcp.docs]\nurl = \"https://mcp.example\"\n[limits.per_key]\nmax_streams = 3\n";
-        assert_eq!(first.changes_that_need_restart(&read(taken)), Vec::<String>::new());
+        let reloadable = "[agents.a]\ncommand = \"a\"\n[mcp.docs]\nurl = \"https://mcp.example\"\n[limits.per_key]\nmax_streams = 3\n";
+        assert_eq!(first.changes_that_need_restart(&read(reloadable)), Vec::<String>::new());
         let here = folder.path().display();
         let all = format!(
             "[server]\nlisten = \"127.0.0.1:1\"\ndata_dir = \"{here}\"\npublic_url = \"https://a.example\"\n\

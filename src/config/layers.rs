@@ -146,17 +146,17 @@ fn dotted(key: &str) -> Vec<String> {
 }
 
 fn insert(tree: &mut Node, key: &[String], node: &Node) -> Result<(), ConfigError> {
-    let mut place = tree;
+    let mut target = tree;
     for name in key {
-        if let Value::Untyped(text) = &place.value {
-            place.value = parse_text(text, &place.origin).unwrap_or(Value::Unsupported("a string"));
+        if let Value::Untyped(text) = &target.value {
+            target.value = parse_text(text, &target.origin).unwrap_or(Value::Unsupported("a string"));
         }
-        let Value::Table(entries) = &mut place.value else {
-            let reason = format!("{} is not a table", place.origin);
+        let Value::Table(entries) = &mut target.value else {
+            let reason = format!("{} is not a table", target.origin);
             return Err(ConfigError::Invalid { origin: node.origin.clone(), key: key.join("."), reason });
         };
-        place = entries.entry(name.clone()).or_insert_with(|| Node::table(node.origin.clone()));
+        target = entries.entry(name.clone()).or_insert_with(|| Node::table(node.origin.clone()));
     }
-    *place = node.clone();
+    *target = node.clone();
     Ok(())
 }

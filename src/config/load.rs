@@ -61,10 +61,10 @@ pub fn load_local(flags: &Flags, environment: &Environment) -> Result<Config, Co
 fn read_settings(
     root: &mut Section,
     environment: &Environment,
-    wanted: impl Fn(&Key<Config>) -> bool,
+    filter: impl Fn(&Key<Config>) -> bool,
 ) -> Result<Config, ConfigError> {
     let mut config = Config::default();
-    keys::read(root, &mut config, wanted)?;
+    keys::read(root, &mut config, filter)?;
     #[cfg(debug_assertions)]
     if let Some(field) = root.take("testing") {
         let mut section = field.section()?;

@@ -77,15 +77,15 @@ impl Node {
 /// Parses a whole file.
 pub(super) fn parse_file(text: &str, path: &Path) -> Result<Node, ConfigError> {
     let path = Arc::new(path.to_owned());
-    let place = |offset: usize| Origin::File {
+    let origin_at = |offset: usize| Origin::File {
         path: path.clone(),
         line: 1 + memchr::memchr_iter(b'\n', &text.as_bytes()[..offset.min(text.len())]).count(),
     };
     let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
-        origin: place(error.span().map_or(0, |span| span.start)),
+        origin: origin_at(error.span().map_or(0, |span| span.start)),
         message: error.message().to_owned(),
     })?;
-    Ok(Node { value: entries(table.into_inner(), &place), origin: place(0) })
+    Ok(Node { value: entries(table.into_inner(), &origin_at), origin: origin_at(0) })
 }
 
 /// Parses a list or a table from one environment variable.
@@ -94,17 +94,17 @@ pub(super) fn parse_text(text: &str, origin: &Origin) -> Option<Value> {
     Some(convert(value, &|_| origin.clone()).value)
 }
 
-fn entries(table: DeTable<'_>, place: &impl Fn(usize) -> Origin) -> Value {
+fn entries(table: DeTable<'_>, origin_at: &impl Fn(usize) -> Origin) -> Value {
     let named = |(key, value): (Spanned<_>, _)| {
         // Errors refer to the line of the key, also if the value is a table.
-        let origin = place(key.span().start);
-        (std::borrow::Cow::into_owned(key.into_inner()), Node { origin, ..convert(value, place) })
+        let origin = origin_at(key.span().start);
+        (std::borrow::Cow::into_owned(key.into_inner()), Node { origin, ..convert(value, origin_at) })
     };
     Value::Table(table.into_iter().map(named).collect())
 }
 
-fn convert(value: Spanned<DeValue<'_>>, place: &impl Fn(usize) -> Origin) -> Node {
-    let origin = place(value.span().start);
+fn convert(value: Spanned<DeValue<'_>>, origin_at: &impl Fn(usize) -> Origin) -> Node {
+    let origin = origin_at(value.span().start);
     let value = match value.into_inner() {
         DeValue::String(text) => Value::String(text.into_owned()),
         DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
@@ -114,8 +114,10 @@ fn convert(value: Spanned<DeValue<'_>>, place: &impl Fn(usize) -> Origin) -> Nod
         DeValue::Boolean(value) => Value::Boolean(value),
         DeValue::Float(_) => Value::Unsupported("a fraction"),
         DeValue::Datetime(_) => Value::Unsupported("a date"),
-        DeValue::Array(items) => Value::Array(items.into_iter().map(|item| convert(item, place)).collect()),
-        DeValue::Table(table) => entries(table, place),
+        DeValue::Array(items) => {
+            Value::Array(items.into_iter().map(|item| convert(item, origin_at)).collect())
+        }
+        DeValue::Table(table) => entries(table, origin_at),
     };
     Node { value, origin }
 }

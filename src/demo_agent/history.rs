@@ -127,7 +127,7 @@ fn truncate_block(block: &Value) -> Value {
 mod tests {
     use super::*;
 
-    fn said(message: &str, text: &str) -> Value {
+    fn chunk(message: &str, text: &str) -> Value {
         let content = json!({ "type": "text", "text": text });
         json!({ "sessionUpdate": "agent_message_chunk", "messageId": message, "content": content })
     }
@@ -141,14 +141,14 @@ mod tests {
         let mut history = History::default();
         history.prompt(&[text("hi")], "u");
         for update in [
-            said("m1", "a"),
-            said("m1", "b"),
+            chunk("m1", "a"),
+            chunk("m1", "b"),
             json!({ "sessionUpdate": "plan", "entries": [] }),
             json!({ "sessionUpdate": "tool_call", "toolCallId": "c1", "title": "Read" }),
             json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "completed" }),
             json!({ "sessionUpdate": "plan", "entries": [] }),
             json!({ "sessionUpdate": "usage_update", "used": 1, "size": 2 }),
-            said("m2", "c"),
+            chunk("m2", "c"),
         ] {
             history.push(&update);
         }
@@ -163,9 +163,9 @@ mod tests {
     fn oldest_turn_is_dropped_first_and_the_last_is_kept() {
         let mut history = History::default();
         history.prompt(&[text("one"), text("more")], "u1");
-        history.push(&said("m1", "first"));
+        history.push(&chunk("m1", "first"));
         history.prompt(&[text("two")], "u2");
-        history.push(&said("m2", "second"));
+        history.push(&chunk("m2", "second"));
         assert!(history.drop_oldest_turn());
         assert_eq!(history.updates().len(), 2);
         assert_eq!(text_of(&history.updates()[0]), Some("two"));

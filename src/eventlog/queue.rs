@@ -108,7 +108,7 @@ impl<S> CommitQueue<S> {
 
     /// Queues records that belong to no event. Returns when they are durable.
     pub(super) async fn write(&self, records: Records) -> Result<(), Closed> {
-        let _place = self.writes.acquire().await.map_err(|_| Closed)?;
+        let _permit = self.writes.acquire().await.map_err(|_| Closed)?;
         let (done, written) = oneshot::channel();
         self.push(Job::Write(records, done));
         written.await.map_err(|_| Closed)

@@ -90,14 +90,14 @@ impl Tails {
 
     /// The next matching run after a position. It examines a bounded number of runs, because the caller holds
     /// the lock.
-    pub(super) fn after(&self, pos: u64, wanted: impl Fn(&Run) -> bool) -> Found {
+    pub(super) fn after(&self, pos: u64, filter: impl Fn(&Run) -> bool) -> Found {
         const MAX_RUNS: usize = 512;
         let mut at = pos;
         for (last, run) in self.runs.range((Bound::Excluded(pos), Bound::Unbounded)).take(MAX_RUNS) {
             if run.first_pos() > at + 1 {
                 return if at == pos { Found::Gap } else { Found::NoneUpTo(at) };
             }
-            if wanted(run) {
+            if filter(run) {
                 return run.after_pos(at).map_or(Found::NoneUpTo(*last), Found::Run);
             }
             at = *last;

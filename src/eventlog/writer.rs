@@ -143,8 +143,8 @@ impl Transaction {
     }
 
     fn add_session(&mut self, state: Arc<State>) {
-        let taken = state.pending().pop_chunk();
-        let Some((mut chunk, more)) = taken else { return };
+        let popped = state.pending().pop_chunk();
+        let Some((mut chunk, more)) = popped else { return };
         if more {
             state.enqueue();
         }

@@ -120,10 +120,10 @@ mod tests {
 
     #[test]
     fn every_message_kind_is_parsed_with_every_kind_of_id() {
-        for wanted in ["0", "\"a\"", "null", "-7"] {
-            let line = format!(r#"{{"jsonrpc":"2.0","method":"m","params":{{"a":1.10}},"id":{wanted}}}"#);
+        for expected in ["0", "\"a\"", "null", "-7"] {
+            let line = format!(r#"{{"jsonrpc":"2.0","method":"m","params":{{"a":1.10}},"id":{expected}}}"#);
             let Message::Request { id, method, params } = message(&line).unwrap() else { panic!("{line}") };
-            assert_eq!((id.get(), &*method, params.get()), (wanted, "m", r#"{"a":1.10}"#));
+            assert_eq!((id.get(), &*method, params.get()), (expected, "m", r#"{"a":1.10}"#));
         }
         let Message::Notification { params, .. } = message(r#"{"method":"n"}"#).unwrap() else { panic!() };
         assert_eq!(params.get(), "null");
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn malformed_error_objects_are_still_errors() {
-        for (error, code, said) in [
+        for (error, code, expected) in [
             (r#"{"code":1,"message":"\ud83d","data":7}"#, 1, r#""\ud83d""#),
             (r#"{"code":"x","message":null}"#, -32603, ""),
             (r#""no""#, -32603, r#""no""#),
@@ -147,7 +147,7 @@ mod tests {
             let line = format!(r#"{{"id":1,"error":{error}}}"#);
             let Message::Response { outcome, .. } = message(&line).unwrap() else { panic!("{line}") };
             let got = outcome.unwrap_err();
-            assert_eq!((got.code, &*got.message), (code, said), "{line}");
+            assert_eq!((got.code, &*got.message), (code, expected), "{line}");
         }
     }
 

@@ -92,7 +92,7 @@ impl IdleProcess {
     }
 
     fn has_requested_session(&self, waiter: &Waiter) -> bool {
-        waiter.requested.as_ref().is_some_and(|wanted| self.history.contains(&wanted.session))
+        waiter.requested.as_ref().is_some_and(|requested| self.history.contains(&requested.session))
     }
 }
 
@@ -265,14 +265,15 @@ impl AgentState {
     /// Whether the waiter has to wait for a process that has its session. That process is either being
     /// released, or keeps the session locked until it ends.
     fn is_blocked(&self, waiter: &Waiter) -> bool {
-        let Some(wanted) = &waiter.requested else { return false };
-        let holds = |held: &SessionHistory| held.contains(&wanted.session);
-        let has = |leased: &ActiveLease| leased.releasing && leased.history.last() == Some(&*wanted.session);
+        let Some(requested) = &waiter.requested else { return false };
+        let holds = |held: &SessionHistory| held.contains(&requested.session);
+        let has =
+            |leased: &ActiveLease| leased.releasing && leased.history.last() == Some(&*requested.session);
         if self.ending.checking.values().any(|leased| holds(&leased.history)) || self.leases.values().any(has)
         {
             return true;
         }
-        if !wanted.in_use && !self.learned.keeps_sessions_locked {
+        if !requested.in_use && !self.learned.keeps_sessions_locked {
             return false;
         }
         self.leases.values().any(|leased| holds(&leased.history))
@@ -286,9 +287,10 @@ impl AgentState {
     /// Recalls the idle leases whose processes lock the sessions of blocked waiters.
     fn recall_holders(&mut self) {
         let blocked = self.queue.iter().filter(|w| w.priority == Priority::Reclaim && self.is_blocked(w));
-        let wanted: Vec<_> = blocked.filter_map(|waiter| waiter.requested.clone()).collect();
-        let holds =
-            |leased: &ActiveLease| wanted.iter().any(|wanted| leased.history.contains(&wanted.session));
+        let requests: Vec<_> = blocked.filter_map(|waiter| waiter.requested.clone()).collect();
+        let holds = |leased: &ActiveLease| {
+            requests.iter().any(|requested| leased.history.contains(&requested.session))
+        };
         self.leases.values_mut().filter(|leased| holds(leased)).for_each(ActiveLease::recall_if_idle);
     }
 
@@ -323,23 +325,23 @@ impl AgentState {
         }
         self.recall_holders();
         let unblocked: Vec<&Waiter> = self.queue.iter().filter(|waiter| !self.is_blocked(waiter)).collect();
-        let wanted = unblocked.len();
+        let demand = unblocked.len();
         let pressing = unblocked.iter().filter(|waiter| waiter.priority == Priority::Reclaim).count();
         let starting = self.starting + self.ending.checking.len();
-        if wanted > starting {
+        if demand > starting {
             if self.live < self.spec.settings.pool.max_size {
                 return Step::Start(Start { key: unblocked[starting].key.clone(), ahead: false });
             }
             // The processes that are starting or stopping.
             let coming = self.live.saturating_sub(self.leases.len() + self.idle.len());
-            if !self.idle.is_empty() && wanted > coming {
+            if !self.idle.is_empty() && demand > coming {
                 // The idle processes match neither the principal nor the capabilities of the first waiter.
                 return Step::Stop(self.idle.swap_remove(0));
             }
-            self.recall(wanted.saturating_sub(coming).min(pressing), now);
+            self.recall(demand.saturating_sub(coming).min(pressing), now);
             return Step::Wait;
         }
-        let idle_process = (self.unused_idle_count() + self.starting).saturating_sub(wanted);
+        let idle_process = (self.unused_idle_count() + self.starting).saturating_sub(demand);
         let lacking = idle_process < self.min_idle(now);
         let backoffs = [&self.learned.crashes, &self.learned.prestart_crashes];
         let held_back = backoffs.into_iter().any(|crashes| crashes.remaining_backoff(now).is_some());
@@ -424,12 +426,12 @@ impl AgentState {
     }
 
     /// Recalls the leases that have been idle the longest.
-    fn recall(&mut self, wanted: usize, now: Instant) {
+    fn recall(&mut self, count: usize, now: Instant) {
         let leaving = self.leases.values().filter(|leased| leased.releasing).count();
         let mut idle: Vec<_> =
             self.leases.values_mut().filter(|leased| leased.can_be_reclaimed(now)).collect();
         idle.sort_by_key(|leased| leased.idle_since);
-        idle.into_iter().take(wanted.saturating_sub(leaving)).for_each(ActiveLease::recall_if_idle);
+        idle.into_iter().take(count.saturating_sub(leaving)).for_each(ActiveLease::recall_if_idle);
     }
 
     fn take_expired(&mut self, now: Instant) -> Option<IdleProcess> {

@@ -23,8 +23,8 @@ impl OpenFiles {
     }
 
     /// The limit, if `wanted` descriptors exceed it.
-    pub fn insufficient_for(&self, wanted: usize) -> Option<u64> {
-        self.raised.filter(|now| *now < wanted as u64)
+    pub fn insufficient_for(&self, required: usize) -> Option<u64> {
+        self.raised.filter(|now| *now < required as u64)
     }
 
     /// The argument for a supervisor.

@@ -113,7 +113,7 @@ impl StdinTask {
         let mut rest = line;
         while !rest.is_empty() {
             match tokio::time::timeout(self.stall_timeout, self.pipe.write(rest)).await {
-                Ok(Ok(taken)) => rest = &rest[taken..],
+                Ok(Ok(written)) => rest = &rest[written..],
                 Ok(Err(_)) => {
                     // The child closed its stdin. Wait, because it may be about to end by itself.
                     tokio::time::sleep(CLOSED_GRACE).await;

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::connection::{ConnectionContext, OpenSocket, serve_connection};
-use super::connection_limit::{ConnectionPermit, Connections, NoPlace};
+use super::connection_limit::{AcquireError, ConnectionPermit, Connections};
 use super::listeners::Listeners;
 use super::waiting::{self, WaitingSockets};
 use crate::shutdown::Shutdown;
@@ -128,9 +128,9 @@ impl Listener {
         let now = Instant::now();
         match self.connections.acquire(peer.ip(), now) {
             Ok(permit) => self.serve(stream, peer, permit),
-            Err(NoPlace::Busy) => self.waiting.push(stream, peer, now),
+            Err(AcquireError::Busy) => self.waiting.push(stream, peer, now),
             // Closing at once costs the least.
-            Err(NoPlace::Full) => {}
+            Err(AcquireError::Full) => {}
         }
     }
 

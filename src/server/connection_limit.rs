@@ -33,7 +33,7 @@ pub(super) const GRACE: Duration = Duration::from_millis(10);
 
 /// The reason why a new connection has no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoPlace {
+pub(super) enum AcquireError {
     /// All connections are authenticated.
     Full,
     /// The connections that could be evicted are in their grace period.
@@ -125,7 +125,7 @@ impl Connections {
     }
 
     /// Counts a connection, and evicts an older unauthenticated connection if a limit is reached.
-    pub(super) fn acquire(&self, address: IpAddr, now: Instant) -> Result<ConnectionPermit, NoPlace> {
+    pub(super) fn acquire(&self, address: IpAddr, now: Instant) -> Result<ConnectionPermit, AcquireError> {
         let Self(table) = self;
         let is_proxy = table.proxies.iter().any(|proxy| proxy.contains(address));
         let address = (!is_proxy).then(|| client_network(address));
@@ -251,15 +251,15 @@ impl Counts {
         address: Option<IpAddr>,
         eviction: &Arc<Notify>,
         now: Instant,
-    ) -> Result<u64, NoPlace> {
+    ) -> Result<u64, AcquireError> {
         let of_address = self.of_address(address);
         if of_address.open >= limits.max_connections_per_address
             || of_address.unauthenticated >= max_unauthenticated_per_address(limits)
         {
-            self.make_place(now, |other| other.address == address)?;
+            self.evict_one(now, |other| other.address == address)?;
         }
         if self.open >= limits.max_connections || self.unauthenticated.len() >= max_unauthenticated(limits) {
-            self.make_place(now, |_| true)?;
+            self.evict_one(now, |_| true)?;
         }
         let id = self.next_id;
         self.next_id += 1;
@@ -276,16 +276,17 @@ impl Counts {
     }
 
     /// Evicts the oldest of these connections, unless it is in its grace period.
-    fn make_place(
+    fn evict_one(
         &mut self,
         now: Instant,
         is_candidate: impl Fn(&Unauthenticated) -> bool,
-    ) -> Result<(), NoPlace> {
-        let oldest = self.unauthenticated.values().find(|other| is_candidate(other)).ok_or(NoPlace::Full)?;
+    ) -> Result<(), AcquireError> {
+        let oldest =
+            self.unauthenticated.values().find(|other| is_candidate(other)).ok_or(AcquireError::Full)?;
         if !oldest.had_its_grace(now) {
-            return Err(NoPlace::Busy);
+            return Err(AcquireError::Busy);
         }
-        self.evict_oldest(is_candidate).ok_or(NoPlace::Full)
+        self.evict_oldest(is_candidate).ok_or(AcquireError::Full)
     }
 
     /// Changes the memory of a connection. Evicts the oldest connections with memory while they exceed the limit.

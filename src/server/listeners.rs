@@ -180,8 +180,8 @@ mod tests {
 
     #[test]
     fn counterpart_in_use_is_an_error_that_names_it() {
-        let taken = TcpListener::bind("[::1]:0").unwrap();
-        let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), taken.local_addr().unwrap().port());
+        let occupied = TcpListener::bind("[::1]:0").unwrap();
+        let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), occupied.local_addr().unwrap().port());
         let error = BoundListeners::bind(address).unwrap_err();
         assert!(error.is_in_use());
         let text = error.to_string();

@@ -187,7 +187,7 @@ mod tests {
     async fn a_body_that_is_not_polled_stalls_and_each_frame_is_progress() {
         let activity = Activity::new(ConnectionPermit::unlimited());
         let whole = Bytes::from(vec![7; 5 * MAX_FRAME_BYTES / 2]);
-        let mut taken = Vec::new();
+        let mut received = Vec::new();
         let began = Instant::now();
         let stream = async {
             let mut body = ResponseBody::new(
@@ -199,8 +199,8 @@ mod tests {
             for _ in 0..3 {
                 sleep(STALL.mul_f32(0.9)).await;
                 assert!(!body.is_end_stream());
-                taken.extend_from_slice(&body.frame().await.unwrap().unwrap().into_data().unwrap());
-                assert_eq!(body.size_hint().exact(), Some((whole.len() - taken.len()) as u64));
+                received.extend_from_slice(&body.frame().await.unwrap().unwrap().into_data().unwrap());
+                assert_eq!(body.size_hint().exact(), Some((whole.len() - received.len()) as u64));
             }
             assert_eq!(activity.request_deadline(&Limits::default(), false), None);
             std::future::pending::<()>().await;
@@ -212,7 +212,7 @@ mod tests {
             "{:?}",
             began.elapsed()
         );
-        assert_eq!(taken, whole);
+        assert_eq!(received, whole);
         assert!(activity.request_deadline(&Limits::default(), false).is_some(), "the request has ended");
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::connection_limit::NoPlace;
+use super::connection_limit::AcquireError;
 use crate::types::network::client_network;
 
 /// The interval at which sockets are tried again.
@@ -56,22 +56,23 @@ impl<S> WaitingSockets<S> {
     pub(super) fn admit<P>(
         &mut self,
         now: Instant,
-        acquire: impl Fn(IpAddr) -> Result<P, NoPlace>,
+        acquire: impl Fn(IpAddr) -> Result<P, AcquireError>,
         mut serve: impl FnMut(S, SocketAddr, P),
     ) {
         let mut busy = HashSet::new();
         for waiting in std::mem::take(&mut self.0).into_iter().rev() {
             let network = client_network(waiting.peer.ip());
-            let place = if busy.contains(&network) { Err(NoPlace::Busy) } else { acquire(waiting.peer.ip()) };
-            match place {
-                Ok(place) => serve(waiting.socket, waiting.peer, place),
-                Err(NoPlace::Busy) => {
+            let permit =
+                if busy.contains(&network) { Err(AcquireError::Busy) } else { acquire(waiting.peer.ip()) };
+            match permit {
+                Ok(permit) => serve(waiting.socket, waiting.peer, permit),
+                Err(AcquireError::Busy) => {
                     busy.insert(network);
                     if waiting.since + MAX_WAIT > now {
                         self.0.push_front(waiting);
                     }
                 }
-                Err(NoPlace::Full) => {}
+                Err(AcquireError::Full) => {}
             }
         }
     }
@@ -99,7 +100,7 @@ mod tests {
             let acquire = |address| {
                 let is_busy = address == peer(1).ip() && left.get() == 0;
                 left.set((left.get() - 1).max(0));
-                if is_busy { Err(NoPlace::Busy) } else { Ok(()) }
+                if is_busy { Err(AcquireError::Busy) } else { Ok(()) }
             };
             waiting.admit(now, acquire, |socket, _, ()| served.push(socket));
             served
@@ -116,9 +117,9 @@ mod tests {
         waiting.push("old", peer(1), start);
         waiting.push("new", peer(2), start + INTERVAL);
         let never = |_, _, ()| unreachable!("there is no place");
-        waiting.admit(start + MAX_WAIT, |_| Err(NoPlace::Busy), never);
+        waiting.admit(start + MAX_WAIT, |_| Err(AcquireError::Busy), never);
         assert_eq!(waiting.0.iter().map(|one| one.socket).collect::<Vec<_>>(), ["new"]);
-        waiting.admit(start + MAX_WAIT, |_| Err(NoPlace::Full), never);
+        waiting.admit(start + MAX_WAIT, |_| Err(AcquireError::Full), never);
         assert!(waiting.is_empty());
     }
 

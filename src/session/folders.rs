@@ -19,16 +19,16 @@ pub(super) struct Folder {
 
 impl Workspaces {
     /// The folder that a client named, or a new folder of the session. Blocks on the file system.
-    pub(super) fn folder(&self, id: SessionId, wanted: Option<&str>) -> Result<Folder, CreateError> {
-        let Some(wanted) = wanted else {
+    pub(super) fn folder(&self, id: SessionId, requested: Option<&str>) -> Result<Folder, CreateError> {
+        let Some(requested) = requested else {
             return Ok(Folder { path: self.create_directory(&id.to_string())?, created: true });
         };
-        Ok(Folder { path: self.resolve("/cwd", wanted)?, created: false })
+        Ok(Folder { path: self.resolve("/cwd", requested)?, created: false })
     }
 
     /// Resolves an existing folder below a root to its real path. Blocks on the file system.
-    pub(super) fn resolve(&self, pointer: &str, wanted: &str) -> Result<PathBuf, InputError> {
-        self.resolve_directory(wanted).map_err(|error| {
+    pub(super) fn resolve(&self, pointer: &str, requested: &str) -> Result<PathBuf, InputError> {
+        self.resolve_directory(requested).map_err(|error| {
             let detail = match error {
                 FileError::OutsideRoots => {
                     return InputError::Forbidden("the folder lies outside the workspace roots".to_owned());
@@ -103,10 +103,10 @@ mod tests {
             Folder { path: real.join("a"), created: false }
         );
         assert_eq!(workspaces.folder(id, None).unwrap().path, real.join(id.to_string()));
-        for (wanted, allowed) in
+        for (path, allowed) in
             [("link", false), ("/etc", false), ("../root-secret", false), ("/nowhere", false)]
         {
-            assert_eq!(workspaces.folder(id, Some(wanted)).is_ok(), allowed, "{wanted}");
+            assert_eq!(workspaces.folder(id, Some(path)).is_ok(), allowed, "{path}");
         }
         assert!(matches!(workspaces.folder(id, Some("b")), Err(CreateError::Input(InputError::Invalid(_)))));
         assert!(matches!(

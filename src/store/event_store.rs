@@ -31,7 +31,7 @@ pub trait EventStore: RecordStore {
         &self,
         after_pos: u64,
         max_bytes: usize,
-        wanted: &dyn Fn(&str, SessionId) -> bool,
+        filter: &dyn Fn(&str, SessionId) -> bool,
     ) -> Result<Page, ReadError>;
 
     /// Bounds and size of a session's log. `None` if the store has no event of the session.

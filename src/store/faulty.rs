@@ -164,9 +164,9 @@ impl EventStore for FaultyStore {
         &self,
         after_pos: u64,
         max_bytes: usize,
-        wanted: &dyn Fn(&str, SessionId) -> bool,
+        filter: &dyn Fn(&str, SessionId) -> bool,
     ) -> Result<Page, ReadError> {
-        self.readable()?.read_all(after_pos, max_bytes, wanted)
+        self.readable()?.read_all(after_pos, max_bytes, filter)
     }
 
     fn usage(&self, session: SessionId) -> Option<LogUsage> {
@@ -183,8 +183,8 @@ impl EventStore for FaultyStore {
 }
 
 impl Maintenance for FaultyStore {
-    fn usages(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
-        self.inner.usages(limit, wanted)
+    fn usages(&self, limit: usize, filter: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
+        self.inner.usages(limit, filter)
     }
 
     fn total_bytes(&self) -> u64 {

@@ -15,7 +15,7 @@ use super::run::RunHeader;
 /// thread.
 pub trait Maintenance: Send + Sync + Debug {
     /// Returns up to `limit` logs that `wanted` accepts.
-    fn usages(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage>;
+    fn usages(&self, limit: usize, filter: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage>;
 
     /// The stored bytes of all logs.
     fn total_bytes(&self) -> u64;

@@ -197,7 +197,7 @@ impl EventStore for MemoryStore {
         &self,
         after_pos: u64,
         max_bytes: usize,
-        wanted: &dyn Fn(&str, SessionId) -> bool,
+        filter: &dyn Fn(&str, SessionId) -> bool,
     ) -> Result<Page, ReadError> {
         let maps = self.maps();
         let mut page = Page { runs: Vec::new(), through: after_pos.max(maps.last_pos) };
@@ -209,7 +209,7 @@ impl EventStore for MemoryStore {
                 page.through = page.runs.last().map_or(after_pos, |last| last.last_pos);
                 break;
             }
-            if wanted(run.tenant.as_str(), run.session) {
+            if filter(run.tenant.as_str(), run.session) {
                 bytes += run.frames.len();
                 page.runs.extend(run.after_pos(after_pos));
             }
@@ -232,9 +232,9 @@ impl EventStore for MemoryStore {
 }
 
 impl Maintenance for MemoryStore {
-    fn usages(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
+    fn usages(&self, limit: usize, filter: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
         let maps = self.maps();
-        let usages = maps.logs.values().map(|log| &log.usage).filter(|log| wanted(log));
+        let usages = maps.logs.values().map(|log| &log.usage).filter(|log| filter(log));
         usages.take(limit).cloned().collect()
     }
 

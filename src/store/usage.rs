@@ -45,9 +45,9 @@ impl Usages {
         self.bytes
     }
 
-    pub(super) fn select(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
+    pub(super) fn select(&self, limit: usize, filter: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
         let shown = self.logs.iter().map(|(session, log)| self.to_usage(*session, *log));
-        shown.filter(|log| wanted(log)).take(limit).collect()
+        shown.filter(|log| filter(log)).take(limit).collect()
     }
 
     /// Sets a log to values that were loaded, corrected or changed by a prune.

@@ -151,9 +151,9 @@ impl ChunkWriter {
     /// not read.
     pub(super) fn advance(&mut self, mut written: usize) {
         let mut take = |len: usize| {
-            let taken = written.min(len);
-            written -= taken;
-            taken
+            let removed = written.min(len);
+            written -= removed;
+            removed
         };
         self.head.advance(take(self.head.len()));
         if self.head.is_empty() {

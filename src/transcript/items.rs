@@ -232,8 +232,8 @@ impl Items {
 
     /// Folds the resolution of a request. An unknown request is ignored: its beginning was pruned.
     pub(super) fn resolved(&mut self, id: RequestId, at: Timestamp, event: Payload<'_>) {
-        let place = self.places.get(&Key(None, Kind::Request, id.to_string().into()));
-        let Some(item) = place.map(|place| &mut self.list[*place]) else { return };
+        let index = self.places.get(&Key(None, Kind::Request, id.to_string().into()));
+        let Some(item) = index.map(|index| &mut self.list[*index]) else { return };
         let Body::Whole(TurnItem::Request(request)) = &mut item.body else { return };
         let mut fitting = |raw: &RawValue| self.bytes.rest.reserve(raw.get().len()).then(|| raw.to_owned());
         request.resolution = event.resolution;

@@ -89,7 +89,8 @@ pub struct SessionPolicy {
 impl SessionPolicy {
     /// The servers of the agent's files and terminals: the settings of the agent, restricted by this policy.
     pub fn served_by(&self, settings: &AgentSettings) -> (ServedBy, ServedBy) {
-        let restrict = |allowed: ServedBy, wanted: Option<ServedBy>| wanted.unwrap_or(allowed).min(allowed);
+        let restrict =
+            |allowed: ServedBy, requested: Option<ServedBy>| requested.unwrap_or(allowed).min(allowed);
         (restrict(settings.files, self.files), restrict(settings.terminals, self.terminals))
     }
 }

@@ -34,19 +34,19 @@ fn matches_glob(pattern: &[char], path: &[char]) -> bool {
                 star = Some((at, next));
                 at += 1;
             }
-            Some(wanted) if *wanted == '?' || *wanted == path[next] => {
+            Some(symbol) if *symbol == '?' || *symbol == path[next] => {
                 at += 1;
                 next += 1;
             }
             _ => {
-                let Some((after, taken)) = star else { return false };
-                star = Some((after, taken + 1));
+                let Some((after, matched)) = star else { return false };
+                star = Some((after, matched + 1));
                 at = after + 1;
-                next = taken + 1;
+                next = matched + 1;
             }
         }
     }
-    pattern[at..].iter().all(|wanted| *wanted == '*')
+    pattern[at..].iter().all(|symbol| *symbol == '*')
 }
 
 #[cfg(test)]
@@ -81,8 +81,8 @@ mod tests {
             (Some(('*', rest)), _) => {
                 slow(rest, path) || path.split_first().is_some_and(|(_, path)| slow(pattern, path))
             }
-            (Some((wanted, rest)), Some((next, path))) => {
-                (*wanted == '?' || wanted == next) && slow(rest, path)
+            (Some((symbol, rest)), Some((next, path))) => {
+                (*symbol == '?' || symbol == next) && slow(rest, path)
             }
             (Some(_), None) => false,
         }

@@ -61,8 +61,8 @@ impl Workspace {
 
     /// Opens a regular file and returns its real path.
     pub fn open_real(&self, path: &str) -> Result<RealFile, FileError> {
-        let place = self.resolve(path)?;
-        let real = ResolvedPath { root: place.root, path: place.real()? };
+        let resolved = self.resolve(path)?;
+        let real = ResolvedPath { root: resolved.root, path: resolved.real()? };
         Ok(RealFile { file: open(&real)?, path: real.root.path.join(&real.path) })
     }
 
@@ -74,14 +74,14 @@ impl Workspace {
     }
 }
 
-fn open(place: &ResolvedPath<'_>) -> Result<OpenFile, FileError> {
+fn open(resolved: &ResolvedPath<'_>) -> Result<OpenFile, FileError> {
     // A FIFO without a writer must not block, and a terminal must not become the controlling terminal.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(flags.bits().cast_signed());
-    let file = place.root.dir.open_with(&place.path, &options)?.into_std();
+    let file = resolved.root.dir.open_with(&resolved.path, &options)?.into_std();
     let stat = fstat(&file)?;
-    let owner_permits = Owner::of(&place.root.dir)?.permits(&stat);
+    let owner_permits = Owner::of(&resolved.root.dir)?.permits(&stat);
     let seen = FileStat::from(stat).require_regular()?;
     if !owner_permits {
         return Err(FileError::PermissionDenied);

@@ -81,11 +81,11 @@ impl Workspaces {
     }
 
     /// The real path of an existing directory below a root. A relative path starts at the first root.
-    pub fn resolve_directory(&self, wanted: &str) -> Result<PathBuf, FileError> {
-        if wanted.contains('\0') || Path::new(wanted).components().any(|c| c == Component::ParentDir) {
+    pub fn resolve_directory(&self, requested: &str) -> Result<PathBuf, FileError> {
+        if requested.contains('\0') || Path::new(requested).components().any(|c| c == Component::ParentDir) {
             return Err(FileError::Malformed);
         }
-        let path = self.roots[0].path.join(wanted);
+        let path = self.roots[0].path.join(requested);
         let inside = |path: &Path| self.roots.iter().any(|root| path.starts_with(&root.path));
         // Only a path below the roots may reveal whether it exists. Otherwise a client could explore the file system.
         let real = match path.canonicalize() {
@@ -146,10 +146,10 @@ impl Workspace {
 
     /// The real path of a directory below the session's directories.
     pub fn real_directory(&self, path: &str) -> Result<PathBuf, FileError> {
-        let place = self.resolve_absolute(path)?;
-        let real = place.real()?;
-        if place.root.dir.metadata(&real)?.is_dir() {
-            Ok(place.root.path.join(real))
+        let resolved = self.resolve_absolute(path)?;
+        let real = resolved.real()?;
+        if resolved.root.dir.metadata(&real)?.is_dir() {
+            Ok(resolved.root.path.join(real))
         } else {
             Err(FileError::NotADirectory)
         }

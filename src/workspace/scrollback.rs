@@ -21,10 +21,10 @@ impl ScrollbackBudget {
     }
 
     /// Reserves up to `wanted` bytes. Returns the reserved number.
-    fn reserve(&self, wanted: usize) -> usize {
-        let took = |free: usize| Some(free - wanted.min(free));
+    fn reserve(&self, bytes: usize) -> usize {
+        let took = |free: usize| Some(free - bytes.min(free));
         let before = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, took);
-        before.map_or(0, |free| wanted.min(free))
+        before.map_or(0, |free| bytes.min(free))
     }
 }
 
@@ -72,9 +72,9 @@ impl Buffer {
         if last.len() < text.len() {
             self.text.clear();
         }
-        let wanted = (self.text.len() + last.len()).min(self.limit);
-        if wanted > self.reserved {
-            self.reserved += self.budget.reserve(wanted - self.reserved);
+        let needed = (self.text.len() + last.len()).min(self.limit);
+        if needed > self.reserved {
+            self.reserved += self.budget.reserve(needed - self.reserved);
         }
         let room = self.reserved.max(MIN_BYTES.min(self.limit));
         let last = &last[last.ceil_char_boundary(last.len().saturating_sub(room))..];

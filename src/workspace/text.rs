@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn lines_count_from_one_and_keep_their_ends() {
         let text = "one\r\ntwo\n\nfour";
-        for (line, limit, wanted) in [
+        for (line, limit, expected) in [
             (None, None, text),
             (Some(1), None, text),
             (Some(0), Some(1), "one\r\n"),
@@ -56,7 +56,7 @@ mod tests {
             (Some(u32::MAX), Some(u32::MAX), ""),
             (None, Some(0), ""),
         ] {
-            assert_eq!(window(text, line, limit), wanted, "{line:?} {limit:?}");
+            assert_eq!(window(text, line, limit), expected, "{line:?} {limit:?}");
         }
         assert_eq!(window("", Some(1), Some(1)), "");
     }

@@ -58,9 +58,9 @@ struct SearchLevel {
 impl Workspace {
     /// Lists a directory by name. `after` is the last name of the previous page.
     pub fn list(&self, path: &str, after: Option<&str>, limit: usize) -> Result<Page, FileError> {
-        let place = self.resolve(path)?;
-        let folder = place.open_directory()?;
-        let base = self.path_prefix(&place);
+        let resolved = self.resolve(path)?;
+        let folder = resolved.open_directory()?;
+        let base = self.path_prefix(&resolved);
         let (names, cut) = read_names(&folder, after.map_or(Bound::Unbounded, Bound::Excluded), limit)?;
         let next = names.back().filter(|_| cut).cloned();
         let found = |name: String| {
@@ -79,10 +79,10 @@ impl Workspace {
         after: Option<&str>,
         extent: PageLimits,
     ) -> Result<Page, FileError> {
-        let place = self.resolve(path)?;
-        let base = self.path_prefix(&place);
+        let resolved = self.resolve(path)?;
+        let base = self.path_prefix(&resolved);
         let mut left = extent.max_names;
-        let mut levels = vec![SearchLevel::open(place.open_directory()?, String::new(), after, left)?];
+        let mut levels = vec![SearchLevel::open(resolved.open_directory()?, String::new(), after, left)?];
         let mut page = Page::default();
         let mut last = after.map(str::to_owned);
         while let Some(level) = levels.last_mut() {
@@ -124,12 +124,12 @@ impl Workspace {
     }
 
     /// The prefix of the paths below a place.
-    fn path_prefix(&self, place: &ResolvedPath<'_>) -> String {
-        let path = place.path.to_str().filter(|path| *path != ".").unwrap_or_default();
-        if self.is_cwd(place.root) {
+    fn path_prefix(&self, resolved: &ResolvedPath<'_>) -> String {
+        let path = resolved.path.to_str().filter(|path| *path != ".").unwrap_or_default();
+        if self.is_cwd(resolved.root) {
             return path.to_owned();
         }
-        join(&place.root.path.to_string_lossy(), path)
+        join(&resolved.root.path.to_string_lossy(), path)
     }
 }
 
@@ -252,7 +252,7 @@ mod tests {
         let (_dir, workspace) = fixture();
         let everything = ["a", "a/deep", "a/deep/x.rs", "a/x.rs", "a.rs", "b", "b/y.rs", "link", "z"];
         let files = ["a/deep/x.rs", "a/x.rs", "a.rs", "b/y.rs"];
-        for (text, wanted) in [("", &everything[..]), ("*.rs", &files[..])] {
+        for (text, expected) in [("", &everything[..]), ("*.rs", &files[..])] {
             let pattern = Pattern::new(text);
             for (limit, names) in [(1, 100), (2, 100), (100, 100), (100, 4), (1, 5)] {
                 let (mut all, mut after) = (Vec::new(), None);
@@ -266,7 +266,7 @@ mod tests {
                         break;
                     }
                 }
-                assert_eq!(all, wanted, "{text:?} by {limit} of {names}");
+                assert_eq!(all, expected, "{text:?} by {limit} of {names}");
                 assert_eq!(after, None, "the search ends");
             }
         }

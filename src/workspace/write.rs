@@ -81,11 +81,11 @@ impl Workspace {
 
     /// Deletes a file, an empty directory, or a link (not its target).
     pub fn delete(&self, path: &str, expected: &Precondition) -> Result<(), FileError> {
-        let place = self.resolve(path)?;
-        let ParentAndName { parent: folder, name } = ParentAndName::split(&place)?;
+        let resolved = self.resolve(path)?;
+        let ParentAndName { parent: folder, name } = ParentAndName::split(&resolved)?;
         let _alone = lock_name(&folder, &name)?;
         let found = FileStat::from(statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW)?);
-        let known = if found.kind == EntryKind::Link { place.target_etag() } else { Some(found.etag) };
+        let known = if found.kind == EntryKind::Link { resolved.target_etag() } else { Some(found.etag) };
         expected.check(known.as_deref())?;
         match found.kind {
             EntryKind::Directory => folder.remove_dir(&name)?,
@@ -105,29 +105,29 @@ impl ResolvedPath<'_> {
 
 impl ParentAndName {
     /// The file after the resolution of all links. Creates the parent directories of a new file.
-    fn resolve(place: &ResolvedPath<'_>, expected: &Precondition) -> Result<Self, FileError> {
-        match place.real() {
-            Ok(real) => Self::split(&ResolvedPath { root: place.root, path: real }),
+    fn resolve(resolved: &ResolvedPath<'_>, expected: &Precondition) -> Result<Self, FileError> {
+        match resolved.real() {
+            Ok(real) => Self::split(&ResolvedPath { root: resolved.root, path: real }),
             Err(FileError::Missing) => {
                 expected.check(None)?;
-                if let Some(parent) = place.path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                    create_folders(&place.root.dir, parent).map_err(|error| {
-                        match Errno::from_io_error(&error) {
+                if let Some(parent) = resolved.path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                    create_folders(&resolved.root.dir, parent).map_err(
+                        |error| match Errno::from_io_error(&error) {
                             Some(Errno::EXIST | Errno::NOTDIR) => FileError::NotADirectory,
                             _ => error.into(),
-                        }
-                    })?;
+                        },
+                    )?;
                 }
-                Self::split(place)
+                Self::split(resolved)
             }
             Err(error) => Err(error),
         }
     }
 
-    fn split(place: &ResolvedPath<'_>) -> Result<Self, FileError> {
-        let name = place.path.file_name().ok_or(FileError::NotAFile)?.to_owned();
-        let parent = place.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let folder = place.root.dir.open_dir(parent.unwrap_or(Path::new(".")))?;
+    fn split(resolved: &ResolvedPath<'_>) -> Result<Self, FileError> {
+        let name = resolved.path.file_name().ok_or(FileError::NotAFile)?.to_owned();
+        let parent = resolved.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let folder = resolved.root.dir.open_dir(parent.unwrap_or(Path::new(".")))?;
         Ok(Self { parent: folder, name })
     }
 

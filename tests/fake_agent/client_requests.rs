@@ -34,16 +34,16 @@ fn ask(turn: &Turn, command: &Command<'_>) -> Step {
             id => (id.to_owned(), turn.wire.request_as(id, method, &params)),
         })
         .collect();
-    let take_back = command.number("take-back", 0);
-    if take_back > 0 {
-        turn.pause(take_back)?;
+    let cancel_after = command.number("cancel-after", 0);
+    if cancel_after > 0 {
+        turn.pause(cancel_after)?;
         for (id, _) in &asked {
             turn.wire.line(format_args!(
                 r#"{{"jsonrpc":"2.0","method":"$/cancel_request","params":{{"requestId":{id}}}}}"#
             ));
         }
     }
-    if command.text("heard", "yes") == "no" {
+    if command.text("report", "yes") == "no" {
         return turn.pause(command.number("ms", 0));
     }
     for (_, answer) in &asked {
@@ -52,11 +52,11 @@ fn ask(turn: &Turn, command: &Command<'_>) -> Step {
         } else {
             turn.reply(answer, false)?
         };
-        let said = match reply {
+        let text = match reply {
             Ok(result) => format!("{method}: {result}\n"),
             Err(code) => format!("{method}: error {code}\n"),
         };
-        turn.say(&said);
+        turn.say(&text);
     }
     if turn.cancel.is_cancelled() { Err(End::cancelled()) } else { Ok(()) }
 }

@@ -23,13 +23,13 @@ fn ask(turn: &Turn, command: &Command<'_>, more: &str) -> Step {
     let method = format!("fs/{}_text_file", command.name);
     let (_, answer) =
         turn.wire.request(&method, format_args!(r#"{{"sessionId":{session},"path":{path}{more}}}"#));
-    let said = match turn.reply(&answer, false)? {
+    let text = match turn.reply(&answer, false)? {
         Ok(result) => match serde_json::from_str::<serde_json::Value>(&result) {
             Ok(result) => result["content"].as_str().unwrap_or("written").to_owned(),
             Err(_) => "malformed".to_owned(),
         },
         Err(code) => format!("error {code}"),
     };
-    turn.say(&format!("[{said}]"));
+    turn.say(&format!("[{text}]"));
     Ok(())
 }

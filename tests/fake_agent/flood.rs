@@ -89,8 +89,8 @@ impl Template {
     }
 }
 
-fn digits<const BASE: u64>(mut number: u64, place: &mut [u8]) {
-    for digit in place.iter_mut().rev() {
+fn digits<const BASE: u64>(mut number: u64, digits: &mut [u8]) {
+    for digit in digits.iter_mut().rev() {
         *digit = b"0123456789abcdef"[usize::try_from(number % BASE).unwrap_or_default()];
         number /= BASE;
     }

@@ -66,8 +66,8 @@ pub(crate) fn play(mut turn: Turn, spelled: &str, next: &str) {
 }
 
 fn commands(turn: &mut Turn, text: &str, spelled: &str, next: &str) -> Step {
-    if let Some(said) = text.trim_start().strip_prefix("echo ") {
-        turn.say(said);
+    if let Some(words) = text.trim_start().strip_prefix("echo ") {
+        turn.say(words);
         return Ok(());
     }
     if let Some(lines) = text.strip_prefix("raw ") {

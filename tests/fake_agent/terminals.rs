@@ -85,10 +85,10 @@ impl Player<'_> {
     }
 
     fn say(&self, word: &str, reply: &Reply) {
-        let said = match reply {
+        let text = match reply {
             Ok(result) => format!("{word} {result}\n"),
             Err(code) => format!("{word} error {code}\n"),
         };
-        self.turn.say(&said);
+        self.turn.say(&text);
     }
 }

@@ -7,7 +7,7 @@ A prompt is one JSON object: `{"act": "attack", "targets": {...}}` performs all 
 - `denied`: the system refused the action, or its object is invisible;
 - `unavailable`: this machine lacks the feature.
 
-Every action runs in its own process, so a fatal signal ends only the action. `actions.py` contains them.
+Every action runs in its own process, so a fatal signal ends only the action. The package `actions` contains them.
 """
 
 import json

@@ -12,7 +12,7 @@ mod policy;
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
-use crate::support::log::said;
+use crate::support::log::agent_text;
 use crate::support::{Answer, Gateway, Setup};
 
 /// Lines of an agent's entry: clients serve all that can be served.
@@ -49,7 +49,7 @@ async fn answer(gateway: &Gateway, session: &str, path: &str, body: &str) -> Ans
     Answer::of(request.header("Content-Type", "application/json").body(body.to_owned())).await
 }
 
-async fn taken(gateway: &Gateway, session: &str, path: &str, body: &str) {
+async fn answer_accepted(gateway: &Gateway, session: &str, path: &str, body: &str) {
     let answer = answer(gateway, session, path, body).await;
     assert_eq!(answer.status, StatusCode::NO_CONTENT, "{body}: {answer:?}");
 }
@@ -61,8 +61,8 @@ async fn end(gateway: &Gateway, session: &str) -> Vec<Value> {
 }
 
 /// The text of the agent about the responses it received, after the end of the only turn.
-async fn heard(gateway: &Gateway, session: &str) -> String {
-    said(&end(gateway, session).await)
+async fn final_text(gateway: &Gateway, session: &str) -> String {
+    agent_text(&end(gateway, session).await)
 }
 
 /// The pointers of a problem with the body.

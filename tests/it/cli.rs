@@ -1,6 +1,6 @@
 //! The real binary: its subcommands, its messages, its exit codes.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -105,11 +105,11 @@ fn check_prints_effective_values_and_hides_secrets() {
     fs::write(&file, "[agents.a]\ncomand = \"npx\"\n").unwrap();
     let output = check.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let told = format!(
+    let expected = format!(
         "acp-gateway: {}:2: unknown key `agents.a.comand`; did you mean `command`?\n",
         file.display()
     );
-    assert_eq!((stdout(&output), stderr(&output)), ("", told.as_str()));
+    assert_eq!((stdout(&output), stderr(&output)), ("", expected.as_str()));
 }
 
 #[test]
@@ -199,11 +199,11 @@ fn second_gateway_exits_with_a_message_and_the_first_continues() {
     let second = run(data.path(), &["--listen", "127.0.0.1:0"]);
     assert_eq!(second.status.code(), Some(1));
     assert_eq!(stdout(&second), "");
-    let told = format!(
+    let expected = format!(
         "acp-gateway: another gateway uses the data folder {}: stop it first, or set another folder with --data DIR\n",
         data.path().display()
     );
-    assert_eq!(stderr(&second), told);
+    assert_eq!(stderr(&second), expected);
 
     // Keys can be made and listed beside it; the link's is among them.
     assert!(run(data.path(), &["key", "create", "bob"]).status.success());
@@ -212,10 +212,10 @@ fn second_gateway_exits_with_a_message_and_the_first_continues() {
 
     assert!(first.child.try_wait().unwrap().is_none(), "the first gateway ended");
     // Without running turns a drain ends immediately.
-    let told = Instant::now();
+    let signalled = Instant::now();
     first.signal(Signal::TERM);
     assert_eq!(first.exit(), Some(0));
-    assert!(told.elapsed() < Duration::from_secs(4), "{:?}", told.elapsed());
+    assert!(signalled.elapsed() < Duration::from_secs(4), "{:?}", signalled.elapsed());
     // The folder is free again, also after a kill.
     let mut next = Gateway::start(command(data.path()).args(["--listen", "127.0.0.1:0"]));
     next.signal(Signal::KILL);
@@ -245,8 +245,8 @@ fn configured_admin_key_is_never_printed() {
 #[test]
 fn port_in_use_is_reported() {
     let data = folder();
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
+    let occupied = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = occupied.local_addr().unwrap().to_string();
     let output = run(data.path(), &["--listen", &address]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
@@ -287,8 +287,12 @@ fn healthcheck_distinguishes_ready_from_not_ready() {
     // In a container only the gateway's own arguments contain the flag.
     let mut everywhere = command(data.path());
     everywhere.arg("healthcheck").env("ACP_GATEWAY_LISTEN", "0.0.0.0:9");
-    let told = everywhere.output().unwrap();
-    assert!(stderr(&told).starts_with("acp-gateway: no response from 127.0.0.1:9: "), "{}", stderr(&told));
+    let output = everywhere.output().unwrap();
+    assert!(
+        stderr(&output).starts_with("acp-gateway: no response from 127.0.0.1:9: "),
+        "{}",
+        stderr(&output)
+    );
     let nobody = run(data.path(), &["healthcheck", "--listen", "127.0.0.1:9"]);
     assert_eq!(nobody.status.code(), Some(1));
 }
@@ -378,7 +382,7 @@ fn no_command_with_the_gateways_environment_can_be_read_by_its_user() {
     assert_ne!(owner(&["demo-agent"]), 0, "an agent is open to its user, so the test can see a difference");
 }
 
-/// An update puts another file at the path of a gateway that runs. What it starts from then on is still itself.
+/// An update replaces the executable of a running gateway. The gateway still starts its own version for supervisors.
 #[test]
 fn gateway_continues_after_its_executable_was_replaced() {
     let data = folder();

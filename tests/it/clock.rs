@@ -134,7 +134,7 @@ async fn drain_timeout_ignores_the_wall_clock() {
     assert_eq!(one(&log, "prompt.completed")["stopReason"], "cancelled");
     clock.set(0);
     assert_eq!(gateway.turn(&session, "echo back").await["text"], "back");
-    eventually("the jump is told", Duration::from_secs(10), || async {
+    eventually("the jump is logged", Duration::from_secs(10), || async {
         drop(keyed(&gateway, &session, "any", "echo any").await);
         gateway.log().contains("the wall clock jumped").then_some(())
     })

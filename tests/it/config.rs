@@ -1,6 +1,6 @@
 //! The configuration: its sources, their order, and the error for each mistake.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod modes;
 
@@ -318,7 +318,7 @@ fn every_mistake_in_limits_and_servers_is_reported() {
 
 #[test]
 fn every_mistake_in_the_environment_is_reported() {
-    let told = [
+    let messages = [
         ("ACP_GATEWAY__SERVER__MAX_BODY_BYTE", "1"),
         ("ACP_GATEWAY__SERVER__MAX_BODY_BYTES", "lots"),
         ("ACP_GATEWAY__LIMITS", "1"),
@@ -344,8 +344,8 @@ fn every_mistake_in_the_environment_is_reported() {
         writeln!(text, "{}", mistake("", &variables)).unwrap();
         text
     });
-    assert!(!told.contains("secret-value"), "{told}");
-    insta::assert_snapshot!(told, @r#"
+    assert!(!messages.contains("secret-value"), "{messages}");
+    insta::assert_snapshot!(messages, @r#"
     ACP_GATEWAY__SERVER__MAX_BODY_BYTE: unknown key `server.max_body_byte`; did you mean `max_body_bytes`?
     ACP_GATEWAY__SERVER__MAX_BODY_BYTES: `server.max_body_bytes`: not a size such as "16MiB"
     ACP_GATEWAY__LIMITS: `limits` must be a table, not a string
@@ -404,13 +404,13 @@ fn flags_win_over_the_environment_and_the_environment_over_the_file() {
 
 #[test]
 fn public_address_requires_a_proxy_or_insecure_http() {
-    let mut told = mistakes(&[
+    let mut messages = mistakes(&[
         "server.listen = \"0.0.0.0:8080\"",
         "\nserver.listen = \"[::]:8080\"",
         "server.listen = \"192.168.1.5:80\"",
     ]);
-    told.push_str(&mistake("", &[("ACP_GATEWAY_LISTEN", "0.0.0.0:80")]));
-    insta::assert_snapshot!(told, @r#"
+    messages.push_str(&mistake("", &[("ACP_GATEWAY_LISTEN", "0.0.0.0:80")]));
+    insta::assert_snapshot!(messages, @r#"
     gateway.toml:1: `server.listen`: 0.0.0.0:8080 is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with server.trusted_proxies = ["10.0.0.1"], or use --insecure-http to send keys unencrypted
     gateway.toml:2: `server.listen`: [::]:8080 is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with server.trusted_proxies = ["10.0.0.1"], or use --insecure-http to send keys unencrypted
     gateway.toml:1: `server.listen`: 192.168.1.5:80 is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with server.trusted_proxies = ["10.0.0.1"], or use --insecure-http to send keys unencrypted

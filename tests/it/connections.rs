@@ -48,8 +48,8 @@ async fn silent_or_slow_head_is_closed() {
         }
         assert!(began.elapsed() < LIMIT + SLACK, "a dribbled head was waited for");
     };
-    let (said, ()) = tokio::join!(until_closed(&mut silent), dribble);
-    assert_eq!(said, b"");
+    let (received, ()) = tokio::join!(until_closed(&mut silent), dribble);
+    assert_eq!(received, b"");
     assert!(began.elapsed() >= LIMIT, "others may take their time");
 }
 
@@ -130,7 +130,7 @@ async fn http_2_without_a_request_is_not_kept_open_by_pings() {
     let gateway = hurried();
     let (_client, connection) = h2::client::handshake(connect(&gateway).await).await.expect("h2c");
     let ended = tokio::time::timeout(LIMIT + SLACK, connection).await;
-    ended.expect("the connection closes in time").expect("it was told before");
+    ended.expect("the connection closes in time").expect("the server announced it");
 }
 
 type H2 = h2::client::SendRequest<bytes::Bytes>;
@@ -183,8 +183,8 @@ async fn stalled_http_2_stream_is_reset_and_its_neighbour_is_not() {
     let began = Instant::now();
     while began.elapsed() < LIMIT * 3 {
         let chunk = tokio::time::timeout(SLACK, neighbour.data()).await.expect("in time");
-        let taken = chunk.expect("the stream goes on").expect("nobody resets it").len();
-        neighbour.flow_control().release_capacity(taken).expect("it was taken");
+        let length = chunk.expect("the stream goes on").expect("the stream is not reset").len();
+        neighbour.flow_control().release_capacity(length).expect("it was taken");
     }
 }
 
@@ -234,9 +234,9 @@ async fn stalled_stream_is_closed_and_can_resume() {
     );
     stream.write_all(head.as_bytes()).await.expect("it is open");
     tokio::time::sleep(LIMIT * 4).await;
-    let taken = until_closed(&mut stream).await;
-    assert!(taken.starts_with(b"HTTP/1.1 200 OK"), "it had begun");
-    assert!(taken.len() < 2 << 20, "{} bytes were kept for it", taken.len());
+    let received = until_closed(&mut stream).await;
+    assert!(received.starts_with(b"HTTP/1.1 200 OK"), "it had begun");
+    assert!(received.len() < 2 << 20, "{} bytes were kept for it", received.len());
     assert!(gateway.all_events(&session).await.len() > 20_000, "nothing is lost");
 }
 

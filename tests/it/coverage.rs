@@ -1,4 +1,4 @@
-//! What of ACP the gateway covers: the schema crate's own list against the table of the API's guide, and a test for each
+//! The gateway's coverage of ACP: the list of the schema crate against the table of the reference, and a test for each
 //! row.
 
 pub(crate) mod schema;
@@ -19,7 +19,7 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What the schema crate lists, by the headings of the guide.
+/// The items that the schema crate lists, by the headings of the reference.
 fn listed() -> BTreeMap<&'static str, Vec<String>> {
     use schema::{capabilities, methods, variants};
     let joined = |lists: [Vec<String>; 3]| lists.concat();

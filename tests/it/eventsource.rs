@@ -22,8 +22,8 @@ struct EventSource {
     events: Vec<(String, Value)>,
     opened: usize,
     /// The number of connections that delivered an event of the log, and whether the last connection did.
-    told: usize,
-    tells: bool,
+    delivering: usize,
+    delivers: bool,
 }
 
 impl EventSource {
@@ -43,17 +43,17 @@ impl EventSource {
             .spawn()
             .expect("node is there");
         let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
-        let (tell, lines) = sync_channel(1024);
+        let (sender, lines) = sync_channel(1024);
         let read = move || {
             for line in stdout.lines().map_while(Result::ok) {
                 let line = serde_json::from_str(&line).expect("it prints JSON");
-                if tell.send(line).is_err() {
+                if sender.send(line).is_err() {
                     return;
                 }
             }
         };
         std::thread::Builder::new().spawn(read).expect("a thread");
-        Self { child, lines, events: Vec::new(), opened: 0, told: 0, tells: false }
+        Self { child, lines, events: Vec::new(), opened: 0, delivering: 0, delivers: false }
     }
 
     /// Reads until that many sessions' turns have ended.
@@ -80,7 +80,7 @@ impl EventSource {
             .unwrap_or_else(|_| panic!("nothing comes: {:?}", self.events.last()));
         if line["open"] == true {
             self.opened += 1;
-            self.tells = false;
+            self.delivers = false;
         } else if let Some(error) = line["error"].as_str() {
             assert!(
                 line["code"].is_null(),
@@ -90,8 +90,8 @@ impl EventSource {
         } else if line["data"]["seq"].is_u64() {
             let id = line["id"].as_str().expect("events of the log have ids").to_owned();
             self.events.push((id, line["data"].clone()));
-            self.told += usize::from(!self.tells);
-            self.tells = true;
+            self.delivering += usize::from(!self.delivers);
+            self.delivers = true;
         } else {
             let kind = line["data"]["type"].as_str().expect("a type");
             assert!(["ready", "shutdown"].contains(&kind), "{line}");
@@ -112,7 +112,7 @@ async fn ticket(gateway: &Gateway) -> String {
     ticket["ticket"].as_str().expect("a text").to_owned()
 }
 
-fn place(id: &str) -> u64 {
+fn position(id: &str) -> u64 {
     id.split_once("-g").and_then(|(_, pos)| pos.parse().ok()).expect("<epoch>-g<pos>")
 }
 
@@ -150,8 +150,8 @@ async fn it_follows_two_sessions_through_a_kill_and_a_drain() {
     tokio::join!(gateway.turn(&one, "stream n=20"), gateway.turn(&two, "echo the last"));
     source.until_ends(8);
 
-    let places: Vec<u64> = source.events.iter().map(|(id, _)| place(id)).collect();
-    assert!(places.is_sorted_by(|a, b| a < b), "in commit order, and each once");
+    let positions: Vec<u64> = source.events.iter().map(|(id, _)| position(id)).collect();
+    assert!(positions.is_sorted_by(|a, b| a < b), "in commit order, and each once");
     let mut seen = 0;
     for session in [&one, &two] {
         let log = gateway.all_events(session).await;
@@ -172,7 +172,7 @@ async fn it_follows_two_sessions_through_a_kill_and_a_drain() {
     assert_eq!(seen, source.events.len(), "and nothing of other sessions");
     figure(&format!("{seen} events of two sessions, {} connections", source.opened));
     // A client that connects during the drain receives only the notice of the drain.
-    assert_eq!(source.told, 3, "a kill and a drain cut it off");
+    assert_eq!(source.delivering, 3, "a kill and a drain cut it off");
 }
 
 #[tokio::test]
@@ -200,8 +200,8 @@ async fn a_revoked_key_ends_its_tickets_also_after_a_restart() {
     gateway.start();
     assert_eq!(status(&gateway).await, 200, "it was in use");
     gateway.kill();
-    let (revoked, said) = create_key(&gateway, &["revoke", "alice"]);
-    assert!(revoked, "{said}");
+    let (revoked, output) = create_key(&gateway, &["revoke", "alice"]);
+    assert!(revoked, "{output}");
     gateway.start();
     assert_eq!(status(&gateway).await, 401);
 }

@@ -52,7 +52,7 @@ impl Ground {
         self.request(Method::PUT, path).body(text.to_owned()).send().await.expect("an answer")
     }
 
-    /// What the file is on the disk.
+    /// The content of the file on the disk.
     fn on_disk(&self, name: &str) -> Option<String> {
         std::fs::read_to_string(format!("{}/{name}", self.cwd)).ok()
     }

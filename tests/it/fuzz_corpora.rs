@@ -1,4 +1,4 @@
-//! What fuzzing has found worth keeping, read again: `fuzz/corpus/` holds inputs for the targets in `fuzz/src/`, and
+//! Replays the corpora of the fuzzers: `fuzz/corpus/` contains inputs for the targets in `fuzz/src/`, and
 //! `scripts/fuzz` finds new ones.
 
 use std::path::{Path, PathBuf};
@@ -131,7 +131,7 @@ fn the_parser_of_event_streams_is_the_standards() {
     use targets::whatwg::{Event, Parser};
     let event =
         |kind: &str, data: &str, id: &str| Event { kind: kind.into(), data: data.into(), id: id.into() };
-    for (stream, wanted) in [
+    for (stream, expected) in [
         ("data: a\ndata: b\n\n", vec![event("message", "a\nb", "")]),
         (
             ": c\n\ndata: 1\nid: 1\n\ndata:2\nid\n\ndata:  3\n\n",
@@ -154,7 +154,7 @@ fn the_parser_of_event_streams_is_the_standards() {
             let mut parser = Parser::default();
             let events: Vec<Event> =
                 stream.as_bytes().chunks(size).flat_map(|chunk| parser.push(chunk)).collect();
-            assert_eq!(events, wanted, "{stream:?} by {size}");
+            assert_eq!(events, expected, "{stream:?} by {size}");
         }
     }
     let mut parser = Parser::default();

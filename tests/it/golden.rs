@@ -100,6 +100,6 @@ async fn says(gateway: &Gateway, session: &str, lines: &[String]) -> Raw {
 /// Lines that the agent received.
 fn received(gateway: &Gateway) -> Vec<String> {
     let text = std::fs::read_to_string(gateway.path("data/homes/default/fake/received"))
-        .expect("the agent keeps what it gets");
+        .expect("the agent records its input");
     text.lines().map(str::to_owned).collect()
 }

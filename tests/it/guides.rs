@@ -1,7 +1,7 @@
 //! The blocks that users paste from the documentation: each runs against a real gateway with the demo agent, and its
 //! output is the documented one.
 //!
-//! `page` reads the blocks and their marks, `shell` runs them in order, `output` compares what they print.
+//! `page` reads the blocks and their marks, `shell` runs them in order, `output` compares their output.
 
 mod output;
 mod page;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use self::output::{matches, normal};
 use self::page::{Block, Mark, blocks};
-use self::shell::{Served, Shell};
+use self::shell::{RunningGateway, Shell};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -33,27 +33,46 @@ fn pages() -> Vec<String> {
     pages
 }
 
+/// All pages of the documentation, and the pages in the root folder.
+fn all_pages() -> Vec<String> {
+    let mut pages = Vec::new();
+    for folder in ["", "docs", "docs/adr", "docs/guides", "docs/internals", "docs/reference"] {
+        let entries = std::fs::read_dir(root().join(folder)).expect("a folder of the documentation");
+        let files = entries.map(|entry| entry.expect("a file").path());
+        let pages_here = files.filter(|file| file.extension().is_some_and(|extension| extension == "md"));
+        let name =
+            |file: PathBuf| file.strip_prefix(root()).expect("below the root").to_string_lossy().into_owned();
+        pages.extend(pages_here.map(name));
+    }
+    assert!(pages.len() > 40, "{pages:?}");
+    pages
+}
+
 /// Runs the blocks of a page in their order, in one folder and one shell.
 fn run(page: &str) {
     let text = read(page);
     let blocks = blocks(&text);
     let mut shell = Shell::start();
-    let mut gateway: Option<Served> = None;
+    let mut gateway: Option<RunningGateway> = None;
     let mut run = 0;
     for (index, block) in blocks.iter().enumerate() {
-        let place = format!("{page}:{}", block.line);
+        let location = format!("{page}:{}", block.line);
         match (&block.mark, &*block.language) {
             (Mark::File(name), _) => shell.write(name, block.text),
             (Mark::Serve(other), "sh") => {
                 drop(gateway.take());
                 let command = other.as_deref().unwrap_or(block.text);
-                let served = Served::start(&shell, command, &place);
-                compare(&served.printed, expected(&blocks, index), &shell, &place);
+                let served = RunningGateway::start(&shell, command, &location);
+                compare(&served.printed, expected(&blocks, index), &shell, &location);
                 gateway = Some(served);
             }
-            (Mark::None, "sh") => {
-                let printed = shell.run(block.text, gateway.as_ref(), &place);
-                compare(&printed, expected(&blocks, index), &shell, &place);
+            (Mark::None | Mark::Before(_), "sh") => {
+                if let Mark::Before(command) = &block.mark {
+                    let printed = shell.run(command, gateway.as_ref(), &location);
+                    assert_eq!(printed, "", "{location}: the command before the block");
+                }
+                let printed = shell.run(block.text, gateway.as_ref(), &location);
+                compare(&printed, expected(&blocks, index), &shell, &location);
             }
             _ => continue,
         }
@@ -67,57 +86,67 @@ fn expected<'a>(blocks: &'a [Block<'a>], index: usize) -> &'a str {
     blocks.get(index + 1).filter(|next| next.language == "text").map_or("", |next| next.text)
 }
 
-fn compare(printed: &str, expected: &str, shell: &Shell, place: &str) {
+fn compare(printed: &str, expected: &str, shell: &Shell, location: &str) {
     let (printed, expected) = (normal(printed, shell.folder()), normal(expected, shell.folder()));
-    assert!(matches(&printed, &expected), "{place} prints\n{printed}\n\nand not\n{expected}");
+    assert!(matches(&printed, &expected), "{location} prints\n{printed}\n\nand not\n{expected}");
 }
 
 #[test]
-fn the_blocks_of_the_readme_print_what_it_shows() {
+fn blocks_of_the_readme_print_their_output() {
     run("README.md");
 }
 
 #[test]
-fn the_blocks_of_the_guide_first_session_print_what_it_shows() {
+fn blocks_of_the_guide_first_session_print_their_output() {
     run("docs/guides/first-session.md");
 }
 
 #[test]
-fn the_blocks_of_the_guide_web_app_on_another_origin_print_what_it_shows() {
+fn blocks_of_the_guide_web_app_on_another_origin_print_their_output() {
     run("docs/guides/web-app-on-another-origin.md");
 }
 
 #[test]
-fn the_blocks_of_the_guide_curl_and_scripts_print_what_it_shows() {
+fn blocks_of_the_guide_curl_and_scripts_print_their_output() {
     run("docs/guides/curl-and-scripts.md");
 }
 
 #[test]
-fn the_blocks_of_the_guide_adding_agents_print_what_it_shows() {
+fn blocks_of_the_guide_adding_agents_print_their_output() {
     run("docs/guides/adding-agents.md");
 }
 
 #[test]
-fn the_blocks_of_the_guide_sharing_with_a_colleague_print_what_it_shows() {
+fn blocks_of_the_guide_sharing_with_a_colleague_print_their_output() {
     run("docs/guides/sharing-with-a-colleague.md");
 }
 
 /// Blocks that need a Docker engine do not run. `container` compares the flags of the Dockerfile and of compose, and the
 /// test below the names in the guide with both files.
 #[test]
-fn the_blocks_of_the_guide_docker_that_need_no_engine_print_what_it_shows() {
+fn blocks_of_the_guide_docker_that_need_no_engine_print_their_output() {
     run("docs/guides/docker.md");
 }
 
 /// The configuration of the proxy itself does not run; the requests that a proxy would send do.
 #[test]
-fn the_blocks_of_the_guide_reverse_proxy_print_what_it_shows() {
+fn blocks_of_the_guide_reverse_proxy_print_their_output() {
     run("docs/guides/reverse-proxy.md");
 }
 
 #[test]
-fn the_blocks_of_the_command_line_reference_print_what_it_shows() {
+fn blocks_of_the_command_line_reference_print_their_output() {
     run("docs/reference/command-line.md");
+}
+
+#[test]
+fn blocks_of_operations_print_their_output() {
+    run("docs/operations.md");
+}
+
+#[test]
+fn blocks_of_the_audit_reference_print_their_output() {
+    run("docs/reference/audit.md");
 }
 
 /// Every page with commands is run by a test above, and a block that is not run has a reason.
@@ -129,19 +158,21 @@ fn every_block_runs_or_has_a_reason() {
         let text = read(&page);
         let run = source.contains(&format!("run(\"{page}\")"));
         for block in blocks(&text) {
-            let place = format!("{page}:{}", block.line);
+            let location = format!("{page}:{}", block.line);
             match (&block.mark, &*block.language) {
-                (Mark::NotRun(reason), _) if reason.len() < 10 => wrong.push(format!("{place}: no reason")),
-                (Mark::SameAs(file), _) if read(file).trim_end() != block.text.trim_end() => {
-                    wrong.push(format!("{place} differs from {file}"));
+                (Mark::NotRun(reason), _) if reason.len() < 10 => {
+                    wrong.push(format!("{location}: no reason"));
                 }
-                (Mark::None | Mark::Serve(_), "sh" | "bash") if !run => {
-                    wrong.push(format!("{place}: no test runs it"));
+                (Mark::SameAs(file), _) if read(file).trim_end() != block.text.trim_end() => {
+                    wrong.push(format!("{location} differs from {file}"));
+                }
+                (Mark::None | Mark::Serve(_) | Mark::Before(_), "sh" | "bash") if !run => {
+                    wrong.push(format!("{location}: no test runs it"));
                 }
                 (Mark::None, "js" | "python" | "html" | "nginx" | "yaml" | "bash") => {
-                    wrong.push(format!("{place}: a {} block without a mark", block.language));
+                    wrong.push(format!("{location}: a {} block without a mark", block.language));
                 }
-                (Mark::None | Mark::File(_), "toml") => check(block.text, &place),
+                (Mark::None | Mark::File(_), "toml") => check(block.text, &location),
                 _ => {}
             }
         }
@@ -149,8 +180,20 @@ fn every_block_runs_or_has_a_reason() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The language decides whether the tests run a block, so a block without one could hide a command.
+#[test]
+fn every_block_has_a_language() {
+    let mut wrong = Vec::new();
+    for page in all_pages() {
+        let text = read(&page);
+        let without = blocks(&text).into_iter().filter(|block| block.language.is_empty());
+        wrong.extend(without.map(|block| format!("{page}:{}", block.line)));
+    }
+    assert!(wrong.is_empty(), "blocks without a language:\n{}", wrong.join("\n"));
+}
+
 /// The gateway accepts the configuration of a `toml` block.
-fn check(text: &str, place: &str) {
+fn check(text: &str, location: &str) {
     use acp_gateway::config::{self, Environment, Flags};
     let folder = tempfile::tempdir().expect("a folder");
     let file: PathBuf = folder.path().join("gateway.toml");
@@ -159,7 +202,7 @@ fn check(text: &str, place: &str) {
     let variables = named.map(|(name, _)| (name, "value")).chain([("ACP_GATEWAY_DATA", "/data")]);
     let flags = Flags { config: Some(file), ..Flags::default() };
     let loaded = config::load(&flags, &variables.collect::<Environment>(), &|_| false);
-    loaded.unwrap_or_else(|error| panic!("{place}: {error}\n{text}"));
+    loaded.unwrap_or_else(|error| panic!("{location}: {error}\n{text}"));
 }
 
 #[test]

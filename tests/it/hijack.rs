@@ -250,11 +250,11 @@ async fn a_connection_serves_the_next_request_after_its_stream() {
         assert!(text.contains("event: end") && text.ends_with(LAST_CHUNK), "{text}");
         socket.write_all(request("GET", to, "/v1", "").as_bytes()).await.expect("it is open");
         assert!(whole(&mut socket, false).await.starts_with("HTTP/1.1 200 OK\r\n"));
-        let said = format!("echo round-{round}");
-        socket.write_all(post(to, &session, &said).as_bytes()).await.expect("it is open");
+        let prompt_text = format!("echo round-{round}");
+        socket.write_all(post(to, &session, &prompt_text).as_bytes()).await.expect("it is open");
         let prompt = whole(&mut socket, false).await;
         assert!(
-            prompt.starts_with("HTTP/1.1 200 OK\r\n") && prompt.contains(&said["echo ".len()..]),
+            prompt.starts_with("HTTP/1.1 200 OK\r\n") && prompt.contains(&prompt_text["echo ".len()..]),
             "{prompt}"
         );
     }
@@ -352,18 +352,18 @@ async fn heads_that_are_wrong_large_or_late_get_no_stream() {
 /// A client that reads complete responses slowly, and sends the next request during the current response.
 async fn sip(socket: &mut TcpStream, heads: [&str; 2], bytes: usize, pause: Duration) -> Vec<u8> {
     socket.write_all(heads[0].as_bytes()).await.expect("it is open");
-    let (mut taken, mut piece) = (Vec::new(), vec![0; bytes]);
+    let (mut received, mut piece) = (Vec::new(), vec![0; bytes]);
     for at in 0.. {
         tokio::time::sleep(pause).await;
         match socket.read(&mut piece).await {
             Ok(0) | Err(_) => break,
-            Ok(read) => taken.extend_from_slice(&piece[..read]),
+            Ok(read) => received.extend_from_slice(&piece[..read]),
         }
         if at == 4 {
             socket.write_all(heads[1].as_bytes()).await.expect("it is open");
         }
     }
-    taken
+    received
 }
 
 #[tokio::test]
@@ -382,9 +382,9 @@ async fn slowly_read_single_response_is_complete() {
     for (heads, next) in [([&*json("connection: close\r\n"), ""], ""), ([&json(""), &last], next)] {
         let mut socket = lean::connect_small(to).await.expect("a connection");
         let began = Instant::now();
-        let taken = sip(&mut socket, heads, 32 << 10, Duration::from_millis(40)).await;
+        let received = sip(&mut socket, heads, 32 << 10, Duration::from_millis(40)).await;
         assert!(began.elapsed() > Duration::from_secs(3), "it took its time: {:?}", began.elapsed());
-        let text = String::from_utf8(taken).expect("text");
+        let text = String::from_utf8(received).expect("text");
         let (head, bodies) = text.split_once("\r\n\r\n").expect("a head");
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("its length");
         let (body, rest) =
@@ -403,7 +403,7 @@ async fn follows(gateway: &Gateway, session: &str) -> Lean {
 }
 
 /// The log as received by a client that reads a little after each pause, up to the end of this number of turns.
-async fn taken(stream: &mut Lean, turns: usize, pause: Duration) -> Vec<serde_json::Value> {
+async fn read_slowly(stream: &mut Lean, turns: usize, pause: Duration) -> Vec<serde_json::Value> {
     let (mut came, mut ended) = (Vec::new(), 0);
     while ended < turns {
         tokio::time::sleep(pause).await;
@@ -423,7 +423,7 @@ async fn slowly_read_stream_of_many_pieces_equals_the_log() {
     let session = gateway.session("fake").await;
     gateway.turn(&session, "flood n=600 size=1000").await;
     let mut stream = follows(&gateway, &session).await;
-    assert_eq!(taken(&mut stream, 1, Duration::ZERO).await, gateway.all_events(&session).await);
+    assert_eq!(read_slowly(&mut stream, 1, Duration::ZERO).await, gateway.all_events(&session).await);
 }
 
 #[tokio::test]
@@ -443,11 +443,17 @@ async fn slowly_read_waiting_streams_equal_the_log() {
             }
         };
         // The clients read slightly slower than the agent writes.
-        let take = streams.iter_mut().map(|stream| taken(stream, turns.len(), Duration::from_millis(7)));
-        let ((), taken) = tokio::join!(says, futures_util::future::join_all(take));
+        let take =
+            streams.iter_mut().map(|stream| read_slowly(stream, turns.len(), Duration::from_millis(7)));
+        let ((), received) = tokio::join!(says, futures_util::future::join_all(take));
         let log = gateway.all_events(&session).await;
-        for (number, taken) in taken.into_iter().enumerate() {
-            assert!(taken == log, "stream {number} of {count}: {} events of {}", taken.len(), log.len());
+        for (number, received) in received.into_iter().enumerate() {
+            assert!(
+                received == log,
+                "stream {number} of {count}: {} events of {}",
+                received.len(),
+                log.len()
+            );
         }
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::support::History;
-use super::support::history::{Alive, Frame, Held, Journal, Log, PromptAnswer, Reader, RequestAnswer, Rule};
+use super::support::history::{
+    Alive, Frame, Journal, Log, MemoryUse, PromptAnswer, Reader, RequestAnswer, Rule,
+};
 
 mod broken;
 
@@ -50,15 +52,15 @@ fn log() -> Vec<String> {
 fn journal() -> String {
     let prompt =
         format!(r#"{{"id":3,"method":"session/prompt","params":{{"sessionId":"a","prompt":{BLOCKS}}}}}"#);
-    let said = |text: &str| {
+    let update = |text: &str| {
         format!(r#"{{"method":"session/update","params":{{"sessionId":"a","update":{}}}}}"#, chunk(text))
     };
     let lines = [
         format!("< {prompt}"),
-        format!("> {}", said("one")),
+        format!("> {}", update("one")),
         r#"> {"id":1,"method":"session/request_permission","params":{"sessionId":"a"}}"#.to_owned(),
         r#"< {"id":1,"result":{"outcome":{"outcome":"selected","optionId":"allow"}}}"#.to_owned(),
-        format!("> {}", said("two")),
+        format!("> {}", update("two")),
         r#"> {"id":3,"result":{"stopReason":"end_turn"}}"#.to_owned(),
         String::new(),
     ];
@@ -92,7 +94,7 @@ fn good() -> History {
     let log = log();
     let events: Vec<Box<str>> = log.iter().map(|text| text.as_str().into()).collect();
     let read_to = events.len() as u64;
-    let told = PromptAnswer {
+    let accepted = PromptAnswer {
         session: SESSION.to_owned(),
         key: Some("once".to_owned()),
         status: 202,
@@ -107,7 +109,7 @@ fn good() -> History {
     History {
         readers: readers(&log),
         logs: [(SESSION.to_owned(), Log { after: 0, events, read_to })].into(),
-        prompts: vec![told.clone(), PromptAnswer { status: 200, ..told }],
+        prompts: vec![accepted.clone(), PromptAnswer { status: 200, ..accepted }],
         answers: vec![answer.clone(), RequestAnswer { status: 409, ..answer }],
         journals: vec![Journal::new("7.1", &journal())],
         alive: vec![Alive {
@@ -116,7 +118,7 @@ fn good() -> History {
             owner: "life 1".to_owned(),
             after: Duration::from_secs(9),
         }],
-        memory: vec![Held { by: "life 1".to_owned(), kib: 100 }],
+        memory: vec![MemoryUse { by: "life 1".to_owned(), kib: 100 }],
         memory_budget: Some(100),
         plain_words: true,
         ..History::default()
@@ -140,7 +142,7 @@ fn a_good_history_holds() {
 
 #[test]
 #[should_panic(expected = "1 violations:\nGap: one saw 4 of s1 when 3 was next")]
-fn what_is_wrong_is_said() {
+fn violation_is_described_in_the_panic_message() {
     let mut history = good();
     history.readers[0].frames.remove(3);
     history.assert_holds();

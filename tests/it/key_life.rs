@@ -103,7 +103,7 @@ async fn waits_and_streams_end_with_their_key() {
     let last = frames.last().expect("the stream says why it ends");
     assert!(last.of("problem") && last.data["problem"]["code"] == "unauthorized", "{last:?}");
     let turn = gateway.get(&format!("{path}/prompts/p1")).await;
-    assert_eq!(turn["status"], "running", "what a key began goes on without it");
+    assert_eq!(turn["status"], "running", "work of an expired key continues");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Keys: made once, kept as hashes, ended within a second.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -143,7 +143,7 @@ fn unused_link_key_expires() {
     assert_eq!(kinds.iter().filter(|kind| **kind == KeyKind::Link).count(), 1);
     house.clock.advance(DAY * 31);
     assert!(!keys.is_valid(&owner));
-    // What ended is forgotten at the next start.
+    // The next start removes expired keys.
     assert_eq!(house.keys().list().len(), 1);
     assert_eq!(house.store.scan(Table::Key, b"", None, 10).unwrap().len(), 1);
 }

@@ -159,7 +159,7 @@ async fn limits_of_a_key_are_its_principals_own() {
         &["streams", "limit 1", "the key", "--max-streams"],
         policy,
     );
-    assert_eq!(stream(&gateway, &bob, "/v1/events").await.status(), 200, "nobody else's");
+    assert_eq!(stream(&gateway, &bob, "/v1/events").await.status(), 200, "not of another key");
 
     // A second key of the name is the same principal, with the same limits.
     let second = key_command(&gateway, &["create", "alice", "--scopes", "read"]);

@@ -36,7 +36,7 @@ fn leave_open(gateway: &Gateway) {
 /// Puts the cells of the leaf that holds this text into an order that is not theirs.
 fn break_structure(gateway: &Gateway, text: &str) {
     const PAGE: usize = 8192;
-    /// What the first byte of a leaf of a table is.
+    /// The first byte of a leaf page of a table.
     const LEAF: u8 = 13;
     let mut bytes = std::fs::read(file(gateway)).expect("the log");
     let holds = |page: &[u8]| page[0] == LEAF && page.windows(text.len()).any(|at| at == text.as_bytes());
@@ -55,7 +55,7 @@ fn run(gateway: &Gateway, args: &[&str]) -> Output {
 }
 
 /// The output on stdout and stderr. The program must exit with the expected code.
-fn said(output: &Output, success: bool) -> String {
+fn output_text(output: &Output, success: bool) -> String {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     let text = String::from_utf8(text).expect("text");
     assert_eq!(output.status.success(), success, "{text}");

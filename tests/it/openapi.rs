@@ -1,10 +1,14 @@
 //! `openapi/openapi.json` equals the document from the code, and is consistent.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use acp_gateway::api::ProblemCode;
 use acp_gateway::surface::rest;
 use serde_json::Value;
+
+use crate::docs;
+use crate::support::Setup;
 
 fn document() -> Value {
     serde_json::from_str(&rest::document_json()).expect("the document is JSON")
@@ -234,22 +238,89 @@ fn the_main_path_has_examples() {
     assert!(answer["requestBody"]["content"]["application/json"]["example"].is_object());
 }
 
+fn media_types(body: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    body["content"].as_object().into_iter().flatten()
+}
+
+fn success_responses(operation: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    let responses = operation["responses"].as_object().expect("responses").iter();
+    responses.filter(|(status, _)| status.starts_with('2'))
+}
+
+fn parameters(operation: &Value) -> impl Iterator<Item = &Value> {
+    operation["parameters"].as_array().into_iter().flatten()
+}
+
 #[test]
-fn every_body_of_a_request_or_success_has_an_example() {
+fn every_operation_has_an_example() {
     let document = document();
     let mut missing = Vec::new();
     for (name, operation) in operations(&document) {
-        let responses = operation["responses"].as_object().expect("responses").iter();
-        let successes = responses.filter(|(status, _)| ["200", "201", "202"].contains(&status.as_str()));
-        let bodies =
-            successes.map(|(_, response)| response).chain(std::iter::once(&operation["requestBody"]));
-        let media = bodies.filter_map(|body| body["content"].as_object()).flat_map(serde_json::Map::values);
-        let examples: Vec<bool> = media.map(|media| media.get("example").is_some()).collect();
-        if !examples.is_empty() && !examples.contains(&true) {
+        let in_path = parameters(operation).filter(|parameter| parameter["in"] == "path");
+        missing.extend(
+            in_path
+                .filter(|parameter| parameter.get("example").is_none())
+                .map(|parameter| format!("{name}: the parameter {}", parameter["name"])),
+        );
+        let request = media_types(&operation["requestBody"]);
+        let without = request.filter(|(_, media)| media.get("example").is_none());
+        missing.extend(without.map(|(media, _)| format!("{name}: the request {media}")));
+        let bodies = success_responses(operation).flat_map(|(_, response)| media_types(response));
+        let has_example = parameters(operation)
+            .chain(media_types(&operation["requestBody"]).chain(bodies).map(|(_, media)| media))
+            .any(|part| part.get("example").is_some());
+        if !has_example {
             missing.push(name);
         }
     }
-    assert!(missing.is_empty(), "operations without an example: {missing:?}");
+    assert!(missing.is_empty(), "without an example:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn every_success_body_has_an_example() {
+    let document = document();
+    let mut missing = Vec::new();
+    for (name, operation) in operations(&document) {
+        for (status, response) in success_responses(operation) {
+            let without = media_types(response).filter(|(_, media)| media.get("example").is_none());
+            missing.extend(without.map(|(media, _)| format!("{name}: {status} {media}")));
+        }
+    }
+    assert!(missing.is_empty(), "without an example:\n{}", missing.join("\n"));
+}
+
+/// The links to the documentation, as paths in the repository with their anchors. The document is in `openapi/`, so
+/// the same relative URL leads to the page that the gateway serves.
+fn external_docs(document: &Value) -> Vec<String> {
+    let tags = document["tags"].as_array().expect("tags").iter();
+    let links = tags.chain(std::iter::once(document)).map(|part| &part["externalDocs"]["url"]);
+    let links = links.map(|url| url.as_str().expect("each tag has a link"));
+    links.map(|url| url.strip_prefix("../").expect("a relative URL").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn the_gateway_serves_the_linked_pages() {
+    let gateway = Setup::fake(&[]).start();
+    for link in external_docs(&document()) {
+        let (path, anchor) = link.split_once('#').unwrap_or((&link, ""));
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        let page = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let response = gateway
+            .http
+            .get(format!("http://{}/{path}", gateway.address()))
+            .send()
+            .await
+            .expect("a response");
+        assert_eq!(response.status(), 200, "{path}");
+        assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8", "{path}");
+        assert_eq!(response.text().await.expect("text"), page, "{path}");
+        assert!(anchor.is_empty() || docs::anchors(&page).contains(anchor), "{link}");
+    }
+    for path in ["/docs/guides/none.md", "/docs/guides/..%2Foperations.md", "/docs/guides/"] {
+        let response =
+            gateway.http.get(format!("http://{}{path}", gateway.address())).send().await.expect("a response");
+        assert_eq!(response.status(), 404, "{path}");
+    }
 }
 
 #[test]
@@ -270,6 +341,12 @@ fn examples_fit_their_schemas() {
                 .collect();
             assert!(errors.is_empty(), "{name}: {errors:?}");
             examples += 1;
+        }
+        for parameter in parameters(operation).filter(|parameter| parameter.get("example").is_some()) {
+            let mut schema = parameter["schema"].clone();
+            schema["components"] = document["components"].clone();
+            let validator = jsonschema::validator_for(&schema).expect("a schema");
+            assert!(validator.is_valid(&parameter["example"]), "{name}: {parameter}");
         }
     }
     assert!(examples > 50, "only {examples} examples");

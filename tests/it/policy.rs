@@ -1,6 +1,6 @@
-//! Who may ask: every name, origin and key that is not ours is refused.
+//! Admission: every foreign name, origin and key is rejected.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -249,12 +249,12 @@ fn private_routes_require_a_valid_key() {
     ];
     for (index, wrong) in wrong.iter().enumerate() {
         let refused = gate.admit(&request("/v1", &[host, ("authorization", wrong)])).unwrap_err();
-        let told = if index < 2 {
+        let expected = if index < 2 {
             refused == AdmissionError::InvalidKey
         } else {
             matches!(refused, AdmissionError::TooManyInvalidKeys { .. })
         };
-        assert!(told, "{wrong} {refused:?}");
+        assert!(expected, "{wrong} {refused:?}");
     }
     // Failed attempts from an address do not block a valid key from the same address.
     assert!(gate.with_key("/v1", &[host]).is_ok());

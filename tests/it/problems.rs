@@ -1,4 +1,4 @@
-//! What bad input gets: a problem with the right code, and nothing started.
+//! Invalid input: the response is a problem with the right code, and nothing starts.
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};

@@ -94,8 +94,8 @@ impl Bench {
             .collect()
     }
 
-    fn keeper(&self) -> Pid {
-        let [file] = self.run_files().try_into().expect("one keeper runs");
+    fn supervisor(&self) -> Pid {
+        let [file] = self.run_files().try_into().expect("one supervisor runs");
         pid(file.file_name().and_then(OsStr::to_str).expect("a run file is named by the pid"))
     }
 }
@@ -122,7 +122,7 @@ fn alive(pid: Pid) -> bool {
         .is_ok_and(|stat| !matches!(stat.rsplit(')').next().map(str::trim_start), Some(rest) if rest.starts_with(['Z', 'X'])))
 }
 
-/// What a script wrote into a file, once it is a whole line.
+/// Waits until a script wrote a whole line into a file, and returns it.
 async fn line_of(file: &Path) -> String {
     until(&format!("a line in {}", file.display()), || {
         fs::read_to_string(file).is_ok_and(|text| text.ends_with('\n'))
@@ -205,7 +205,8 @@ async fn environment_is_exactly_the_specified_one() {
 async fn arguments_pass_untouched_however_they_look() {
     let bench = Bench::new();
     let mut spec = bench.shell("");
-    let args = ["--", "--config", "keeper", "-h", "--help", "--version", "--data=x", "", "two words", "-"];
+    let args =
+        ["--", "--config", "supervisor", "-h", "--help", "--version", "--data=x", "", "two words", "-"];
     spec.program = PathBuf::from("/usr/bin/printf");
     spec.args = ["<%s>\\n"].iter().chain(&args).map(OsString::from).collect();
     let (out, exit) = bench.finish(spec).await;
@@ -222,7 +223,7 @@ async fn the_environment_shows_in_no_command_line() {
     let mut spec = bench.shell("cat");
     spec.env.push(("KEY".into(), "canary".into()));
     let child = bench.spawner.spawn(spec).await.unwrap();
-    for pid in [bench.keeper().as_raw_pid().to_string(), child.pid().to_string()] {
+    for pid in [bench.supervisor().as_raw_pid().to_string(), child.pid().to_string()] {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
         assert!(line.len() > 6 && !line.windows(6).any(|bytes| bytes == b"canary"));
     }
@@ -241,7 +242,7 @@ async fn the_child_is_confined() {
     let fields: Vec<&str> = rest.rsplit(')').next().unwrap().split_whitespace().collect();
     let [_, parent, group, session, terminal, ..] = fields[..] else { panic!("{out}") };
     assert_eq!(group, pid, "it leads a group");
-    assert_eq!(session, parent, "the keeper leads the session");
+    assert_eq!(session, parent, "the supervisor leads the session");
     assert_eq!(terminal, "0");
 }
 
@@ -310,7 +311,7 @@ async fn run_file_exists_as_long_as_its_supervisor() {
 async fn supervisor_without_its_gateway_starts_nothing() {
     let bench = Bench::new();
     let file = bench.path("started");
-    #[expect(clippy::disallowed_methods, reason = "the keeper itself is what is tested")]
+    #[expect(clippy::disallowed_methods, reason = "the test starts the supervisor itself")]
     let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_acp-gateway"))
         .args(["supervisor", "watch", "1", "/bin/sh", "-c"])
         .arg(format!("echo >{}", file.display()))

@@ -31,7 +31,7 @@ fn ends(events: &[Value]) -> HashMap<&str, Vec<&Value>> {
     ends
 }
 
-fn said(event: &Value) -> &str {
+fn chunk_text(event: &Value) -> &str {
     event["update"]["content"]["text"].as_str().unwrap_or_default()
 }
 
@@ -42,7 +42,9 @@ async fn turn_with_strays(gateway: &Gateway, session: &str) -> Vec<u32> {
     let mut pids = Vec::new();
     while pids.len() < 3 {
         let event = stream.next().await.expect("the stream goes on");
-        pids.extend(said(&event.data).strip_prefix("pid=").map(|pid| pid.parse::<u32>().expect("a pid")));
+        pids.extend(
+            chunk_text(&event.data).strip_prefix("pid=").map(|pid| pid.parse::<u32>().expect("a pid")),
+        );
     }
     pids
 }
@@ -50,15 +52,15 @@ async fn turn_with_strays(gateway: &Gateway, session: &str) -> Vec<u32> {
 #[tokio::test]
 async fn no_descendant_survives_a_kill_of_the_gateway() {
     let mut gateway = Setup::fake(&["--ignore-term", "--ignore-eof"]).settings(LIMITS).start();
-    let mut told = Vec::new();
+    let mut pids = Vec::new();
     for _ in 0..2 {
         let session = gateway.session("fake").await;
-        told.extend(turn_with_strays(&gateway, &session).await);
+        pids.extend(turn_with_strays(&gateway, &session).await);
     }
     let started = procfs::descendants(gateway.pid());
     // For each session: a supervisor, the agent, and two descendants in their own sessions.
     assert_eq!(started.len(), 8, "{started:?}");
-    assert!(told.iter().all(|pid| started.contains(pid) && is_alive(*pid)), "{told:?} of {started:?}");
+    assert!(pids.iter().all(|pid| started.contains(pid) && is_alive(*pid)), "{pids:?} of {started:?}");
 
     gateway.kill();
     let killed = Instant::now();
@@ -75,11 +77,11 @@ async fn second_gateway_on_the_same_folder_exits_and_the_first_continues() {
     let session = gateway.session("fake").await;
     let began = Instant::now();
     let second = gateway.serve("127.0.0.1:0").output().expect("the binary was built");
-    let said = String::from_utf8(second.stderr).expect("text");
+    let stderr = String::from_utf8(second.stderr).expect("text");
     assert!(second.status.code().is_some_and(|code| code != 0), "{:?}", second.status);
     assert_eq!(String::from_utf8_lossy(&second.stdout), "", "no link of a gateway that does not run");
-    assert!(said.contains("data") && said.lines().count() <= 5, "a message for a person: {said}");
-    figure(&format!("the second ended after {:?}: {}", began.elapsed(), said.trim()));
+    assert!(stderr.contains("data") && stderr.lines().count() <= 5, "a message for a person: {stderr}");
+    figure(&format!("the second ended after {:?}: {}", began.elapsed(), stderr.trim()));
     assert_eq!(gateway.turn(&session, "echo still here").await["text"], "still here");
 }
 
@@ -136,7 +138,7 @@ async fn sessions_survive_a_restart_and_accept_the_next_prompt() {
         let attached: Vec<&Value> = events.iter().filter(|e| e["type"] == "session.attached").collect();
         assert_eq!(attached.len(), 2);
         assert_eq!((&attached[1]["by"], &attached[1]["context"]), (&json!(by), &json!(context)));
-        let first = events.iter().filter(|event| said(event) == "first").count();
-        assert_eq!(first, 1, "what the agent replays is not said again");
+        let first = events.iter().filter(|event| chunk_text(event) == "first").count();
+        assert_eq!(first, 1, "the log does not repeat the replayed history");
     }
 }

@@ -30,11 +30,11 @@ fn start(setup: Setup) -> Gateway {
 
 /// Replaces the configuration file, requests a reload, and waits for its result in the log.
 async fn reload(gateway: &Gateway, config: &str, says: &str) {
-    let said = || gateway.log().matches(says).count();
-    let before = said();
+    let count = || gateway.log().matches(says).count();
+    let before = count();
     std::fs::write(gateway.path("config.toml"), config).expect("the folder is ours");
     gateway.signal(Signal::HUP);
-    eventually(says, PATIENCE, || async { (said() > before).then_some(()) }).await;
+    eventually(says, PATIENCE, || async { (count() > before).then_some(()) }).await;
 }
 
 fn agent(name: &str, args: &str) -> String {
@@ -45,8 +45,8 @@ fn agent(name: &str, args: &str) -> String {
 
 async fn pid(gateway: &Gateway, session: &str) -> u32 {
     let turn = gateway.turn(session, "pid").await;
-    let said = turn["text"].as_str().expect("a text").strip_prefix("pid=").expect("its pid");
-    said.trim().parse().expect("a pid")
+    let pid = turn["text"].as_str().expect("a text").strip_prefix("pid=").expect("its pid");
+    pid.trim().parse().expect("a pid")
 }
 
 async fn names(gateway: &Gateway) -> Vec<String> {
@@ -158,7 +158,7 @@ async fn the_operators_key_changes_and_streams_of_the_former_end() {
     std::fs::write(gateway.path("admin-key"), OTHER).expect("the folder is ours");
     reload(&gateway, &first, RELOADED).await;
 
-    let last = stream.rest().await.pop().expect("it is told why");
+    let last = stream.rest().await.pop().expect("the stream ends with a reason");
     assert_eq!(last.data["problem"]["code"], "unauthorized", "{last:?}");
     let status = async |key: &str| {
         let request = gateway.http.get(format!("{}/v1/sessions", gateway.url)).bearer_auth(key);

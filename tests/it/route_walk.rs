@@ -1,4 +1,4 @@
-//! Requests to every route of the OpenAPI document, by every kind of principal. Admission rejects what the document
+//! Requests to every route of the OpenAPI document, by every kind of principal. Admission rejects every request that the document
 //! does not allow.
 
 mod matrix;

@@ -25,7 +25,7 @@ mod storm;
 /// The tests ask more often than a person may.
 const LIMITS: &str = "limits.per_key.max_requests_per_minute = 1000000\nlimits.per_key.max_prompts_per_minute = 1000000\nlimits.per_key.max_live_sessions = 200\n";
 const FLOOD: u64 = 100_000;
-/// What is measured here is not measured beside another one of these tests.
+/// These tests measure, so only one of them runs at a time.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// A task of the test, and its result.

@@ -54,15 +54,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// The responses to clients.
 #[derive(Debug, Default)]
-struct Told {
+struct Responses {
     /// Turns that were admitted, in their order.
     prompts: Vec<String>,
     /// Accepted answers, by request.
     answers: HashMap<String, usize>,
 }
 
-async fn play(gateway: &Gateway, session: &str, steps: &[Step]) -> Told {
-    let mut told = Told::default();
+async fn play(gateway: &Gateway, session: &str, steps: &[Step]) -> Responses {
+    let mut responses = Responses::default();
     let of = |what: &str| format!("/v1/sessions/{session}/{what}");
     for step in steps {
         match step {
@@ -71,9 +71,13 @@ async fn play(gateway: &Gateway, session: &str, steps: &[Step]) -> Told {
                 let answer = gateway.posted(&of("prompts"), &[], &body).await;
                 match (answer.status.as_u16(), answer.body["code"].as_str()) {
                     (202, _) => {
-                        told.prompts.push(answer.body["promptId"].as_str().expect("it has an id").to_owned());
+                        responses
+                            .prompts
+                            .push(answer.body["promptId"].as_str().expect("it has an id").to_owned());
                     }
-                    (409, Some("turn_running")) => assert!(!queue, "who queues is not refused: {answer:?}"),
+                    (409, Some("turn_running")) => {
+                        assert!(!queue, "a prompt with `queue` is not rejected: {answer:?}");
+                    }
                     (429, Some("queue_full")) => assert!(*queue, "{answer:?}"),
                     _ => panic!("{step:?}: {answer:?}"),
                 }
@@ -83,9 +87,9 @@ async fn play(gateway: &Gateway, session: &str, steps: &[Step]) -> Told {
                 assert!(matches!(answer.status.as_u16(), 202 | 204), "{answer:?}");
             }
             Step::Cancel(number) => {
-                let known = told.prompts.contains(&format!("p{number}"));
+                let known = responses.prompts.contains(&format!("p{number}"));
                 let answer = gateway.call(Method::POST, &of(&format!("prompts/p{number}/cancel"))).await;
-                // What has ended already is nothing to cancel.
+                // A cancel of an ended turn returns 204.
                 let fits = if known { [202, 204] } else { [404, 404] };
                 assert!(fits.contains(&answer.status.as_u16()), "{answer:?}");
             }
@@ -96,7 +100,7 @@ async fn play(gateway: &Gateway, session: &str, steps: &[Step]) -> Told {
                 let (one, two) = tokio::join!(tabs.0, tabs.1);
                 for answer in [one, two] {
                     match answer.status.as_u16() {
-                        204 => *told.answers.entry(format!("r{number}")).or_default() += 1,
+                        204 => *responses.answers.entry(format!("r{number}")).or_default() += 1,
                         404 | 409 => {}
                         _ => panic!("{step:?}: {answer:?}"),
                     }
@@ -105,7 +109,7 @@ async fn play(gateway: &Gateway, session: &str, steps: &[Step]) -> Told {
             Step::Pause => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
         }
     }
-    told
+    responses
 }
 
 /// Ends all running turns and returns the whole log.
@@ -119,28 +123,28 @@ async fn settled(gateway: &Gateway, session: &str) -> Vec<Value> {
     gateway.lawful(session).await
 }
 
-fn judge(events: &[Value], told: &Told) {
+fn judge(events: &[Value], responses: &Responses) {
     let ids = |kinds: &[&str]| -> Vec<String> {
         let of = events.iter().filter(|event| kinds.iter().any(|kind| event["type"] == *kind));
         of.filter_map(|event| event["promptId"].as_str().map(str::to_owned)).collect()
     };
     let mut ended = ids(&["prompt.completed", "prompt.failed"]);
     ended.sort_by_key(|id| (id.len(), id.clone()));
-    assert_eq!(ended, told.prompts, "what was admitted ends once, and nothing else does");
+    assert_eq!(ended, responses.prompts, "every admitted turn ends once, and no other turn does");
 
     let (mut waiting, mut running) = (Vec::new(), None);
     for event in events {
         let turn = event["promptId"].as_str();
         match event["type"].as_str().expect("an event has a type") {
             "prompt.queued" => {
-                assert!(running.is_some(), "nothing waits for nobody");
+                assert!(running.is_some(), "a prompt is queued only behind a running turn");
                 waiting.extend(turn);
                 assert!(waiting.len() <= QUEUE, "{waiting:?}");
             }
             "prompt.started" => {
                 assert_eq!(running, None, "one turn at a time");
-                if let Some(place) = waiting.iter().position(|id| Some(*id) == turn) {
-                    assert_eq!(place, 0, "in their order");
+                if let Some(position) = waiting.iter().position(|id| Some(*id) == turn) {
+                    assert_eq!(position, 0, "in their order");
                     waiting.remove(0);
                 }
                 running = turn;
@@ -160,8 +164,8 @@ fn judge(events: &[Value], told: &Told) {
         let resolved: Vec<&Value> =
             all(events, "request.resolved").into_iter().filter(|event| event["requestId"] == *id).collect();
         assert_eq!(resolved.len(), 1, "{id} ends once");
-        let taken = told.answers.get(id.as_str().expect("it is text")).copied().unwrap_or(0);
-        assert_eq!(taken, usize::from(resolved[0]["resolution"] == "answered"), "{id}: {}", resolved[0]);
+        let accepted = responses.answers.get(id.as_str().expect("it is text")).copied().unwrap_or(0);
+        assert_eq!(accepted, usize::from(resolved[0]["resolution"] == "answered"), "{id}: {}", resolved[0]);
     }
 }
 
@@ -181,13 +185,13 @@ async fn session_matches_its_model_for_any_order_of_actions() {
             (0..AT_ONCE).map(|_| strategy.new_tree(&mut runner).expect("steps").current()).collect();
         let played = cases.iter().map(|steps| async {
             let session = gateway.session("fake").await;
-            let told = play(&gateway, &session, steps).await;
-            (settled(&gateway, &session).await, told)
+            let responses = play(&gateway, &session, steps).await;
+            (settled(&gateway, &session).await, responses)
         });
-        for (steps, (events, told)) in cases.iter().zip(futures_util::future::join_all(played).await) {
+        for (steps, (events, responses)) in cases.iter().zip(futures_util::future::join_all(played).await) {
             asked += all(&events, "request.created").len();
-            println!("{steps:?}\n  {told:?}");
-            judge(&events, &told);
+            println!("{steps:?}\n  {responses:?}");
+            judge(&events, &responses);
         }
     }
     assert!(asked > SESSIONS / 4, "agents asked {asked} times");

@@ -1,4 +1,4 @@
-//! What `serve` reports when it accepts connections. The guides show the text of a terminal, and their tests compare it.
+//! The report of `serve` when it accepts connections. The guides show the text of a terminal, and their tests compare it.
 
 use serde_json::Value;
 

@@ -192,7 +192,7 @@ async fn disconnect_between_two_resets_repeats_both() {
     }
     // An EventSource that received only the first event still has its old id, which begins with a reset again.
     assert_eq!(resets[0].id, None);
-    let id = resets[1].id.as_deref().expect("who has the last has them all");
+    let id = resets[1].id.as_deref().expect("a client with the last event has all");
     assert!(id.ends_with("-g0"), "{id}");
     let mut stream = gateway.events_after(&path, Some(id)).await;
     assert!(!stream.next().await.expect("a frame").of("reset"));

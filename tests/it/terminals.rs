@@ -28,8 +28,8 @@ fn prompt(steps: &Value) -> String {
 async fn play(gateway: &Gateway, session: &str, steps: &Value) -> Vec<(String, Value)> {
     let turn = gateway.turn(session, &prompt(steps)).await;
     assert_eq!(turn["status"], "completed", "{turn}");
-    let said = turn["text"].as_str().expect("a text");
-    let parsed = said.lines().map(|line| {
+    let text = turn["text"].as_str().expect("a text");
+    let parsed = text.lines().map(|line| {
         let (word, came) = line.split_once(' ').expect("a word and what came");
         let came = match came.strip_prefix("error ") {
             Some(code) => json!({ "error": code.parse::<i64>().expect("a code") }),
@@ -45,7 +45,7 @@ async fn last(gateway: &Gateway, session: &str, steps: &Value) -> Value {
     play(gateway, session, steps).await.pop().expect("a step").1
 }
 
-/// What all `terminal.output` of a terminal add up to, which they do without a gap.
+/// The joined output of all `terminal.output` events of a terminal. Checks that it has no gap.
 fn logged_output(events: &[Value], terminal: &str) -> String {
     let mut text = String::new();
     for event in events.iter().filter(|e| e["type"] == "terminal.output" && e["terminalId"] == terminal) {
@@ -181,7 +181,7 @@ async fn policy_off_starts_no_terminal() {
     let narrowed = narrowed["sessionId"].as_str().expect("an id");
     let came = last(&gateway, narrowed, &json!([shell("echo ran")])).await;
     assert_eq!(came, json!({ "error": -32601 }), "a session may narrow it");
-    let offered = |wanted: &str| std::fs::read_to_string(log.path()).expect("the log").contains(wanted);
+    let offered = |text: &str| std::fs::read_to_string(log.path()).expect("the log").contains(text);
     assert!(offered("\"terminal\":false") && !offered("\"terminal\":true"));
 
     let served = gateway.session("served").await;

@@ -17,7 +17,7 @@ use crate::{Outcome, http, rpc};
 /// The size of a read: the capacity of a pipe.
 const PIPE: usize = 64 << 10;
 /// The start of each successful answer.
-const TAKEN: &[u8] = b"HTTP/1.1 2";
+const SUCCESS: &[u8] = b"HTTP/1.1 2";
 
 /// The format of the messages to a server.
 #[derive(Debug, Clone, Copy)]
@@ -156,7 +156,7 @@ fn publish(mut stdout: ChildStdout, server: SocketAddr, path: &str, form: Form) 
 }
 
 fn count_answers(mut stream: impl Read, flight: &Flight) {
-    let (search, mut buffer, mut seen) = (memmem::Finder::new(TAKEN), vec![0; PIPE], Vec::new());
+    let (search, mut buffer, mut seen) = (memmem::Finder::new(SUCCESS), vec![0; PIPE], Vec::new());
     while let Ok(read) = stream.read(&mut buffer) {
         if read == 0 {
             break;
@@ -164,7 +164,7 @@ fn count_answers(mut stream: impl Read, flight: &Flight) {
         seen.extend_from_slice(&buffer[..read]);
         flight.land(search.find_iter(&seen).count());
         // The start of an answer may have arrived without its end.
-        let keep = seen.len().saturating_sub(TAKEN.len() - 1);
+        let keep = seen.len().saturating_sub(SUCCESS.len() - 1);
         seen.drain(..keep);
     }
 }

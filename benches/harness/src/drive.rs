@@ -85,9 +85,9 @@ fn rounds(
     let tests = if options.gate { gate::TESTS.to_vec() } else { options.tests.clone() };
     for round in 0..options.rounds() {
         for &test in &tests {
-            for place in 0..chosen.len() {
+            for index in 0..chosen.len() {
                 // The order of targets changes from round to round.
-                let target = chosen[(place + round) % chosen.len()];
+                let target = chosen[(index + round) % chosen.len()];
                 let folder = places.scratch.join(target.name());
                 // A failed measurement counts as an incomplete reader. Its directory must not be used again.
                 let sample = measure(test, target, &scale, round, &folder).unwrap_or_else(|error| {
@@ -112,16 +112,16 @@ fn chosen<'a>(
     targets: &'a [Box<dyn Target>],
     previous: Option<&'a Gateway>,
 ) -> Outcome<Vec<&'a dyn Target>> {
-    let wanted: Vec<&str> = if options.gate {
+    let names: Vec<&str> = if options.gate {
         gate::TARGETS.to_vec()
     } else {
         options.targets.iter().map(String::as_str).collect()
     };
-    if let Some(unknown) = wanted.iter().find(|name| !targets.iter().any(|target| target.name() == **name)) {
+    if let Some(unknown) = names.iter().find(|name| !targets.iter().any(|target| target.name() == **name)) {
         return Err(format!("there is no target {unknown}").into());
     }
     let mut chosen: Vec<&dyn Target> = Vec::new();
-    for target in targets.iter().filter(|target| wanted.is_empty() || wanted.contains(&target.name())) {
+    for target in targets.iter().filter(|target| names.is_empty() || names.contains(&target.name())) {
         match target.missing() {
             None => chosen.push(target.as_ref()),
             Some(why) if target.gateway().is_some() => return Err(format!("the gateway is {why}").into()),

@@ -122,8 +122,8 @@ pub(crate) fn digits(figure: f64) -> String {
     let text = format!("{figure:.0}");
     let (sign, text) = text.strip_prefix('-').map_or(("", &text[..]), |text| ("-", text));
     let mut grouped = String::new();
-    for (place, digit) in text.char_indices() {
-        if place > 0 && (text.len() - place).is_multiple_of(3) {
+    for (index, digit) in text.char_indices() {
+        if index > 0 && (text.len() - index).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);

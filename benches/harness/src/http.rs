@@ -85,11 +85,11 @@ impl Head {
 /// Decodes `Transfer-Encoding: chunked` of a body that arrives in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks {
-    place: Place,
+    state: ChunkState,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
-enum Place {
+enum ChunkState {
     /// In the digits of a size.
     #[default]
     Start,
@@ -105,36 +105,36 @@ enum Place {
 
 impl Chunks {
     pub(crate) fn ended(&self) -> bool {
-        matches!(self.place, Place::End)
+        matches!(self.state, ChunkState::End)
     }
 
     pub(crate) fn feed(&mut self, mut piece: &[u8], mut content: impl FnMut(&[u8])) {
         while let Some(&byte) = piece.first() {
-            if let Place::Content(due) = self.place {
+            if let ChunkState::Content(due) = self.state {
                 let (now, rest) = piece.split_at(due.min(piece.len()));
                 content(now);
                 piece = rest;
-                self.place = if due == now.len() { Place::Tail } else { Place::Content(due - now.len()) };
+                self.state = if due == now.len() { ChunkState::Tail } else { ChunkState::Content(due - now.len()) };
                 continue;
             }
             piece = &piece[1..];
-            self.place = match (self.place, byte) {
-                (Place::End, _) => return,
-                (Place::Tail, b'\n') => Place::Start,
-                (Place::Size(0) | Place::Extension(0), b'\n') => Place::End,
-                (Place::Size(size) | Place::Extension(size), b'\n') => Place::Content(size),
-                (Place::Start, _) => digit(0, byte),
-                (Place::Size(size), _) => digit(size, byte),
-                (place, _) => place,
+            self.state = match (self.state, byte) {
+                (ChunkState::End, _) => return,
+                (ChunkState::Tail, b'\n') => ChunkState::Start,
+                (ChunkState::Size(0) | ChunkState::Extension(0), b'\n') => ChunkState::End,
+                (ChunkState::Size(size) | ChunkState::Extension(size), b'\n') => ChunkState::Content(size),
+                (ChunkState::Start, _) => digit(0, byte),
+                (ChunkState::Size(size), _) => digit(size, byte),
+                (state, _) => state,
             };
         }
     }
 }
 
-fn digit(size: usize, byte: u8) -> Place {
+fn digit(size: usize, byte: u8) -> ChunkState {
     match char::from(byte).to_digit(16) {
-        Some(digit) => Place::Size(size << 4 | digit as usize),
-        None => Place::Extension(size),
+        Some(digit) => ChunkState::Size(size << 4 | digit as usize),
+        None => ChunkState::Extension(size),
     }
 }
 

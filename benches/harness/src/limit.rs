@@ -56,7 +56,7 @@ struct Client {
 }
 
 /// The request of a client.
-enum Wish {
+enum ClientRequest {
     Events { replay: bool },
     Prompt(String),
 }
@@ -169,22 +169,22 @@ impl Limit {
         let Some((name, _)) = path.strip_prefix("/s/").and_then(|rest| rest.split_once('/')) else {
             return answer(client, "404 Not Found");
         };
-        let wish = match method {
-            "POST" => Wish::Prompt(text),
-            _ => Wish::Events { replay: head.header("last-event-id") == Some("0") },
+        let request = match method {
+            "POST" => ClientRequest::Prompt(text),
+            _ => ClientRequest::Events { replay: head.header("last-event-id") == Some("0") },
         };
-        self.grant(number, name, wish)
+        self.grant(number, name, request)
     }
 
-    fn grant(&mut self, number: usize, name: &str, wish: Wish) -> Outcome {
+    fn grant(&mut self, number: usize, name: &str, request: ClientRequest) -> Outcome {
         let session = self.session(name)?;
         let Some(client) = &mut self.clients[number] else { return Ok(()) };
-        match wish {
-            Wish::Prompt(text) => {
+        match request {
+            ClientRequest::Prompt(text) => {
                 writeln!(self.sessions[session].stdin, "{}", rpc::prompt(&text))?;
                 answer(client, "202 Accepted")
             }
-            Wish::Events { replay } => {
+            ClientRequest::Events { replay } => {
                 let log = &self.sessions[session].log;
                 client.stream.write_all(
                     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
@@ -249,17 +249,17 @@ fn answer(client: &mut Client, status: &str) -> Outcome {
 
 /// Writes the data after the reader's position, as far as its socket accepts it.
 fn push(epoll: &OwnedFd, number: usize, client: &mut Client, log: &[u8]) -> Outcome {
-    let Some((_, place)) = &mut client.follows else { return Ok(()) };
+    let Some((_, offset)) = &mut client.follows else { return Ok(()) };
     let mut waits = false;
-    while *place < log.len() {
-        match (&client.stream).write(&log[*place..log.len().min(*place + WRITE)]) {
-            Ok(written) => *place += written,
+    while *offset < log.len() {
+        match (&client.stream).write(&log[*offset..log.len().min(*offset + WRITE)]) {
+            Ok(written) => *offset += written,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 waits = true;
                 break;
             }
             // The client has disconnected, which epoll reports.
-            Err(_) => *place = log.len(),
+            Err(_) => *offset = log.len(),
         }
     }
     if waits != client.waits {

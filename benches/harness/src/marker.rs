@@ -38,8 +38,8 @@ fn digits(bytes: &[u8]) -> Option<u64> {
     bytes.iter().try_fold(0, |value, &byte| Some(value << 4 | u64::from(char::from(byte).to_digit(16)?)))
 }
 
-fn hex(mut value: u64, place: &mut [u8]) {
-    for digit in place.iter_mut().rev() {
+fn hex(mut value: u64, digits: &mut [u8]) {
+    for digit in digits.iter_mut().rev() {
         *digit = b"0123456789abcdef"[usize::try_from(value & 15).unwrap_or_default()];
         value >>= 4;
     }

@@ -63,7 +63,7 @@ fn values_of_options_are_found_unless_the_option_selects_a_model() {
 }
 
 #[test]
-fn offered_modes_are_what_clients_would_send() {
+fn offered_modes_can_be_sent_by_clients() {
     let denied = denied();
     let expected = [
         ModeSelection::mode("yolo"),

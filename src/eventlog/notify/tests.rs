@@ -41,7 +41,7 @@ async fn subscriber_via_notifier_receives_every_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lower_position_wakes_nobody() {
+async fn lower_position_wakes_no_reader() {
     let (watermark, notifier) = (Watermark::new(5), Arc::new(Notifier::default()));
     let mut subscription = watermark.subscribe();
     subscription.subscribe_via(&watermark, &notifier, None);
@@ -112,11 +112,11 @@ async fn all_waiters_wake_while_others_deregister() {
         let waiters = wait_list.waiters();
         (waiters.all.len(), waiters.free.len())
     };
-    let taken = waiters();
-    assert_eq!(taken, (subscriptions.len(), 0), "free slots are reused");
+    let counts = waiters();
+    assert_eq!(counts, (subscriptions.len(), 0), "free slots are reused");
     subscriptions.clear();
-    let taken = waiters();
-    assert_eq!(taken, (0, 0), "no slots remain for dropped subscribers");
+    let counts = waiters();
+    assert_eq!(counts, (0, 0), "no slots remain for dropped subscribers");
 }
 
 /// A sink that returns these results, last first, and then `CaughtUp`.

@@ -94,8 +94,8 @@ impl GlobalSource {
 
     /// Advances the cursor to the next run in the tails, or over runs outside the scope.
     pub(super) fn find(&self, cursor: &mut u64) -> Found {
-        let wanted = |run: &Run| self.scope.contains(run.tenant.as_str(), run.session);
-        let found = self.shared.published.tails().after(*cursor, wanted);
+        let filter = |run: &Run| self.scope.contains(run.tenant.as_str(), run.session);
+        let found = self.shared.published.tails().after(*cursor, filter);
         match found {
             Found::Run(run) => {
                 *cursor = run.last_pos;

@@ -106,8 +106,8 @@ fn limit_resources(confinement: &Confinement) -> rustix::io::Result<()> {
         (Resource::Fsize, Some(MAX_FILE_BYTES)),
         (Resource::Data, confinement.max_data_bytes),
     ];
-    for (resource, wanted) in limits.into_iter().filter_map(|(resource, wanted)| Some((resource, wanted?))) {
-        let maximum = getrlimit(resource).maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    for (resource, limit) in limits.into_iter().filter_map(|(resource, limit)| Some((resource, limit?))) {
+        let maximum = getrlimit(resource).maximum.map_or(limit, |maximum| maximum.min(limit));
         setrlimit(resource, Rlimit { current: Some(maximum), maximum: Some(maximum) })?;
     }
     Ok(())

@@ -34,9 +34,9 @@ fn aborted_connections_do_not_end_the_accept_queue() {
     let mut queue = [Ok(1), Err(ConnectionAborted), Ok(2), Err(Interrupted), Ok(3), Err(WouldBlock), Ok(4)]
         .map(|accepted| accepted.map_err(io::Error::from))
         .into_iter();
-    let taken: Vec<_> =
+    let accepted: Vec<_> =
         drain_accept_queue(|| queue.next().expect("the iterator stops at the end of the queue")).collect();
-    assert_eq!(taken, [1, 2, 3]);
+    assert_eq!(accepted, [1, 2, 3]);
     assert_eq!(
         drain_accept_queue(|| Err::<(), _>(ConnectionAborted.into())).count(),
         0,

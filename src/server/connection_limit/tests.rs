@@ -68,10 +68,10 @@ fn connection_has_a_grace_period_after_its_first_read() {
     let (address, now) = (IpAddr::from([192, 0, 2, 1]), Instant::now());
     let acquire = |at| connections.acquire(address, at).map(|_| ());
     let first = connections.acquire(address, now).unwrap();
-    assert_eq!(acquire(now + 2 * GRACE), Err(NoPlace::Busy), "its request may have arrived");
+    assert_eq!(acquire(now + 2 * GRACE), Err(AcquireError::Busy), "its request may have arrived");
     first.read_permission(now + GRACE);
     first.read_permission(now + 2 * GRACE);
-    assert_eq!(acquire(now + 2 * GRACE - Duration::from_millis(1)), Err(NoPlace::Busy));
+    assert_eq!(acquire(now + 2 * GRACE - Duration::from_millis(1)), Err(AcquireError::Busy));
     assert!(!is_evicted(&first));
     assert_eq!(acquire(now + 2 * GRACE), Ok(()));
     assert!(is_evicted(&first));

@@ -114,7 +114,7 @@ impl Actor {
         };
         let acp::TerminalParams { terminal_id: named } =
             acp::parse(params).map_err(|_| invalid("expected a terminalId"))?;
-        let work = self.client_methods.terminals.serve(&named, request);
+        let work = self.client_methods.serve_terminal(&named, request);
         let work = work.ok_or_else(|| Err(acp::resource_not_found(&named)))?;
         self.serve(incoming, true, async { Ok(WorkOutput::Result(work.await, None)) })
     }
@@ -143,8 +143,8 @@ impl Actor {
         }
         self.check_terminal_limit()?;
         let (id, prompt, now) = (self.journal.next_terminal(), self.turns.sent(), self.context.ids.now());
-        let terminals = &mut self.client_methods.terminals;
-        let (record, follower) = terminals.open(id, new, prompt, now, &self.context.limits);
+        let (record, follower) =
+            self.client_methods.open_terminal(id, new, prompt, now, &self.context.limits);
         self.context.shutdown.spawn_isolated(follower);
         let StoredTerminal { command, args, cwd, .. } = &record.shown;
         let event = EncodedEvent::from(&TerminalCreated { terminal_id: id, command, args, cwd });
@@ -157,7 +157,7 @@ impl Actor {
     }
 
     fn check_terminal_limit(&self) -> HandlerResult {
-        if self.client_methods.terminals.len() < self.context.limits.max_terminals {
+        if self.client_methods.terminal_count() < self.context.limits.max_terminals {
             return Ok(());
         }
         Err(rejected(error_code::INTERNAL, "too many terminals are open; release some first"))
@@ -167,14 +167,14 @@ impl Actor {
         match event {
             OutputEvent::Output { offset, text } => {
                 // Without a running command, the end of the terminal is in the log.
-                if let Some(record) = self.client_methods.terminals.running(id) {
+                if let Some(record) = self.client_methods.running_terminal(id) {
                     let prompt = self.if_sent(record.shown.prompt_id);
                     self.journal.append(prompt, &TerminalOutput { terminal_id: id, offset, data: &text });
                 }
             }
             OutputEvent::Exited(exit) => {
                 let exit = StoredExit { exit_code: exit.code, signal: exit.signal };
-                if let Some(ended) = self.client_methods.terminals.ended(id, exit) {
+                if let Some(ended) = self.client_methods.end_terminal(id, exit) {
                     self.terminal_ended(ended);
                 }
             }
@@ -209,7 +209,7 @@ impl Actor {
 
     /// Ends all terminals, because the session releases its process.
     pub(super) fn end_terminals(&mut self) {
-        while let Some(ended) = self.client_methods.terminals.end_next() {
+        while let Some(ended) = self.client_methods.end_next_terminal() {
             self.terminal_ended(ended);
         }
     }
@@ -219,19 +219,19 @@ impl Actor {
         if id.number() == 0 || id.number() > self.journal.record().last_terminal {
             return Err(NotFound("terminal").into());
         }
-        self.client_methods.terminals.kill(id);
+        self.client_methods.kill_terminal(id);
         Ok(self.journal.appended())
     }
 
     /// The deadline of commands that outlive their turn.
     pub(super) fn terminal_deadline(&self) -> Option<Instant> {
-        let outlives = self.turns.running().is_none() && self.client_methods.terminals.is_alive();
+        let outlives = self.turns.running().is_none() && self.client_methods.has_live_terminal();
         outlives.then(|| self.attachment.idle_since() + self.context.limits.terminal_idle_timeout)
     }
 
     pub(super) fn check_terminal_deadline(&mut self, now: Instant) {
         if self.terminal_deadline().is_some_and(|deadline| now >= deadline) {
-            for terminal in self.client_methods.terminals.kill_all(None) {
+            for terminal in self.client_methods.kill_terminals(None) {
                 tracing::info!(%terminal, "killing a terminal that outlived its turn");
             }
         }

@@ -200,7 +200,7 @@ impl Actor {
         let Some(prompt) = self.turns.running() else { return };
         if self.turns.is_cancelling() {
             // The agent may have started another command after the cancel.
-            self.client_methods.terminals.kill_all(Some(prompt));
+            self.client_methods.kill_terminals(Some(prompt));
         }
         self.end_requests(EndedBy::TurnEnd);
         let stopping = self.turns.is_stopping_process();
@@ -296,7 +296,7 @@ impl Actor {
             }
             Some(CancelStep::Send(prompt)) => {
                 self.send_cancel(trace);
-                self.client_methods.terminals.kill_all(Some(prompt));
+                self.client_methods.kill_terminals(Some(prompt));
             }
             Some(CancelStep::StopProcess) => {
                 self.link.process().into_iter().for_each(crate::agent::Process::begin_stop);

@@ -74,10 +74,10 @@ impl Folders {
         asked: &CreateTerminal,
         shutdown: &Shutdown,
     ) -> Result<PathBuf, Box<RawValue>> {
-        let wanted = asked.cwd.clone();
-        let find = move || match wanted {
-            Some(wanted) => {
-                let found = self.open().and_then(|folders| folders.real_directory(&wanted));
+        let requested = asked.cwd.clone();
+        let find = move || match requested {
+            Some(requested) => {
+                let found = self.open().and_then(|folders| folders.real_directory(&requested));
                 found.inspect_err(|error| self.refusals.note(method::TERMINAL_CREATE, error))
             }
             None => Ok(self.cwd),

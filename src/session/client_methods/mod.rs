@@ -16,10 +16,11 @@ use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::terminals::{NewTerminal, Terminals};
+use self::terminals::{NewTerminal, TerminalRequest, Terminals};
 use super::agent_requests::OfferedRequest;
+use super::record::{StoredExit, TerminalRecord};
 use crate::jsonrpc::IncomingId;
-use crate::types::Limits;
+use crate::types::{Limits, PromptId, TerminalId, Timestamp};
 
 /// The requests being served, the open terminals, and the limits of file contents.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub(super) struct ClientMethods {
     file_answers: Arc<Semaphore>,
     /// The KiB that the params of waiting file requests may use.
     file_request_kib: Arc<Semaphore>,
-    pub(super) terminals: Terminals,
+    terminals: Terminals,
 }
 
 /// The completion of a request.
@@ -116,6 +117,63 @@ impl ClientMethods {
     /// Whether a request is being served or a command runs.
     pub(super) fn is_busy(&self) -> bool {
         !self.open.is_empty() || self.terminals.is_busy()
+    }
+
+    /// The work for a request of the agent for one of its terminals, or `None` if the agent has no such terminal.
+    pub(super) fn serve_terminal(
+        &mut self,
+        id: &str,
+        request: TerminalRequest,
+    ) -> Option<impl Future<Output = Box<RawValue>> + Send + use<>> {
+        self.terminals.serve(id, request)
+    }
+
+    /// The number of terminals that the agent has not released or whose commands run.
+    pub(super) fn terminal_count(&self) -> usize {
+        self.terminals.len()
+    }
+
+    /// Opens a started terminal. The caller completes its record. The returned future delivers its output and its exit
+    /// as events.
+    pub(super) fn open_terminal(
+        &mut self,
+        id: TerminalId,
+        new: NewTerminal,
+        prompt: Option<PromptId>,
+        created_at: Timestamp,
+        limits: &Limits,
+    ) -> (&mut TerminalRecord, impl Future<Output = ()> + Send + use<>) {
+        self.terminals.open(id, new, prompt, created_at, limits)
+    }
+
+    /// The record of a terminal whose command runs.
+    pub(super) fn running_terminal(&self, id: TerminalId) -> Option<&TerminalRecord> {
+        self.terminals.running(id)
+    }
+
+    /// Whether a command runs whose process is alive.
+    pub(super) fn has_live_terminal(&self) -> bool {
+        self.terminals.is_alive()
+    }
+
+    /// Ends a terminal and notifies the requests that wait for it. Returns its record with the exit status.
+    pub(super) fn end_terminal(&mut self, id: TerminalId, exit: StoredExit) -> Option<TerminalRecord> {
+        self.terminals.ended(id, exit)
+    }
+
+    /// Ends the next running terminal, because the session releases its process. Call it until it returns `None`.
+    pub(super) fn end_next_terminal(&mut self) -> Option<TerminalRecord> {
+        self.terminals.end_next()
+    }
+
+    /// Kills a command. The agent keeps its terminal.
+    pub(super) fn kill_terminal(&mut self, id: TerminalId) {
+        self.terminals.kill(id);
+    }
+
+    /// Kills the commands of a turn, or all commands. The agent keeps its terminals. Returns the ids.
+    pub(super) fn kill_terminals(&mut self, of_turn: Option<PromptId>) -> Vec<TerminalId> {
+        self.terminals.kill_all(of_turn)
     }
 
     /// The permits for a file request, or `None` if too many bytes are waiting.

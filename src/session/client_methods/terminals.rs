@@ -59,23 +59,23 @@ impl Terminals {
     }
 
     /// The number of terminals that the agent has not released or whose commands run.
-    pub(in crate::session) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.open.len()
     }
 
     /// Whether a command runs.
-    pub(in crate::session) fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         self.open.values().any(OpenTerminal::is_running)
     }
 
     /// Whether a command runs whose process is alive.
-    pub(in crate::session) fn is_alive(&self) -> bool {
+    pub(super) fn is_alive(&self) -> bool {
         self.open.values().any(|open| open.is_running() && open.terminal.is_alive())
     }
 
     /// Opens a started terminal. The caller completes its record. The returned future delivers its output and its exit
     /// as events.
-    pub(in crate::session) fn open(
+    pub(super) fn open(
         &mut self,
         id: TerminalId,
         new: NewTerminal,
@@ -85,8 +85,8 @@ impl Terminals {
     ) -> (&mut TerminalRecord, impl Future<Output = ()> + Send + use<>) {
         let NewTerminal { started, asked, cwd } = new;
         let CreateTerminal { command, args, output_byte_limit, .. } = asked;
-        let bytes = output_byte_limit.map_or(limits.default_terminal_bytes, |wanted| {
-            usize::try_from(wanted).unwrap_or(usize::MAX).min(limits.max_terminal_bytes)
+        let bytes = output_byte_limit.map_or(limits.default_terminal_bytes, |requested| {
+            usize::try_from(requested).unwrap_or(usize::MAX).min(limits.max_terminal_bytes)
         });
         let scrollback = Scrollback::new(bytes, self.budget.clone());
         let max_logged = limits.max_terminal_log_bytes;
@@ -106,7 +106,7 @@ impl Terminals {
     }
 
     /// The work for a request, or `None` if the agent has no such terminal.
-    pub(in crate::session) fn serve(
+    pub(super) fn serve(
         &mut self,
         id: &str,
         request: TerminalRequest,
@@ -139,12 +139,12 @@ impl Terminals {
     }
 
     /// The record of a terminal whose command runs.
-    pub(in crate::session) fn running(&self, id: TerminalId) -> Option<&TerminalRecord> {
+    pub(super) fn running(&self, id: TerminalId) -> Option<&TerminalRecord> {
         self.open.get(&id).filter(|open| open.is_running()).map(|open| &open.record)
     }
 
     /// Ends a terminal and notifies the requests that wait for it. Returns its record with the exit status.
-    pub(in crate::session) fn ended(&mut self, id: TerminalId, exit: StoredExit) -> Option<TerminalRecord> {
+    pub(super) fn ended(&mut self, id: TerminalId, exit: StoredExit) -> Option<TerminalRecord> {
         let open = self.open.get_mut(&id).filter(|open| open.is_running())?;
         open.exit.send_replace(Some(exit.clone()));
         open.record.shown.exit_status = Some(exit);
@@ -157,7 +157,7 @@ impl Terminals {
 
     /// Ends the next running terminal, because the session releases its process. Call it until it returns `None`; then no
     /// terminal is left.
-    pub(in crate::session) fn end_next(&mut self) -> Option<TerminalRecord> {
+    pub(super) fn end_next(&mut self) -> Option<TerminalRecord> {
         let running = self.open.iter().find(|(_, open)| open.is_running()).map(|(id, _)| *id);
         let Some(id) = running else {
             self.open.clear();
@@ -167,7 +167,7 @@ impl Terminals {
     }
 
     /// Kills a command. The agent keeps its terminal.
-    pub(in crate::session) fn kill(&mut self, id: TerminalId) {
+    pub(super) fn kill(&mut self, id: TerminalId) {
         if let Some(open) = self.open.get_mut(&id) {
             open.terminal.kill();
         }
@@ -175,7 +175,7 @@ impl Terminals {
 
     /// Kills the commands of a turn, or all commands. The agent keeps its terminals and can still read their output.
     /// Returns the ids.
-    pub(in crate::session) fn kill_all(&mut self, of_turn: Option<PromptId>) -> Vec<TerminalId> {
+    pub(super) fn kill_all(&mut self, of_turn: Option<PromptId>) -> Vec<TerminalId> {
         let mut killed = Vec::new();
         for (id, open) in &mut self.open {
             if open.is_running() && (of_turn.is_none() || open.record.shown.prompt_id == of_turn) {

@@ -110,13 +110,13 @@ impl BlockBuilder {
     /// Checks the requested kind against the agent's capabilities and the file's media type.
     fn check_kind(&self, kind: AttachAs, at: usize, media: Option<&str>) -> Result<(), InputError> {
         let pointer = format!("/attachments/{at}/as");
-        let (taken, what, family) = match kind {
+        let (accepted, what, family) = match kind {
             AttachAs::ResourceLink => return Ok(()),
             AttachAs::Resource => (self.accepts.embedded_context, "embedded resources", ""),
             AttachAs::Image => (self.accepts.image, "images", "image/"),
             AttachAs::Audio => (self.accepts.audio, "audio", "audio/"),
         };
-        if !taken {
+        if !accepted {
             let detail = format!("the agent does not accept {what}");
             return Err(InputError::ContentUnsupported(FieldError { pointer, detail }));
         }

@@ -17,7 +17,9 @@ const MAX_SELECTIVE_ENTRIES: usize = 1000;
 pub type MetadataFilter = Vec<(String, String)>;
 
 pub(super) fn matches(filter: &MetadataFilter, metadata: &Map<String, Value>) -> bool {
-    filter.iter().all(|(key, wanted)| metadata.get(key).and_then(text).is_some_and(|text| text == *wanted))
+    filter
+        .iter()
+        .all(|(key, expected)| metadata.get(key).and_then(text).is_some_and(|text| text == *expected))
 }
 
 /// The sessions that match the selective values of a filter. `None` if no value is selective.

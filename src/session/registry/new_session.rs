@@ -45,9 +45,9 @@ pub(super) async fn record(
         (request.cwd.as_deref(), &request.additional_directories),
         (spec, &policy),
     );
-    let wanted = (request.cwd, request.additional_directories);
+    let requested = (request.cwd, request.additional_directories);
     let (folder, additional_directories) =
-        folders(context, (id, spec.home_of(&by.tenant)), wanted, idle_folder).await?;
+        folders(context, (id, spec.home_of(&by.tenant)), requested, idle_folder).await?;
     let now = context.ids.now();
     Ok(SessionRecord {
         session_id: id,
@@ -164,7 +164,7 @@ fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result<(), InputE
 }
 
 /// Clients name MCP servers. They never supply a command or a URL.
-fn mcp_servers(spec: &AgentSpec, wanted: &[McpServer]) -> Result<Vec<String>, InputError> {
+fn mcp_servers(spec: &AgentSpec, servers: &[McpServer]) -> Result<Vec<String>, InputError> {
     let server = |(at, server): (usize, &McpServer)| match server {
         McpServer::Name(name) if spec.mcp.contains_key(name) => Ok(name.clone()),
         McpServer::Name(_) => {
@@ -174,13 +174,14 @@ fn mcp_servers(spec: &AgentSpec, wanted: &[McpServer]) -> Result<Vec<String>, In
             "clients cannot define MCP servers; name one of the configuration ([mcp.<name>])".to_owned(),
         )),
     };
-    wanted.iter().enumerate().map(server).collect()
+    servers.iter().enumerate().map(server).collect()
 }
 
 /// A client can only narrow the agent's policy.
 fn check_policy(policy: &SessionPolicy, spec: &AgentSpec) -> Result<(), InputError> {
     let (entry, permissions) = (&spec.settings, policy.permissions.clone().unwrap_or_default());
-    let wider = |wanted: Option<ServedBy>, permitted| wanted.is_some_and(|wanted| wanted > permitted);
+    let wider =
+        |requested: Option<ServedBy>, permitted| requested.is_some_and(|requested| requested > permitted);
     let waits = permissions.on_timeout == Some(OnTimeout::Wait);
     let listed = |kind: &String| entry.permissions.allow.contains(kind);
     let narrow = "a session can only narrow the setting of the agent";

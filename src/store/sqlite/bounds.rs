@@ -19,7 +19,7 @@ pub(super) fn find_mismatch(
     connection: &Connection,
     session: SessionId,
     known: Option<&LogUsage>,
-    last_place: u64,
+    max_pos: u64,
     now: Timestamp,
 ) -> Result<Option<LogUsage>, ReadError> {
     let from = known.map_or(0, |log| log.first_seq);
@@ -30,19 +30,19 @@ pub(super) fn find_mismatch(
     }
     let mut last_seq = 0;
     if let Some((first_seq, pos)) = last {
-        last_seq = last_seq_at(connection, session, pos, Some(first_seq), last_place)?;
+        last_seq = last_seq_at(connection, session, pos, Some(first_seq), max_pos)?;
         // The SQL index is unique, even if an entry is damaged: a seq after this one is free.
         last_seq = last_seq.max(plausible(first_seq).unwrap_or(0));
     }
     if let Some(log) = known.filter(|log| last.is_none_or(|(_, pos)| to_sql(log.last_pos) != pos)) {
-        last_seq = last_seq.max(last_seq_at(connection, session, to_sql(log.last_pos), None, last_place)?);
+        last_seq = last_seq.max(last_seq_at(connection, session, to_sql(log.last_pos), None, max_pos)?);
     }
     let begins_there = known.is_some_and(|log| first.is_some_and(|(seq, _)| seq == to_sql(log.first_seq)));
     if begins_there && known.is_some_and(|log| log.last_seq == last_seq) {
         return Ok(None);
     }
     let indexed_last = last.and_then(|(_, pos)| plausible(pos));
-    let last_pos = indexed_last.max(known.map(|log| log.last_pos)).unwrap_or(last_place);
+    let last_pos = indexed_last.max(known.map(|log| log.last_pos)).unwrap_or(max_pos);
     let (first_seq, first_pos) = match known.filter(|_| begins_there) {
         Some(log) => (log.first_seq, log.first_pos),
         None => first_indexed(connection, session)?.unwrap_or((last_seq, last_pos)),
@@ -100,7 +100,7 @@ fn last_seq_at(
     session: SessionId,
     pos: i64,
     indexed_first: Option<i64>,
-    last_place: u64,
+    max_pos: u64,
 ) -> Result<u64, ReadError> {
     let select = "SELECT session, first_seq, last_seq, crc, frames FROM run WHERE pos = ?1";
     let found = first_row(connection, select, [pos], |row| verified(row, session, indexed_first))?;
@@ -110,12 +110,12 @@ fn last_seq_at(
     // Read these columns without the frames, whose pages may be damaged.
     let select = "SELECT session, first_seq FROM run WHERE pos = ?1";
     let row = first_row(connection, select, [pos], |row| Ok((session_of(row, 0).ok(), row.get(1).ok())))?;
-    let (Some((of, first)), Some(pos)) = (row, plausible(pos)) else { return Ok(last_place) };
+    let (Some((of, first)), Some(pos)) = (row, plausible(pos)) else { return Ok(max_pos) };
     if of != Some(session) && (first.is_none() || first != indexed_first) {
-        return Ok(last_place);
+        return Ok(max_pos);
     }
     let first = [first, indexed_first].into_iter().flatten().filter_map(plausible);
-    let Some(first) = first.filter(|first| *first <= pos).max() else { return Ok(last_place) };
+    let Some(first) = first.filter(|first| *first <= pos).max() else { return Ok(max_pos) };
     // The positions of a run directly follow those of the previous run.
     Ok((first + (pos - pos_before(connection, pos)?) - 1).min(pos))
 }

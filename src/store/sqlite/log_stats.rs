@@ -91,8 +91,8 @@ pub(super) fn erase(transaction: &Connection, session: SessionId) -> Result<(), 
 /// Loads the stored statistics and their position. Retention uses them to delete data, so one invalid row
 /// invalidates all. Returns `None` in that case, and the caller must read every run.
 pub(super) fn load(connection: &Connection) -> Result<Option<(Usages, u64)>, rusqlite::Error> {
-    let place = |key| meta::position(connection, key);
-    let (Ok(pos), Ok(crc)) = (place("summed_pos"), place("summed_crc")) else { return Ok(None) };
+    let position = |key| meta::position(connection, key);
+    let (Ok(pos), Ok(crc)) = (position("summed_pos"), position("summed_crc")) else { return Ok(None) };
     if pos == 0 || crc != u64::from(position_checksum(pos)) {
         return Ok(None);
     }

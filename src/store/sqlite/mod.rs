@@ -249,13 +249,13 @@ impl EventStore for SqliteStore {
         &self,
         after_pos: u64,
         max_bytes: usize,
-        wanted: &dyn Fn(&str, SessionId) -> bool,
+        filter: &dyn Fn(&str, SessionId) -> bool,
     ) -> Result<Page, ReadError> {
         // The connection's snapshot contains everything up to this position.
         let last_pos = self.index().last_pos;
         let (mut page, ended) = self
             .readers
-            .with(|connection| read::all(connection, &self.epoch, after_pos, max_bytes, wanted))?;
+            .with(|connection| read::all(connection, &self.epoch, after_pos, max_bytes, filter))?;
         if ended {
             page.through = page.through.max(last_pos);
         }
@@ -300,8 +300,8 @@ impl EventStore for SqliteStore {
 }
 
 impl Maintenance for SqliteStore {
-    fn usages(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
-        self.index().usages.select(limit, wanted)
+    fn usages(&self, limit: usize, filter: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
+        self.index().usages.select(limit, filter)
     }
 
     fn total_bytes(&self) -> u64 {

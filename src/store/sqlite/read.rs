@@ -61,15 +61,15 @@ fn seq_before_next_valid(
         "SELECT pos FROM run INDEXED BY run_session WHERE session = ?1 AND first_seq > ?2 ORDER BY first_seq",
     )?;
     let mut one = select_run(connection)?;
-    let mut places = select.query(params![session.as_bytes(), to_sql(after)])?;
+    let mut positions = select.query(params![session.as_bytes(), to_sql(after)])?;
     loop {
-        let place: i64 = match places.next() {
+        let pos: i64 = match positions.next() {
             Ok(Some(row)) => row.get(0)?,
             Ok(None) => return Ok(u64::MAX),
             Err(error) if is_malformed(&error) => return Ok(u64::MAX),
             Err(error) => return Err(error.into()),
         };
-        match decode_row(one.query([place])?.next(), epoch, &|_, _| true)? {
+        match decode_row(one.query([pos])?.next(), epoch, &|_, _| true)? {
             StoredRow::Run(run) if run.session == session && run.first_seq > after => {
                 return Ok(run.first_seq - 1);
             }
@@ -84,7 +84,7 @@ pub(super) fn all(
     epoch: &Epoch,
     after_pos: u64,
     max_bytes: usize,
-    wanted: &dyn Fn(&str, SessionId) -> bool,
+    filter: &dyn Fn(&str, SessionId) -> bool,
 ) -> Result<(Page, bool), ReadError> {
     /// The maximum rows of one read: a long read prevents a restart of the write-ahead log.
     const MAX_ROWS: usize = 10_000;
@@ -100,7 +100,7 @@ pub(super) fn all(
         if looked >= MAX_SCAN_BYTES || bytes >= max_bytes && !page.runs.is_empty() {
             break;
         }
-        match decode_row(rows.next(), epoch, wanted)? {
+        match decode_row(rows.next(), epoch, filter)? {
             StoredRow::End => return Ok((page, true)),
             StoredRow::Run(run) => {
                 page.through = run.last_pos;
@@ -117,7 +117,7 @@ pub(super) fn all(
                 let Some(damaged) = damaged_after(connection, page.through)? else {
                     return Ok((page, true));
                 };
-                if wanted(&damaged.tenant, damaged.session) {
+                if filter(&damaged.tenant, damaged.session) {
                     if page.runs.is_empty() {
                         let DamagedRun { session, first_seq, last_seq, pos, .. } = damaged;
                         return Err(ReadError::Corrupt { session, first_seq, last_seq, after: pos });

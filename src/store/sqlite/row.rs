@@ -52,10 +52,10 @@ pub(super) enum StoredRow {
 pub(super) fn decode_row(
     row: Result<Option<&Row<'_>>, rusqlite::Error>,
     epoch: &Epoch,
-    wanted: &dyn Fn(&str, SessionId) -> bool,
+    filter: &dyn Fn(&str, SessionId) -> bool,
 ) -> Result<StoredRow, ReadError> {
     match row {
-        Ok(Some(row)) => Ok(decode_run(row, epoch, wanted).unwrap_or(StoredRow::Damaged)),
+        Ok(Some(row)) => Ok(decode_run(row, epoch, filter).unwrap_or(StoredRow::Damaged)),
         Ok(None) => Ok(StoredRow::End),
         Err(error) if is_malformed(&error) => Ok(StoredRow::Damaged),
         Err(error) => Err(error.into()),
@@ -118,13 +118,13 @@ pub(super) fn verified_size(
 fn decode_run(
     row: &Row<'_>,
     epoch: &Epoch,
-    wanted: &dyn Fn(&str, SessionId) -> bool,
+    filter: &dyn Fn(&str, SessionId) -> bool,
 ) -> Result<StoredRow, rusqlite::Error> {
     let Some((session, first_seq, last_seq, stored)) = verify_row(row)? else {
         return Ok(StoredRow::Damaged);
     };
     let (tenant, last_pos) = (row.get_ref(4)?.as_str()?, from_sql(row.get(3)?));
-    if !wanted(tenant, session) {
+    if !filter(tenant, session) {
         return Ok(StoredRow::Filtered { pos: last_pos, bytes: stored.len() });
     }
     let Some(frames) = compress::decompress(stored) else { return Ok(StoredRow::Damaged) };

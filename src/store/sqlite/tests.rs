@@ -14,11 +14,11 @@ use tempfile::TempDir;
 use super::super::contract::{append, noise_of, noisy, positions, put, run, seqs, session};
 use super::*;
 
-struct Place {
+struct Database {
     folder: TempDir,
 }
 
-impl Place {
+impl Database {
     fn new() -> Self {
         Self { folder: tempfile::tempdir().expect("could not create a directory") }
     }
@@ -47,8 +47,8 @@ fn check(store: &SqliteStore) -> Result<CheckReport, CheckError> {
 
 #[test]
 fn reopen_restores_everything() {
-    let place = Place::new();
-    let store = place.store();
+    let database = Database::new();
+    let store = database.store();
     let epoch = store.epoch();
     append(&store, vec![run(1, 1..=3), run(2, 1..=2)]);
     append(&store, vec![run(1, 4..=4)]);
@@ -57,8 +57,8 @@ fn reopen_restores_everything() {
     store.commit(&batch).unwrap();
     let (usage, total, tail) = (store.usage(session(2)), store.total_bytes(), store.tail());
     drop(store);
-    assert_eq!(fs::read_dir(place.folder.path()).unwrap().count(), 1, "a clean shutdown leaves one file");
-    let store = place.store();
+    assert_eq!(fs::read_dir(database.folder.path()).unwrap().count(), 1, "a clean shutdown leaves one file");
+    let store = database.store();
     assert_eq!((store.epoch(), store.usage(session(2)), store.total_bytes()), (epoch, usage, total));
     assert_eq!((store.usage(session(1)), store.tail()), (None, tail));
     assert_eq!(seqs(&store.read(session(2), 0, 1000).unwrap()), [1, 2]);
@@ -68,12 +68,12 @@ fn reopen_restores_everything() {
 
 #[test]
 fn new_file_has_permissions_and_pragmas() {
-    let place = Place::new();
-    fs::write(place.folder.path().join("events.sqlite.new"), "half-made").unwrap();
-    let store = place.store();
-    assert_eq!(fs::metadata(place.path()).unwrap().permissions().mode() & 0o777, 0o600);
+    let database = Database::new();
+    fs::write(database.folder.path().join("events.sqlite.new"), "half-made").unwrap();
+    let store = database.store();
+    assert_eq!(fs::metadata(database.path()).unwrap().permissions().mode() & 0o777, 0o600);
     append(&store, vec![run(1, 1..=1)]);
-    let wal = fs::metadata(place.folder.path().join("events.sqlite-wal")).unwrap();
+    let wal = fs::metadata(database.folder.path().join("events.sqlite-wal")).unwrap();
     assert_eq!(wal.permissions().mode() & 0o777, 0o600);
     let writer = store.writer();
     for (pragma, value) in [("page_size", 8192), ("auto_vacuum", 2), ("synchronous", 2), ("user_version", 3)]
@@ -83,9 +83,9 @@ fn new_file_has_permissions_and_pragmas() {
     }
     drop(writer);
     drop(store);
-    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o644)).unwrap();
-    drop(place.store());
-    assert_eq!(fs::metadata(place.path()).unwrap().permissions().mode() & 0o777, 0o600);
+    fs::set_permissions(database.path(), fs::Permissions::from_mode(0o644)).unwrap();
+    drop(database.store());
+    assert_eq!(fs::metadata(database.path()).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 /// Returns the first damaged seq and the position to continue after. Panics unless the read found damage.
@@ -98,11 +98,11 @@ fn corrupt_range<T: std::fmt::Debug>(read: Result<T, ReadError>) -> (u64, u64) {
 
 #[test]
 fn damaged_run_is_reported_and_rest_is_readable() {
-    let place = Place::new();
-    append(&place.store(), vec![run(1, 1..=3), run(1, 4..=6), run(2, 1..=1), run(1, 7..=8)]);
-    place
+    let database = Database::new();
+    append(&database.store(), vec![run(1, 1..=3), run(1, 4..=6), run(2, 1..=1), run(1, 7..=8)]);
+    database
         .sql("UPDATE run SET frames = CAST(replace(frames, '\"seq\":5', '\"seq\":7') AS BLOB) WHERE pos = 6");
-    let store = place.store();
+    let store = database.store();
     assert_eq!(
         seqs(&store.read(session(1), 0, 10_000).unwrap()),
         [1, 2, 3],
@@ -130,8 +130,8 @@ fn damaged_run_is_reported_and_rest_is_readable() {
 
 #[test]
 fn scan_for_one_session_returns_before_reading_all_others() {
-    let place = Place::new();
-    let store = place.store();
+    let database = Database::new();
+    let store = database.store();
     let mut others: Vec<Run> = (0..40).map(|n| noisy(2, n * 1000 + 1..=n * 1000 + 1000, 100)).collect();
     others.insert(1, run(1, 1..=1));
     append(&store, others);
@@ -149,20 +149,20 @@ fn scan_for_one_session_returns_before_reading_all_others() {
 
 #[test]
 fn run_with_wrong_columns_is_damaged() {
-    let place = Place::new();
-    append(&place.store(), vec![run(1, 1..=3), run(2, 1..=1), run(1, 4..=6)]);
+    let database = Database::new();
+    append(&database.store(), vec![run(1, 1..=3), run(2, 1..=1), run(1, 4..=6)]);
     // The SQL index has the right session, so only readers of that session are reset.
-    place.sql(
+    database.sql(
         "UPDATE run SET first_seq = 2 WHERE pos = 4; PRAGMA writable_schema = ON;
          UPDATE sqlite_schema SET sql = 'CREATE INDEX run_session ON run (session, first_seq) WHERE 0'
          WHERE name = 'run_session'",
     );
-    place.sql("UPDATE run SET session = (SELECT session FROM run WHERE pos = 7) WHERE pos = 4");
-    place.sql(
+    database.sql("UPDATE run SET session = (SELECT session FROM run WHERE pos = 7) WHERE pos = 4");
+    database.sql(
         "PRAGMA writable_schema = ON; UPDATE sqlite_schema
          SET sql = 'CREATE UNIQUE INDEX run_session ON run (session, first_seq)' WHERE name = 'run_session'",
     );
-    let store = place.store();
+    let store = database.store();
     assert_eq!(seqs(&store.read_all(0, 10_000, &|_, of| of == session(1)).unwrap().runs), [1, 2, 3]);
     assert_eq!(corrupt_range(store.read_all(3, 10_000, &|_, of| of == session(2))).1, 4);
     assert_eq!(seqs(&store.read_all(4, 10_000, &|_, of| of == session(1)).unwrap().runs), [4, 5, 6]);
@@ -172,9 +172,9 @@ fn run_with_wrong_columns_is_damaged() {
 fn run_with_invalid_overflow_page_is_skipped() {
     // Compressed and uncompressed frames.
     for length in [16, 600] {
-        let place = Place::new();
-        append(&place.store(), vec![run(1, 1..=3), noisy(1, 4..=1000, length), run(1, 1001..=1003)]);
-        let mut bytes = fs::read(place.path()).unwrap();
+        let database = Database::new();
+        append(&database.store(), vec![run(1, 1..=3), noisy(1, 4..=1000, length), run(1, 1001..=1003)]);
+        let mut bytes = fs::read(database.path()).unwrap();
         // The number of the first overflow page of the row. It is on a leaf page of the table (type 13).
         let pages = || bytes.chunks(8192).enumerate();
         let holds = |page: &[u8], text: &[u8]| memchr::memmem::find(page, text).is_some();
@@ -187,8 +187,8 @@ fn run_with_invalid_overflow_page_is_skipped() {
             .find_map(|(leaf, page)| Some((leaf, memchr::memmem::rfind(page, &number)?)))
             .unwrap();
         bytes[leaf * 8192 + at..][..4].fill(0xff);
-        fs::write(place.path(), bytes).unwrap();
-        let store = place.store();
+        fs::write(database.path(), bytes).unwrap();
+        let store = database.store();
         assert!(seqs(&store.read(session(1), 0, 1 << 20).unwrap()) == [1, 2, 3]);
         assert_eq!(corrupt_range(store.read(session(1), 3, 1 << 20)), (4, 1000));
         assert_eq!(corrupt_range(store.read(session(1), 500, 1 << 20)), (501, 1000));
@@ -200,131 +200,131 @@ fn run_with_invalid_overflow_page_is_skipped() {
 
 #[test]
 fn damage_at_end_skips_to_end() {
-    let place = Place::new();
-    append(&place.store(), vec![run(1, 1..=3), run(1, 4..=6), run(1, 7..=9)]);
-    place.sql("UPDATE run SET crc = crc + 1 WHERE pos > 3");
-    let store = place.store();
+    let database = Database::new();
+    append(&database.store(), vec![run(1, 1..=3), run(1, 4..=6), run(1, 7..=9)]);
+    database.sql("UPDATE run SET crc = crc + 1 WHERE pos > 3");
+    let store = database.store();
     assert_eq!(corrupt_range(store.read(session(1), 3, 1000)), (4, u64::MAX));
     assert_eq!((corrupt_range(store.read_all(3, 1000, &|_, _| true)).1), 6, "runs are skipped one by one");
 }
 
 #[test]
 fn foreign_file_is_rejected_unchanged() {
-    let place = Place::new();
-    append(&place.store(), vec![run(1, 1..=3)]);
+    let database = Database::new();
+    append(&database.store(), vec![run(1, 1..=3)]);
     let refused = |found: &str| {
-        let before = fs::read(place.path()).unwrap();
-        let error = place.open().unwrap_err();
+        let before = fs::read(database.path()).unwrap();
+        let error = database.open().unwrap_err();
         assert!(format!("{error:?}").starts_with(found), "{error:?}");
-        assert!(fs::read(place.path()).unwrap() == before, "{found}");
-        assert_eq!(fs::read_dir(place.folder.path()).unwrap().count(), 1);
+        assert!(fs::read(database.path()).unwrap() == before, "{found}");
+        assert_eq!(fs::read_dir(database.folder.path()).unwrap().count(), 1);
     };
-    place.sql("PRAGMA user_version = 4");
+    database.sql("PRAGMA user_version = 4");
     refused("OtherVersion { found: 4, known: 3 }");
-    place.sql("PRAGMA user_version = 2");
+    database.sql("PRAGMA user_version = 2");
     refused("OtherVersion { found: 2, known: 3 }");
-    place.sql("PRAGMA user_version = 3; PRAGMA application_id = 7");
+    database.sql("PRAGMA user_version = 3; PRAGMA application_id = 7");
     refused("NotALog");
-    fs::write(place.path(), "not a database").unwrap();
+    fs::write(database.path(), "not a database").unwrap();
     refused("NotALog");
 }
 
 #[test]
 fn other_version_in_wal_is_detected() {
-    let place = Place::new();
-    drop(place.store());
-    let newer = Connection::open(place.path()).unwrap();
+    let database = Database::new();
+    drop(database.store());
+    let newer = Connection::open(database.path()).unwrap();
     newer.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 4").unwrap();
-    let before = fs::read(place.path()).unwrap();
-    assert!(matches!(place.open().unwrap_err(), OpenError::OtherVersion { found: 4, .. }));
-    assert!(fs::read(place.path()).unwrap() == before);
+    let before = fs::read(database.path()).unwrap();
+    assert!(matches!(database.open().unwrap_err(), OpenError::OtherVersion { found: 4, .. }));
+    assert!(fs::read(database.path()).unwrap() == before);
 }
 
 #[test]
 fn damaged_schema_does_not_open() {
-    let place = Place::new();
-    append(&place.store(), vec![run(1, 1..=3)]);
-    let mut bytes = fs::read(place.path()).unwrap();
+    let database = Database::new();
+    append(&database.store(), vec![run(1, 1..=3)]);
+    let mut bytes = fs::read(database.path()).unwrap();
     bytes[100..200].fill(0xff);
-    fs::write(place.path(), bytes).unwrap();
-    assert!(matches!(place.open().unwrap_err(), OpenError::Damaged(_)));
+    fs::write(database.path(), bytes).unwrap();
+    assert!(matches!(database.open().unwrap_err(), OpenError::Damaged(_)));
 }
 
 /// Leaves a write-ahead log behind, as a process does that died.
-fn leave_unclean(place: &Place) {
-    fs::write(place.path().with_file_name("events.sqlite-wal"), "").unwrap();
+fn leave_unclean(database: &Database) {
+    fs::write(database.path().with_file_name("events.sqlite-wal"), "").unwrap();
 }
 
-fn files(place: &Place) -> usize {
-    fs::read_dir(place.folder.path()).unwrap().count()
+fn files(database: &Database) -> usize {
+    fs::read_dir(database.folder.path()).unwrap().count()
 }
 
 #[test]
 fn unclean_shutdown_is_reported_until_checked() {
-    let place = Place::new();
-    let store = place.store();
+    let database = Database::new();
+    let store = database.store();
     assert!(!store.unclean_shutdown());
     append(&store, vec![run(1, 1..=3), run(2, 1..=3)]);
     drop(store);
-    leave_unclean(&place);
+    leave_unclean(&database);
     for _ in 0..2 {
-        let store = place.store();
+        let store = database.store();
         assert!(store.unclean_shutdown());
         append(&store, vec![run(3, 1..=1)]);
         drop(store);
-        place.sql("DELETE FROM run WHERE pos > 6");
-        leave_unclean(&place);
+        database.sql("DELETE FROM run WHERE pos > 6");
+        leave_unclean(&database);
     }
-    place.sql("UPDATE run SET crc = crc + 1 WHERE pos = 3");
-    leave_unclean(&place);
-    let store = place.store();
+    database.sql("UPDATE run SET crc = crc + 1 WHERE pos = 3");
+    leave_unclean(&database);
+    let store = database.store();
     let checked = check(&store).unwrap();
     assert_eq!((checked.runs, checked.damaged, store.unclean_shutdown()), (1, 1, false));
     drop(store);
-    assert_eq!(files(&place), 1, "a checked log is closed cleanly");
-    assert!(!place.store().unclean_shutdown());
+    assert_eq!(files(&database), 1, "a checked log is closed cleanly");
+    assert!(!database.store().unclean_shutdown());
 }
 
 #[test]
 fn broken_structure_is_detected_and_rejects_commits() {
-    let place = Place::new();
-    append(&place.store(), vec![run(1, 1..=3), run(1, 4..=6)]);
+    let database = Database::new();
+    append(&database.store(), vec![run(1, 1..=3), run(1, 4..=6)]);
     // Swap two cells of the table's leaf page (type 13), so that the rows are out of order.
-    let mut bytes = fs::read(place.path()).unwrap();
+    let mut bytes = fs::read(database.path()).unwrap();
     let text = b"\"seq\":2,";
     let leaf =
         bytes.chunks(8192).position(|page| page[0] == 13 && memchr::memmem::find(page, text).is_some());
     let cells = leaf.unwrap() * 8192 + 8;
     let (first, second) = bytes[cells..].split_at_mut(2);
     first.swap_with_slice(&mut second[..2]);
-    fs::write(place.path(), &bytes).unwrap();
-    leave_unclean(&place);
+    fs::write(database.path(), &bytes).unwrap();
+    leave_unclean(&database);
     for _ in 0..2 {
-        let store = place.store();
+        let store = database.store();
         assert!(matches!(check(&store), Err(CheckError::Malformed(_))));
         let batch = Batch { runs: vec![run(1, 7..=7)], ..Batch::default() };
         assert!(matches!(store.commit(&batch), Err(CommitError::Failed(_))));
         drop(store);
-        assert!(fs::read(place.path()).unwrap() == bytes, "the file is unchanged");
+        assert!(fs::read(database.path()).unwrap() == bytes, "the file is unchanged");
     }
 }
 
 #[test]
 fn check_can_be_stopped() {
-    let place = Place::new();
-    append(&place.store(), vec![run(1, 1..=3)]);
-    leave_unclean(&place);
-    let store = place.store();
+    let database = Database::new();
+    append(&database.store(), vec![run(1, 1..=3)]);
+    leave_unclean(&database);
+    let store = database.store();
     assert!(matches!(store.check(|stop| stop(), u64::MAX, || {}), Err(CheckError::Stopped)));
     assert!(store.unclean_shutdown());
 }
 
 #[test]
 fn copy_is_a_consistent_snapshot_and_never_overwrites() {
-    let place = Place::new();
-    let store = place.store();
+    let database = Database::new();
+    let store = database.store();
     append(&store, vec![run(1, 1..=500)]);
-    let file = place.folder.path().join("copy");
+    let file = database.folder.path().join("copy");
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|threads| {
         threads.spawn(|| {
@@ -335,14 +335,14 @@ fn copy_is_a_consistent_snapshot_and_never_overwrites() {
                 }
             }
         });
-        assert_eq!(copy(&place.path(), &file).unwrap().damaged, 0);
+        assert_eq!(copy(&database.path(), &file).unwrap().damaged, 0);
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    let beside = |suffix: &str| place.folder.path().join(format!("copy{suffix}")).exists();
+    let beside = |suffix: &str| database.folder.path().join(format!("copy{suffix}")).exists();
     assert!(!beside("-wal") && !beside("-shm") && !beside("-journal"));
     let before = fs::read(&file).unwrap();
-    assert!(matches!(copy(&place.path(), &file), Err(OpenError::Io(_))));
+    assert!(matches!(copy(&database.path(), &file), Err(OpenError::Io(_))));
     assert!(fs::read(&file).unwrap() == before, "an existing file is not overwritten");
     let copied = SqliteStore::open(&file, Ids::system(), &Limits::default()).unwrap();
     let usage = copied.usage(session(1)).unwrap();
@@ -353,30 +353,30 @@ fn copy_is_a_consistent_snapshot_and_never_overwrites() {
 
 #[test]
 fn copy_of_a_closed_log_keeps_it_clean() {
-    let place = Place::new();
-    append(&place.store(), vec![run(1, 1..=3)]);
-    let file = place.folder.path().join("copy");
-    copy(&place.path(), &file).unwrap();
-    assert_eq!(files(&place), 2, "the log and its copy");
-    assert!(!place.store().unclean_shutdown());
-    leave_unclean(&place);
+    let database = Database::new();
+    append(&database.store(), vec![run(1, 1..=3)]);
+    let file = database.folder.path().join("copy");
+    copy(&database.path(), &file).unwrap();
+    assert_eq!(files(&database), 2, "the log and its copy");
+    assert!(!database.store().unclean_shutdown());
+    leave_unclean(&database);
     fs::remove_file(&file).unwrap();
-    copy(&place.path(), &file).unwrap();
-    assert!(place.store().unclean_shutdown(), "a copy does not clear an unclean shutdown");
+    copy(&database.path(), &file).unwrap();
+    assert!(database.store().unclean_shutdown(), "a copy does not clear an unclean shutdown");
 }
 
 #[test]
 fn restore_renews_epoch_and_keeps_previous_log() {
-    let place = Place::new();
-    let store = place.store();
+    let database = Database::new();
+    let store = database.store();
     append(&store, vec![run(1, 1..=3)]);
-    let file = place.folder.path().join("copy");
-    copy(&place.path(), &file).unwrap();
+    let file = database.folder.path().join("copy");
+    copy(&database.path(), &file).unwrap();
     append(&store, vec![run(1, 4..=6)]);
     let epoch = store.epoch();
     drop(store);
-    let restored = restore(&file, &place.path(), &Ids::system()).unwrap();
-    let store = place.store();
+    let restored = restore(&file, &database.path(), &Ids::system()).unwrap();
+    let store = database.store();
     assert!(store.epoch() != epoch);
     let runs = store.read(session(1), 0, 1000).unwrap();
     assert_eq!(seqs(&runs), [1, 2, 3]);
@@ -388,30 +388,30 @@ fn restore_renews_epoch_and_keeps_previous_log() {
 
 #[test]
 fn interrupted_restore_is_detected_and_repeatable() {
-    let place = Place::new();
-    append(&place.store(), vec![run(1, 1..=3)]);
-    let file = place.folder.path().join("copy");
-    copy(&place.path(), &file).unwrap();
+    let database = Database::new();
+    append(&database.store(), vec![run(1, 1..=3)]);
+    let file = database.folder.path().join("copy");
+    copy(&database.path(), &file).unwrap();
     // The state between the two renames: the log has its new name, and the copy still has its temporary name.
-    fs::rename(place.path(), place.folder.path().join("events.sqlite.before-1")).unwrap();
-    fs::copy(&file, place.folder.path().join("events.sqlite.restored")).unwrap();
-    assert!(matches!(place.open(), Err(OpenError::RestoreInterrupted)));
-    assert!(!place.path().exists(), "no empty log is created");
-    assert!(restore(&file, &place.path(), &Ids::system()).unwrap().previous.is_none());
-    assert_eq!(seqs(&place.store().read(session(1), 0, 1000).unwrap()), [1, 2, 3]);
+    fs::rename(database.path(), database.folder.path().join("events.sqlite.before-1")).unwrap();
+    fs::copy(&file, database.folder.path().join("events.sqlite.restored")).unwrap();
+    assert!(matches!(database.open(), Err(OpenError::RestoreInterrupted)));
+    assert!(!database.path().exists(), "no empty log is created");
+    assert!(restore(&file, &database.path(), &Ids::system()).unwrap().previous.is_none());
+    assert_eq!(seqs(&database.store().read(session(1), 0, 1000).unwrap()), [1, 2, 3]);
 }
 
 #[test]
 fn new_epoch_rewrites_ids_of_old_frames() {
-    let place = Place::new();
-    let store = place.store();
+    let database = Database::new();
+    let store = database.store();
     let old = store.epoch();
     append(&store, vec![run(1, 1..=3)]);
     let before = store.read(session(1), 0, 1000).unwrap();
     assert!(before[0].frames.starts_with(b"id: e-1\n"), "frames of the same epoch are returned unchanged");
     drop(store);
-    place.sql("UPDATE meta SET value = 'other' WHERE key = 'epoch'");
-    let store = place.store();
+    database.sql("UPDATE meta SET value = 'other' WHERE key = 'epoch'");
+    let store = database.store();
     assert!(store.epoch().as_str() == "other" && old.as_str() != "other");
     for runs in
         [store.read(session(1), 1, 1000).unwrap(), store.read_all(1, 1000, &|_, _| true).unwrap().runs]
@@ -425,8 +425,8 @@ fn new_epoch_rewrites_ids_of_old_frames() {
 
 #[test]
 fn full_disk_rejects_whole_batches_until_space_returns() {
-    let place = Place::new();
-    let store = place.store();
+    let database = Database::new();
+    let store = database.store();
     append(&store, vec![run(1, 1..=2)]);
     let limit = |pages: i64| {
         store
@@ -451,8 +451,8 @@ fn full_disk_rejects_whole_batches_until_space_returns() {
 
 #[test]
 fn compact_returns_free_pages_to_disk() {
-    let place = Place::new();
-    let store = place.store();
+    let database = Database::new();
+    let store = database.store();
     for n in 0..20 {
         append(&store, vec![run(1, n * 500 + 1..=n * 500 + 500)]);
     }
@@ -471,7 +471,7 @@ fn compact_returns_free_pages_to_disk() {
 
 #[test]
 fn disk_reports_free_space() {
-    let place = Place::new();
-    let disk = place.store().disk().unwrap();
+    let database = Database::new();
+    let disk = database.store().disk().unwrap();
     assert!(disk.free > 0 && disk.free <= disk.total);
 }

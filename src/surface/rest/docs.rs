@@ -1,4 +1,5 @@
-//! The OpenAPI document, Swagger UI, and the page that documents the problem codes. All of it works offline.
+//! The OpenAPI document, Swagger UI, the page that documents the problem codes, the guides and the reference. All of it
+//! works offline.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -7,12 +8,22 @@ use std::sync::{Arc, LazyLock};
 use axum::extract::Path;
 use axum::response::{Html, Redirect, Response};
 use http::{HeaderMap, HeaderValue, header};
+use rust_embed::{EmbeddedFile, RustEmbed};
 use utoipa_swagger_ui::Config;
 
 use super::error::ApiError;
 use super::openapi;
 use crate::api::ProblemCode;
-use crate::surface::embedded::{embedded, revalidated};
+use crate::surface::embedded::{embedded, etag, revalidated};
+
+/// The guides, as Markdown. The document links to them.
+#[derive(RustEmbed)]
+#[folder = "docs/guides"]
+struct Guides;
+
+#[derive(RustEmbed)]
+#[folder = "docs/reference"]
+struct Reference;
 
 /// Allows the page its own scripts and styles, and the OpenAPI document.
 const PAGE_CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
@@ -54,6 +65,23 @@ fn serve_file(name: &str) -> Result<Response, ApiError> {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=3600"));
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_CSP));
     Ok(response)
+}
+
+pub(super) async fn guide(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, ApiError> {
+    markdown(Guides::get(&name), &headers)
+}
+
+pub(super) async fn reference(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, ApiError> {
+    markdown(Reference::get(&name), &headers)
+}
+
+/// Plain text, because browsers show it and download other types of text.
+fn markdown(page: Option<EmbeddedFile>, headers: &HeaderMap) -> Result<Response, ApiError> {
+    let page = page.ok_or_else(ApiError::not_found)?;
+    let etag = etag(&page.metadata.sha256_hash());
+    Ok(revalidated(headers, &etag, || {
+        embedded(page.data, HeaderValue::from_static("text/plain; charset=utf-8"))
+    }))
 }
 
 /// The target of the `type` of a problem, generated from the table of codes.

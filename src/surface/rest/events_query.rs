@@ -50,12 +50,12 @@ impl Cursor {
         match (last, after) {
             (LastEventId::Text(id), _) => Ok(id
                 .parse::<P>()
-                .map_or(Self::Reset(ResetReason::UnknownCursor), |place| Self::from_id(&place, epoch))),
+                .map_or(Self::Reset(ResetReason::UnknownCursor), |position| Self::from_id(&position, epoch))),
             (LastEventId::Invalid, _) => Ok(Self::Reset(ResetReason::UnknownCursor)),
             (LastEventId::Absent, None) => Ok(Self::None),
             (LastEventId::Absent, Some("tail")) => Ok(Self::Tail),
             (LastEventId::Absent, Some(id)) => match id.parse::<P>() {
-                Ok(place) => Ok(Self::from_id(&place, epoch)),
+                Ok(position) => Ok(Self::from_id(&position, epoch)),
                 Err(_) => {
                     Err(ApiError::invalid("after", "expected the id of an event of this stream, or tail"))
                 }

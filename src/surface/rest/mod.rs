@@ -41,4 +41,6 @@ pub(super) fn routes() -> Router<Gateway> {
         .route("/docs/", get(docs::index))
         .route("/docs/problems", get(docs::problems))
         .route("/docs/{file}", get(docs::file))
+        .route("/docs/guides/{page}", get(docs::guide))
+        .route("/docs/reference/{page}", get(docs::reference))
 }

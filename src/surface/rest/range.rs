@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn one_byte_range_is_parsed() {
-        for (range, size, wanted) in [
+        for (range, size, expected) in [
             ("bytes=0-3", 10, RequestedRange::Bytes(0..4)),
             ("bytes=0-0", 10, RequestedRange::Bytes(0..1)),
             ("Bytes=2-", 10, RequestedRange::Bytes(2..10)),
@@ -90,7 +90,7 @@ mod tests {
             ("lines=0-3", 10, RequestedRange::Full),
             ("0-3", 10, RequestedRange::Full),
         ] {
-            assert_eq!(requested(range, None, size), wanted, "{range} of {size}");
+            assert_eq!(requested(range, None, size), expected, "{range} of {size}");
         }
         assert_eq!(requested_range(&HeaderMap::new(), 10, "\"a\""), RequestedRange::Full);
     }

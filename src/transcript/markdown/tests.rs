@@ -144,10 +144,10 @@ fn transcript_renders_as_markdown() {
 
 #[test]
 fn subagents_are_distinguished_from_agent() {
-    let said = |words: &str| {
+    let chunk = |words: &str| {
         format!(r#""sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{words}"}}"#)
     };
-    let of_child = format!(r#""update":{{{}}},"subagent":"c""#, said("I looked"));
+    let of_child = format!(r#""update":{{{}}},"subagent":"c""#, chunk("I looked"));
     let call = r#""update":{"sessionUpdate":"tool_call","toolCallId":"t","kind":"read","title":"Read","content":[{"type":"terminal","terminalId":"t1"}]},"subagent":"c""#;
     let page = markdown(
         &session("null"),
@@ -165,7 +165,7 @@ fn subagents_are_distinguished_from_agent() {
                 ),
                 ("session.update", &of_child),
                 ("session.update", call),
-                ("session.update", &format!(r#""update":{{{}}}"#, said("Done"))),
+                ("session.update", &format!(r#""update":{{{}}}"#, chunk("Done"))),
                 (
                     "session.update",
                     r#""update":{"sessionUpdate":"plan","entries":[{"content":"Look","status":"completed"}]}"#,

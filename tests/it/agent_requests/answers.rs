@@ -6,8 +6,8 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{CLIENT, answer, ask, asked, asking, end, heard, pointers, taken};
-use crate::support::log::{one, said};
+use super::{CLIENT, answer, answer_accepted, ask, asked, asking, end, final_text, pointers};
+use crate::support::log::{agent_text, one};
 use crate::support::{Gateway, Setup, eventually};
 
 /// A method, params, a result, and results that are none.
@@ -89,9 +89,9 @@ async fn each_request_kind_is_shown_raw_and_its_answer_passes_unchanged() {
         let snapshot = gateway.get_session(&session).await;
         assert_eq!((&snapshot["state"], &snapshot["requests"]), (&json!("waiting"), &requests));
 
-        taken(&gateway, &session, "requests/r1", &format!(r#"{{"result": {result} }}"#)).await;
+        answer_accepted(&gateway, &session, "requests/r1", &format!(r#"{{"result": {result} }}"#)).await;
         let log = end(&gateway, &session).await;
-        assert_eq!(said(&log), format!("{method}: {result}\n"));
+        assert_eq!(agent_text(&log), format!("{method}: {result}\n"));
         let resolved = one(&log, "request.resolved");
         assert_eq!((&resolved["resolution"], &resolved["method"]), (&json!("answered"), &json!(method)));
         assert_eq!(resolved["by"], gateway.get("/v1").await["principal"]["id"]);
@@ -134,8 +134,8 @@ async fn invalid_answer_is_rejected_with_a_pointer_and_the_request_stays_open() 
             assert!(detail.contains(method) && detail.contains("requests/r1"), "{detail}");
         }
         assert_eq!(gateway.all_events(&session).await, before);
-        taken(&gateway, &session, "requests/r1", &format!(r#"{{"result":{result}}}"#)).await;
-        assert_eq!(heard(&gateway, &session).await, format!("{method}: {result}\n"));
+        answer_accepted(&gateway, &session, "requests/r1", &format!(r#"{{"result":{result}}}"#)).await;
+        assert_eq!(final_text(&gateway, &session).await, format!("{method}: {result}\n"));
     }
 }
 
@@ -150,9 +150,9 @@ async fn a_client_may_answer_any_kind_with_an_error() {
             let refused = answer(&gateway, &session, "requests/r1", &format!(r#"{{"error":{wrong}}}"#)).await;
             assert_eq!(pointers(refused), ["/error"]);
         }
-        taken(&gateway, &session, "requests/r1", &format!(r#"{{"error":{error}}}"#)).await;
+        answer_accepted(&gateway, &session, "requests/r1", &format!(r#"{{"error":{error}}}"#)).await;
         let log = end(&gateway, &session).await;
-        assert_eq!(said(&log), format!("{method}: error -32002\n"));
+        assert_eq!(agent_text(&log), format!("{method}: error -32002\n"));
         let resolved = one(&log, "request.resolved");
         assert_eq!((&resolved["error"]["data"]["n"], &resolved["result"]), (&json!(1.10), &Value::Null));
     }
@@ -164,9 +164,10 @@ async fn a_file_may_be_larger_than_other_bodies() {
     let text = ask(KINDS[0].0, KINDS[0].1);
     let (gateway, session, _) = asking(setup, &text).await;
     let content = "x".repeat(1 << 20);
-    taken(&gateway, &session, "requests/r1", &format!(r#"{{"result":{{"content":"{content}"}}}}"#)).await;
+    answer_accepted(&gateway, &session, "requests/r1", &format!(r#"{{"result":{{"content":"{content}"}}}}"#))
+        .await;
     assert_eq!(
-        heard(&gateway, &session).await,
+        final_text(&gateway, &session).await,
         format!("fs/read_text_file: {{\"content\":\"{content}\"}}\n")
     );
 }
@@ -176,7 +177,7 @@ async fn half_characters_and_numbers_beyond_ours_pass_in_both_directions() {
     let gateway = Setup::fake_with(&["--log", "received"], CLIENT).start();
     let session = gateway.session("fake").await;
     let params = r#"{"sessionId":$SESSION,"path":"/w/\ud800","n":1e999}"#;
-    gateway.prompt(&session, &format!("{} heard=no ms=60000", ask("fs/read_text_file", params))).await;
+    gateway.prompt(&session, &format!("{} report=no ms=60000", ask("fs/read_text_file", params))).await;
     let path = format!("/v1/sessions/{session}/requests");
     let shown = eventually("the request is shown", Duration::from_secs(10), async || {
         let text = gateway.request(Method::GET, &path).send().await.expect("an answer").text().await;
@@ -185,7 +186,7 @@ async fn half_characters_and_numbers_beyond_ours_pass_in_both_directions() {
     .await;
     assert!(shown.contains(r#""path":"/w/\ud800","n":1e999}"#), "{shown}");
     let result = r#"{"content":"\ud800","n":-1e999}"#;
-    taken(&gateway, &session, "requests/r1", &format!(r#"{{"result":{result}}}"#)).await;
+    answer_accepted(&gateway, &session, "requests/r1", &format!(r#"{{"result":{result}}}"#)).await;
     let received = gateway.path("data/homes/default/fake/received");
     eventually("the agent has its answer", Duration::from_secs(10), async || {
         let text = std::fs::read_to_string(&received).expect("the agent's own record");

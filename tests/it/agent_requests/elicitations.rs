@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{answer, ask, asked, asking, end, heard, pointers, taken};
-use crate::support::log::{all, one, said};
+use super::{answer, answer_accepted, ask, asked, asking, end, final_text, pointers};
+use crate::support::log::{agent_text, all, one};
 use crate::support::{Setup, eventually};
 
 fn visit(scope: &str, id: &str, url: &str) -> String {
@@ -27,15 +27,15 @@ async fn a_page_is_shown_and_its_answer_has_no_content() {
             (&params["url"], &params["elicitationId"], &params["message"]),
             (&json!(PAGE), &json!("e9"), &json!("Go"))
         );
-        for (path, body, place) in [
+        for (path, body, pointer) in [
             ("elicitations/r1", r#"{"action":"accept","content":{}}"#, "/content"),
             ("requests/r1", r#"{"result":{"action":"accept","content":{"a":1}}}"#, "/result/content"),
         ] {
-            assert_eq!(pointers(answer(&gateway, &session, path, body).await), [place]);
+            assert_eq!(pointers(answer(&gateway, &session, path, body).await), [pointer]);
         }
-        taken(&gateway, &session, "elicitations/r1", &format!(r#"{{"action":"{action}"}}"#)).await;
-        let said = heard(&gateway, &session).await;
-        assert_eq!(said, format!("elicitation/create: {{\"action\":\"{action}\"}}\n"));
+        answer_accepted(&gateway, &session, "elicitations/r1", &format!(r#"{{"action":"{action}"}}"#)).await;
+        let text = final_text(&gateway, &session).await;
+        assert_eq!(text, format!("elicitation/create: {{\"action\":\"{action}\"}}\n"));
     }
 }
 
@@ -62,7 +62,7 @@ async fn only_pages_of_the_web_are_shown() {
 #[tokio::test]
 async fn completion_of_a_url_elicitation_is_reported_once() {
     let (gateway, session, _) = asking(Setup::fake(&[]), &visit(OWN, "e9", PAGE)).await;
-    taken(&gateway, &session, "elicitations/r1", r#"{"action":"accept"}"#).await;
+    answer_accepted(&gateway, &session, "elicitations/r1", r#"{"action":"accept"}"#).await;
     end(&gateway, &session).await;
     let other = gateway.session("fake").await;
     gateway.turn(&other, "complete id=e9").await;
@@ -85,7 +85,7 @@ async fn elicitation_for_a_gateway_call_has_the_clients_id() {
         assert_eq!((&created["params"]["requestId"], &created["promptId"]), (&json!("p2"), &json!("p2")));
         let named = created["params"].get("sessionId").map(|id| id == session.as_str());
         assert_eq!(named, scope.contains("sessionId").then_some(true));
-        taken(&gateway, &session, "elicitations/r1", r#"{"action":"decline"}"#).await;
+        answer_accepted(&gateway, &session, "elicitations/r1", r#"{"action":"decline"}"#).await;
         gateway
             .log_until(&session, |event| event["promptId"] == "p2" && event["type"] == "prompt.completed")
             .await;
@@ -117,7 +117,7 @@ async fn request_during_set_up_is_not_offered() {
     let gateway = Setup::fake(&["--ask-at-new", "--log", "received"]).start();
     let session = gateway.session("fake").await;
     let received = gateway.path("data/homes/default/fake/received");
-    eventually("the agent has heard", Duration::from_secs(10), async || {
+    eventually("the agent received the response", Duration::from_secs(10), async || {
         let text = std::fs::read_to_string(&received).expect("the agent's own record");
         text.contains(r#""result":{"action":"cancel"}"#).then_some(())
     })
@@ -132,7 +132,7 @@ async fn unanswered_elicitation_is_cancelled_by_policy() {
     let setup = Setup::fake_with(&[], "permissions = { timeout = \"300ms\" }");
     let (gateway, session, _) = asking(setup, &visit(OWN, "e1", PAGE)).await;
     let events = end(&gateway, &session).await;
-    assert_eq!(said(&events), "elicitation/create: {\"action\":\"cancel\"}\n");
+    assert_eq!(agent_text(&events), "elicitation/create: {\"action\":\"cancel\"}\n");
     assert_eq!(one(&events, "request.resolved")["resolution"], "expired");
     let late = answer(&gateway, &session, "elicitations/r1", r#"{"action":"accept"}"#).await;
     assert_eq!(late.problem(409, "request_resolved")["resolution"], "expired");

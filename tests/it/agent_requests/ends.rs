@@ -5,8 +5,8 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{CLIENT, answer, ask, asked, asking, end, heard, taken};
-use crate::support::log::{all, one, said};
+use super::{CLIENT, answer, answer_accepted, ask, asked, asking, end, final_text};
+use crate::support::log::{agent_text, all, one};
 use crate::support::{Setup, eventually};
 
 const READ: (&str, &str) = ("fs/read_text_file", r#"{"sessionId":$SESSION,"path":"/w/a"}"#);
@@ -18,7 +18,7 @@ const FORM: (&str, &str) = (
 );
 
 /// The response that the agent receives for each request if no client can answer.
-const TAKEN_BACK: [((&str, &str), &str); 4] =
+const WITHDRAWN: [((&str, &str), &str); 4] =
     [(READ, "-32800"), (WAIT, "-32800"), (THING, "-32800"), (FORM, r#"{"action":"cancel"}"#)];
 
 fn command((method, params): (&str, &str)) -> String {
@@ -30,7 +30,7 @@ async fn file_request_without_an_answer_is_an_error() {
     let setup = Setup::fake_with(&[], CLIENT).settings("testing.client_answer_timeout = \"300ms\"");
     let (gateway, session, created) = asking(setup, &command(READ)).await;
     let events = end(&gateway, &session).await;
-    assert_eq!(said(&events), "fs/read_text_file: error -32603\n");
+    assert_eq!(agent_text(&events), "fs/read_text_file: error -32603\n");
     let resolved = one(&events, "request.resolved");
     assert_eq!((&resolved["resolution"], &resolved["by"]), (&json!("expired"), &Value::Null));
     assert_eq!(resolved["error"]["code"], -32603);
@@ -55,17 +55,17 @@ async fn a_command_is_waited_for_as_long_as_a_client_follows() {
     assert_eq!(created["deadline"], Value::Null);
     gateway.turn(&other, "slow chunks=15 ms=100").await;
     assert_eq!(gateway.get_session(&session).await["state"], "waiting", "nor is it taken for silence");
-    taken(&gateway, &session, "requests/r1", r#"{"result":{"exitCode":0}}"#).await;
+    answer_accepted(&gateway, &session, "requests/r1", r#"{"result":{"exitCode":0}}"#).await;
     while !stream.next().await.expect("the stream goes on").of("prompt.completed") {}
-    assert_eq!(heard(&gateway, &session).await, "terminal/wait_for_exit: {\"exitCode\":0}\n");
+    assert_eq!(final_text(&gateway, &session).await, "terminal/wait_for_exit: {\"exitCode\":0}\n");
 
     let turn = gateway.turn(&other, &command(WAIT)).await;
-    assert_eq!(turn["text"], "terminal/wait_for_exit: error -32603\n", "nobody follows this one");
+    assert_eq!(turn["text"], "terminal/wait_for_exit: error -32603\n", "no client follows this session");
 }
 
 #[tokio::test]
 async fn a_cancel_of_the_turn_answers_every_kind() {
-    for (kind, hears) in TAKEN_BACK {
+    for (kind, response) in WITHDRAWN {
         let setup = Setup::fake_with(&["--log", "received"], CLIENT);
         let (gateway, session, created) = asking(setup, &command(kind)).await;
         let cancel = gateway.call(Method::POST, &format!("/v1/sessions/{session}/cancel")).await;
@@ -75,9 +75,9 @@ async fn a_cancel_of_the_turn_answers_every_kind() {
         let resolved = one(&events, "request.resolved");
         assert_eq!((&resolved["resolution"], &resolved["method"]), (&json!("cancelled"), &created["method"]));
         let received = gateway.path("data/homes/default/fake/received");
-        eventually("the agent has heard", Duration::from_secs(10), async || {
+        eventually("the agent received the response", Duration::from_secs(10), async || {
             let text = std::fs::read_to_string(&received).expect("the agent's own record");
-            text.lines().last().is_some_and(|line| line.contains(hears)).then_some(())
+            text.lines().last().is_some_and(|line| line.contains(response)).then_some(())
         })
         .await;
         let late = answer(&gateway, &session, "requests/r1", r#"{"error":{"code":1,"message":""}}"#).await;
@@ -89,7 +89,7 @@ async fn a_cancel_of_the_turn_answers_every_kind() {
 async fn after_a_cancel_no_request_is_offered_and_commands_can_be_killed() {
     let gateway = Setup::fake_with(&[], CLIENT).start();
     let kill = ("terminal/kill", WAIT.1);
-    for (kind, hears) in
+    for (kind, response) in
         [(FORM, "elicitation/create: {\"action\":\"cancel\"}\n"), (kill, "terminal/kill: {}\n")]
     {
         let session = gateway.session("fake").await;
@@ -99,10 +99,10 @@ async fn after_a_cancel_no_request_is_offered_and_commands_can_be_killed() {
         assert_eq!(gateway.call(Method::POST, &path).await.status, 202);
         if kind == kill {
             gateway.log_until(&session, |event| event["type"] == "request.created").await;
-            taken(&gateway, &session, "requests/r1", r#"{"result":{}}"#).await;
+            answer_accepted(&gateway, &session, "requests/r1", r#"{"result":{}}"#).await;
         }
         let events = end(&gateway, &session).await;
-        assert_eq!(said(&events), hears);
+        assert_eq!(agent_text(&events), response);
         let resolution = if kind == kill { "answered" } else { "cancelled" };
         assert_eq!(one(&events, "request.resolved")["resolution"], resolution);
         assert_eq!(one(&events, "prompt.completed")["stopReason"], "cancelled");
@@ -114,15 +114,15 @@ async fn end_of_a_turn_withdraws_permission_requests_and_keeps_file_and_terminal
     let gateway = Setup::fake_with(&[], CLIENT).start();
     for (kind, stays) in [(FORM, false), (READ, true), (WAIT, true)] {
         let session = gateway.session("fake").await;
-        asked(&gateway, &session, &format!("{} heard=no ms=500", command(kind))).await;
+        asked(&gateway, &session, &format!("{} report=no ms=500", command(kind))).await;
         let events = end(&gateway, &session).await;
         let requests = gateway.get(&format!("/v1/sessions/{session}/requests")).await["requests"].clone();
         assert_eq!(requests.as_array().map(Vec::len), Some(usize::from(stays)), "{kind:?}");
         if stays {
             assert!(all(&events, "request.resolved").is_empty());
-            assert_eq!(gateway.turn(&session, "hello").await["text"], "hello", "it holds nobody up");
+            assert_eq!(gateway.turn(&session, "hello").await["text"], "hello", "it delays no other request");
             let result = if kind == READ { r#"{"content":""}"# } else { "{}" };
-            taken(&gateway, &session, "requests/r1", &format!(r#"{{"result":{result}}}"#)).await;
+            answer_accepted(&gateway, &session, "requests/r1", &format!(r#"{{"result":{result}}}"#)).await;
             let resolved = gateway.all_events(&session).await.pop().expect("an event");
             assert_eq!(
                 (&resolved["type"], &resolved["promptId"]),
@@ -136,12 +136,13 @@ async fn end_of_a_turn_withdraws_permission_requests_and_keeps_file_and_terminal
 
 #[tokio::test]
 async fn request_cancelled_by_the_agent_rejects_a_late_answer() {
-    for (kind, hears) in TAKEN_BACK {
+    for (kind, response) in WITHDRAWN {
         let setup = Setup::fake_with(&["--log", "received"], CLIENT);
-        let hears = if hears.starts_with('-') { format!("error {hears}") } else { hears.to_owned() };
-        let (gateway, session, created) = asking(setup, &format!("{} take-back=300", command(kind))).await;
+        let response =
+            if response.starts_with('-') { format!("error {response}") } else { response.to_owned() };
+        let (gateway, session, created) = asking(setup, &format!("{} cancel-after=300", command(kind))).await;
         let events = end(&gateway, &session).await;
-        assert_eq!(said(&events), format!("{}: {hears}\n", kind.0));
+        assert_eq!(agent_text(&events), format!("{}: {response}\n", kind.0));
         let resolved = one(&events, "request.resolved");
         assert_eq!((&resolved["resolution"], &resolved["method"]), (&json!("withdrawn"), &created["method"]));
         assert_eq!(gateway.get_session(&session).await["requests"], json!([]));
@@ -155,16 +156,16 @@ async fn a_crash_of_the_agent_withdraws_every_kind() {
     let gateway = Setup::fake_with(&[], CLIENT).start();
     let session = gateway.session("fake").await;
     let asks: Vec<String> =
-        TAKEN_BACK.iter().map(|(kind, _)| format!("{} heard=no", command(*kind))).collect();
+        WITHDRAWN.iter().map(|(kind, _)| format!("{} report=no", command(*kind))).collect();
     let mut stream = gateway.events(&format!("/v1/sessions/{session}/events")).await;
     gateway.prompt(&session, &format!("{}; slow chunks=1 ms=1500; crash", asks.join("; "))).await;
     let mut created = 0;
-    while created < TAKEN_BACK.len() {
+    while created < WITHDRAWN.len() {
         created += usize::from(stream.next().await.expect("the stream goes on").of("request.created"));
     }
     let events = gateway.log_until(&session, |event| event["type"] == "prompt.failed").await;
     let resolved = all(&events, "request.resolved");
-    assert_eq!(resolved.len(), TAKEN_BACK.len());
+    assert_eq!(resolved.len(), WITHDRAWN.len());
     for event in resolved {
         assert_eq!(event["resolution"], "withdrawn");
     }
@@ -174,17 +175,17 @@ async fn a_crash_of_the_agent_withdraws_every_kind() {
 
 #[tokio::test]
 async fn after_a_kill_of_the_gateway_every_kind_has_expired_with_its_own_answer() {
-    for (kind, hears) in TAKEN_BACK {
+    for (kind, response) in WITHDRAWN {
         let (mut gateway, session, created) = asking(Setup::fake_with(&[], CLIENT), &command(kind)).await;
         gateway.kill();
         gateway.start();
         let events = gateway.lawful(&session).await;
-        assert!(events.contains(&created), "what was seen before is still there");
+        assert!(events.contains(&created), "earlier events are still in the log");
         let resolved = one(&events, "request.resolved");
         assert_eq!((&resolved["resolution"], &resolved["requestId"]), (&json!("expired"), &json!("r1")));
-        match hears.parse::<i64>() {
+        match response.parse::<i64>() {
             Ok(code) => assert_eq!(resolved["error"]["code"], code),
-            Err(_) => assert_eq!(resolved["result"].to_string(), hears),
+            Err(_) => assert_eq!(resolved["result"].to_string(), response),
         }
         let shown = gateway.get_session(&session).await;
         assert_eq!((&shown["state"], &shown["requests"]), (&json!("idle"), &json!([])));
@@ -205,10 +206,10 @@ async fn requests_above_the_limit_are_rejected_for_every_kind() {
     }
     for number in 1..=64 {
         let body = r#"{"result":{"content":""}}"#;
-        taken(&gateway, &session, &format!("requests/r{number}"), body).await;
+        answer_accepted(&gateway, &session, &format!("requests/r{number}"), body).await;
     }
-    let told = heard(&gateway, &session).await;
-    let lines: Vec<&str> = told.lines().collect();
+    let text = final_text(&gateway, &session).await;
+    let lines: Vec<&str> = text.lines().collect();
     assert_eq!((lines.len(), lines[64]), (65, "fs/read_text_file: error -32603"));
     assert!(lines[..64].iter().all(|line| *line == r#"fs/read_text_file: {"content":""}"#));
 }
@@ -220,7 +221,7 @@ async fn request_served_by_the_gateway_can_be_withdrawn() {
     let session = gateway.session("fake").await;
     let create = r#"{"sessionId":$SESSION,"command":"sleep","args":["60"]}"#;
     let one_terminal = r#"{"sessionId":$SESSION,"terminalId":"t1"}"#;
-    let wait = format!("{} take-back=100", ask("terminal/wait_for_exit", one_terminal));
+    let wait = format!("{} cancel-after=100", ask("terminal/wait_for_exit", one_terminal));
     // More waits than the limit of concurrent requests: a withdrawn request releases its place.
     let text = format!(
         "{}; {wait}; {wait}; {wait}; {}",
@@ -228,14 +229,14 @@ async fn request_served_by_the_gateway_can_be_withdrawn() {
         ask("terminal/release", one_terminal)
     );
     let turn = gateway.turn(&session, &text).await;
-    let said = turn["text"].as_str().expect("a text");
-    let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines.len(), 5, "{said}");
+    let text = turn["text"].as_str().expect("a text");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 5, "{text}");
     assert!(
         lines[0].starts_with("terminal/create: {") && lines[4].starts_with("terminal/release: "),
-        "{said}"
+        "{text}"
     );
-    assert!(lines[1..4].iter().all(|line| *line == "terminal/wait_for_exit: error -32800"), "{said}");
+    assert!(lines[1..4].iter().all(|line| *line == "terminal/wait_for_exit: error -32800"), "{text}");
     let events = gateway.lawful(&session).await;
     assert!(all(&events, "request.created").is_empty(), "no client was asked");
 }

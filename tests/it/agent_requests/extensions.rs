@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{answer, ask, asked, asking, end, heard, pointers, taken};
-use crate::support::log::{all, one, said};
+use super::{answer, answer_accepted, ask, asked, asking, end, final_text, pointers};
+use crate::support::log::{agent_text, all, one};
 use crate::support::{Follower, Setup};
 
 const PARAMS: &str = r#"{"sessionId":$SESSION,"thing":{"sessionId":"inner","n":1.10}}"#;
@@ -23,8 +23,8 @@ async fn following_client_can_answer_unknown_requests_with_any_value() {
         assert!(created["deadline"].as_str() > created["time"].as_str());
         let refused = answer(&gateway, &session, "elicitations/r1", r#"{"action":"cancel"}"#).await;
         assert_eq!(pointers(refused), [""]);
-        taken(&gateway, &session, "requests/r1", &format!(r#"{{"result":{result}}}"#)).await;
-        assert_eq!(heard(&gateway, &session).await, format!("{method}: {result}\n"));
+        answer_accepted(&gateway, &session, "requests/r1", &format!(r#"{{"result":{result}}}"#)).await;
+        assert_eq!(final_text(&gateway, &session).await, format!("{method}: {result}\n"));
     }
 }
 
@@ -35,8 +35,8 @@ async fn params_need_not_name_a_session_nor_be_an_object() {
         let session = gateway.session("fake").await;
         let created = asked(&gateway, &session, &ask("_vendor/thing", params)).await;
         assert_eq!(created["params"], serde_json::from_str::<Value>(params).expect("JSON"));
-        taken(&gateway, &session, "requests/r1", r#"{"error":{"code":7,"message":"no"}}"#).await;
-        assert_eq!(heard(&gateway, &session).await, "_vendor/thing: error 7\n");
+        answer_accepted(&gateway, &session, "requests/r1", r#"{"error":{"code":7,"message":"no"}}"#).await;
+        assert_eq!(final_text(&gateway, &session).await, "_vendor/thing: error 7\n");
     }
 }
 
@@ -51,7 +51,7 @@ async fn request_without_a_follower_is_rejected_at_once() {
     assert_eq!(turn["text"], "_vendor/thing: error -32601\n");
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     let events = gateway.lawful(&session).await;
-    assert!(events.iter().all(|event| event["type"] != "request.created"), "nobody was asked");
+    assert!(events.iter().all(|event| event["type"] != "request.created"), "no client received a request");
     drop(follower);
 }
 
@@ -64,7 +64,7 @@ async fn reader_of_all_sessions_counts_as_follower() {
     while !all.next().await.expect("the stream goes on").of("request.created") {}
     // Nobody answers in time.
     let events = end(&gateway, &session).await;
-    assert_eq!(said(&events), "_vendor/thing: error -32601\n");
+    assert_eq!(agent_text(&events), "_vendor/thing: error -32601\n");
     let resolved = one(&events, "request.resolved");
     assert_eq!((&resolved["resolution"], &resolved["error"]["code"]), (&json!("expired"), &json!(-32601)));
 }
@@ -86,7 +86,7 @@ async fn disconnected_client_does_not_count_as_follower() {
         if now == before {
             break;
         }
-        assert!(began.elapsed() < Duration::from_secs(20), "somebody still follows");
+        assert!(began.elapsed() < Duration::from_secs(20), "a client still follows");
         before = now;
     }
 }

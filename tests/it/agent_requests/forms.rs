@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{answer, ask, asked, asking, end, heard, pointers, taken};
-use crate::support::log::{one, said};
+use super::{answer, answer_accepted, ask, asked, asking, end, final_text, pointers};
+use crate::support::log::{agent_text, one};
 use crate::support::{Gateway, Setup};
 
 const SCHEMA: &str = concat!(
@@ -51,9 +51,9 @@ async fn a_form_is_shown_raw_and_a_fitting_answer_reaches_the_agent_byte_for_byt
         );
         assert!(created["deadline"].as_str() > created["time"].as_str());
         assert_eq!(gateway.get_session(&session).await["state"], "waiting");
-        taken(&gateway, &session, path, &body).await;
+        answer_accepted(&gateway, &session, path, &body).await;
         let events = end(&gateway, &session).await;
-        assert_eq!(said(&events), format!("elicitation/create: {result}\n"));
+        assert_eq!(agent_text(&events), format!("elicitation/create: {result}\n"));
         assert_eq!(one(&events, "request.resolved")["resolution"], "answered");
         let second = answer(&gateway, &session, path, &body).await;
         assert_eq!(second.problem(409, "request_resolved")["resolution"], "answered");
@@ -90,11 +90,11 @@ async fn invalid_form_answer_is_reported_by_field() {
         ] {
             let mut places = pointers(answer(&gateway, &session, path, &body.to_string()).await);
             places.sort();
-            let wanted: Vec<String> = wrong.iter().map(|place| format!("{at}{place}")).collect();
-            assert_eq!(places, wanted, "{path} {content}");
+            let expected: Vec<String> = wrong.iter().map(|suffix| format!("{at}{suffix}")).collect();
+            assert_eq!(places, expected, "{path} {content}");
         }
     }
-    for (path, body, place) in [
+    for (path, body, pointer) in [
         ("elicitations/r1", r#"{"action":"accept"}"#, "/content/name"),
         ("elicitations/r1", r#"{"action":"decline","content":{}}"#, "/content"),
         ("elicitations/r1", r#"{"action":"later"}"#, "/action"),
@@ -106,7 +106,7 @@ async fn invalid_form_answer_is_reported_by_field() {
         ("permissions/r1", r#"{"optionId":"name"}"#, ""),
         ("permissions/r1", r#"{"cancelled":true}"#, ""),
     ] {
-        assert_eq!(pointers(answer(&gateway, &session, path, body).await)[0], place, "{path} {body}");
+        assert_eq!(pointers(answer(&gateway, &session, path, body).await)[0], pointer, "{path} {body}");
     }
     let misdirected = answer(&gateway, &session, "permissions/r1", r#"{"cancelled":true}"#).await;
     let detail = misdirected.problem(422, "invalid")["detail"].clone();
@@ -115,8 +115,8 @@ async fn invalid_form_answer_is_reported_by_field() {
     let problem = answer(&gateway, &session, "elicitations/r1", &secret).await.problem(422, "invalid");
     assert!(!problem.to_string().contains("HUSH"), "{problem}");
     assert_eq!(gateway.all_events(&session).await, before);
-    taken(&gateway, &session, "elicitations/r1", r#"{"action":"decline"}"#).await;
-    assert_eq!(heard(&gateway, &session).await, "elicitation/create: {\"action\":\"decline\"}\n");
+    answer_accepted(&gateway, &session, "elicitations/r1", r#"{"action":"decline"}"#).await;
+    assert_eq!(final_text(&gateway, &session).await, "elicitation/create: {\"action\":\"decline\"}\n");
 }
 
 #[tokio::test]
@@ -125,8 +125,8 @@ async fn a_permission_is_not_answered_like_a_form() {
     let refused = answer(&gateway, &session, "elicitations/r1", r#"{"action":"decline"}"#).await;
     let problem = refused.problem(422, "invalid");
     assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("permissions/r1")), "{problem}");
-    taken(&gateway, &session, "permissions/r1", r#"{"optionId":"reject"}"#).await;
-    assert_eq!(heard(&gateway, &session).await, "permission: reject");
+    answer_accepted(&gateway, &session, "permissions/r1", r#"{"optionId":"reject"}"#).await;
+    assert_eq!(final_text(&gateway, &session).await, "permission: reject");
 }
 
 async fn refused(gateway: &Gateway, session: &str, params: &str) {
@@ -159,7 +159,7 @@ async fn unsupported_form_is_rejected_without_a_request_to_clients() {
         refused(&gateway, &session, &params).await;
     }
     let events = gateway.lawful(&session).await;
-    assert!(events.iter().all(|event| event["type"] != "request.created"), "nobody was asked");
+    assert!(events.iter().all(|event| event["type"] != "request.created"), "no client received a request");
     assert_eq!(gateway.get_session(&session).await["requests"], Value::Array(Vec::new()));
 }
 
@@ -173,5 +173,5 @@ async fn pattern_with_exponential_cost_is_rejected() {
     let body = json!({ "action": "accept", "content": { "f": "a".repeat(5000) } }).to_string();
     assert_eq!(pointers(answer(&gateway, &session, "elicitations/r1", &body).await), ["/content/f"]);
     assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
-    taken(&gateway, &session, "elicitations/r1", r#"{"action":"cancel"}"#).await;
+    answer_accepted(&gateway, &session, "elicitations/r1", r#"{"action":"cancel"}"#).await;
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{CLIENT, ask, asked, heard, taken};
+use super::{CLIENT, answer_accepted, ask, asked, final_text};
 use crate::support::{Gateway, Setup, eventually};
 
 const READ: &str = r#"{"sessionId":$SESSION,"path":"/w/a"}"#;
@@ -49,8 +49,8 @@ async fn a_session_narrows_the_agents_policy_for_itself() {
     assert_eq!(turn["text"], "fs/read_text_file: error -32601\n");
     let other = gateway.session("fake").await;
     asked(&gateway, &other, &ask("fs/read_text_file", READ)).await;
-    taken(&gateway, &other, "requests/r1", r#"{"result":{"content":""}}"#).await;
-    assert_eq!(heard(&gateway, &other).await, "fs/read_text_file: {\"content\":\"\"}\n");
+    answer_accepted(&gateway, &other, "requests/r1", r#"{"result":{"content":""}}"#).await;
+    assert_eq!(final_text(&gateway, &other).await, "fs/read_text_file: {\"content\":\"\"}\n");
     let offers = offered(&gateway, 2).await;
     let files: Vec<&Value> = offers.iter().map(|offer| &offer["fs"]["readTextFile"]).collect();
     assert_eq!(files, [false, true], "each has a process that was offered its own");
@@ -108,10 +108,10 @@ async fn request_of_a_subagent_names_the_subagent() {
             (&json!("c1"), &json!(session)),
             "{method}"
         );
-        assert_eq!(created["requestId"], "r1", "before it was announced, nobody knew it");
+        assert_eq!(created["requestId"], "r1", "before the announcement, its id is unknown");
         let requests = gateway.get(&format!("/v1/sessions/{session}/requests")).await["requests"].clone();
         assert_eq!((requests.as_array().map(Vec::len), &requests[0]["subagent"]), (Some(1), &json!("c1")));
-        taken(&gateway, &session, "requests/r1", &format!(r#"{{"result":{result}}}"#)).await;
+        answer_accepted(&gateway, &session, "requests/r1", &format!(r#"{{"result":{result}}}"#)).await;
         gateway.log_until(&session, |event| event["type"] == "prompt.completed").await;
         gateway.lawful(&session).await;
     }

@@ -74,8 +74,8 @@ async fn sign_in_stored_on_disk_is_used_and_not_repeated() {
         gateway.session("fake").await;
     }
     assert_eq!(gateway.get(AUTH).await["state"], "authenticated");
-    let said = std::fs::read_to_string(log.path()).expect("it is ours");
-    assert_eq!(said.matches(r#""method":"authenticate""#).count(), 1, "{said}");
+    let messages = std::fs::read_to_string(log.path()).expect("it is ours");
+    assert_eq!(messages.matches(r#""method":"authenticate""#).count(), 1, "{messages}");
 
     assert_eq!(gateway.call(Method::DELETE, AUTH).await.status, StatusCode::NO_CONTENT);
     assert_eq!(gateway.get(AUTH).await["state"], "unauthenticated");
@@ -173,7 +173,7 @@ async fn sign_in_rejected_by_new_processes_is_repeated_once() {
         gateway.posted("/v1/sessions", &[], &body).await.problem(424, "agent_auth_required");
     }
     assert_eq!(gateway.get(AUTH).await["state"], "unauthenticated");
-    let said = std::fs::read_to_string(log.path()).expect("it is ours");
-    assert_eq!(said.matches(r#""method":"authenticate""#).count(), 2, "{said}");
-    assert_eq!(said.matches(r#""method":"$/cancel_request""#).count(), 1, "{said}");
+    let messages = std::fs::read_to_string(log.path()).expect("it is ours");
+    assert_eq!(messages.matches(r#""method":"authenticate""#).count(), 2, "{messages}");
+    assert_eq!(messages.matches(r#""method":"$/cancel_request""#).count(), 1, "{messages}");
 }

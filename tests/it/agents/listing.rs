@@ -75,8 +75,8 @@ async fn a_folder_narrows_the_list_only_below_the_roots() {
     assert_eq!(Answer::of(request).await.status, StatusCode::OK);
     let folder = gateway.path("data/workspaces/a").canonicalize().expect("it is there");
     let params = json!({ "cwd": folder, "cursor": "next", "_meta": { "traceparent": parent } });
-    let said = std::fs::read_to_string(log.path()).expect("it is ours");
-    let asked = said.lines().find(|line| line.contains("session/list")).expect("it was asked");
+    let messages = std::fs::read_to_string(log.path()).expect("it is ours");
+    let asked = messages.lines().find(|line| line.contains("session/list")).expect("it was asked");
     assert_eq!(serde_json::from_str::<serde_json::Value>(asked).expect("JSON")["params"], params);
     gateway.call(Method::GET, &format!("{LIST}?cwd=/etc")).await.problem(403, "forbidden");
     gateway.call(Method::GET, &format!("{LIST}?cwd=b")).await.problem(422, "invalid");

@@ -23,7 +23,7 @@ fn with_secret() -> Gateway {
 async fn detail_and_log_show_the_reason_from_the_errors_data() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
-    let told = async |data: Value| {
+    let problem_with = async |data: Value| {
         let error = json!({ "code": -32603, "message": "Internal error", "data": data });
         problem_of(&gateway, &session, error).await
     };
@@ -33,12 +33,12 @@ async fn detail_and_log_show_the_reason_from_the_errors_data() {
         json!({ "error": { "message": "Please install ripgrep." } }),
         json!("Please install ripgrep."),
     ] {
-        let problem = told(data.clone()).await;
+        let problem = problem_with(data.clone()).await;
         let detail = "the agent answered with an error: Internal error (-32603): Please install ripgrep.";
         assert_eq!((&problem["detail"], &problem["retryable"]), (&json!(detail), &json!(false)));
         assert_eq!(problem["acp"]["data"], data, "the error is there as it came");
     }
-    let repeated = told(json!({ "details": "Internal error" })).await;
+    let repeated = problem_with(json!({ "details": "Internal error" })).await;
     assert_eq!(repeated["detail"], "the agent answered with an error: Internal error (-32603)");
     let log = gateway.log();
     assert!(log.contains("a turn failed") && log.contains("Please install ripgrep."), "{log}");

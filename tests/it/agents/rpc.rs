@@ -88,8 +88,8 @@ async fn a_notification_is_sent_and_not_waited_for() {
     let answer = gateway.posted(RPC, &[], &note).await;
     assert_eq!((answer.status, answer.body), (StatusCode::ACCEPTED, Value::Null));
     eventually("the agent got it", Duration::from_secs(10), || async {
-        let said = std::fs::read_to_string(log.path()).expect("it is ours");
-        said.contains(r#"{"jsonrpc":"2.0","method":"_vendor/note","params":{"n":7}}"#).then_some(())
+        let messages = std::fs::read_to_string(log.path()).expect("it is ours");
+        messages.contains(r#"{"jsonrpc":"2.0","method":"_vendor/note","params":{"n":7}}"#).then_some(())
     })
     .await;
 }
@@ -102,10 +102,10 @@ async fn abandoned_call_is_cancelled_and_its_process_stops() {
         Setup::fake_with(&args, &format!("{LISTED}\npool = {{ max_size = 1, min_idle = 0 }}")).start();
     let hang = json!({ "method": "_vendor/hang" });
     let request = gateway.request(Method::POST, RPC).json(&hang).timeout(Duration::from_secs(2));
-    request.send().await.expect_err("nobody answers");
-    eventually("the agent was told", Duration::from_secs(10), || async {
-        let said = std::fs::read_to_string(log.path()).expect("it is ours");
-        said.contains(r#""method":"$/cancel_request","params":{"requestId":"#).then_some(())
+    request.send().await.expect_err("no response arrives");
+    eventually("the agent received the cancel", Duration::from_secs(10), || async {
+        let messages = std::fs::read_to_string(log.path()).expect("it is ours");
+        messages.contains(r#""method":"$/cancel_request","params":{"requestId":"#).then_some(())
     })
     .await;
     gateway.none_alive().await;

@@ -96,24 +96,24 @@ async fn crashes_of_idle_processes_neither_reject_nor_delay_prompts() {
 }
 
 #[tokio::test]
-async fn a_dead_spare_is_never_handed_to_a_session() {
+async fn dead_idle_process_is_never_leased_to_a_session() {
     let pool = "pool = { max_size = 4, min_idle = 1 }";
     let gateway = Setup::fake_with(&["--state", "state"], pool).settings(LIMITS).start();
     let mut known = HashSet::new();
     for round in 0..10 {
-        let agents = eventually("a spare", Duration::from_secs(20), || async {
+        let agents = eventually("an idle process", Duration::from_secs(20), || async {
             let pool = gateway.get("/v1/agents/fake").await["pool"].clone();
             (pool["idle"] == 1 && pool["starting"] == 0).then(|| gateway.agents_alive())
         })
         .await;
-        let spares: Vec<u32> = agents.into_iter().filter(|pid| !known.contains(pid)).collect();
-        assert!(!spares.is_empty(), "round {round}: no process of a spare");
-        for spare in &spares {
-            let pid = Pid::from_raw(i32::try_from(*spare).expect("a pid")).expect("a pid");
+        let idle: Vec<u32> = agents.into_iter().filter(|pid| !known.contains(pid)).collect();
+        assert!(!idle.is_empty(), "round {round}: no idle process");
+        for pid in &idle {
+            let pid = Pid::from_raw(i32::try_from(*pid).expect("a pid")).expect("a pid");
             // It may have ended with the one before.
             kill_process(pid, Signal::KILL).ok();
         }
-        known.extend(spares);
+        known.extend(idle);
         let answer = gateway.posted("/v1/sessions", &[], &json!({ "agent": "fake" })).await;
         assert_eq!(answer.status.as_u16(), 201, "round {round}: {answer:?}");
         let session = answer.body["sessionId"].as_str().expect("an id").to_owned();

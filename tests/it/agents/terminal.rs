@@ -292,8 +292,9 @@ async fn off_by_default() {
     for (entry, offered) in [("", false), ("terminal_auth = true", true)] {
         let gateway = Setup::fake_with(&args, entry).start();
         gateway.session("fake").await;
-        let said = std::fs::read_to_string(log.path()).expect("it is ours");
-        let initialize = said.lines().rfind(|line| line.contains("initialize")).expect("the first message");
+        let messages = std::fs::read_to_string(log.path()).expect("it is ours");
+        let initialize =
+            messages.lines().rfind(|line| line.contains("initialize")).expect("the first message");
         let initialize: Value = serde_json::from_str(initialize).expect("JSON");
         assert_eq!(initialize["params"]["clientCapabilities"]["auth"], json!({ "terminal": offered }));
     }

@@ -1,4 +1,4 @@
-//! Spares: processes that are started ahead, so that the next session does not wait for an agent's start.
+//! Idle processes that the pool starts ahead, so that the next session does not wait for an agent's start.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{Gateway, Setup, eventually, figure};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What a session costs at most that has its process, on a machine that is busy.
+/// The maximum time to create a session that has an idle process, on a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 async fn pool(gateway: &Gateway, agent: &str) -> Value {
@@ -16,12 +16,12 @@ async fn pool(gateway: &Gateway, agent: &str) -> Value {
 }
 
 /// Waits until the pool's figures are these.
-async fn until(gateway: &Gateway, agent: &str, wanted: Value) {
-    let wanted = wanted.as_object().expect("figures");
-    let what = format!("{wanted:?}");
+async fn until(gateway: &Gateway, agent: &str, expected: Value) {
+    let expected = expected.as_object().expect("figures");
+    let what = format!("{expected:?}");
     eventually(&what, PATIENCE, || async {
         let pool = pool(gateway, agent).await;
-        wanted.iter().all(|(name, figure)| pool[name] == *figure).then_some(())
+        expected.iter().all(|(name, figure)| pool[name] == *figure).then_some(())
     })
     .await;
 }
@@ -33,12 +33,13 @@ async fn timed(gateway: &Gateway, agent: &str) -> Duration {
 }
 
 fn starts(gateway: &Gateway) -> usize {
-    let heard = std::fs::read_to_string(gateway.path("data/homes/default/fake/heard")).unwrap_or_default();
-    heard.matches(r#""method":"initialize""#).count()
+    let messages =
+        std::fs::read_to_string(gateway.path("data/homes/default/fake/messages")).unwrap_or_default();
+    messages.matches(r#""method":"initialize""#).count()
 }
 
 #[tokio::test]
-async fn a_spare_hides_a_slow_start_and_the_next_one_starts() {
+async fn idle_process_hides_a_slow_start_and_the_next_one_starts() {
     let pool = "pool = { max_size = 4, min_idle = 1 }";
     // The test polls for as long as three starts need.
     let limits = "limits.per_key.max_requests_per_minute = 60000";
@@ -52,13 +53,13 @@ async fn a_spare_hides_a_slow_start_and_the_next_one_starts() {
 }
 
 #[tokio::test]
-async fn spares_never_make_more_processes_than_max() {
+async fn idle_processes_never_exceed_max_size() {
     let gateway = Setup::fake_with(&["--close"], "pool = { max_size = 3, min_idle = 2 }").start();
     until(&gateway, "fake", json!({ "idle": 2, "processes": 2 })).await;
     let mut sessions = Vec::new();
-    for (spare, processes) in [(2, 3), (1, 3), (0, 3)] {
+    for (idle, processes) in [(2, 3), (1, 3), (0, 3)] {
         sessions.push(gateway.session("fake").await);
-        until(&gateway, "fake", json!({ "idle": spare, "processes": processes })).await;
+        until(&gateway, "fake", json!({ "idle": idle, "processes": processes })).await;
     }
     // A process that serves a principal again is not an idle process for other principals.
     gateway.call(Method::DELETE, &format!("/v1/sessions/{}", sessions[0])).await;
@@ -73,8 +74,10 @@ async fn failing_idle_processes_back_off_without_rejecting_sessions() {
     let limits = "testing.min_backoff = \"1500ms\"\ntesting.max_breaker_crashes = 2\n";
     let broken = Setup::fake_with(&["--exit-at-start", "3"], "pool = { max_size = 2, min_idle = 1 }");
     let broken = broken.settings(limits).start();
-    let short =
-        Setup::fake_with(&["--short-life", "50", "--log", "heard"], "pool = { max_size = 2, min_idle = 1 }");
+    let short = Setup::fake_with(
+        &["--short-life", "50", "--log", "messages"],
+        "pool = { max_size = 2, min_idle = 1 }",
+    );
     let short = short.settings(limits).start();
     // After the first it waits for 1.5 s, then for 3 s.
     let failed = || broken.log().matches("could not start the agent").count();
@@ -125,6 +128,9 @@ async fn sessions_of_the_demo_agent_are_made_at_once_one_after_the_other() {
     }
     took.sort_unstable();
     let median = took[took.len() / 2];
-    figure(&format!("20 sessions of the demo agent, 4 spares: median {median:?}, longest {:?}", took[19]));
+    figure(&format!(
+        "20 sessions of the demo agent, 4 idle processes: median {median:?}, longest {:?}",
+        took[19]
+    ));
     assert!(median < Duration::from_millis(700), "{took:?}");
 }

@@ -346,7 +346,7 @@ fn judged(file: &str, source: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_the_table_lists_passes() {
+fn listed_import_passes() {
     let source = "use crate::store::{Get, Put};\nuse crate::{types::Limits, shutdown};\nuse crate::telemetry::x;\n\
         use super::writer::{self, Tail};\nuse self::a::b;\npub(crate) fn f() -> crate::types::SessionId {\n\
         // crate::session\n let text = \"crate is a word\"; crate::eventlog::y() }\n\

@@ -39,7 +39,7 @@ fn canary(name: &'static str, text: &str, files: &'static [&'static str]) -> Can
 }
 
 fn canaries() -> Vec<Canary> {
-    let agents: &[&str] = &["keeper", "failing"];
+    let agents: &[&str] = &["stateful", "failing"];
     vec![
         Canary { agents, in_gateway: true, ..canary("env", ENV, &[]) },
         Canary { agents, ..canary("file", FILE, &[]) },
@@ -47,18 +47,18 @@ fn canaries() -> Vec<Canary> {
         Canary { in_gateway: true, ..canary("header", HEADER, &[]) },
         canary("sign-in", SIGN_IN, &[]),
         // The log is the store of prompts, and the agent keeps its own state in its HOME.
-        canary("prompt", PROMPT, &["data/private/log.sqlite", "data/homes/default/keeper/state"]),
+        canary("prompt", PROMPT, &["data/private/log.sqlite", "data/homes/default/stateful/state"]),
         canary("admin key", KEY, &["admin-key"]),
     ]
 }
 
 fn setup(secret: &Path) -> Setup {
     let entry = ENTRY.replace("SECRET_FILE", secret.to_str().expect("UTF-8"));
-    let keeper = ["-c", LEAKING, FAKE, "--state", "state", "--mcp"];
+    let stateful = ["-c", LEAKING, FAKE, "--state", "state", "--mcp"];
     let locked = ["--auth-required", "--auth-file", "signed-in"];
     let served = "terminals = \"gateway\"\nfiles = \"gateway\"\nrpc = [\"_vendor/echo\"]\n";
     Setup::default()
-        .agent("keeper", "/bin/sh", &keeper, &format!("{entry}{served}"))
+        .agent("stateful", "/bin/sh", &stateful, &format!("{entry}{served}"))
         .agent("failing", "/bin/sh", &["-c", FAILING], &entry)
         .agent("plain", FAKE, &[], "")
         .agent("keyed", FAKE, &["--auth-at-prompt", "--auth-methods", METHODS], "")
@@ -104,7 +104,7 @@ impl Run {
     }
 
     async fn session(&mut self, agent: &str) -> String {
-        let body = json!({ "agent": agent, "mcpServers": if agent == "keeper" { json!(["docs"]) } else { json!([]) } });
+        let body = json!({ "agent": agent, "mcpServers": if agent == "stateful" { json!(["docs"]) } else { json!([]) } });
         let (status, session) = self.post("/v1/sessions", &body).await;
         assert_eq!(status, 201, "{session}");
         session["sessionId"].as_str().expect("an id").to_owned()
@@ -125,7 +125,7 @@ impl Run {
 
 /// Prompts, commands, errors of agents, and their ends.
 async fn work(run: &mut Run) -> String {
-    let session = run.session("keeper").await;
+    let session = run.session("stateful").await;
     let plain = run.session("plain").await;
     run.turn(&plain, "hello").await;
     run.turn(&session, &format!("echo {PROMPT}")).await;
@@ -187,7 +187,7 @@ async fn misuse(run: &mut Run, session: &str, key: &str) {
     let keyed = |operation: &crate::route_walk::operations::Operation, query: &str| {
         http.request(operation.method.clone(), format!("{url}{}{query}", operation.path))
     };
-    for operation in operations_on(session, "keeper") {
+    for operation in operations_on(session, "stateful") {
         let ends =
             ["DELETE", "PATCH"].contains(&operation.method.as_str()) || operation.path.ends_with("/close");
         for query in [format!("?key={key}"), format!("?ticket={ticket}x"), format!("?after={key}&q={PROMPT}")]
@@ -259,7 +259,7 @@ async fn no_secret_is_in_a_log_a_process_list_an_error_or_a_file() {
     std::fs::write(&secret, CHANGED).expect("the folder is ours");
     run.gateway.signal(Signal::HUP);
     logged(&run.gateway, "the configuration was reloaded").await;
-    let second = run.session("keeper").await;
+    let second = run.session("stateful").await;
     run.turn(&second, &format!("echo {PROMPT}")).await;
     run.look();
     let config = std::fs::read_to_string(run.gateway.path("config.toml")).expect("it is ours");
@@ -292,6 +292,10 @@ async fn no_secret_is_in_a_log_a_process_list_an_error_or_a_file() {
     assert!(run.errors > 200, "only {} errors were answered", run.errors);
     assert!(run.gateway.log().contains("\"level\":\"DEBUG\""), "the log is detailed");
     assert!(run.scan.saw("prompt", "log.sqlite"), "the scan reads files: {:?}", run.scan.found);
-    assert!(run.scan.saw("env", "homes/default/keeper"), "the scan reads environments: {:?}", run.scan.found);
+    assert!(
+        run.scan.saw("env", "homes/default/stateful"),
+        "the scan reads environments: {:?}",
+        run.scan.found
+    );
     assert!(run.scan.saw("admin key", "admin-key"), "{:?}", run.scan.found);
 }

@@ -68,8 +68,8 @@ fn there_is_no_configuration_for_a_remote_agent_a_webhook_or_a_bus() {
         ("[webhooks]\nurl = \"https://hooks.example\"\n", "webhooks"),
     ] {
         let output = check(&format!("{entry}{more}"));
-        let said =
+        let text =
             String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-        assert!(!output.status.success() && said.contains(key), "{key}: {said}");
+        assert!(!output.status.success() && text.contains(key), "{key}: {text}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the schema crate itself lists: methods, kinds, capabilities.
+//! The items of the schema crate: methods, kinds, capabilities.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! What the agent asks of its client: forms, pages, files, terminals, and names of its own.
+//! Requests of the agent to its client: forms, pages, files, terminals, and names of its own.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ fn a_form_has_a_field_of_every_kind_and_its_answer_is_read() {
     let (result, asked) =
         demo.played(&session, "/form", |_, _| Ok(json!({ "action": "accept", "content": content })));
     assert_eq!(result["stopReason"], "end_turn");
-    let said = demo.said();
+    let text = demo.agent_text();
     for line in [
         "- “name”: “Ada \\<b\\>”",
         "- “guests”: 3\n",
@@ -44,7 +44,7 @@ fn a_form_has_a_field_of_every_kind_and_its_answer_is_read() {
         "- “music”: no\n",
         "olives, basil",
     ] {
-        assert!(said.contains(line), "{line} is not in {said}");
+        assert!(text.contains(line), "{line} is not in {text}");
     }
     assert_eq!(methods(&asked), ["elicitation/create"]);
     let (_, params) = &asked[0];
@@ -88,10 +88,10 @@ fn a_form_has_a_field_of_every_kind_and_its_answer_is_read() {
         (json!({ "action": "accept" }), "nothing at all"),
     ] {
         demo.played(&session, "/form short", |_, _| Ok(answer.clone()));
-        assert!(demo.said().contains(expected), "{}", demo.said());
+        assert!(demo.agent_text().contains(expected), "{}", demo.agent_text());
     }
     demo.played(&session, "/form", |_, _| Err(refused()));
-    assert!(demo.said().contains("did not ask: “not \\<today\\>” (-32603)"), "{}", demo.said());
+    assert!(demo.agent_text().contains("did not ask: “not \\<today\\>” (-32603)"), "{}", demo.agent_text());
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_page_is_opened_and_done_with() {
 
     demo.played(&session, "/link", |_, _| Ok(json!({ "action": "decline" })));
     assert!(
-        demo.said().contains("You declined to open it")
+        demo.agent_text().contains("You declined to open it")
             && demo.seen.iter().all(|m| m["method"] != "elicitation/complete")
     );
 }
@@ -132,7 +132,7 @@ fn files_are_read_and_written_by_the_client() {
     assert_eq!(demo.updates("tool_call")[0]["locations"], json!([{ "path": "/w/my notes.txt", "line": 3 }]));
     let read = demo.updates("tool_call_update")[0]["content"][0]["content"]["text"].clone();
     assert_eq!(read, "````\nc ``` ü\nd\n````");
-    assert!(demo.said().contains("10 characters here, and 2 lines"), "{}", demo.said());
+    assert!(demo.agent_text().contains("10 characters here, and 2 lines"), "{}", demo.agent_text());
 
     let (_, asked) = demo.played(
         &session,
@@ -163,7 +163,7 @@ fn files_are_read_and_written_by_the_client() {
         demo.played(&session, text, allowing(|_, _| Err(refused())));
         let last = demo.updates("tool_call_update").last().copied().cloned().unwrap();
         assert_eq!(
-            (&last["status"], demo.said().contains("I could not")),
+            (&last["status"], demo.agent_text().contains("I could not")),
             (&json!("failed"), true),
             "{last}"
         );
@@ -205,11 +205,15 @@ fn a_command_runs_in_a_terminal_of_the_client_until_it_ends() {
     let updates = demo.updates("tool_call_update");
     assert_eq!(updates[0]["content"], json!([{ "type": "terminal", "terminalId": "t9" }]));
     assert_eq!((&updates[1]["status"], &updates[1]["rawOutput"]["exitCode"]), (&json!("failed"), &json!(3)));
-    assert!(demo.said().contains("exit code 3, after 3 bytes of output, of which"), "{}", demo.said());
+    assert!(
+        demo.agent_text().contains("exit code 3, after 3 bytes of output, of which"),
+        "{}",
+        demo.agent_text()
+    );
 
     let (_, asked) = demo.played(&session, "/run ls", allowing(|_, _| Err(refused())));
     assert_eq!(methods(&asked), ["session/request_permission", "terminal/create"]);
-    assert!(demo.said().contains("could not be started"), "{}", demo.said());
+    assert!(demo.agent_text().contains("could not be started"), "{}", demo.agent_text());
 }
 
 #[test]
@@ -234,7 +238,7 @@ fn command_is_killed_at_its_timeout() {
     let order: Vec<&str> =
         methods(&asked).into_iter().filter(|method| *method != "terminal/output").collect();
     assert_eq!(order, ["terminal/create", "terminal/kill", "terminal/wait_for_exit", "terminal/release"]);
-    assert!(demo.said().contains("by the signal SIGKILL"), "{}", demo.said());
+    assert!(demo.agent_text().contains("by the signal SIGKILL"), "{}", demo.agent_text());
 }
 
 #[test]
@@ -250,8 +254,8 @@ fn cancelled_turn_withdraws_its_request_and_releases_its_terminal() {
     );
     let waits = demo.until(|message| message["method"] == "terminal/wait_for_exit");
     demo.notify("session/cancel", &json!({ "sessionId": session }));
-    let taken_back = demo.until(|message| message["method"] == "$/cancel_request");
-    assert_eq!(taken_back["params"]["requestId"], waits["id"]);
+    let cancel = demo.until(|message| message["method"] == "$/cancel_request");
+    assert_eq!(cancel["params"]["requestId"], waits["id"]);
     let release = demo.until(|message| message["method"] == "terminal/release");
     assert_eq!(release["params"]["terminalId"], "t1");
     demo.line(&json!({ "jsonrpc": "2.0", "id": release["id"], "result": null }).to_string());
@@ -265,17 +269,17 @@ fn request_is_withdrawn_unless_an_answer_is_first() {
     let session = demo.session("/w");
     let turn = demo.prompt(&session, "/withdraw 1");
     let question = demo.question();
-    let taken_back = demo.until(|message| message["method"] == "$/cancel_request");
-    assert_eq!(taken_back["params"]["requestId"], question["id"]);
+    let cancel = demo.until(|message| message["method"] == "$/cancel_request");
+    assert_eq!(cancel["params"]["requestId"], question["id"]);
     demo.choose(&question, "allow_once");
     assert_eq!(demo.response(turn)["result"]["stopReason"], "end_turn");
-    assert!(demo.said().contains("I cancelled the request"), "{}", demo.said());
+    assert!(demo.agent_text().contains("I cancelled the request"), "{}", demo.agent_text());
 
     let turn = demo.prompt(&session, "/withdraw 60");
     let question = demo.question();
     demo.choose(&question, "reject_once");
     assert_eq!(demo.response(turn)["result"]["stopReason"], "end_turn");
-    assert!(demo.said().contains("You were quicker"), "{}", demo.said());
+    assert!(demo.agent_text().contains("You were quicker"), "{}", demo.agent_text());
 }
 
 #[test]
@@ -287,9 +291,13 @@ fn unknown_methods_and_notifications_reach_clients() {
     assert_eq!(methods(&asked), ["_demo/ask"]);
     let noted: Vec<&Value> = demo.seen.iter().filter(|message| message["method"] == "_demo/note").collect();
     assert_eq!((noted.len(), &noted[0]["params"]["sessionId"]), (1, &json!(session)));
-    assert!(demo.said().contains("```json\n{\n  \"answer\": 42\n}\n```"), "{}", demo.said());
+    assert!(demo.agent_text().contains("```json\n{\n  \"answer\": 42\n}\n```"), "{}", demo.agent_text());
     demo.played(&session, "/ext", |_, _| Err(json!({ "code": -32601, "message": "Method not found" })));
-    assert!(demo.said().contains("There was no answer") && demo.said().contains("-32601"), "{}", demo.said());
+    assert!(
+        demo.agent_text().contains("There was no answer") && demo.agent_text().contains("-32601"),
+        "{}",
+        demo.agent_text()
+    );
 }
 
 #[test]
@@ -313,7 +321,7 @@ fn client_capability_that_is_missing_is_not_used() {
     ] {
         let (result, asked) = demo.played(&session, text, |_, _| Err(refused()));
         assert_eq!((&result["stopReason"], asked.len()), (&json!("end_turn"), 0), "{text}");
-        assert!(demo.said().contains("did not offer"), "{text}: {}", demo.said());
+        assert!(demo.agent_text().contains("did not offer"), "{text}: {}", demo.agent_text());
         for kind in ["plan_update", "notice", "compaction_update", "subagent_update", "tool_call"] {
             assert!(demo.updates(kind).is_empty(), "{text}: {kind}");
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::log::{all, one, said};
+use crate::support::log::{agent_text, all, one};
 use crate::support::{Answer, Gateway, Setup, eventually};
 
 /// A gateway with the demo agent, and a session of it without pauses, in the mode that asks nothing.
@@ -89,7 +89,7 @@ async fn a_form_is_checked_before_it_reaches_the_agent() {
     assert_eq!(problem["errors"][0]["pointer"], "/content/guests");
     let right = json!({ "action": "accept", "content": content(3) });
     assert_eq!(answer(&gateway, &session, "elicitations", &question, &right).await.status, 204);
-    let text = said(&end(&gateway, &session, &question).await);
+    let text = agent_text(&end(&gateway, &session, &question).await);
     assert!(text.contains("- “guests”: 3\n") && text.contains("- “name”: “Ada”\n"), "{text}");
 }
 
@@ -106,14 +106,14 @@ async fn url_elicitation_is_opened_and_its_completion_is_reported() {
 #[tokio::test]
 async fn files_are_real_when_the_gateway_serves_them() {
     let (gateway, session) = session("files = \"gateway\"").await;
-    let text = said(&played(&gateway, &session, "/write notes/a.txt one\ntwo\nthree").await);
+    let text = agent_text(&played(&gateway, &session, "/write notes/a.txt one\ntwo\nthree").await);
     assert!(text.contains("I wrote 14 bytes"), "{text}");
     let cwd = gateway.get_session(&session).await["cwd"].clone();
     let file = format!("{}/notes/a.txt", cwd.as_str().expect("a folder"));
     assert_eq!(std::fs::read_to_string(file).expect("it is there"), "one\ntwo\nthree\n");
     let events = played(&gateway, &session, "/read notes/a.txt 2 1").await;
-    assert!(said(&events).contains("1 lines"), "{}", said(&events));
-    let text = said(&played(&gateway, &session, "/read ../../../etc/passwd").await);
+    assert!(agent_text(&events).contains("1 lines"), "{}", agent_text(&events));
+    let text = agent_text(&played(&gateway, &session, "/read ../../../etc/passwd").await);
     assert!(text.contains("I could not read"), "{text}");
 }
 
@@ -126,7 +126,7 @@ async fn files_are_questions_when_a_client_serves_them() {
     answer(&gateway, &session, "requests", &question, &wrong).await.problem(422, "invalid");
     let right = json!({ "result": { "content": "a\nb" } });
     assert_eq!(answer(&gateway, &session, "requests", &question, &right).await.status, 204);
-    let text = said(&end(&gateway, &session, &question).await);
+    let text = agent_text(&end(&gateway, &session, &question).await);
     assert!(text.contains("3 characters here, and 2 lines"), "{text}");
 }
 
@@ -134,7 +134,7 @@ async fn files_are_questions_when_a_client_serves_them() {
 async fn commands_run_when_the_gateway_serves_terminals() {
     let (gateway, session) = session("terminals = \"gateway\"").await;
     let events = played(&gateway, &session, "/run sh -c 'echo hi; exit 3'").await;
-    assert!(said(&events).contains("exit code 3, after 3 bytes"), "{}", said(&events));
+    assert!(agent_text(&events).contains("exit code 3, after 3 bytes"), "{}", agent_text(&events));
     let terminal = one(&events, "terminal.created")["terminalId"].clone();
     let shown: String =
         all(&events, "terminal.output").iter().filter_map(|output| output["data"].as_str()).collect();
@@ -144,7 +144,7 @@ async fn commands_run_when_the_gateway_serves_terminals() {
     assert_eq!(*content, json!([{ "type": "terminal", "terminalId": terminal }]));
 
     let events = played(&gateway, &session, "/timeout 1 sleep 600").await;
-    assert!(said(&events).contains("by the signal SIGKILL"), "{}", said(&events));
+    assert!(agent_text(&events).contains("by the signal SIGKILL"), "{}", agent_text(&events));
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn unknown_methods_are_shown_and_answered() {
     assert_eq!(answer(&gateway, &session, "requests", &question, &given).await.status, 204);
     let events = end(&gateway, &session, &question).await;
     assert_eq!(one(&events, "extension")["method"], "_demo/note");
-    assert!(said(&events).contains("\"answer\": 42"), "{}", said(&events));
+    assert!(agent_text(&events).contains("\"answer\": 42"), "{}", agent_text(&events));
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ async fn withdrawn_request_is_no_longer_open() {
     let question = asked(&gateway, &session, "/withdraw 1").await;
     let events = end(&gateway, &session, &question).await;
     assert_eq!(one(&events, "request.resolved")["resolution"], "withdrawn");
-    assert!(said(&events).contains("I cancelled the request"), "{}", said(&events));
+    assert!(agent_text(&events).contains("I cancelled the request"), "{}", agent_text(&events));
 }
 
 #[tokio::test]
@@ -186,7 +186,7 @@ async fn every_kind_of_update_arrives() {
     let child = updates(&events, "subagent_update")[0]["update"]["sessionId"].clone();
     let search = updates(&events, "tool_call");
     assert_eq!((search.len(), &search[0]["subagent"]), (1, &child));
-    assert_eq!(said(&events).matches("The subagent says").count(), 1);
+    assert_eq!(agent_text(&events).matches("The subagent says").count(), 1);
     let counted = played(&gateway, &session, "/content").await;
     assert!(one(&counted, "prompt.completed")["usage"]["totalTokens"].as_u64() > Some(0));
 
@@ -205,12 +205,12 @@ async fn a_fork_remembers_and_a_call_carries_its_trace() {
     assert_eq!(fork.status, 201, "{fork:?}");
     let fork = fork.body["sessionId"].as_str().expect("an id").to_owned();
     assert_ne!(fork, session);
-    assert_eq!(said(&played(&gateway, &fork, "/recall").await), "The word is “apple”.");
+    assert_eq!(agent_text(&played(&gateway, &fork, "/recall").await), "The word is “apple”.");
 
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let path = format!("/v1/sessions/{fork}/prompts");
     let prompt = gateway.posted(&path, &[("traceparent", trace)], &json!({ "prompt": "/about" })).await;
-    let text = said(&end(&gateway, &fork, &prompt.body).await);
+    let text = agent_text(&end(&gateway, &fork, &prompt.body).await);
     assert!(text.contains("0af7651916cd43dd8448eb211c80319c"), "{text}");
     assert!(text.contains("| forms | yes |") && text.contains("| terminals | no |"), "{text}");
 }
@@ -224,8 +224,8 @@ async fn sign_in_enables_and_logout_disables_sessions() {
     let create = || gateway.posted("/v1/sessions", &[], &client_call);
     let problem = create().await.problem(424, "agent_auth_required");
     assert_eq!(problem["authMethods"][0]["id"], "demo");
-    let wanted = json!({ "methodId": "demo" });
-    assert_eq!(gateway.posted("/v1/agents/demo/auth", &[], &wanted).await.status, 204);
+    let body = json!({ "methodId": "demo" });
+    assert_eq!(gateway.posted("/v1/agents/demo/auth", &[], &body).await.status, 204);
     assert_eq!(create().await.status, 201);
     assert_eq!(gateway.call(Method::DELETE, "/v1/agents/demo/auth").await.status, 204);
     eventually("the agent wants a sign-in again", Duration::from_secs(10), || async {

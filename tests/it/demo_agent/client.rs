@@ -102,10 +102,10 @@ impl Demo {
     }
 
     /// The next message for which `wanted` is true. Earlier messages are stored in `seen`.
-    pub(super) fn until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(super) fn until(&mut self, matches: impl Fn(&Value) -> bool) -> Value {
         loop {
             let message = self.next();
-            if wanted(&message) {
+            if matches(&message) {
                 return message;
             }
             self.seen.push(message);
@@ -193,7 +193,7 @@ impl Demo {
     }
 
     /// The text of the agent since the last prompt.
-    pub(super) fn said(&self) -> String {
+    pub(super) fn agent_text(&self) -> String {
         self.updates("agent_message_chunk")
             .iter()
             .filter_map(|chunk| chunk["content"]["text"].as_str())

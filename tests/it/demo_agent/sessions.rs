@@ -13,7 +13,7 @@ fn sessions_survive_their_process() {
     let session = demo.session("/w");
     demo.call("session/set_mode", &json!({ "sessionId": session, "modeId": "auto" }));
     assert_eq!(demo.turn(&session, "/diff"), "end_turn");
-    let said = demo.said();
+    let text = demo.agent_text();
     drop(demo);
 
     let mut demo = Demo::start(home.path());
@@ -26,7 +26,7 @@ fn sessions_survive_their_process() {
     assert_eq!(loaded["result"]["configOptions"][0]["currentValue"], "instant");
     assert_eq!(demo.updates("user_message_chunk")[0]["content"]["text"], "/diff");
     assert_eq!(demo.updates("tool_call")[0]["status"], "completed");
-    assert_eq!(demo.said(), said);
+    assert_eq!(demo.agent_text(), text);
     let first = demo.updates("agent_message_chunk")[0]["messageId"].clone();
     assert_eq!(demo.turn(&session, "/diff"), "end_turn");
     assert_ne!(demo.updates("agent_message_chunk")[0]["messageId"], first, "ids go on");
@@ -110,7 +110,7 @@ fn the_end_of_stdin_ends_the_process_also_in_a_turn() {
     let mut demo = Demo::start(home.path());
     demo.seen.clear();
     demo.call("session/load", &json!({ "sessionId": session, "cwd": "/w", "mcpServers": [] }));
-    let (said, whole) = (demo.said(), "This takes 600 seconds. Cancel it whenever you like.\n\n");
-    assert!(said.starts_with("This"), "what was said before the end is kept: {said}");
-    assert!(whole.starts_with(&said) || said.starts_with(whole), "{said}");
+    let (text, whole) = (demo.agent_text(), "This takes 600 seconds. Cancel it whenever you like.\n\n");
+    assert!(text.starts_with("This"), "the text before the end is kept: {text}");
+    assert!(whole.starts_with(&text) || text.starts_with(whole), "{text}");
 }

@@ -24,9 +24,10 @@ fn agent_works_only_after_its_sign_in() {
     assert_eq!(info["result"]["agentCapabilities"]["auth"]["logout"], json!({}));
     let methods = info["result"]["authMethods"].as_array().unwrap();
     assert_eq!((methods.len(), &methods[0]["id"]), (1, &json!("demo")));
-    let place = json!({ "sessionId": "01938c5e-7a3b-7c4d-8e5f-0123456789ab", "cwd": "/w", "mcpServers": [] });
+    let params =
+        json!({ "sessionId": "01938c5e-7a3b-7c4d-8e5f-0123456789ab", "cwd": "/w", "mcpServers": [] });
     for method in ["session/new", "session/load", "session/resume", "session/fork"] {
-        assert_eq!(code(&demo.call(method, &place)), -32000, "{method}");
+        assert_eq!(code(&demo.call(method, &params)), -32000, "{method}");
     }
     assert_eq!(code(&demo.call("authenticate", &json!({ "methodId": "demo-terminal" }))), -32602);
     assert_eq!(demo.call("authenticate", &json!({ "methodId": "demo" }))["result"], json!({}));
@@ -42,7 +43,7 @@ fn agent_works_only_after_its_sign_in() {
 }
 
 #[test]
-fn without_the_wish_there_is_no_sign_in() {
+fn sign_in_is_offered_only_if_it_is_required() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::spawn(home.path(), &[]);
     let info = demo.initialize(&everything());

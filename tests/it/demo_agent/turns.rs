@@ -1,4 +1,4 @@
-//! What needs no help of the client.
+//! Turns that send no request to the client.
 
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,9 @@ fn first_turn_shows_thoughts_plan_tools_markdown_and_the_demo_notice() {
     );
 
     assert_eq!(demo.turn(&session, "Hello <b>you</b>"), "end_turn");
-    let said = demo.said();
-    assert!(said.contains("demo agent") && said.contains("no model") && said.contains("[agents."), "{said}");
-    assert!(said.contains("Hello \\<b\\>you\\</b\\>"), "the user's words are quoted as text: {said}");
+    let text = demo.agent_text();
+    assert!(text.contains("demo agent") && text.contains("no model") && text.contains("[agents."), "{text}");
+    assert!(text.contains("Hello \\<b\\>you\\</b\\>"), "the user's words are quoted as text: {text}");
     let thoughts = demo.updates("agent_thought_chunk");
     let chunks = demo.updates("agent_message_chunk");
     assert!(thoughts.len() > 3 && chunks.len() > 20, "both are streamed");
@@ -194,6 +194,6 @@ fn attachments_are_acknowledged() {
     ]);
     let response = demo.call("session/prompt", &json!({ "sessionId": session, "prompt": prompt }));
     assert_eq!(response["result"]["stopReason"], "end_turn");
-    let said = demo.said();
-    assert!(said.contains("an image (“image/png”, 5 bytes)") && said.contains("a link to “a.txt”"), "{said}");
+    let text = demo.agent_text();
+    assert!(text.contains("an image (“image/png”, 5 bytes)") && text.contains("a link to “a.txt”"), "{text}");
 }

@@ -53,12 +53,12 @@ fn a_subagent_speaks_under_its_own_session() {
     let mut demo = Demo::start(home.path());
     let session = demo.session("/w");
     assert_eq!(demo.turn(&session, "/subagent"), "end_turn");
-    let told = demo.updates("subagent_update");
-    let child = told[0]["sessionId"].clone();
+    let states = demo.updates("subagent_update");
+    let child = states[0]["sessionId"].clone();
     assert_ne!(child, session);
-    assert_eq!((&told[0]["title"], &told[0]["state"]["state"]), (&json!("Scout"), &json!("running")));
-    assert_eq!(told[1]["sessionId"], child);
-    assert_eq!(told[1]["state"], json!({ "state": "idle", "stopReason": "end_turn" }));
+    assert_eq!((&states[0]["title"], &states[0]["state"]["state"]), (&json!("Scout"), &json!("running")));
+    assert_eq!(states[1]["sessionId"], child);
+    assert_eq!(states[1]["state"], json!({ "state": "idle", "stopReason": "end_turn" }));
     let messages = demo.updates("session_message");
     assert_eq!(messages[0]["recipientSessionId"], child);
     assert_eq!(messages[1]["senderSessionId"], child);
@@ -74,11 +74,11 @@ fn a_subagent_speaks_under_its_own_session() {
     let of_child: Vec<&str> = order.iter().filter(|(child, _)| *child).map(|(_, kind)| *kind).collect();
     assert!(of_child.contains(&"tool_call") && of_child.contains(&"agent_message_chunk"), "{of_child:?}");
     let first = order.iter().position(|(child, _)| *child).unwrap();
-    let told = order.iter().position(|(_, kind)| *kind == "subagent_update").unwrap();
-    assert!(told < first, "a child speaks after it was told of");
+    let announced = order.iter().position(|(_, kind)| *kind == "subagent_update").unwrap();
+    assert!(announced < first, "a child sends text after its announcement");
     demo.seen.clear();
     demo.call("session/load", &json!({ "sessionId": session, "cwd": "/w", "mcpServers": [] }));
-    assert!(demo.updates("tool_call").is_empty(), "what the child did is not the parent's history");
+    assert!(demo.updates("tool_call").is_empty(), "the work of the child is not in the parent's history");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn an_answer_has_blocks_of_every_kind_and_a_turn_its_tokens() {
     assert!(count("inputTokens") > 0 && count("outputTokens") > 0, "{usage}");
     let first = count("totalTokens");
     let (result, _) = demo.played(&session, "/help", |_, _| Ok(Value::Null));
-    assert!(result["usage"]["inputTokens"].as_u64().unwrap() >= first, "what was said is read again");
+    assert!(result["usage"]["inputTokens"].as_u64().unwrap() >= first, "the load replays the text");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn output_after_the_end_of_a_turn_is_accepted() {
     let mut demo = Demo::start(home.path());
     let session = demo.session("/w");
     assert_eq!(demo.turn(&session, "/late"), "end_turn");
-    assert!(!demo.said().contains("after"), "{}", demo.said());
+    assert!(!demo.agent_text().contains("after"), "{}", demo.agent_text());
     let late = demo.until(|message| message["params"]["update"]["sessionUpdate"] == "agent_message_chunk");
     assert_eq!(late["params"]["update"]["content"]["text"], "And this arrived after the end of the turn.");
 }
@@ -117,28 +117,28 @@ fn demo_session_and_its_fork_keep_a_remembered_word_across_processes() {
     let mut demo = Demo::start(home.path());
     let (one, other) = (demo.session("/w"), demo.session("/w"));
     demo.turn(&one, "/recall");
-    assert!(demo.said().contains("remembers no word"), "{}", demo.said());
+    assert!(demo.agent_text().contains("remembers no word"), "{}", demo.agent_text());
     demo.turn(&one, "/remember apple pie");
     demo.turn(&other, "/remember pear");
     demo.turn(&other, "/remember plum");
     drop(demo);
 
     let mut demo = Demo::start(home.path());
-    let place = |session: &str| json!({ "sessionId": session, "cwd": "/w", "mcpServers": [] });
-    demo.call("session/load", &place(&one));
-    demo.call("session/resume", &place(&other));
+    let params = |session: &str| json!({ "sessionId": session, "cwd": "/w", "mcpServers": [] });
+    demo.call("session/load", &params(&one));
+    demo.call("session/resume", &params(&other));
     let fork = demo.call("session/fork", &json!({ "sessionId": one, "cwd": "/fork", "mcpServers": [] }));
     assert_eq!(fork["result"]["modes"]["currentModeId"], "ask");
     let fork = fork["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{fork}")).to_owned();
     assert!(fork != one && fork != other);
     for (session, word) in [(&one, "apple pie"), (&other, "plum"), (&fork, "apple pie")] {
         assert_eq!(demo.turn(session, "/recall"), "end_turn");
-        assert_eq!(demo.said(), format!("The word is “{word}”."));
+        assert_eq!(demo.agent_text(), format!("The word is “{word}”."));
     }
     demo.turn(&fork, "/remember cherry");
     demo.turn(&one, "/recall");
-    assert!(demo.said().contains("apple pie"), "a fork goes its own way: {}", demo.said());
-    let gone = demo.call("session/fork", &place("01938c5e-7a3b-7c4d-8e5f-0123456789ab"));
+    assert!(demo.agent_text().contains("apple pie"), "a fork goes its own way: {}", demo.agent_text());
+    let gone = demo.call("session/fork", &params("01938c5e-7a3b-7c4d-8e5f-0123456789ab"));
     assert_eq!(gone["error"]["code"], -32002);
 }
 
@@ -161,17 +161,18 @@ fn about_shows_the_folder_and_the_client_capabilities() {
         "_meta": { "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" },
     });
     assert_eq!(demo.call("session/prompt", &traced)["result"]["stopReason"], "end_turn");
-    let said = demo.said();
+    let text = demo.agent_text();
     for part in
         [session.as_str(), "“/w”", "“/more”", "“docs”, “web”", "0af7651916cd43dd", "| terminals | yes |"]
     {
-        assert!(said.contains(part), "{part} is not in {said}");
+        assert!(text.contains(part), "{part} is not in {text}");
     }
     let listed = demo.call("session/list", &json!({}));
     assert_eq!(listed["result"]["sessions"][0]["additionalDirectories"], json!(["/more"]));
     demo.initialize(&json!({ "fs": { "readTextFile": true } }));
     demo.turn(&session, "/about");
     assert!(
-        demo.said().contains("| reading files | yes |") && demo.said().contains("| writing files | no |")
+        demo.agent_text().contains("| reading files | yes |")
+            && demo.agent_text().contains("| writing files | no |")
     );
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::behind::{played, session, updates};
 use crate::support::Gateway;
-use crate::support::log::{all, one, said};
+use crate::support::log::{agent_text, all, one};
 
 pub(super) async fn of_v2(more: &str) -> (Gateway, String) {
     session(&format!("protocol = 2\n{more}")).await
@@ -38,14 +38,14 @@ async fn a_turn_is_a_message_its_work_and_a_state_that_ends_it() {
     let end = one(&events, "prompt.completed");
     assert_eq!((&end["stopReason"], &end["result"]["state"]), (&json!("end_turn"), &json!("idle")));
     assert!(end["usage"]["totalTokens"].as_u64() > Some(0), "{end}");
-    assert!(said(&events).contains("demo agent"), "{}", said(&events));
+    assert!(agent_text(&events).contains("demo agent"), "{}", agent_text(&events));
     for gone in ["tool_call", "plan", "current_mode_update", "user_message_chunk"] {
         assert!(updates(&events, gone).is_empty(), "v2 has no {gone} here");
     }
     let plan = updates(&events, "plan_update").last().unwrap()["update"]["plan"].clone();
     assert_eq!((&plan["type"], &plan["planId"]), (&json!("items"), &json!("plan")));
 
-    // What ran is a terminal of the agent's, in its tool call.
+    // The command is a terminal of the agent in its tool call.
     let transcript = gateway.get(&format!("/v1/sessions/{session}/transcript")).await;
     let items = transcript["turns"][0]["items"].as_array().unwrap();
     let terminal = items.iter().find(|item| item["type"] == "agent_terminal").expect("it is shown");
@@ -89,7 +89,7 @@ async fn every_scene_is_valid_in_v2() {
     let late = gateway.log_until(&session, late).await.pop().unwrap();
     assert_eq!(late["update"]["content"]["text"], "And this arrived after the end of the turn.");
     assert_known(&gateway.lawful(&session).await);
-    let text = said(&played(&gateway, &session, "/about").await);
+    let text = agent_text(&played(&gateway, &session, "/about").await);
     assert!(text.contains("| speaks ACP | v2 |") && text.contains("| terminals | no |"), "{text}");
 
     let events = played(&gateway, &session, "/diff").await;
@@ -157,7 +157,11 @@ async fn cancel_of_a_part_keeps_the_turn_running() {
         let over = |event: &Value| event["promptId"] == prompt && event["type"] == "prompt.completed";
         let events = gateway.log_until(&session, over).await;
         assert_eq!(events.last().unwrap()["stopReason"], "end_turn");
-        assert!(said(&events).ends_with("It was cancelled, and I continue."), "{}", said(&events));
+        assert!(
+            agent_text(&events).ends_with("It was cancelled, and I continue."),
+            "{}",
+            agent_text(&events)
+        );
         gateway.call(Method::POST, &path).await.problem(404, "not_found");
     }
     let events = gateway.lawful(&session).await;
@@ -167,7 +171,7 @@ async fn cancel_of_a_part_keeps_the_turn_running() {
     let terminals = updates(&events, "terminal_update");
     assert_eq!(terminals.last().unwrap()["update"]["exitStatus"], json!({ "signal": "SIGTERM" }));
     // Without a cancel it ends by itself.
-    let text = said(&played(&gateway, &session, "/part tool 1").await);
+    let text = agent_text(&played(&gateway, &session, "/part tool 1").await);
     assert!(text.ends_with("Nobody cancelled it."), "{text}");
     // With a cancel of the whole turn it ends with it.
     gateway.prompt(&session, "/part terminal 60").await;
@@ -199,7 +203,7 @@ async fn a_message_is_replaced_and_the_agent_works_by_itself() {
     let events = gateway.log_until(&session, own).await;
     let own: Vec<Value> = events.into_iter().filter(|event| event["promptId"].is_null()).collect();
     assert_eq!(
-        (states(&own), said(&own)),
+        (states(&own), agent_text(&own)),
         (vec!["running", "idle"], "I am working again, without a prompt.".to_owned())
     );
     assert_known(&gateway.lawful(&session).await);

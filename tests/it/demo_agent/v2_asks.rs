@@ -1,11 +1,11 @@
-//! What the demo agent asks in v2 of ACP, behind the gateway.
+//! Requests of the demo agent in v2 of ACP, behind the gateway.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::behind::{answer, asked, end, updates};
 use super::v2::of_v2;
-use crate::support::log::{one, said};
+use crate::support::log::{agent_text, one};
 
 #[tokio::test]
 async fn permission_for_a_command_or_tool_call_sets_the_state_to_requires_action() {
@@ -13,7 +13,7 @@ async fn permission_for_a_command_or_tool_call_sets_the_state_to_requires_action
     let (set, _) =
         gateway.send(Method::PUT, &format!("/v1/sessions/{session}/mode"), &json!({ "modeId": "ask" })).await;
     assert_eq!(set, 200);
-    for (text, option, subject, told) in [
+    for (text, option, subject, expected) in [
         ("/terminal", "reject_once", json!("command"), "You said no, so the command did not run."),
         ("/diff", "allow_always", json!("tool_call"), "copes with an empty name now"),
     ] {
@@ -26,7 +26,7 @@ async fn permission_for_a_command_or_tool_call_sets_the_state_to_requires_action
         let chosen = json!({ "result": { "outcome": { "outcome": "selected", "optionId": option } } });
         assert_eq!(answer(&gateway, &session, "requests", &question, &chosen).await.status, 204);
         let events = end(&gateway, &session, &question).await;
-        assert!(said(&events).contains(told), "{}", said(&events));
+        assert!(agent_text(&events).contains(expected), "{}", agent_text(&events));
         let states: Vec<&Value> =
             updates(&events, "state_update").iter().map(|e| &e["update"]["state"]).collect();
         assert_eq!(states, ["running", "requires_action", "running", "idle"]);
@@ -57,7 +57,7 @@ async fn v2_supports_form_and_url_elicitations() {
     assert_eq!(problem["errors"][0]["pointer"], "/content/guests");
     let right = json!({ "action": "accept", "content": content(3) });
     assert_eq!(answer(&gateway, &session, "elicitations", &question, &right).await.status, 204);
-    let text = said(&end(&gateway, &session, &question).await);
+    let text = agent_text(&end(&gateway, &session, &question).await);
     assert!(text.contains("- “guests”: 3\n"), "{text}");
 
     let question = asked(&gateway, &session, "/link").await;
@@ -69,5 +69,5 @@ async fn v2_supports_form_and_url_elicitations() {
     let question = asked(&gateway, &session, "/ext").await;
     let given = json!({ "result": { "answer": 42 } });
     assert_eq!(answer(&gateway, &session, "requests", &question, &given).await.status, 204);
-    assert!(said(&end(&gateway, &session, &question).await).contains("\"answer\": 42"));
+    assert!(agent_text(&end(&gateway, &session, &question).await).contains("\"answer\": 42"));
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::behind::{played, quicken, updates};
 use super::v2::of_v2;
-use crate::support::log::{all, said};
+use crate::support::log::{agent_text, all};
 use crate::support::{Gateway, Setup, eventually};
 
 #[tokio::test]
@@ -23,7 +23,7 @@ async fn a_session_is_resumed_forked_and_remembers_its_options() {
     let fork = gateway.posted(&format!("/v1/sessions/{session}/fork"), &[], &json!({})).await;
     assert_eq!(fork.status, 201, "{fork:?}");
     let fork = fork.body["sessionId"].as_str().unwrap().to_owned();
-    assert_eq!(said(&played(&gateway, &fork, "/recall").await), "The word is “apple”.");
+    assert_eq!(agent_text(&played(&gateway, &fork, "/recall").await), "The word is “apple”.");
 
     let snapshot = gateway.get_session(&session).await;
     let option = |id: &str| {
@@ -88,11 +88,11 @@ async fn agent_session_is_listed_adopted_with_history_and_deleted() {
     let replayed: Vec<Value> = events.into_iter().filter(|event| event["replayed"] == true).collect();
     let of = |kind: &str| updates(&replayed, kind).len();
     assert_eq!((of("user_message"), of("user_message_chunk"), of("agent_message_chunk")), (6, 0, 0));
-    let said: Vec<&str> = updates(&replayed, "agent_message")
+    let texts: Vec<&str> = updates(&replayed, "agent_message")
         .iter()
         .filter_map(|event| event["update"]["content"][0]["text"].as_str())
         .collect();
-    assert!(said.contains(&"The capital of Australia is Canberra. (I had said Sydney first.)"), "{said:?}");
+    assert!(texts.contains(&"The capital of Australia is Canberra. (I had said Sydney first.)"), "{texts:?}");
     assert!(of("tool_call_update") > 0 && of("plan_update") > 0);
     let shown = gateway.get_session(&session).await;
     assert_eq!((&shown["title"], &shown["state"]), (&json!("Left behind"), &json!("idle")));
@@ -114,8 +114,8 @@ async fn a_sign_in_and_a_logout_have_methods_of_their_own() {
     assert_eq!((&methods[0]["methodId"], &methods[0]["type"]), (&json!("demo"), &json!("agent")));
     assert_eq!((&methods[1]["methodId"], &methods[1]["type"]), (&json!("demo-terminal"), &json!("terminal")));
     assert_eq!(methods[1]["env"], json!([{ "name": "ACP_DEMO_WORD", "value": "sesame" }]));
-    let wanted = json!({ "methodId": "demo" });
-    assert_eq!(gateway.posted("/v1/agents/demo/auth", &[], &wanted).await.status, 204);
+    let body = json!({ "methodId": "demo" });
+    assert_eq!(gateway.posted("/v1/agents/demo/auth", &[], &body).await.status, 204);
     assert_eq!(create().await.status, 201);
     assert_eq!(gateway.call(Method::DELETE, "/v1/agents/demo/auth").await.status, 204);
     eventually("the agent wants a sign-in again", Duration::from_secs(10), || async {

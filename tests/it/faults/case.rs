@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::history::{Alive, Held, OUTLIVE, PromptAnswer, RequestAnswer};
+use crate::support::history::{Alive, MemoryUse, OUTLIVE, PromptAnswer, RequestAnswer};
 use crate::support::{Answer, Follower, Gateway, History, Setup, eventually, procfs};
 
 /// The flags of the agents in every case.
@@ -23,7 +23,7 @@ pub(super) struct Case {
     sessions: Vec<String>,
     followers: Vec<Follower>,
     /// The responses to clients.
-    told: Mutex<History>,
+    responses: Mutex<History>,
     /// The memory at the start in KiB, and the maximum growth.
     idle: u64,
     budget: u64,
@@ -40,8 +40,8 @@ impl Case {
         let args = [args, &JOURNAL].concat();
         let gateway = Setup::fake_with(&args, entry).settings(&format!("{}{limits}", Self::LIMITS)).start();
         let idle = procfs::resident(gateway.pid());
-        let (sessions, followers, told) = (Vec::new(), Vec::new(), Mutex::default());
-        Self { gateway, sessions, followers, told, idle, budget: BUDGET }
+        let (sessions, followers, responses) = (Vec::new(), Vec::new(), Mutex::default());
+        Self { gateway, sessions, followers, responses, idle, budget: BUDGET }
     }
 
     /// The same with one session.
@@ -94,9 +94,9 @@ impl Case {
     /// Records the response to a prompt, or to a client's answer.
     pub(super) fn answered(&self, path: &str, key: Option<&str>, body: &Value, answer: &Answer) {
         let words: Vec<&str> = path.trim_start_matches("/v1/sessions/").split('/').collect();
-        let (status, mut told) = (answer.status.as_u16(), self.told());
+        let (status, mut responses) = (answer.status.as_u16(), self.responses());
         match words[..] {
-            [session, "prompts"] => told.prompts.push(PromptAnswer {
+            [session, "prompts"] => responses.prompts.push(PromptAnswer {
                 session: session.to_owned(),
                 key: key.map(str::to_owned),
                 status,
@@ -104,7 +104,7 @@ impl Case {
             }),
             [session, "permissions" | "requests", request] => {
                 let option = body["optionId"].as_str().or(body["result"]["outcome"]["optionId"].as_str());
-                told.answers.push(RequestAnswer {
+                responses.answers.push(RequestAnswer {
                     session: session.to_owned(),
                     request: request.to_owned(),
                     status,
@@ -115,8 +115,8 @@ impl Case {
         }
     }
 
-    fn told(&self) -> MutexGuard<'_, History> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn responses(&self) -> MutexGuard<'_, History> {
+        self.responses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The maximum growth of the gateway's memory, in KiB.
@@ -124,7 +124,7 @@ impl Case {
         self.budget = kib;
     }
 
-    /// What the gateway has grown by at most since its start, in KiB.
+    /// The maximum growth of the gateway's memory since its start, in KiB.
     pub(super) fn grown(&self) -> u64 {
         procfs::highest(self.gateway.pid()).saturating_sub(self.idle)
     }
@@ -133,8 +133,8 @@ impl Case {
         self.gateway.path("data/homes/default/fake/journal")
     }
 
-    /// How often agents were sent a line with these words in it.
-    pub(super) fn heard(&self, words: &str) -> usize {
+    /// The number of lines with these words that agents received.
+    pub(super) fn received(&self, words: &str) -> usize {
         let Ok(files) = std::fs::read_dir(self.journals()) else { return 0 };
         let lines = |text: Vec<u8>| {
             let text = String::from_utf8_lossy(&text).into_owned();
@@ -143,10 +143,10 @@ impl Case {
         files.map(|file| lines(std::fs::read(file.expect("a file").path()).expect("it is the test's"))).sum()
     }
 
-    /// Waits until agents were sent this so often.
-    pub(super) async fn hears(&self, words: &str, times: usize) {
+    /// Waits until agents received this number of such lines.
+    pub(super) async fn until_received(&self, words: &str, times: usize) {
         eventually(&format!("{words} reaches the agent"), Duration::from_secs(10), async || {
-            (self.heard(words) == times).then_some(())
+            (self.received(words) == times).then_some(())
         })
         .await;
     }
@@ -166,9 +166,9 @@ impl Case {
         }
         let followers = std::mem::take(&mut self.followers);
         let mut history = History::of(&self.gateway, followers).await.with_agents(&self.journals());
-        let told = std::mem::take(&mut *self.told());
-        (history.prompts, history.answers) = (told.prompts, told.answers);
-        history.memory.push(Held { by: "the fault".to_owned(), kib: self.grown() });
+        let responses = std::mem::take(&mut *self.responses());
+        (history.prompts, history.answers) = (responses.prompts, responses.answers);
+        history.memory.push(MemoryUse { by: "the fault".to_owned(), kib: self.grown() });
         history.memory_budget = Some(self.budget);
         for session in &self.sessions {
             let deleted = self.call(Method::DELETE, &format!("/v1/sessions/{session}")).await;
@@ -181,7 +181,7 @@ impl Case {
         logs
     }
 
-    /// What agents have started and is still alive when it may not be any more.
+    /// The processes of agents that are still alive `OUTLIVE` after the end of their owner.
     async fn outlive(&self, owner: &str) -> Vec<Alive> {
         let ended = Instant::now();
         loop {

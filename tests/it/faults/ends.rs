@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Case;
 use super::ids::PERMISSION;
-use crate::support::log::{all, noise, one, said};
+use crate::support::log::{agent_text, all, noise, one};
 use crate::support::{Random, eventually, figure, is_alive};
 
 /// A turn in which the agent exits successfully, and another turn after it.
@@ -31,14 +31,14 @@ async fn an_answer_without_the_end_of_its_line_ends_no_turn() {
         (noise(&log), one(&log, "agent.invalid_output")["bytes"].as_u64()),
         (1, Some(half.len() as u64))
     );
-    assert_eq!(said(&log), "00000000next");
+    assert_eq!(agent_text(&log), "00000000next");
 }
 
 #[tokio::test]
 async fn half_a_character_at_the_end_of_file_is_counted_and_not_shown() {
     let (turn, log) = cut_off("stream n=1 size=8; unfinished at=character").await;
-    assert_eq!(turn["text"], "00000000", "what was whole is kept, and nothing else");
-    assert_eq!((noise(&log), said(&log)), (1, "00000000next".to_owned()));
+    assert_eq!(turn["text"], "00000000", "only complete lines are kept");
+    assert_eq!((noise(&log), agent_text(&log)), (1, "00000000next".to_owned()));
 }
 
 #[tokio::test]
@@ -80,12 +80,12 @@ async fn answer_at_the_agents_end_is_accepted_or_rejected() {
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed}"));
     let (case, session) = Case::fake(&[]).await;
-    let mut taken = 0;
+    let mut accepted = 0;
     for round in 1..=ROUNDS {
         let mut stream = case.events(&format!("/v1/sessions/{session}/events?after=tail")).await;
         stream.until("ready").await;
         let ms = random.below(20);
-        let text = format!("ask {PERMISSION} heard=no ms={ms}; crash code=3 chunks=0");
+        let text = format!("ask {PERMISSION} report=no ms={ms}; crash code=3 chunks=0");
         case.prompt(&session, &text).await;
         stream.until("request.created").await;
         let path = format!("/v1/sessions/{session}/permissions/r{round}");
@@ -93,14 +93,14 @@ async fn answer_at_the_agents_end_is_accepted_or_rejected() {
         let events = stream.until("prompt.failed").await;
         let resolved = events.iter().find(|event| event.of("request.resolved")).expect("it is resolved");
         if answer.status == StatusCode::NO_CONTENT {
-            taken += 1;
+            accepted += 1;
             assert_eq!(resolved.data["resolution"], "answered");
         } else {
             assert_eq!(answer.problem(409, "request_resolved")["resolution"], "withdrawn");
             assert_eq!(resolved.data["resolution"], "withdrawn");
         }
     }
-    figure(&format!("{taken} of {ROUNDS} answers came before the agent's end"));
+    figure(&format!("{accepted} of {ROUNDS} answers came before the agent's end"));
     let log = case.holds().await;
     assert_eq!((all(&log, "request.resolved").len(), all(&log, "prompt.failed").len()), (ROUNDS, ROUNDS));
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::Case;
-use crate::support::log::{all, noise, said};
+use crate::support::log::{agent_text, all, noise};
 
 /// `ask` for a permission.
 pub(super) const PERMISSION: &str = concat!(
@@ -28,7 +28,7 @@ const IDS: [&str; 13] = [
     "[1]",
 ];
 
-/// What an agent is sent that chose this option.
+/// The response to the agent's request that selects this option.
 fn chosen(id: &str, option: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"result":{{"outcome":{{"outcome":"selected","optionId":"{option}"}}}}}}"#
@@ -46,12 +46,12 @@ async fn a_question_under_any_id_is_answered_under_exactly_that_id() {
         let path = format!("/v1/sessions/{session}/permissions/r{number}");
         assert_eq!(case.posted(&path, &[], &json!({ "optionId": "reject" })).await.status, 204, "{id}");
         let events = stream.until("prompt.completed").await;
-        let said = events.iter().filter_map(|event| event.data["update"]["content"]["text"].as_str());
+        let texts = events.iter().filter_map(|event| event.data["update"]["content"]["text"].as_str());
         assert!(
-            said.collect::<String>().contains("\"optionId\":\"reject\""),
+            texts.collect::<String>().contains("\"optionId\":\"reject\""),
             "{id}: the agent knows its own"
         );
-        assert_eq!(case.heard(&chosen(id, "reject")), 1, "{id}");
+        assert_eq!(case.received(&chosen(id, "reject")), 1, "{id}");
     }
     case.holds().await;
 }
@@ -62,7 +62,7 @@ async fn a_request_that_is_not_served_is_refused_under_exactly_its_id() {
     for id in IDS {
         let turn = case.turn(&session, &format!("ask method=terminal/create id={id}")).await;
         assert_eq!(turn["text"], "terminal/create: error -32601\n", "{id}");
-        assert_eq!(case.heard(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":"#)), 1, "{id}");
+        assert_eq!(case.received(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":"#)), 1, "{id}");
     }
     assert!(all(&case.holds().await, "request.created").is_empty());
 }
@@ -72,7 +72,7 @@ async fn two_questions_under_one_id_are_answered_each() {
     let (case, session) = Case::fake(&[]).await;
     for id in ["0", "null", "\"same\""] {
         let before = all(&case.all_events(&session).await, "request.created").len();
-        case.prompt(&session, &format!("ask {PERMISSION} id={id} n=2 heard=no ms=60000")).await;
+        case.prompt(&session, &format!("ask {PERMISSION} id={id} n=2 report=no ms=60000")).await;
         let last = format!("r{}", before + 2);
         case.log_until(&session, |event| event["requestId"] == *last).await;
         for (number, option) in [(before + 2, "reject"), (before + 1, "allow")] {
@@ -80,7 +80,7 @@ async fn two_questions_under_one_id_are_answered_each() {
             assert_eq!(case.posted(&path, &[], &json!({ "optionId": option })).await.status, 204);
         }
         for option in ["allow", "reject"] {
-            case.hears(&chosen(id, option), 1).await;
+            case.until_received(&chosen(id, option), 1).await;
         }
         case.post(&format!("/v1/sessions/{session}/cancel"), &json!({})).await;
         let turn = format!("p{}", before / 2 + 1);
@@ -105,7 +105,7 @@ async fn agent_request_with_the_id_of_an_open_call_does_not_complete_the_call() 
     let path = format!("/v1/sessions/{session}/permissions/r1");
     assert_eq!(case.posted(&path, &[], &json!({ "optionId": "allow" })).await.status, 204);
     case.log_until(&session, |event| event["type"] == "prompt.completed").await;
-    assert_eq!(case.heard(&chosen("3", "allow")), 1);
+    assert_eq!(case.received(&chosen("3", "allow")), 1);
     case.holds().await;
 }
 
@@ -130,5 +130,5 @@ async fn an_answer_under_an_id_that_is_not_open_ends_no_turn() {
     }
     let log = case.holds().await;
     assert_eq!(noise(&log), lines.len() as u64);
-    assert_eq!(said(&log), "secondthird");
+    assert_eq!(agent_text(&log), "secondthird");
 }

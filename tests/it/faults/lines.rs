@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::Case;
-use crate::support::log::{all, noise, one, said};
+use crate::support::log::{agent_text, all, noise, one};
 use crate::support::{Answer, Setup};
 
 #[tokio::test]
@@ -18,7 +18,7 @@ async fn invalid_json_lines_are_counted_and_the_stream_continues() {
     let bytes: u64 =
         all(&events, "agent.invalid_output").iter().filter_map(|event| event["bytes"].as_u64()).sum();
     let lines = ["npm WARN deprecated", "{\"jsonrpc\":", "\"a string\"", "{}", "]"];
-    assert_eq!(bytes, lines.concat().len() as u64, "what is counted is the lines without their ends");
+    assert_eq!(bytes, lines.concat().len() as u64, "the count excludes the line ends");
     assert!(all(&events, "agent.invalid_output").iter().all(|event| event["promptId"] == "p1"));
     gateway.holds().await;
 }
@@ -36,7 +36,7 @@ async fn a_json_rpc_batch_is_one_bad_line() {
     assert_eq!(gateway.turn(&session, "array; stream n=1 size=8").await["status"], "completed");
     let events = gateway.lawful(&session).await;
     assert_eq!(noise(&events), 1);
-    assert_eq!(said(&events).len(), 8, "nothing of the batch is said: {}", said(&events));
+    assert_eq!(agent_text(&events).len(), 8, "nothing of the batch is said: {}", agent_text(&events));
     gateway.holds().await;
 }
 
@@ -99,7 +99,7 @@ async fn an_over_long_line_ends_the_agent_and_the_next_prompt_works() {
     assert!(detail.contains("longer than 65536 bytes"), "{detail}");
     assert_eq!(gateway.turn(&session, "hello").await["text"], "hello");
     let events = gateway.lawful(&session).await;
-    assert_eq!(said(&events), "hello", "nothing of the long line is shown");
+    assert_eq!(agent_text(&events), "hello", "nothing of the long line is shown");
     one(&events, "agent.exited");
     assert_eq!(one(&events, "session.detached")["reason"], "exited");
     gateway.holds().await;
@@ -109,7 +109,7 @@ async fn an_over_long_line_ends_the_agent_and_the_next_prompt_works() {
 async fn a_line_as_long_as_the_cap_allows_passes_whole() {
     let (gateway, session) = Case::fake(&[]).await;
     let events = gateway.streamed(&session, "long-line bytes=3000000").await;
-    let text = said(&events);
+    let text = agent_text(&events);
     assert_eq!(text.len(), 3_000_000 + "after".len());
     assert!(text.trim_start_matches('x') == "after");
     gateway.holds().await;
@@ -124,7 +124,7 @@ async fn a_flood_of_bad_lines_ends_the_agent_and_the_next_prompt_works() {
     assert!(detail.contains("more than 100 lines a minute that are not JSON-RPC"), "{detail}");
     assert_eq!(gateway.turn(&session, "hello").await["text"], "hello");
     let events = gateway.lawful(&session).await;
-    assert_eq!(noise(&events), 101, "what came before the end is counted");
+    assert_eq!(noise(&events), 101, "the bytes before the end are counted");
     gateway.holds().await;
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::Case;
-use crate::support::log::{all, kinds, noise, one, said};
+use crate::support::log::{agent_text, all, kinds, noise, one};
 use crate::support::{Setup, eventually};
 
 fn updates(events: &[Value]) -> Vec<&str> {
@@ -45,7 +45,7 @@ async fn an_update_for_another_session_shows_in_neither() {
         let turn = gateway.turn(&one, &format!("spoof session={foreign}")).await;
         assert_eq!((&turn["status"], &turn["text"]), (&json!("completed"), &json!("mine")));
     }
-    assert_eq!(said(&gateway.lawful(&one).await), "mineminemine");
+    assert_eq!(agent_text(&gateway.lawful(&one).await), "mineminemine");
     assert_eq!(kinds(&gateway.lawful(&other).await), ["session.created", "session.attached"]);
     gateway.hold().await;
 }
@@ -104,7 +104,7 @@ async fn updates_after_the_end_of_their_turn_are_marked_and_end_nothing() {
     assert_eq!((&shown["title"], &shown["state"]), (&json!("Late"), &json!("idle")));
     let events = gateway.streamed(&session, "hello").await;
     assert!(all(&events, "session.update").iter().all(|e| e["late"].is_null() && e["promptId"] == "p2"));
-    assert_eq!(said(&events), "hello");
+    assert_eq!(agent_text(&events), "hello");
     gateway.holds().await;
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Case;
 use crate::support::figure;
-use crate::support::log::{all, noise, one, said};
+use crate::support::log::{agent_text, all, noise, one};
 
 #[tokio::test]
 async fn second_response_to_a_prompt_changes_nothing() {
@@ -56,6 +56,6 @@ async fn flood_for_an_unknown_session_has_no_effect() {
     figure(&format!("{UPDATES} updates for nobody: {grown} KiB more memory, {written} bytes of log"));
     assert!(written < 16 << 10, "the gateway's own log has {written} bytes");
     let logs = case.hold().await;
-    assert_eq!((said(&logs[0]).as_str(), said(&logs[1]).as_str()), ("00000000", "hello"));
+    assert_eq!((agent_text(&logs[0]).as_str(), agent_text(&logs[1]).as_str()), ("00000000", "hello"));
     assert_eq!(all(&logs[0], "session.update").len(), 1);
 }

@@ -1,11 +1,11 @@
-//! What an agent writes in odd pieces, or without an end.
+//! Output of an agent in unusual pieces, or without an end.
 
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::Case;
-use crate::support::log::{noise, one, said};
+use crate::support::log::{agent_text, noise, one};
 use crate::support::{eventually, figure};
 
 /// The default of `max_line_bytes`.
@@ -41,7 +41,7 @@ async fn a_line_of_a_hundred_megabytes_ends_the_agent_and_costs_less_than_four_c
     assert!(detail.contains(&format!("longer than {CAP} bytes")), "{detail}");
     figure(&format!("a line of 100 MiB: the gateway has grown by {} KiB at its highest", case.grown()));
     assert_eq!(case.turn(&session, "echo next").await["text"], "next");
-    assert_eq!(said(&case.holds().await), "00000000next", "nothing of the line is shown");
+    assert_eq!(agent_text(&case.holds().await), "00000000next", "nothing of the line is shown");
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn a_flood_on_stderr_is_drained_and_costs_no_memory() {
     let (mut case, session) = Case::fake(&[]).await;
     case.budget(16 << 10);
     let turn = case.turn(&session, &format!("stderr bytes={BYTES}; stderr text=the-last")).await;
-    assert_eq!(turn["stopReason"], "end_turn", "the agent does not wait for whoever reads its stderr");
+    assert_eq!(turn["stopReason"], "end_turn", "the agent does not wait for the reader of its stderr");
     let path = format!("/v1/sessions/{session}/stderr");
     let tail = eventually("the end of stderr", Duration::from_secs(20), async || {
         let tail = case.request(reqwest::Method::GET, &path).send().await.expect("an answer");

@@ -27,7 +27,7 @@ const GROWS: u64 = 48 << 10;
 const PROMPT: Duration = Duration::from_secs(5);
 
 /// Another writer has the log's file until this is dropped: nothing is committed, and the gateway waits for its turn.
-pub(super) struct Standstill(#[expect(dead_code, reason = "its end is what counts")] rusqlite::Connection);
+pub(super) struct Standstill(#[expect(dead_code, reason = "only its end is checked")] rusqlite::Connection);
 
 impl Standstill {
     pub(super) fn of(gateway: &Gateway) -> Self {
@@ -50,7 +50,7 @@ async fn loud() -> (Gateway, String, u32) {
 }
 
 /// Waits until the agent has received this, and returns the duration.
-async fn told(gateway: &Gateway, words: &str) -> Duration {
+async fn until_received(gateway: &Gateway, words: &str) -> Duration {
     let (began, received) = (Instant::now(), gateway.path("data/homes/default/fake/received"));
     eventually(words, Duration::from_secs(20), async || {
         let received = std::fs::read_to_string(&received).expect("the agent's own record");
@@ -98,23 +98,23 @@ async fn most_ahead(gateway: &Gateway, session: &str, agent: u32) -> u64 {
 }
 
 /// From the POST until the agent has it, and until the client knows that it is durable.
-struct Served {
-    told: Duration,
+struct ResponseTimes {
+    received: Duration,
     durable: Duration,
 }
 
-impl Served {
+impl ResponseTimes {
     async fn of(gateway: &Gateway, path: &str, body: &Value, words: &str) -> Self {
         let began = Instant::now();
-        let (answer, told) = tokio::join!(
+        let (answer, received) = tokio::join!(
             async {
                 let answer = gateway.posted(path, &[], body).await;
                 (answer, began.elapsed())
             },
-            told(gateway, words),
+            until_received(gateway, words),
         );
         assert!(answer.0.status.is_success(), "{:?}", answer.0);
-        Self { told, durable: answer.1 }
+        Self { received, durable: answer.1 }
     }
 }
 
@@ -128,28 +128,30 @@ async fn flood_blocks_its_agent_and_every_client_is_served() {
     let (began, seq) = (Instant::now(), gateway.last_seq(&session).await);
     let mut stream = gateway.events(&format!("/v1/sessions/{session}/events?after=tail")).await;
     stream.until("ready").await;
-    gateway.prompt(&session, &format!("ask {PERMISSION} heard=no; flood n={UPDATES} size={TEXT}")).await;
+    gateway.prompt(&session, &format!("ask {PERMISSION} report=no; flood n={UPDATES} size={TEXT}")).await;
     let beside = async {
         reaches(&gateway, &session, seq + SOME).await;
         let (path, allow) =
             (format!("/v1/sessions/{session}/permissions/r1"), json!({ "optionId": "allow" }));
-        let answer = Served::of(&gateway, &path, &allow, r#""optionId":"allow""#).await;
+        let answer = ResponseTimes::of(&gateway, &path, &allow, r#""optionId":"allow""#).await;
         let beside = turns(&gateway, &quiet, TURNS).await;
         reaches(&gateway, &session, seq + 2 * SOME).await;
         let path = format!("/v1/sessions/{session}/cancel");
-        (answer, beside, Served::of(&gateway, &path, &json!({}), r#""method":"session/cancel""#).await)
+        (answer, beside, ResponseTimes::of(&gateway, &path, &json!({}), r#""method":"session/cancel""#).await)
     };
     let (ahead, (answer, beside, cancel)) = tokio::join!(most_ahead(&gateway, &session, agent), beside);
-    let (took, said) = (began.elapsed(), gateway.last_seq(&session).await - seq);
+    let (took, events) = (began.elapsed(), gateway.last_seq(&session).await - seq);
     let grown = procfs::highest(gateway.pid()).saturating_sub(idle);
     figure(&format!(
         "{} of {} bytes in {took:?}: {ahead} bytes ahead of the log at most, {grown} KiB more memory",
-        said * TEXT,
+        events * TEXT,
         UPDATES * TEXT
     ));
-    for (what, Served { told, durable }) in [("an answer", &answer), ("a cancel", &cancel)] {
-        figure(&format!("{what} was with the flooding agent after {told:?}, and durable after {durable:?}"));
-        assert!(*told <= PROMPT && *durable <= 2 * PROMPT, "{what}: {told:?} {durable:?}");
+    for (what, ResponseTimes { received, durable }) in [("an answer", &answer), ("a cancel", &cancel)] {
+        figure(&format!(
+            "{what} was with the flooding agent after {received:?}, and durable after {durable:?}"
+        ));
+        assert!(*received <= PROMPT && *durable <= 2 * PROMPT, "{what}: {received:?} {durable:?}");
     }
     figure(&format!(
         "turns of another session, median and worst: {:?} {:?}; alone {:?} {:?}",
@@ -163,7 +165,7 @@ async fn flood_blocks_its_agent_and_every_client_is_served() {
     assert!(beside[TURNS - 1] <= alone[TURNS - 1] + PROMPT, "{beside:?}, alone {alone:?}");
     let ended = stream.until("prompt.completed").await.pop().expect("until gives it");
     assert_eq!(ended.data["stopReason"], "cancelled");
-    assert!((2 * SOME..UPDATES).contains(&said), "{said}");
+    assert!((2 * SOME..UPDATES).contains(&events), "{events}");
 }
 
 /// While no commit is possible, the agent blocks, memory stays constant, and the session serves its cancel.
@@ -188,12 +190,12 @@ async fn agent_blocks_with_the_log_and_receives_its_cancel() {
     assert_eq!(gateway.all_events(&other).await, before);
     let read = asked.elapsed();
     let path = format!("/v1/sessions/{session}/cancel");
-    let (cancelled, told) = tokio::join!(gateway.call(Method::POST, &path), async {
-        let told = told(&gateway, r#""method":"session/cancel""#).await;
+    let (cancelled, received) = tokio::join!(gateway.call(Method::POST, &path), async {
+        let received = until_received(&gateway, r#""method":"session/cancel""#).await;
         // The agent recorded the cancel and wrote nothing.
-        assert!(procfs::written(agent) - stopped < 1000, "it still stands when it hears of it");
+        assert!(procfs::written(agent) - stopped < 1000, "the agent still waits when it receives the cancel");
         drop(still);
-        told
+        received
     });
     assert_eq!(cancelled.status, 202);
     let log =
@@ -202,11 +204,11 @@ async fn agent_blocks_with_the_log_and_receives_its_cancel() {
     assert_eq!(end["stopReason"], "cancelled");
     let (ahead, grown) = (stopped - begun, procfs::highest(gateway.pid()).saturating_sub(idle));
     figure(&format!(
-        "the agent stood after {ahead} bytes, {grown} KiB more memory; cancel there after {told:?}, a read took {read:?}"
+        "the agent stood after {ahead} bytes, {grown} KiB more memory; cancel there after {received:?}, a read took {read:?}"
     ));
     assert!(ahead <= ON_ITS_WAY, "{ahead}");
     assert!(grown <= GROWS, "{grown}");
-    assert!(told <= Duration::from_secs(3) && read <= Duration::from_secs(3), "{told:?} {read:?}");
+    assert!(received <= Duration::from_secs(3) && read <= Duration::from_secs(3), "{received:?} {read:?}");
     gateway.lawful(&session).await;
     one(&gateway.all_events(&other).await, "session.created");
 }

@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::Case;
-use crate::support::log::{all, one, said};
+use crate::support::log::{agent_text, all, one};
 use crate::support::{eventually, is_alive};
 
 /// Milliseconds of an event's time within its day.
@@ -26,7 +26,7 @@ async fn crash_fails_the_turn_within_a_second_with_exit_code_and_stderr() {
     assert_eq!((&turn["status"], &error["code"]), (&json!("failed"), &json!("agent_exited")));
     assert_eq!((&error["exitCode"], &error["signal"]), (&json!(42), &Value::Null), "{error}");
     assert_eq!(error["stderrTail"], "boom\n");
-    assert_eq!(turn["text"], "chunk 0 chunk 1 chunk 2 ", "what it said before is kept");
+    assert_eq!(turn["text"], "chunk 0 chunk 1 chunk 2 ", "the log keeps its earlier output");
 
     let events = gateway.lawful(&session).await;
     let exited = one(&events, "agent.exited");
@@ -69,14 +69,14 @@ async fn reattached(args: &[&str]) -> (Value, Vec<Value>) {
 async fn the_next_prompt_resumes_where_the_agent_can() {
     let (attached, events) = reattached(&["--resume", "--state", "state"]).await;
     assert_eq!((&attached["by"], &attached["context"]), (&json!("resume"), &json!("kept")));
-    assert_eq!(said(&events), "onetwo");
+    assert_eq!(agent_text(&events), "onetwo");
 }
 
 #[tokio::test]
 async fn the_next_prompt_loads_and_the_history_is_not_doubled() {
     let (attached, events) = reattached(&["--state", "state"]).await;
     assert_eq!((&attached["by"], &attached["context"]), (&json!("load"), &json!("kept")));
-    assert_eq!(said(&events), "onetwo");
+    assert_eq!(agent_text(&events), "onetwo");
     let user = |event: &&Value| event["update"]["sessionUpdate"] == "user_message_chunk";
     assert_eq!(events.iter().filter(user).count(), 0);
 }
@@ -85,7 +85,7 @@ async fn the_next_prompt_loads_and_the_history_is_not_doubled() {
 async fn next_prompt_starts_a_new_context_without_load_and_reports_it() {
     let (attached, events) = reattached(&["--no-load"]).await;
     assert_eq!((&attached["by"], &attached["context"]), (&json!("fresh"), &json!("lost")));
-    assert_eq!(said(&events), "onetwo");
+    assert_eq!(agent_text(&events), "onetwo");
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn silent_agent_is_cancelled_at_the_timeout() {
     let turn = gateway.turn(&session, "hang").await;
     assert_eq!((&turn["status"], &turn["stopReason"]), (&json!("completed"), &json!("cancelled")));
     let turn = gateway.turn(&session, "slow chunks=12 ms=200").await;
-    assert_eq!(turn["stopReason"], "end_turn", "whoever speaks is not silent");
+    assert_eq!(turn["stopReason"], "end_turn", "an agent with output is not idle");
     gateway.holds().await;
 }
 

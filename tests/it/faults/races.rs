@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::Case;
 use super::pressure::Standstill;
 use crate::support::gateway::KEY;
-use crate::support::log::{all, said};
+use crate::support::log::{agent_text, all};
 use crate::support::{Answer, Gateway, Random, figure};
 
 /// Clients with a connection each that is open already.
@@ -26,7 +26,7 @@ async fn clients(gateway: &Gateway, count: usize) -> Vec<Client> {
     clients
 }
 
-/// What a client posts, with its key.
+/// The prompt that a client posts, with its key.
 struct Post<'a> {
     client: &'a Client,
     path: &'a str,
@@ -105,7 +105,7 @@ async fn one_key_on_twenty_connections_at_the_same_instant_is_one_turn() {
         let again = case.posted(&path, &[("Idempotency-Key", &key), ("Prefer", "wait=60")], &body).await;
         assert_eq!(again.header("idempotency-replayed"), Some("true"));
         assert_eq!((&again.body["promptId"], again.status.as_u16()), (&json!(format!("p{round}")), 200));
-        assert_eq!(case.heard(&format!("round-{round}")), 1, "the agent was prompted once");
+        assert_eq!(case.received(&format!("round-{round}")), 1, "the agent was prompted once");
     }
     assert_eq!(all(&case.holds().await, "prompt.started").len(), 5);
 }
@@ -139,8 +139,8 @@ async fn one_key_with_two_bodies_at_the_same_instant_is_one_turn_of_one_body() {
             case.posted(&path, &headers, &bodies[won % 2]).await.body["promptId"],
             format!("p{round}")
         );
-        let heard = ["left", "right"].map(|side| case.heard(&format!("{side}-{round}")));
-        assert_eq!((heard[won % 2], heard[1 - won % 2]), (1, 0));
+        let received = ["left", "right"].map(|side| case.received(&format!("{side}-{round}")));
+        assert_eq!((received[won % 2], received[1 - won % 2]), (1, 0));
     }
     assert_eq!(all(&case.holds().await, "prompt.started").len(), 5);
 }
@@ -161,7 +161,7 @@ async fn one_key_on_twenty_connections_at_the_same_instant_is_one_session() {
         }
     }
     assert_eq!(case.get("/v1/sessions").await["sessions"].as_array().map(Vec::len), Some(1));
-    assert_eq!(case.heard("session/new"), 1);
+    assert_eq!(case.received("session/new"), 1);
     case.follow(session.as_str().expect("an id"));
     case.holds().await;
 }
@@ -200,10 +200,14 @@ async fn of_several_tabs_that_answer_one_permission_one_wins_in_every_round() {
             }
         }
         let events = stream.until("prompt.completed").await;
-        let heard: Vec<&str> =
+        let received: Vec<&str> =
             events.iter().filter_map(|event| event.data["update"]["content"]["text"].as_str()).collect();
-        assert_eq!(heard, [format!("permission: {}", options[won])], "round {round}");
-        assert_eq!(case.heard(&format!(r#"{{"jsonrpc":"2.0","id":{round},"result":"#)), 1, "round {round}");
+        assert_eq!(received, [format!("permission: {}", options[won])], "round {round}");
+        assert_eq!(
+            case.received(&format!(r#"{{"jsonrpc":"2.0","id":{round},"result":"#)),
+            1,
+            "round {round}"
+        );
     }
     figure(&format!("of {ROUNDS} rounds the tabs won {wins:?}"));
     let log = case.holds().await;
@@ -286,7 +290,7 @@ async fn concurrent_cancel_and_answer_send_the_agent_one_of_them() {
             assert_eq!(resolved["resolution"], "cancelled");
         }
         assert!(answers.all(|answer| [202, 204].contains(&answer.status.as_u16())));
-        case.hears(&format!(r#"{{"jsonrpc":"2.0","id":{round},"result":"#), 1).await;
+        case.until_received(&format!(r#"{{"jsonrpc":"2.0","id":{round},"result":"#), 1).await;
     }
     figure(&format!("{answered} of {ROUNDS} answers came before the cancel"));
     let log = case.holds().await;
@@ -325,8 +329,8 @@ async fn a_turn_that_is_cancelled_before_it_was_sent_is_never_sent() {
     assert_eq!((cancelled.0.status.as_u16(), &cancelled.0.body["promptIds"]), (202, &json!(["p2"])));
     assert_eq!(cancelled.1.status, StatusCode::NO_CONTENT, "it is over already");
     assert_eq!(case.turn(&session, "echo then").await["text"], "then");
-    assert_eq!((case.heard("never"), case.heard("session/cancel")), (0, 0));
+    assert_eq!((case.received("never"), case.received("session/cancel")), (0, 0));
     let log = case.holds().await;
-    assert_eq!(said(&log), "warmthen");
+    assert_eq!(agent_text(&log), "warmthen");
     assert_eq!(all(&log, "prompt.completed")[1]["stopReason"], "cancelled");
 }

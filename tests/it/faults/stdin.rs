@@ -36,7 +36,7 @@ async fn a_huge_prompt_to_an_agent_that_stopped_reading_ends_it_and_the_turn() {
         case.grown()
     ));
     assert_eq!(case.turn(&session, "echo next").await["text"], "next");
-    assert_eq!(case.heard("xxxxxxxxxx"), 0, "it never had the whole line");
+    assert_eq!(case.received("xxxxxxxxxx"), 0, "it never had the whole line");
     case.hold().await;
 }
 
@@ -51,7 +51,7 @@ async fn a_huge_prompt_to_an_agent_that_reads_arrives_whole() {
         (&turn["stopReason"], turn["text"].as_str().map(str::len)),
         (&json!("end_turn"), Some(text.len()))
     );
-    assert_eq!(case.heard("xxx<end>"), 1);
+    assert_eq!(case.received("xxx<end>"), 1);
     case.holds().await;
 }
 
@@ -70,7 +70,7 @@ async fn a_cancel_that_is_never_read_ends_the_agent_and_the_turn_once() {
     case.log_until(&session, |event| event["type"] == "prompt.failed").await;
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_eq!(case.turn(&session, "echo next").await["text"], "next");
-    assert_eq!(case.heard("session/cancel"), 0);
+    assert_eq!(case.received("session/cancel"), 0);
     assert_eq!(one(&case.holds().await, "prompt.failed")["problem"]["code"], "cancel_timeout");
 }
 
@@ -78,7 +78,7 @@ async fn a_cancel_that_is_never_read_ends_the_agent_and_the_turn_once() {
 #[tokio::test]
 async fn a_flood_of_questions_from_an_agent_that_does_not_read_ends_it() {
     let (case, session) = deaf(&[], "testing.stdin_stall_timeout = \"30s\"").await;
-    let turn = case.turn(&session, &format!("ask {PERMISSION} n=5000 heard=no ms=60000")).await;
+    let turn = case.turn(&session, &format!("ask {PERMISSION} n=5000 report=no ms=60000")).await;
     assert_eq!(turn["error"]["code"], "agent_exited", "{turn}");
     figure(&format!("5000 questions of a deaf agent: {} KiB more", case.grown()));
     assert_eq!(case.turn(&session, "echo next").await["text"], "next");

@@ -24,7 +24,7 @@ fn gateway() -> Gateway {
         .start()
 }
 
-async fn said(gateway: &Gateway, session: &str, prompt: &str) -> String {
+async fn turn_text(gateway: &Gateway, session: &str, prompt: &str) -> String {
     let turn = gateway.turn(session, prompt).await;
     assert_eq!(turn["status"], "completed", "{turn}");
     turn["text"].as_str().expect("a text").to_owned()
@@ -34,7 +34,7 @@ async fn said(gateway: &Gateway, session: &str, prompt: &str) -> String {
 async fn an_agent_writes_and_reads_files_by_lines() {
     let gateway = gateway();
     let (session, cwd) = served(&gateway, json!({})).await;
-    let written = said(&gateway, &session, &format!("write path={cwd}/a/b.txt text=hello")).await;
+    let written = turn_text(&gateway, &session, &format!("write path={cwd}/a/b.txt text=hello")).await;
     assert_eq!(written, "[written]");
     let file = format!("{cwd}/a/b.txt");
     assert_eq!(std::fs::read_to_string(&file).expect("it was written"), "hello");
@@ -46,11 +46,11 @@ async fn an_agent_writes_and_reads_files_by_lines() {
         (" limit=2", "one\ntwo\n"),
         (" line=9", ""),
     ] {
-        let read = said(&gateway, &session, &format!("read path={file}{window}")).await;
+        let read = turn_text(&gateway, &session, &format!("read path={file}{window}")).await;
         assert_eq!(read, format!("[{lines}]"), "{window}");
     }
     let events = gateway.lawful(&session).await;
-    assert!(events.iter().all(|event| event["type"] != "request.created"), "nobody was asked");
+    assert!(events.iter().all(|event| event["type"] != "request.created"), "no client received a request");
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn errors_have_the_codes_of_acp() {
         ("write path=/etc/acp-gateway-test text=x".to_owned(), -32602),
         ("read".to_owned(), -32602),
     ] {
-        assert_eq!(said(&gateway, &session, &prompt).await, format!("[error {code}]"), "{prompt}");
+        assert_eq!(turn_text(&gateway, &session, &prompt).await, format!("[error {code}]"), "{prompt}");
     }
     assert!(!std::path::Path::new("/etc/acp-gateway-test").exists());
 }
@@ -126,7 +126,7 @@ async fn additional_directories_are_served_and_other_sessions_folders_are_not() 
     let session = session["sessionId"].as_str().expect("an id");
     let more = root.join("more/file");
     let prompt = format!("write path={} text=x; write path={other}/x text=x", more.display());
-    assert_eq!(said(&gateway, session, &prompt).await, "[written][error -32602]");
+    assert_eq!(turn_text(&gateway, session, &prompt).await, "[written][error -32602]");
     assert!(more.exists());
 }
 
@@ -134,19 +134,19 @@ async fn additional_directories_are_served_and_other_sessions_folders_are_not() 
 async fn session_can_restrict_the_capabilities_of_its_agent() {
     let gateway = gateway();
     let (session, cwd) = served(&gateway, json!({ "files": "off" })).await;
-    let read = said(&gateway, &session, &format!("read path={cwd}/x")).await;
+    let read = turn_text(&gateway, &session, &format!("read path={cwd}/x")).await;
     assert_eq!(read, "[error -32601]");
 }
 
 /// The memory in MiB that the gateway uses for sixty files of one MiB which the agent does not read, and after it has
 /// read all.
-async fn taken(answers: usize) -> u64 {
+async fn peak_memory(answers: usize) -> u64 {
     let setup = Setup::fake_with(&["--log", "received"], "files = \"gateway\"");
     let limits = format!("testing.max_file_requests = {answers}\ntesting.stdin_stall_timeout = \"2m\"");
     let gateway = setup.settings(&limits).start();
     let (session, cwd) = served(&gateway, json!({})).await;
     std::fs::write(format!("{cwd}/large"), "x".repeat(1 << 20)).expect("the folder is ours");
-    let agent = said(&gateway, &session, "pid")
+    let agent = turn_text(&gateway, &session, "pid")
         .await
         .strip_prefix("pid=")
         .and_then(|pid| pid.parse().ok())
@@ -154,7 +154,7 @@ async fn taken(answers: usize) -> u64 {
         .expect("a pid");
     let before = procfs::resident(gateway.pid());
     let params = format!(r#"{{"sessionId":$SESSION,"path":"{cwd}/large"}}"#);
-    let ask = format!("ask method=fs/read_text_file params={params} n=60 heard=no; freeze");
+    let ask = format!("ask method=fs/read_text_file params={params} n=60 report=no; freeze");
     gateway.prompt(&session, &ask).await;
     let mut seen = Vec::new();
     // As long as it still grows, or has not begun to.
@@ -182,6 +182,6 @@ async fn taken(answers: usize) -> u64 {
 
 #[tokio::test]
 async fn agent_that_does_not_read_answers_is_served_a_bounded_number_of_files() {
-    let (few, all) = tokio::join!(taken(4), taken(60));
+    let (few, all) = tokio::join!(peak_memory(4), peak_memory(60));
     assert!(few * 2 < all && all >= 50, "{few} MiB with four places, {all} MiB with sixty");
 }

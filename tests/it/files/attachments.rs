@@ -141,7 +141,7 @@ async fn repeated_request_returns_the_first_turn_after_a_change_of_the_file() {
         let body = json!({ "prompt": "hello", "attachments": [{ "path": attachment }] });
         ground.gateway.posted(&path, &[("idempotency-key", "k"), ("prefer", "wait=60")], &body).await
     };
-    assert_eq!(post("none").await.status, 422, "what was refused is not remembered");
+    assert_eq!(post("none").await.status, 422, "a rejected prompt is not recorded");
     let first = post("a b.txt").await;
     assert_eq!(first.status, 200);
     std::fs::remove_file(format!("{}/a b.txt", ground.cwd)).expect("it is ours");

@@ -83,7 +83,7 @@ fn untouched(ground: &Ground) {
 }
 
 #[test]
-fn what_is_inside_is_served() {
+fn files_inside_the_roots_are_served() {
     let ground = Ground::new();
     let workspace = ground.open();
     assert_eq!(read(&workspace, "file").expect("a file"), "inside");

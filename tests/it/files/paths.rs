@@ -132,7 +132,7 @@ async fn links_out_and_loops() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fifo_holds_nobody_up() {
+async fn fifo_is_rejected_without_blocking() {
     let ground = guarded().await;
     mknodat(CWD, format!("{}/pipe", ground.cwd), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
     let began = std::time::Instant::now();

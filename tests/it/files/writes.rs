@@ -118,7 +118,7 @@ async fn delete_accepts_a_file_an_empty_folder_or_a_link() {
     Answer::of(other).await.problem(412, "precondition_failed");
     let known = ground.request(Method::DELETE, "/link").header("if-match", tag);
     assert_eq!(Answer::of(known).await.status, StatusCode::NO_CONTENT);
-    assert_eq!(ground.on_disk("folder/file").as_deref(), Some("kept"), "what a link leads to stays");
+    assert_eq!(ground.on_disk("folder/file").as_deref(), Some("kept"), "the target of a link stays");
     assert_eq!(delete("/folder/file").await.status, StatusCode::NO_CONTENT);
     assert_eq!(delete("/folder").await.status, StatusCode::NO_CONTENT);
     assert_eq!(std::fs::read_dir(&ground.cwd).expect("it is there").count(), 0);
@@ -129,8 +129,8 @@ async fn oversized_or_aborted_upload_writes_nothing() {
     let setup = Setup::fake(&[]).settings("server.max_file_bytes = \"1KiB\"\ntesting.body_timeout = \"1s\"");
     let ground = Ground::new(setup, &json!({ "agent": "fake" })).await;
     assert_eq!(ground.put("/a", &"x".repeat(1024)).await.status(), StatusCode::CREATED);
-    let told = Answer::of(ground.request(Method::PUT, "/a").body("x".repeat(1025))).await;
-    told.problem(413, "too_large");
+    let declared = Answer::of(ground.request(Method::PUT, "/a").body("x".repeat(1025))).await;
+    declared.problem(413, "too_large");
     let chunks = || {
         let chunk = Ok::<_, std::io::Error>(vec![b'y'; 1000]);
         reqwest::Body::wrap_stream(tokio_stream::iter([chunk, Ok(vec![b'y'; 1000])]))

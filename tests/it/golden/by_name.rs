@@ -8,7 +8,7 @@ use super::spelling::odd;
 use super::{answering, create, object, received, send};
 use crate::coverage::schema::methods;
 
-/// What the schema lists and no route serves.
+/// The methods that the schema lists and no route serves.
 fn by_name() -> Vec<String> {
     let mut names = [methods(&v1::AGENT_METHOD_NAMES), methods(&v2::AGENT_METHOD_NAMES)].concat();
     names.extend(["session/set_model", "session/of_the_future"].map(str::to_owned));

@@ -1,6 +1,6 @@
 //! The same JSON as an odd agent spells it, with members that no schema knows in each object.
 
-/// What is put into each object: numbers that no float holds, half of a pair, escapes, keys out of order and twice.
+/// The members added to each object: numbers beyond a float, half of a surrogate pair, escapes, unordered and duplicate keys.
 const UNKNOWN: &str = r#""_x.later" :[ 1.10,1e400,-0 ,123456789012345678901234567890,"\ud83d","\u0041\/é😀",{"z":1 ,"a":{"b":null},"z":2}]"#;
 
 /// `json` with unknown members and odd white space. Its strings and numbers stay as they are.

@@ -9,6 +9,8 @@ pub(super) enum Mark {
     File(String),
     /// `<!-- serve -->`: the command starts a gateway that later blocks use. `<!-- serve: COMMAND -->` runs COMMAND instead.
     Serve(Option<String>),
+    /// `<!-- before: COMMAND -->`: the block runs after COMMAND, which prepares the data that the block needs.
+    Before(String),
     /// `<!-- not run: REASON -->`.
     NotRun(String),
     /// `<!-- same as: FILE -->`: the text of a file of this repository.
@@ -34,6 +36,7 @@ fn mark(before: &str) -> Mark {
     match name.trim() {
         "file" => Mark::File(value),
         "serve" => Mark::Serve(Some(value).filter(|value| !value.is_empty())),
+        "before" => Mark::Before(value),
         "not run" => Mark::NotRun(value),
         "same as" => Mark::SameAs(value),
         _ => Mark::None,

@@ -62,7 +62,7 @@ impl Shell {
     }
 
     /// Runs a block and returns its output. The page's address and link key are replaced by those of the gateway.
-    pub(super) fn run(&mut self, block: &str, gateway: Option<&Served>, place: &str) -> String {
+    pub(super) fn run(&mut self, block: &str, gateway: Option<&RunningGateway>, location: &str) -> String {
         let block = gateway.map_or_else(|| block.to_owned(), |gateway| gateway.named(block));
         self.blocks += 1;
         let end = format!("@@{}@@", self.blocks);
@@ -70,7 +70,7 @@ impl Shell {
         // The block's commands must not read the rest of the script.
         let script = format!("{{\n{block}\n}} </dev/null\nprintf '%s\\n' '{end}'\n");
         let written = self.stdin.write_all(script.as_bytes()).and_then(|()| self.stdin.flush());
-        written.unwrap_or_else(|error| panic!("{place}: {error}: {}", self.printed()));
+        written.unwrap_or_else(|error| panic!("{location}: {error}: {}", self.printed()));
         let began = Instant::now();
         loop {
             let printed = self.printed();
@@ -78,9 +78,13 @@ impl Shell {
                 return text.to_owned();
             }
             let ended = self.bash.try_wait().expect("the child can be asked");
-            let log = gateway.map(Served::text).unwrap_or_default();
-            assert!(ended.is_none(), "{place} fails:\n{block}\n{}\n{log}", &printed[before..]);
-            assert!(began.elapsed() < RUN, "{place} does not end:\n{block}\n{}\n{log}", &printed[before..]);
+            let log = gateway.map(RunningGateway::text).unwrap_or_default();
+            assert!(ended.is_none(), "{location} fails:\n{block}\n{}\n{log}", &printed[before..]);
+            assert!(
+                began.elapsed() < RUN,
+                "{location} does not end:\n{block}\n{}\n{log}",
+                &printed[before..]
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -113,7 +117,7 @@ fn environment<'a>(command: &'a mut Command, folder: &Path) -> &'a mut Command {
 }
 
 /// A gateway in a separate terminal, with its output until it accepted connections.
-pub(super) struct Served {
+pub(super) struct RunningGateway {
     child: Child,
     shown: Arc<Mutex<Vec<u8>>>,
     pub(super) printed: String,
@@ -121,8 +125,8 @@ pub(super) struct Served {
     key: Option<String>,
 }
 
-impl Served {
-    pub(super) fn start(shell: &Shell, program: &str, place: &str) -> Self {
+impl RunningGateway {
+    pub(super) fn start(shell: &Shell, program: &str, location: &str) -> Self {
         let (ours, theirs) = terminal();
         let mut bash = command("bash");
         environment(&mut bash, shell.folder()).env("ACP_GATEWAY_LISTEN", "127.0.0.1:0");
@@ -157,7 +161,7 @@ impl Served {
                 return served;
             }
             let ended = served.child.try_wait().expect("the child can be asked");
-            assert!(ended.is_none() && began.elapsed() < START, "{place}: no link was printed: {text}");
+            assert!(ended.is_none() && began.elapsed() < START, "{location}: no link was printed: {text}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -180,7 +184,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for RunningGateway {
     fn drop(&mut self) {
         let asked = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let began = Instant::now();

@@ -305,8 +305,8 @@ fn a_promise_that_was_lost() {
 
 #[test]
 fn output_missing_in_the_log_is_detected() {
-    let said = |from: &str, to: &str| vec![Journal::new("7.1", &journal().replace(from, to))];
-    breaks(|history| history.journals = said("one", "eins"), &[Rule::Words]);
+    let journals = |from: &str, to: &str| vec![Journal::new("7.1", &journal().replace(from, to))];
+    breaks(|history| history.journals = journals("one", "eins"), &[Rule::Words]);
     // The log has one chunk less than the agent sent in a turn that it ended itself.
     let line = |text: &str| {
         format!(
@@ -314,8 +314,8 @@ fn output_missing_in_the_log_is_detected() {
             chunk(text)
         )
     };
-    breaks(|history| history.journals = said(&line("two"), &line("two").repeat(2)), &[Rule::Words]);
-    breaks(|history| history.journals = said(&line("two"), ""), &[Rule::Words]);
+    breaks(|history| history.journals = journals(&line("two"), &line("two").repeat(2)), &[Rule::Words]);
+    breaks(|history| history.journals = journals(&line("two"), ""), &[Rule::Words]);
 }
 
 #[test]

@@ -37,7 +37,7 @@ const OPEN_WITH_LANDLOCK: [&str; 11] = [
     "see the sockets of system services in /run",
 ];
 
-/// What `workspace` denies in addition.
+/// The actions that only `workspace` denies.
 const DENIED_AT_WORKSPACE: [&str; 1] = ["create a file in another folder of the same user"];
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn hostile_agent_cannot_leave_its_isolation() {
     table::compare(&columns, has_groups);
 }
 
-/// Runs all actions in a new gateway. Returns their outcomes, corrected by what happened outside of the agent, and whether
+/// Runs all actions in a new gateway. Returns their outcomes, corrected by the effects outside of the agent, and whether
 /// the gateway has control groups.
 pub(super) async fn attack(user: User, machine: Machine, level: &str) -> (Outcomes, bool) {
     let ground = Ground::new(user, machine, level).await;

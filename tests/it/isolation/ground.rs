@@ -43,7 +43,7 @@ pub(crate) enum User {
     Unprivileged,
 }
 
-/// What the machine of the gateway supports.
+/// The isolation features of the gateway's machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Machine {
     Namespaces,
@@ -293,7 +293,7 @@ impl Drop for Victim {
     }
 }
 
-/// The gateway, its two agents, and what the hostile one attacks.
+/// The gateway, its two agents, and the targets of the hostile agent.
 pub(super) struct Ground {
     pub(super) gateway: Gateway,
     pub(super) hostile: Opened,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{LIMITS, break_structure, run, said, text_of};
+use super::{LIMITS, break_structure, output_text, run, text_of};
 use crate::support::gateway::command;
 use crate::support::{Gateway, Random, Setup, eventually, figure};
 
@@ -35,8 +35,8 @@ async fn backup_under_load_restores_a_prefix_and_resets_every_client() {
     }
     let file = gateway.path("backup.sqlite");
     let began = std::time::Instant::now();
-    let told = said(&run(&gateway, &["backup", text_of(&file)]), true);
-    figure(&format!("a backup under load took {:?}: {}", began.elapsed(), told.trim()));
+    let text = output_text(&run(&gateway, &["backup", text_of(&file)]), true);
+    figure(&format!("a backup under load took {:?}: {}", began.elapsed(), text.trim()));
     assert_eq!(std::fs::metadata(&file).expect("the backup").permissions().mode() & 0o777, 0o600);
     // The load continued during the backup.
     for session in &sessions {
@@ -51,8 +51,8 @@ async fn backup_under_load_restores_a_prefix_and_resets_every_client() {
     let mut second = Setup::fake(&[]).settings(LIMITS).start();
     let lost = second.session("fake").await;
     assert_eq!(second.stop(), Some(0));
-    let told = said(&run(&second, &["restore", text_of(&file)]), true);
-    assert!(told.contains("log.sqlite.before-"), "{told}");
+    let text = output_text(&run(&second, &["restore", text_of(&file)]), true);
+    assert!(text.contains("log.sqlite.before-"), "{text}");
     second.start();
     assert_eq!(second.call(reqwest::Method::GET, &format!("/v1/sessions/{lost}")).await.status, 404);
     for ((session, before), committed) in sessions.iter().zip(before).zip(committed) {
@@ -91,11 +91,11 @@ async fn backup_never_overwrites_and_removes_partial_files() {
     std::fs::create_dir(&folder).expect("the folder is ours");
     let file = folder.join("one");
     std::fs::write(&file, "somebody's").expect("the folder is ours");
-    let told = said(&run(&gateway, &["backup", text_of(&file)]), false);
-    assert!(told.contains("a backup does not overwrite a file"), "{told}");
+    let text = output_text(&run(&gateway, &["backup", text_of(&file)]), false);
+    assert!(text.contains("a backup does not overwrite a file"), "{text}");
     assert_eq!(std::fs::read(&file).expect("it is there"), b"somebody's");
     let nowhere = folder.join("none/two");
-    said(&run(&gateway, &["backup", text_of(&nowhere)]), false);
+    output_text(&run(&gateway, &["backup", text_of(&nowhere)]), false);
     assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 1);
     // The same without a gateway, and as a stream.
     assert_eq!(gateway.stop(), Some(0));
@@ -109,8 +109,8 @@ async fn backup_never_overwrites_and_removes_partial_files() {
     let left: Vec<_> = private.map(|entry| entry.expect("an entry").file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().contains("part")), "{left:?}");
     std::fs::remove_file(super::file(&gateway)).expect("it is there");
-    let told = said(&run(&gateway, &["backup", text_of(&folder.join("three"))]), false);
-    assert!(told.contains("there is no log"), "{told}");
+    let text = output_text(&run(&gateway, &["backup", text_of(&folder.join("three"))]), false);
+    assert!(text.contains("there is no log"), "{text}");
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn backup_of_a_stopped_gateway_restores_without_a_check() {
     gateway.turn(&session, "echo one").await;
     assert_eq!(gateway.stop(), Some(0));
     let before = names(&gateway);
-    said(&run(&gateway, &["backup", text_of(&gateway.path("good"))]), true);
+    output_text(&run(&gateway, &["backup", text_of(&gateway.path("good"))]), true);
     assert_eq!(names(&gateway), before);
     gateway.start();
     assert!(!gateway.log().contains("the log was not closed"), "{}", gateway.log());
@@ -138,7 +138,7 @@ async fn a_backup_that_is_broken_off_is_swept_away() {
     let mut first = [0; 16];
     backup.stdout.as_mut().expect("a pipe").read_exact(&mut first).expect("a backup");
     assert_eq!(&first, b"SQLite format 3\0");
-    assert!(!names(&gateway).iter().any(|name| name.contains(".part")), "what is sent has no name");
+    assert!(!names(&gateway).iter().any(|name| name.contains(".part")), "a response body has no file name");
     backup.kill().expect("it is ours");
     let gone = backup.id();
     backup.wait().expect("it is ours");
@@ -152,10 +152,10 @@ async fn a_backup_that_is_broken_off_is_swept_away() {
     gateway.start();
     let found = names(&gateway);
     assert!(left.iter().all(|name| !found.contains(name)), "{found:?}");
-    assert!(others.iter().all(|name| found.contains(name)), "what is another's stays: {found:?}");
+    assert!(others.iter().all(|name| found.contains(name)), "a file of another program stays: {found:?}");
 }
 
-/// What the gateway's own folder holds.
+/// The names in the gateway's own folder.
 fn names(gateway: &Gateway) -> Vec<String> {
     let private = std::fs::read_dir(gateway.path("data/private")).expect("a folder");
     let names = private.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
@@ -170,9 +170,9 @@ async fn restore_rejects_a_log_in_use_and_an_invalid_file() {
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;
     let (good, bad) = (gateway.path("good"), gateway.path("bad"));
-    said(&run(&gateway, &["backup", text_of(&good)]), true);
-    let told = said(&run(&gateway, &["restore", text_of(&good)]), false);
-    assert!(told.contains("another gateway uses the data folder"), "{told}");
+    output_text(&run(&gateway, &["backup", text_of(&good)]), true);
+    let text = output_text(&run(&gateway, &["restore", text_of(&good)]), false);
+    assert!(text.contains("another gateway uses the data folder"), "{text}");
     assert_eq!(gateway.turn(&session, "echo two").await["text"], "two");
     assert_eq!(gateway.stop(), Some(0));
 
@@ -187,8 +187,8 @@ async fn restore_rejects_a_log_in_use_and_an_invalid_file() {
         (&text, "is not an event log of acp-gateway"),
         (&gateway.path("none"), "No such file"),
     ] {
-        let told = said(&run(&gateway, &["restore", text_of(file)]), false);
-        assert!(told.contains(why), "{told}");
+        let text = output_text(&run(&gateway, &["restore", text_of(file)]), false);
+        assert!(text.contains(why), "{text}");
         assert!(std::fs::read(super::file(&gateway)).expect("the log") == before, "the log stays as it is");
         assert!(!gateway.path("data/private/log.sqlite.restored").exists());
     }
@@ -198,8 +198,8 @@ async fn restore_rejects_a_log_in_use_and_an_invalid_file() {
     std::fs::rename(&log, log.with_file_name("log.sqlite.before-1")).expect("the folder is ours");
     std::fs::copy(&good, log.with_file_name("log.sqlite.restored")).expect("the folder is ours");
     let refused = gateway.serve("127.0.0.1:0").output().expect("the binary was built");
-    assert!(said(&refused, false).contains("repeat the restore"), "{refused:?}");
-    said(&run(&gateway, &["restore", text_of(&good)]), true);
+    assert!(output_text(&refused, false).contains("repeat the restore"), "{refused:?}");
+    output_text(&run(&gateway, &["restore", text_of(&good)]), true);
     gateway.start();
     eventually("the session is back", Duration::from_secs(10), || async {
         (gateway.get(&format!("/v1/sessions/{session}/prompts/p1")).await["text"] == "one").then_some(())

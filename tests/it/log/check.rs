@@ -22,8 +22,8 @@ async fn unclean_log_is_checked_before_it_is_served() {
     gateway.kill();
     gateway.start();
     // The gateway logged this before it printed the link that `start` waits for.
-    let said = gateway.log();
-    assert!(said.contains(LEFT) && said.contains(IN_ORDER), "{said}");
+    let log = gateway.log();
+    assert!(log.contains(LEFT) && log.contains(IN_ORDER), "{log}");
     assert_eq!(gateway.all_events(&session).await[..before.len()], before);
     assert_eq!(gateway.stop(), Some(0));
     gateway.start();
@@ -93,9 +93,9 @@ async fn log_with_a_broken_structure_is_not_served() {
     let broken = std::fs::read(super::file(&gateway)).expect("the log");
     for _ in 0..2 {
         let refused = gateway.serve("127.0.0.1:0").output().expect("the binary was built");
-        let said = super::said(&refused, false);
+        let text = super::output_text(&refused, false);
         assert!(refused.stdout.is_empty(), "no link of a gateway that does not serve");
-        assert!(said.contains("the log is damaged") && said.contains("acp-gateway restore"), "{said}");
+        assert!(text.contains("the log is damaged") && text.contains("acp-gateway restore"), "{text}");
         assert!(std::fs::read(super::file(&gateway)).expect("the log") == broken, "it is left as it is");
     }
 }

@@ -67,9 +67,9 @@ async fn damaged_run_is_reported_once_and_readers_are_reset_past_it() {
     let path = format!("/v1/sessions/{damaged}/events");
 
     let frames = gateway.events(&format!("{path}?follow=false")).await.rest().await;
-    let told = resets(&frames);
-    assert!(!told.is_empty());
-    for frame in &told {
+    let reset_frames = resets(&frames);
+    assert!(!reset_frames.is_empty());
+    for frame in &reset_frames {
         assert_eq!(frame.data["reason"], "damaged", "{}", frame.data);
         assert_eq!(frame.data["session"]["sessionId"], damaged.as_str());
     }
@@ -91,12 +91,12 @@ async fn damaged_run_is_reported_once_and_readers_are_reset_past_it() {
     }
     assert_eq!(before, gateway.last_seq(&damaged).await);
     let events = logged(frames.clone());
-    assert!(events.iter().any(|event| is_end_of(event, "p1")), "what came before is given");
-    assert!(events.iter().any(|event| is_end_of(event, "p3")), "and what came behind");
-    assert!(!format!("{events:?}").to_lowercase().contains("beta"), "nothing of what is damaged is shown");
+    assert!(events.iter().any(|event| is_end_of(event, "p1")), "the stream has the events before the damage");
+    assert!(events.iter().any(|event| is_end_of(event, "p3")), "and the events after it");
+    assert!(!format!("{events:?}").to_lowercase().contains("beta"), "no damaged event is shown");
 
     // A client that has the id of the last reset resumes without another reset.
-    let last = told.last().and_then(|frame| frame.id.clone());
+    let last = reset_frames.last().and_then(|frame| frame.id.clone());
     let rest = gateway.events_after(&format!("{path}?follow=false"), last.as_deref()).await.rest().await;
     assert!(resets(&rest).is_empty() && rest.iter().any(|frame| is_end_of(&frame.data, "p3")));
 
@@ -112,7 +112,7 @@ async fn damaged_run_is_reported_once_and_readers_are_reset_past_it() {
     for (form, all) in [("NDJSON", &lines), ("a page", page["events"].as_array().expect("events"))] {
         let same = all.iter().filter(|event| event["seq"].is_u64()).cloned().collect::<Vec<_>>();
         assert_eq!(same, events, "{form}");
-        assert_eq!(all.iter().filter(|event| event["type"] == "reset").count(), told.len(), "{form}");
+        assert_eq!(all.iter().filter(|event| event["type"] == "reset").count(), reset_frames.len(), "{form}");
     }
 
     let transcript = gateway.get(&format!("/v1/sessions/{damaged}/transcript")).await;
@@ -124,7 +124,7 @@ async fn damaged_run_is_reported_once_and_readers_are_reset_past_it() {
 
     assert_eq!(gateway.turn(&damaged, "echo delta").await["text"], "delta");
     let parts = gateway.log().matches("events are damaged on disk").count();
-    assert!((1..=told.len()).contains(&parts), "each part is told once: {}", gateway.log());
+    assert!((1..=reset_frames.len()).contains(&parts), "each damaged part is logged once: {}", gateway.log());
 }
 
 #[tokio::test]
@@ -133,25 +133,25 @@ async fn damage_of_one_session_is_no_matter_of_another_on_the_stream_of_many() {
     let (damaged, whole) = spoilt(&mut gateway).await;
     let both = format!("/v1/events?session={damaged}&session={whole}&follow=false");
     let frames = gateway.events(&both).await.rest().await;
-    let told = resets(&frames);
-    assert!(!told.is_empty());
-    for frame in &told {
+    let reset_frames = resets(&frames);
+    assert!(!reset_frames.is_empty());
+    for frame in &reset_frames {
         assert_eq!((&frame.data["reason"], &frame.data["sessionId"]), (&json!("damaged"), &json!(damaged)));
         assert!(frame.id.as_deref().is_some_and(|id| id.contains("-g")), "{frame:?}");
     }
     let other = logged(frames.clone()).into_iter().filter(|event| event["sessionId"] == whole.as_str());
     let whole_seqs: Vec<u64> = other.map(|event| event["seq"].as_u64().expect("a seq")).collect();
     assert_eq!(whole_seqs, (1..=gateway.last_seq(&whole).await).collect::<Vec<_>>());
-    let last = told.last().and_then(|frame| frame.id.clone());
+    let last = reset_frames.last().and_then(|frame| frame.id.clone());
     let rest = gateway.events_after(&both, last.as_deref()).await.rest().await;
     assert!(resets(&rest).is_empty() && rest.iter().any(|frame| is_end_of(&frame.data, "p3")));
 
-    let place = last.as_deref().and_then(|id| id.split_once("-g")).expect("a place").0.to_owned();
+    let epoch = last.as_deref().and_then(|id| id.split_once("-g")).expect("a place").0.to_owned();
     let all =
-        gateway.events_after("/v1/events?follow=false", Some(&format!("{place}-g0"))).await.rest().await;
-    let told = resets(&all);
-    assert!(!told.is_empty(), "one who follows everything is told too");
-    for frame in told {
+        gateway.events_after("/v1/events?follow=false", Some(&format!("{epoch}-g0"))).await.rest().await;
+    let reset_frames = resets(&all);
+    assert!(!reset_frames.is_empty(), "a reader of all sessions receives the resets too");
+    for frame in reset_frames {
         assert_eq!((&frame.data["reason"], &frame.data["sessionId"]), (&json!("damaged"), &json!(damaged)));
         assert_eq!(frame.data.get("session"), None, "{}", frame.data);
     }

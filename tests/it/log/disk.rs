@@ -32,7 +32,7 @@ async fn almost_full_disk_rejects_prompts_and_serves_other_requests() {
         assert_eq!(gateway.call(Method::GET, read).await.status, StatusCode::OK, "{read}");
     }
     let (status, _) = gateway.send(Method::PATCH, &path, &json!({ "title": "Low" })).await;
-    assert_eq!(status, StatusCode::OK, "what is small is still written");
+    assert_eq!(status, StatusCode::OK, "small records are still written");
 
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.ended(std::time::Duration::from_secs(20)), Some(0));

@@ -19,8 +19,8 @@ async fn stopped(limit: &str) -> (Gateway, String) {
     assert!([202, 429].contains(&status.as_u16()), "{status}");
     let events = gateway.log_until(&loud, |event| event["type"] == "prompt.failed").await;
     assert_eq!(one(&events, "prompt.failed")["problem"]["code"], "rate_limited");
-    assert!(all(&events, "session.update").len() > 100, "what it said is there");
-    assert_eq!(gateway.turn(&other, "echo hello").await["text"], "hello", "nobody else is stopped");
+    assert!(all(&events, "session.update").len() > 100, "the log has its output");
+    assert_eq!(gateway.turn(&other, "echo hello").await["text"], "hello", "no other session is stopped");
     (gateway, loud)
 }
 

@@ -29,7 +29,7 @@ async fn until_pruned(gateway: &Gateway, session: &str) -> u64 {
 
 #[tokio::test]
 async fn large_session_loses_its_oldest_events_and_readers_are_reset() {
-    // What follows is packed.
+    // The store compresses the following runs.
     let limits =
         format!("{LIMITS}retention.max_session_bytes = \"64KiB\"\ntesting.max_session_tail_bytes = 1\n");
     let gateway = Setup::fake(&[]).settings(&limits).start();
@@ -67,7 +67,7 @@ async fn large_session_loses_its_oldest_events_and_readers_are_reset() {
         frame = stream.next().await.expect("the next");
     }
     assert_eq!(frame.seq(), first);
-    assert_eq!(first_seq(&gateway, &small).await, 1, "nobody else loses anything");
+    assert_eq!(first_seq(&gateway, &small).await, 1, "no other session loses events");
     assert_eq!(gateway.turn(&large, "echo on").await["text"], "on");
 
     // A client that follows another session on the stream of all sessions is not reset, although events were removed.
@@ -92,7 +92,7 @@ async fn all_logs_together_shrink_by_the_largest_and_the_disk_gets_its_room_back
         gateway.turn(&large, &format!("echo {noise}")).await;
     }
     until_pruned(&gateway, &large).await;
-    assert_eq!(first_seq(&gateway, &old).await, 1, "who wrote little keeps everything, though it is older");
+    assert_eq!(first_seq(&gateway, &old).await, 1, "a small session keeps everything, although it is older");
     assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
     let bytes = std::fs::metadata(file(&gateway)).expect("the log").len();
     assert!(bytes < 4 << 20, "9 MiB were written, and {bytes} bytes are left of them");

@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt as _;
 
 use crate::support::Setup;
 
-use super::{file, run, said};
+use super::{file, output_text, run};
 
 #[tokio::test]
 async fn log_of_another_version_is_rejected_unchanged() {
@@ -17,7 +17,7 @@ async fn log_of_another_version_is_rejected_unchanged() {
         log.write_all_at(&version.to_be_bytes(), VERSION_AT).expect("the file is ours");
         let before = std::fs::read(file(&gateway)).expect("the log");
         for command in [&["serve"][..], &["key", "list"], &["backup", "-"]] {
-            let text = said(&run(&gateway, command), false);
+            let text = output_text(&run(&gateway, command), false);
             let named = format!("the file has format {version}");
             assert!(text.contains(&named), "{command:?} with version {version}: {text}");
             assert!(std::fs::read(file(&gateway)).expect("the log") == before, "{command:?}");

@@ -58,14 +58,14 @@ async fn full(limits: &str) {
             let mut newcomer = connect(&gateway).await;
             let closed = tokio::time::timeout(Duration::from_secs(10), newcomer.read(&mut [0; 1])).await;
             // A reset is a close too.
-            assert_eq!(closed.expect("at once").unwrap_or(0), 0, "nobody is served");
+            assert_eq!(closed.expect("at once").unwrap_or(0), 0, "no connection is served");
         }
-        assert!(procfs::open_files(gateway.pid()) <= descriptors + 8, "nobody is kept");
+        assert!(procfs::open_files(gateway.pid()) <= descriptors + 8, "no connection is kept");
     };
     let mut readers = JoinSet::new();
     for (mut client, mut stream) in held {
         readers.spawn(async move {
-            client.read(&mut stream, "prompt.completed").await.expect("who is there stays");
+            client.read(&mut stream, "prompt.completed").await.expect("existing connections stay open");
             (client, stream)
         });
     }

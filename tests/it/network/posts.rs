@@ -80,10 +80,11 @@ async fn a_prompt_that_is_cut_and_sent_again_runs_once() {
     proxy.up(Flow::Pass);
 
     // Cut in its response: the turn has run, and a repeated request returns the same turn.
-    let (told, ran) = (send(gateway.address(), &request(&gateway, &session, "whole")).await, prompts().await);
-    assert!(told.starts_with(b"HTTP/1.1 202 "));
+    let (response, ran) =
+        (send(gateway.address(), &request(&gateway, &session, "whole")).await, prompts().await);
+    assert!(response.starts_with(b"HTTP/1.1 202 "));
     again(&gateway, &session, "whole", &mut history).await;
-    for (at, passes) in [1, 9, 200, told.len() / 2, told.len() - 30].into_iter().enumerate() {
+    for (at, passes) in [1, 9, 200, response.len() / 2, response.len() - 30].into_iter().enumerate() {
         let key = format!("down-{at}");
         proxy.down(Flow::CutAfter(passes));
         let answer = send(proxy.address, &request(&gateway, &session, &key)).await;

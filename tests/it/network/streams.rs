@@ -25,7 +25,7 @@ async fn left(proxy: &Proxy) {
     eventually("the connection is left", SLACK, || async { (!proxy.is_held()).then_some(()) }).await;
 }
 
-/// What the log has for the clients, and nothing else.
+/// Checks that the clients received exactly the log.
 async fn assert_kept(gateway: &Gateway, session: &str, clients: Vec<Kept>) {
     History::kept(gateway, session, clients).await.assert_holds();
 }
@@ -58,7 +58,7 @@ async fn disconnect_during_a_stream_frees_it_and_the_turn_continues() {
         left(&proxy).await;
         proxy.up(Flow::Pass);
         let path = format!("/v1/sessions/{session}/prompts/{}", prompt["promptId"].as_str().expect("an id"));
-        assert_eq!(gateway.get(&path).await["status"], json!("running"), "{how:?}: nobody ended the turn");
+        assert_eq!(gateway.get(&path).await["status"], json!("running"), "{how:?}: the turn still runs");
         let asked = gateway.get(&format!("/v1/sessions/{session}/requests")).await;
         let request = asked["requests"][0]["requestId"].as_str().expect("it waits");
         let answer = format!("/v1/sessions/{session}/permissions/{request}");
@@ -184,7 +184,7 @@ async fn is_left_and_comes_back(flow: Flow) {
     proxy.down(Flow::Pass);
     assert!(client.read(&mut stream, "session.deleted").await.is_err(), "it was cut");
     let at = client.seq;
-    assert!(at > 1 && at < 1500, "what the kernels kept came: {at}");
+    assert!(at > 1 && at < 1500, "the bytes buffered by the kernels arrived: {at}");
     let last = gateway.last_seq(&session).await;
     client.reach(proxy.address, last).await;
     other.reach(gateway.address(), last).await;

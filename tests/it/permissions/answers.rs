@@ -4,7 +4,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::asking;
-use crate::support::log::{all, kinds, one, said};
+use crate::support::log::{agent_text, all, kinds, one};
 use crate::support::{Answer, Gateway, Setup};
 
 async fn answer(gateway: &Gateway, session: &str, path: &str, body: &Value) -> Answer {
@@ -46,7 +46,7 @@ async fn the_option_that_was_chosen_reaches_the_agent() {
         let given = answer(&gateway, &session, "permissions/r1", &json!({ "optionId": option })).await;
         assert_eq!(given.status, StatusCode::NO_CONTENT);
         let events = end(&gateway, &session).await;
-        assert_eq!(said(&events), format!("permission: {option}"));
+        assert_eq!(agent_text(&events), format!("permission: {option}"));
         let resolved = one(&events, "request.resolved");
         assert_eq!((&resolved["resolution"], &resolved["requestId"]), (&json!("answered"), &json!("r1")));
         assert_eq!(resolved["by"], gateway.get("/v1").await["principal"]["id"]);
@@ -76,7 +76,7 @@ async fn first_answer_wins_and_the_second_receives_its_author() {
     assert_eq!((&problem["by"], &problem["resolution"]), (&me, &json!("answered")));
     assert_eq!((&problem["requestId"], &problem["retryable"]), (&json!("r1"), &json!(false)));
     let events = end(&gateway, &session).await;
-    assert_eq!(said(&events), format!("permission: {option}"));
+    assert_eq!(agent_text(&events), format!("permission: {option}"));
     one(&events, "request.resolved");
     let late = answer(&gateway, &session, "requests/r1", &json!({ "result": {} })).await;
     assert_eq!(late.problem(409, "request_resolved")["resolution"], "answered");
@@ -108,7 +108,7 @@ async fn unoffered_option_or_invalid_answer_is_rejected_and_the_request_stays_op
     assert_eq!(gateway.all_events(&session).await, before);
     let given = answer(&gateway, &session, "permissions/r1", &json!({ "optionId": "allow" })).await;
     assert_eq!(given.status, StatusCode::NO_CONTENT);
-    assert_eq!(said(&end(&gateway, &session).await), "permission: allow");
+    assert_eq!(agent_text(&end(&gateway, &session).await), "permission: allow");
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn a_person_can_decline_to_choose() {
     let given = answer(&gateway, &session, "permissions/r1", &json!({ "cancelled": true })).await;
     assert_eq!(given.status, StatusCode::NO_CONTENT);
     let events = end(&gateway, &session).await;
-    assert_eq!(said(&events), "permission: cancelled");
+    assert_eq!(agent_text(&events), "permission: cancelled");
     assert_eq!(one(&events, "request.resolved")["resolution"], "answered");
     assert_eq!(one(&events, "prompt.completed")["stopReason"], "end_turn", "only the request is cancelled");
 }
@@ -126,7 +126,7 @@ async fn a_person_can_decline_to_choose() {
 async fn general_answer_is_a_result_or_an_error() {
     let outcome = json!({ "outcome": { "outcome": "selected", "optionId": "reject" }, "_meta": { "a": 1 } });
     let error = json!({ "code": -32099, "message": "not now", "data": [1] });
-    for (body, heard) in [
+    for (body, expected) in [
         (json!({ "result": outcome }), "permission: reject"),
         (json!({ "error": error }), "permission: error -32099"),
     ] {
@@ -134,7 +134,7 @@ async fn general_answer_is_a_result_or_an_error() {
         let given = answer(&gateway, &session, "requests/r1", &body).await;
         assert_eq!(given.status, StatusCode::NO_CONTENT);
         let events = end(&gateway, &session).await;
-        assert_eq!(said(&events), heard);
+        assert_eq!(agent_text(&events), expected);
         let resolved = one(&events, "request.resolved");
         assert_eq!((&resolved["result"], &resolved["error"]), (&body["result"], &body["error"]));
     }
@@ -150,8 +150,8 @@ async fn several_requests_are_answered_each_in_any_order() {
         let given = answer(&gateway, &session, &path, &json!({ "optionId": option })).await;
         assert_eq!(given.status, StatusCode::NO_CONTENT);
     }
-    let heard = "permission 1: allow\npermission 2: allow_always\npermission 3: reject\n";
-    assert_eq!(said(&end(&gateway, &session).await), heard);
+    let expected = "permission 1: allow\npermission 2: allow_always\npermission 3: reject\n";
+    assert_eq!(agent_text(&end(&gateway, &session).await), expected);
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn permission_request_can_precede_its_tool_call() {
         let given = answer(&gateway, &session, "permissions/r1", &json!({ "optionId": option })).await;
         assert_eq!(given.status, StatusCode::NO_CONTENT);
         let events = end(&gateway, &session).await;
-        assert_eq!(said(&events), format!("permission: {option}"));
+        assert_eq!(agent_text(&events), format!("permission: {option}"));
         let of_tools = |event: &&&Value| event["update"]["toolCallId"].is_string();
         assert_eq!(all(&events, "session.update").iter().filter(of_tools).count(), calls);
         assert_eq!(kinds(&events)[3], "request.created", "right after the turn's beginning");
@@ -178,8 +178,8 @@ async fn the_agents_own_ids_may_be_zero_or_strings() {
             let given = answer(&gateway, &session, &path, &json!({ "optionId": option })).await;
             assert_eq!(given.status, StatusCode::NO_CONTENT);
         }
-        let heard = "permission 1: allow\npermission 2: reject\n";
-        assert_eq!(said(&end(&gateway, &session).await), heard, "{flag}");
+        let expected = "permission 1: allow\npermission 2: reject\n";
+        assert_eq!(agent_text(&end(&gateway, &session).await), expected, "{flag}");
     }
 }
 

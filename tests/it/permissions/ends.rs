@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::asking;
-use crate::support::log::{all, one, said};
+use crate::support::log::{agent_text, all, one};
 use crate::support::{Setup, eventually};
 
 const CANCELLED: &str = r#"{"outcome":{"outcome":"cancelled"}}"#;
@@ -87,7 +87,7 @@ async fn request_with_policy_wait_has_no_deadline() {
     let path = format!("/v1/sessions/{session}/permissions/r1");
     assert_eq!(gateway.posted(&path, &[], &json!({ "optionId": "allow" })).await.status, 204);
     let events = gateway.log_until(&session, |event| event["type"] == "prompt.completed").await;
-    assert_eq!(said(&events), "permission: allow");
+    assert_eq!(agent_text(&events), "permission: allow");
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn cancel_answers_open_requests_as_cancelled() {
         gateway.lawful(&session).await;
         // The agent may end its turn at the cancel, and read the answers that follow it a moment later.
         let received = gateway.path("data/homes/default/fake/received");
-        eventually("the agent has heard of each", Duration::from_secs(10), async || {
+        eventually("the agent received each answer", Duration::from_secs(10), async || {
             let received = std::fs::read_to_string(&received).expect("the agent's own record");
             (received.matches(CANCELLED).count() == count).then_some(())
         })
@@ -136,7 +136,7 @@ async fn request_cancelled_by_the_agent_is_withdrawn() {
 #[tokio::test]
 async fn crash_withdraws_open_requests() {
     let (gateway, session, _) = asking(Setup::fake(&[]), "pid; permission").await;
-    let pid = said(&gateway.all_events(&session).await);
+    let pid = agent_text(&gateway.all_events(&session).await);
     let pid: i32 = pid.strip_prefix("pid=").and_then(|pid| pid.parse().ok()).expect("its pid");
     let agent = rustix::process::Pid::from_raw(pid).expect("not zero");
     rustix::process::kill_process(agent, rustix::process::Signal::KILL).expect("it runs");
@@ -154,7 +154,7 @@ async fn after_a_kill_of_the_gateway_an_open_request_has_expired_and_its_turn_ha
     gateway.kill();
     gateway.start();
     let events = gateway.lawful(&session).await;
-    assert!(events.contains(&created), "what was seen before is still there");
+    assert!(events.contains(&created), "earlier events are still in the log");
     let resolved = all(&events, "request.resolved");
     assert_eq!(resolved.len(), 2);
     for event in resolved {
@@ -183,7 +183,7 @@ async fn more_requests_than_may_wait_are_refused_to_the_agent() {
         assert_eq!(gateway.posted(&path, &[], &json!({ "optionId": "allow" })).await.status, 204);
     }
     let events = gateway.log_until(&session, |event| event["type"] == "prompt.completed").await;
-    let heard = "permission 1: allow\npermission 2: allow\npermission 3: error -32603\n";
-    assert_eq!(said(&events), heard);
+    let expected = "permission 1: allow\npermission 2: allow\npermission 3: error -32603\n";
+    assert_eq!(agent_text(&events), expected);
     assert_eq!(all(&events, "request.created").len(), 2);
 }

@@ -134,7 +134,7 @@ async fn gateway_that_will_be_killed() {
         bench.shell(&format!("{RUNAWAY} trap '' TERM; echo $$ >agent; while :; do sleep 0.05; done"));
     spec.cwd = folder.to_owned();
     let child = bench.spawner.spawn(spec).await.unwrap();
-    fs::write(folder.join("keeper"), format!("{}\n", bench.keeper().as_raw_pid())).unwrap();
+    fs::write(folder.join("supervisor"), format!("{}\n", bench.supervisor().as_raw_pid())).unwrap();
     child.exited().await;
 }
 
@@ -151,13 +151,13 @@ async fn no_child_survives_a_kill_of_the_gateway() {
     let mut stdin = gateway.stdin.take().unwrap();
     writeln!(stdin, "{}", dir.path().display()).unwrap();
     let mut pids = Vec::new();
-    for name in ["keeper", "agent", "runaway"] {
+    for name in ["supervisor", "agent", "runaway"] {
         pids.push(pid(&line_of(&dir.path().join(name)).await));
     }
     assert!(pids.iter().all(|pid| alive(*pid)));
     gateway.kill().unwrap();
     gateway.wait().unwrap();
-    until("the end of keeper, agent and runaway", || !pids.iter().any(|pid| alive(*pid))).await;
+    until("the end of supervisor, agent and runaway", || !pids.iter().any(|pid| alive(*pid))).await;
 }
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn first_term_to_the_supervisor_is_forwarded_and_a_second_kills() {
     let child = bench.start(&format!("{RUNAWAY} {script}")).await;
     line_of(&bench.path("ready")).await;
     let runaway = pid(&line_of(&bench.path("runaway")).await);
-    let supervisor = bench.keeper();
+    let supervisor = bench.supervisor();
     kill_process(supervisor, Signal::TERM).unwrap();
     assert_eq!(line_of(&bench.path("term")).await, "got");
     assert_eq!(child.exit(), None);
@@ -182,7 +182,7 @@ async fn suspended_supervisor_still_kills_all_descendants() {
     let bench = Bench::new();
     let child = bench.start(&format!("{RUNAWAY} exec sleep 60")).await;
     let runaway = pid(&line_of(&bench.path("runaway")).await);
-    kill_process(bench.keeper(), Signal::STOP).unwrap();
+    kill_process(bench.supervisor(), Signal::STOP).unwrap();
     assert_eq!(soon(child.stop()).await.code, None);
     assert!(!alive(runaway));
 }
@@ -245,8 +245,8 @@ async fn start_abandoned_during_the_start_of_the_supervisor_has_no_effect() {
     let bench = Bench::new();
     let mut start = begin(&bench);
     poll_once(&mut start).await;
-    until("a keeper", || !bench.run_files().is_empty()).await;
-    let supervisor = bench.keeper();
+    until("a supervisor", || !bench.run_files().is_empty()).await;
+    let supervisor = bench.supervisor();
     assert!(alive(supervisor));
     drop(start);
     assert_nothing_left(&bench).await;
@@ -279,7 +279,7 @@ fn start_abandoned_before_its_turn_starts_nothing() {
         drop(release);
         assert!(soon(before).await.unwrap().is_err(), "it has waited so long");
         assert_nothing_left(&bench).await;
-        assert!(!bench.path("run").exists(), "there was a keeper");
+        assert!(!bench.path("run").exists(), "there was a supervisor");
     });
 }
 
@@ -318,7 +318,7 @@ async fn sweep_ends_only_supervisors_with_a_matching_run_file() {
         fs::write(left.join("1"), other.to_string()).unwrap();
         fs::write(left.join("2"), &file.to_string_lossy()[..4]).unwrap();
         assert_eq!(sweep(&left, SOON).unwrap(), 0, "{member}");
-        assert_eq!(fs::read_dir(&left).unwrap().count(), 0, "what names nobody is forgotten");
+        assert_eq!(fs::read_dir(&left).unwrap().count(), 0, "a file without a process is removed");
     }
     assert_eq!(child.exit(), None);
 

@@ -17,11 +17,11 @@ async fn start(bench: &Bench, script: &str) -> (PtyChild, PtyReader) {
 }
 
 /// Reads until the output contains `wanted`.
-async fn shown(reader: &mut PtyReader, wanted: &str) -> String {
+async fn shown(reader: &mut PtyReader, expected: &str) -> String {
     let (mut text, mut buffer) = (String::new(), [0; 1024]);
-    while !text.contains(wanted) {
+    while !text.contains(expected) {
         let read = soon(reader.read(&mut buffer)).await.expect("it can be read");
-        assert!(read > 0, "it ended before {wanted:?}: {text:?}");
+        assert!(read > 0, "it ended before {expected:?}: {text:?}");
         text += &String::from_utf8_lossy(&buffer[..read]);
     }
     text

@@ -86,7 +86,7 @@ async fn terminal_runs_with_the_agents_user_and_the_requested_environment() {
     assert_eq!(
         (group, session, tty),
         (program, supervisor, "0"),
-        "a group below a keeper, without a terminal of the machine"
+        "a group below a supervisor, without a terminal of the machine"
     );
     soon(agent.stop()).await;
 }
@@ -100,8 +100,8 @@ async fn arguments_pass_unchanged_and_are_hidden_from_the_supervisor() {
     spec.command = "printf".into();
     spec.args = std::iter::once("<%s>").chain(args).map(str::to_owned).collect();
     let (shown, exit) = run(&bench, &agent, spec).await;
-    let wanted = format!("<{}>", args.join("><"));
-    assert_eq!((shown, exit), (wanted, code(0)));
+    let expected = format!("<{}>", args.join("><"));
+    assert_eq!((shown, exit), (expected, code(0)));
     soon(agent.stop()).await;
 }
 
@@ -122,7 +122,7 @@ async fn failed_start_has_a_reason_and_no_effect() {
     wrong.args = vec!["x".repeat(3 << 20)];
     let error = soon(agent.terminals().spawn(wrong)).await.unwrap_err();
     assert!(matches!(&error, SpawnError::Setup(_)), "{error:?}");
-    let supervisor = bench.keeper().as_raw_pid();
+    let supervisor = bench.supervisor().as_raw_pid();
     let children = || fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
     until("only the agent is left", || children().split_whitespace().count() == 1).await;
     soon(agent.stop()).await;
@@ -163,7 +163,7 @@ async fn background_process_lives_until_its_terminal_is_closed() {
 #[tokio::test]
 async fn the_agent_s_end_is_the_terminals_end() {
     let bench = Bench::new();
-    for way in ["stops", "dies", "loses its keeper", "loses the terminal's keeper"] {
+    for way in ["stops", "dies", "loses its supervisor", "loses the supervisor of its terminal"] {
         let agent = bench.start("cat").await;
         let (terminal, _output) = start(
             &bench,
@@ -176,15 +176,15 @@ async fn the_agent_s_end_is_the_terminals_end() {
         match way {
             "stops" => drop(soon(agent.stop()).await),
             "dies" => kill_process(pid(&agent.pid().to_string()), Signal::KILL).unwrap(),
-            "loses its keeper" => kill_process(bench.keeper(), Signal::KILL).unwrap(),
+            "loses its supervisor" => kill_process(bench.supervisor(), Signal::KILL).unwrap(),
             _ => {
-                let supervisor = bench.keeper().as_raw_pid();
+                let supervisor = bench.supervisor().as_raw_pid();
                 let children =
                     fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
                 let program = agent.pid().to_string();
                 let other = children.split_whitespace().find(|child| **child != program).unwrap();
                 kill_process(pid(other), Signal::KILL).unwrap();
-                assert_eq!(soon(end).await.code, None, "nobody tells how it ended");
+                assert_eq!(soon(end).await.code, None, "its exit status is unknown");
                 soon(agent.stop()).await;
                 until(way, || !pids.iter().any(|pid| alive(*pid))).await;
                 return;
@@ -235,7 +235,7 @@ async fn output_before_the_exit_is_complete_at_the_exit() {
     let (terminal, mut output) = start(&bench, &agent, "sleep 60 & echo last words; exit 2").await;
     assert_eq!(soon(terminal.exited()).await, code(2));
     assert_eq!(output.read_now().as_deref(), Some(&b"last words\n"[..]));
-    assert_eq!(output.read_now().as_deref(), Some(&b""[..]), "what it left still holds the pipe");
+    assert_eq!(output.read_now().as_deref(), Some(&b""[..]), "its descendant still holds the pipe");
     drop(terminal);
     assert_eq!(rest(&mut output).await, "");
     assert_eq!(output.read_now(), None);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::log::{all, one, said};
+use crate::support::log::{agent_text, all, one};
 use crate::support::{Answer, Gateway, Setup};
 
 async fn fake(args: &[&str]) -> (Gateway, String) {
@@ -77,7 +77,7 @@ async fn a_turn_that_waits_for_its_process_is_cancelled_at_once_and_never_sent()
     let end = one(&events, "prompt.completed");
     assert_eq!((&end["promptId"], &end["stopReason"]), (&json!("p2"), &json!("cancelled")));
     assert_eq!(gateway.turn(&session, "echo then").await["text"], "then");
-    assert_eq!(said(&gateway.lawful(&session).await), "then");
+    assert_eq!(agent_text(&gateway.lawful(&session).await), "then");
     let received = std::fs::read_to_string(gateway.path("data/homes/default/fake/received"));
     let received = received.expect("the agent's own record");
     assert!(received.contains("then") && !received.contains("never"), "{received}");

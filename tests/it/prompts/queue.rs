@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::log::{all, one, said};
+use crate::support::log::{agent_text, all, one};
 use crate::support::{Answer, Gateway, Setup, eventually};
 
 /// A session whose first turn runs until a cancel.
@@ -78,7 +78,7 @@ async fn queued_prompts_run_one_after_the_other_in_their_order() {
     assert_eq!(order, ["p1", "p2", "p3", "p4", "p5", "p6"]);
     let codes: Vec<&Value> = all(&events, "prompt.failed").iter().map(|e| &e["problem"]["code"]).collect();
     assert_eq!(codes, ["agent_error", "agent_exited"], "one that fails does not stop the others");
-    // What was shown with `prompt.queued` is not repeated.
+    // `prompt.started` does not repeat the prompt of `prompt.queued`.
     assert!(all(&events, "prompt.started")[1..].iter().all(|event| event["prompt"].is_null()));
 }
 
@@ -139,7 +139,7 @@ async fn one_cancel_ends_the_running_turn_and_queued_prompts() {
     }
     let events = gateway.lawful(&session).await;
     assert_eq!(one(&events, "prompt.started")["promptId"], "p1");
-    assert_eq!(said(&events), "00000000");
+    assert_eq!(agent_text(&events), "00000000");
     assert_eq!(gateway.turn(&session, "hello").await["text"], "hello");
 }
 

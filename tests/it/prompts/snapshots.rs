@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::log::{all, said};
+use crate::support::log::{agent_text, all};
 use crate::support::{Gateway, Setup};
 
 /// Changes of everything that a snapshot folds, between words.
@@ -28,20 +28,20 @@ async fn snapshots(
     path: &str,
     ended: impl Fn(&Value) -> bool,
 ) -> Vec<Value> {
-    let mut taken = Vec::new();
+    let mut received = Vec::new();
     loop {
         let snapshot = gateway.get(&format!("/v1/sessions/{session}{path}")).await;
         let last = ended(&snapshot);
-        taken.push(snapshot);
+        received.push(snapshot);
         if last {
             break;
         }
         // Often enough to see many moments, and not so often that the agent gets no time.
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    let during = taken.iter().map(seq).collect::<std::collections::BTreeSet<_>>().len();
+    let during = received.iter().map(seq).collect::<std::collections::BTreeSet<_>>().len();
     assert!(during >= 5, "only {during} different moments were seen");
-    taken
+    received
 }
 
 /// The last value of a member in the log up to a position.
@@ -51,7 +51,7 @@ fn latest(log: &[Value], kind: &str, member: &str) -> Value {
     of_kind.map_or(Value::Null, |update| update[member].clone())
 }
 
-/// What follows a snapshot is exactly the rest of the log.
+/// Checks that the events after a snapshot are exactly the rest of the log.
 async fn assert_continues(gateway: &Gateway, session: &str, snapshot: &Value, whole: &[Value]) {
     let after = snapshot["lastEventId"].as_str().expect("a cursor");
     let page = gateway.get(&format!("/v1/sessions/{session}/events?limit=1000&after={after}")).await;
@@ -63,9 +63,9 @@ async fn assert_continues(gateway: &Gateway, session: &str, snapshot: &Value, wh
 #[tokio::test]
 async fn a_session_is_exact_while_its_turn_streams() {
     let (gateway, session) = streaming().await;
-    let taken = snapshots(&gateway, &session, "", |shown| shown["state"] == "idle").await;
+    let received = snapshots(&gateway, &session, "", |shown| shown["state"] == "idle").await;
     let whole = gateway.lawful(&session).await;
-    for shown in &taken {
+    for shown in &received {
         let log = &whole[..seq(shown)];
         assert_eq!(shown["usage"]["used"], latest(log, "usage_update", "used"));
         assert_eq!(shown["title"], latest(log, "session_info_update", "title"));
@@ -75,7 +75,7 @@ async fn a_session_is_exact_while_its_turn_streams() {
         assert_eq!(shown["promptId"], if running { json!("p1") } else { Value::Null });
         assert_continues(&gateway, &session, shown, &whole).await;
     }
-    let last = taken.last().expect("a snapshot");
+    let last = received.last().expect("a snapshot");
     assert_eq!((&last["title"], &last["usage"]["used"]), (&json!("B"), &json!(3)));
 }
 
@@ -83,32 +83,32 @@ async fn a_session_is_exact_while_its_turn_streams() {
 async fn a_transcript_is_exact_while_its_turn_streams() {
     let (gateway, session) = streaming().await;
     let ended = |shown: &Value| shown["turns"][0]["status"] == "completed";
-    let taken = snapshots(&gateway, &session, "/transcript", ended).await;
+    let received = snapshots(&gateway, &session, "/transcript", ended).await;
     let whole = gateway.lawful(&session).await;
-    for shown in &taken {
+    for shown in &received {
         assert_eq!(shown["session"]["lastEventId"], shown["lastEventId"]);
         let items = shown["turns"][0]["items"].as_array().cloned().unwrap_or_default();
         let texts = items.iter().flat_map(|item| item["content"].as_array().cloned().unwrap_or_default());
         let text: String = texts.filter_map(|block| block["text"].as_str().map(str::to_owned)).collect();
-        assert_eq!(text, said(&whole[..seq(shown)]));
+        assert_eq!(text, agent_text(&whole[..seq(shown)]));
         assert_continues(&gateway, &session, shown, &whole).await;
     }
-    assert_eq!(taken.last().expect("a snapshot")["session"]["state"], "idle");
+    assert_eq!(received.last().expect("a snapshot")["session"]["state"], "idle");
 }
 
 #[tokio::test]
 async fn a_prompt_is_exact_while_it_streams() {
     let (gateway, session) = streaming().await;
     let ended = |shown: &Value| shown["status"] == "completed";
-    let taken = snapshots(&gateway, &session, "/prompts/p1", ended).await;
+    let received = snapshots(&gateway, &session, "/prompts/p1", ended).await;
     let whole = gateway.lawful(&session).await;
-    for shown in &taken {
-        assert_eq!(shown["text"], said(&whole[..seq(shown)]));
+    for shown in &received {
+        assert_eq!(shown["text"], agent_text(&whole[..seq(shown)]));
         let over = !all(&whole[..seq(shown)], "prompt.completed").is_empty();
         assert_eq!(shown["status"] == "completed", over);
         assert_continues(&gateway, &session, shown, &whole).await;
     }
-    assert_eq!(said(&whole).len(), 7200);
+    assert_eq!(agent_text(&whole).len(), 7200);
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn the_list_of_sessions_continues_in_the_stream_of_all() {
     let second = gateway.session("fake").await;
     let frames = gateway.events(&format!("/v1/events?after={after}")).await.until("session.attached").await;
     let events: Vec<&Value> = frames.iter().map(|frame| &frame.data).filter(|e| e["seq"].is_u64()).collect();
-    assert_eq!(events.len(), 2, "what the list has shown does not come again: {events:?}");
+    assert_eq!(events.len(), 2, "the stream repeats events of the list: {events:?}");
     assert!(events.iter().all(|event| event["sessionId"] == *second));
 }
 

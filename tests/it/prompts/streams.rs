@@ -121,19 +121,22 @@ async fn types_are_chosen_by_name_or_prefix() {
         ("session.", &[]),
         ("nothing.like.that", &[]),
     ] {
-        let wanted: Vec<&Value> = match types {
+        let expected: Vec<&Value> = match types {
             "session." => {
                 whole.iter().filter(|e| e["type"].as_str().is_some_and(|t| t.starts_with(types))).collect()
             }
             _ => whole.iter().filter(|e| expected.contains(&e["type"].as_str().expect("a type"))).collect(),
         };
         let page = gateway.get(&format!("{path}?types={types}")).await;
-        assert_eq!(page["events"], json!(wanted), "{types}");
+        assert_eq!(page["events"], json!(expected), "{types}");
         assert_eq!(page["lastEventId"], whole[29]["id"], "a page says how far it looked");
         let stream = gateway.events(&format!("{path}?types={types}&follow=false")).await.rest().await;
         let [.., ready, end] = &*stream else { panic!("two frames at least") };
-        assert!(ready.of("ready") && end.of("end"), "what is not in the log comes: {stream:?}");
-        assert_eq!(json!(logged(stream)), json!(wanted), "{types}");
+        assert!(
+            ready.of("ready") && end.of("end"),
+            "the stream has events that the log does not have: {stream:?}"
+        );
+        assert_eq!(json!(logged(stream)), json!(expected), "{types}");
     }
 }
 
@@ -180,7 +183,7 @@ async fn unknown_cursor_starts_with_a_reset() {
             (&json!("reset"), &json!(reason)),
             "{cursor}"
         );
-        assert_eq!(reset.id, Some(format!("{epoch}-0")), "the cursor before what follows");
+        assert_eq!(reset.id, Some(format!("{epoch}-0")), "the cursor before the following events");
         assert_eq!(reset.data["session"], session);
         assert_eq!(logged(frames), whole, "the log from its first event");
     }

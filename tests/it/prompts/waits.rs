@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::log::{kinds, logged, one, said};
+use crate::support::log::{agent_text, kinds, logged, one};
 use crate::support::{Answer, Events, Gateway, Setup};
 
 async fn fake() -> (Gateway, String) {
@@ -37,7 +37,7 @@ async fn prompt_returns_at_once_with_an_id_to_follow_from() {
     assert_eq!(one(&whole, "prompt.started")["id"], first);
     let started = one(&whole, "prompt.started")["seq"].as_u64().expect("a seq");
     assert_eq!(events, whole[usize::try_from(started).expect("small")..]);
-    assert_eq!(said(&events), "chunk 0 chunk 1 chunk 2 chunk 3 chunk 4 ");
+    assert_eq!(agent_text(&events), "chunk 0 chunk 1 chunk 2 chunk 3 chunk 4 ");
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn a_dropped_connection_does_not_cancel() {
     assert!(cut.expect_err("the turn takes longer").is_timeout());
     gateway.log_until(&session, |e| e["type"] == "prompt.completed" && e["promptId"] == "p2").await;
     let events = gateway.lawful(&session).await;
-    assert_eq!(said(&events).matches("chunk 9").count(), 2);
+    assert_eq!(agent_text(&events).matches("chunk 9").count(), 2);
     assert!(!events.iter().any(|event| event["stopReason"] == "cancelled"));
 }
 

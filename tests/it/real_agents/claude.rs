@@ -82,7 +82,7 @@ async fn claude_is_refused_a_tool() {
     claude.answer(&session, &request, "reject_once").await;
     let end = stream.until("prompt.completed").await.pop().expect("until gives it").data;
     assert_eq!(end["promptId"], "p1");
-    assert!(!made.exists(), "what was refused was not done");
+    assert!(!made.exists(), "the rejected command did not run");
     let again = claude.gateway.turn(&session, "and then").await;
     assert_eq!(again["status"], "completed", "{again}");
 }
@@ -129,7 +129,7 @@ async fn claude_remembers_in_a_second_process_after_the_first_was_killed() {
     claude.gateway.turn(&session, "banana").await;
     // Claude Code writes its record some time after the response. Another process cannot read unwritten entries.
     let projects = claude.gateway.path("data/homes/default/claude/.claude/projects");
-    eventually("it has written what was said", Duration::from_secs(20), || async {
+    eventually("it has stored the messages", Duration::from_secs(20), || async {
         written(&projects).contains("banana comes after").then_some(())
     })
     .await;
@@ -147,11 +147,11 @@ async fn claude_remembers_in_a_second_process_after_the_first_was_killed() {
     assert_eq!(attached.len(), 2);
     assert_eq!(attached[1]["context"], "kept");
     // The history does not repeat earlier events.
-    let said = |events: &[Value]| {
+    let count = |events: &[Value]| {
         events.iter().filter(|event| event["update"].to_string().contains("banana")).count()
     };
-    assert_eq!(said(&before), 1, "{before:#?}");
-    assert_eq!(said(&events[before.len()..]), 1, "only in the answer: {:#?}", &events[before.len()..]);
+    assert_eq!(count(&before), 1, "{before:#?}");
+    assert_eq!(count(&events[before.len()..]), 1, "only in the answer: {:#?}", &events[before.len()..]);
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn second_gateway_loads_a_claude_session_after_a_kill_of_the_first_process
     let session = first.session("claude").await;
     let cwd = first.get_session(&session).await["cwd"].as_str().expect("a folder").to_owned();
     first.turn(&session, "banana").await;
-    eventually("it has written what was said", Duration::from_secs(20), || async {
+    eventually("it has stored the messages", Duration::from_secs(20), || async {
         written(kept.path()).contains("banana comes after").then_some(())
     })
     .await;

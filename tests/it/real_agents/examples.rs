@@ -36,7 +36,7 @@ async fn end(stream: &mut Events) -> (Vec<Value>, Value) {
     }
 }
 
-async fn answered(option: &str, tells: &str) {
+async fn answered(option: &str, expected: &str) {
     let gateway = typescript();
     let (session, mut stream, request) = asked(&gateway).await;
     assert_eq!(request["method"], "session/request_permission");
@@ -58,7 +58,7 @@ async fn answered(option: &str, tells: &str) {
     assert_eq!((&end["type"], &end["stopReason"]), (&json!("prompt.completed"), &json!("end_turn")), "{end}");
     let prompt = gateway.get(&format!("{path}/prompts/p1")).await;
     let text = prompt["text"].as_str().expect("text");
-    assert!(text.starts_with("I'll help you with that.") && text.contains(tells), "{text}");
+    assert!(text.starts_with("I'll help you with that.") && text.contains(expected), "{text}");
     let kept = gateway.get(&format!("{path}/transcript")).await;
     let tools = |item: &&Value| item["type"] == "tool_call";
     let items = kept["turns"][0]["items"].as_array().expect("items of a turn");

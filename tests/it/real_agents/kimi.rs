@@ -33,9 +33,9 @@ impl Kimi {
     }
 
     /// Runs a turn in which the model calls this tool. Returns the tool's result as the model received it.
-    async fn told(&self, name: &str, input: &Value) -> String {
+    async fn tool_result(&self, name: &str, input: &Value) -> String {
         let (prompt, methods) =
-            self.served(name, input, |method, _| panic!("nobody is asked for {method}")).await;
+            self.served(name, input, |method, _| panic!("unexpected request {method}")).await;
         assert!(methods.is_empty());
         prompt["text"].as_str().expect("text").to_owned()
     }
@@ -91,16 +91,17 @@ async fn kimi_reads_writes_and_runs_through_the_gateway() {
     let kimi = Kimi::start("gateway").await;
     let (read, written) = (kimi.path("read.txt"), kimi.path("written.txt"));
     std::fs::write(&read, "what stands there\n").expect("the folder is there");
-    let told = kimi.told("Read", &json!({ "path": read })).await;
+    let tool_result = kimi.tool_result("Read", &json!({ "path": read })).await;
     assert!(
-        told.contains("what stands there"),
-        "{told}\n{:#?}",
+        tool_result.contains("what stands there"),
+        "{tool_result}\n{:#?}",
         kimi.gateway.all_events(&kimi.session).await
     );
-    kimi.told("Write", &json!({ "path": written, "content": "new words" })).await;
+    kimi.tool_result("Write", &json!({ "path": written, "content": "new words" })).await;
     assert_eq!(std::fs::read_to_string(&written).expect("it was written"), "new words");
-    let told = kimi.told("Bash", &json!({ "command": "echo $((20 + 22)) > made.txt; cat made.txt" })).await;
-    assert!(told.contains("42"), "{told}");
+    let tool_result =
+        kimi.tool_result("Bash", &json!({ "command": "echo $((20 + 22)) > made.txt; cat made.txt" })).await;
+    assert!(tool_result.contains("42"), "{tool_result}");
     assert!(exists(&kimi.path("made.txt")), "it ran in the session's folder");
     let events = kimi.gateway.lawful(&kimi.session).await;
     let kinds: Vec<_> = events.iter().filter_map(|event| event["type"].as_str()).collect();
@@ -118,8 +119,8 @@ async fn kimi_reads_writes_and_runs_through_a_client() {
     let missing = json!({ "error": { "code": -32002, "message": "Resource not found" } });
     let (prompt, methods) = kimi
         .served("Read", &json!({ "path": read }), |_, params| {
-            let wanted = params["path"].as_str().is_some_and(|path| path.ends_with("/read.txt"));
-            if wanted { json!({ "result": { "content": "out of a browser" } }) } else { missing.clone() }
+            let is_read = params["path"].as_str().is_some_and(|path| path.ends_with("/read.txt"));
+            if is_read { json!({ "result": { "content": "out of a browser" } }) } else { missing.clone() }
         })
         .await;
     assert!(methods.contains(&"fs/read_text_file".to_owned()), "{methods:?}");

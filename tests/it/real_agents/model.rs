@@ -89,8 +89,8 @@ fn reply(conversation: &[Message]) -> Reply {
         Message::User(texts) => Some(texts),
         Message::ToolResult(_) => None,
     });
-    let said: Vec<&String> = users.flatten().collect();
-    let (last, before) = said.split_last().expect("the user said something");
+    let texts: Vec<&String> = users.flatten().collect();
+    let (last, before) = texts.split_last().expect("the user said something");
     let mut words = last.splitn(3, ' ');
     match (words.next(), words.next(), words.next()) {
         (Some("call"), Some(name), Some(input)) => {

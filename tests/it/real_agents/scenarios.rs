@@ -218,10 +218,10 @@ pub(super) async fn adopt(real: &'static Real, home: &'static str) {
     let adopted = adopted["sessionId"].as_str().expect("an id").to_owned();
     second.says(&adopted, "date", "date comes after banana, cherry").await;
     let history = second.gateway.lawful(&adopted).await;
-    let said: Vec<_> =
+    let chunks: Vec<_> =
         history.iter().filter(|event| event["update"].to_string().contains("banana comes after")).collect();
-    assert_eq!(said.len(), 1, "{said:#?}");
-    assert_eq!(said[0]["replayed"], true, "{said:#?}");
+    assert_eq!(chunks.len(), 1, "{chunks:#?}");
+    assert_eq!(chunks[0]["replayed"], true, "{chunks:#?}");
     second.assert_kept(&[adopted]).await;
 }
 

@@ -20,7 +20,7 @@ async fn a_drain_ends_turns_streams_and_agents_in_time() {
     gateway.prompt(&session, "slow chunks=10000 ms=20").await;
     stream.until("session.update").await;
     let started = procfs::descendants(gateway.pid());
-    assert!(started.len() >= 2, "a keeper and an agent: {started:?}");
+    assert!(started.len() >= 2, "a supervisor and an agent: {started:?}");
     let ready = || async { gateway.request(Method::GET, "/readyz").send().await };
     assert_eq!(ready().await.expect("an answer").status(), 200);
 

@@ -85,7 +85,7 @@ async fn drain_notifies_every_client_and_cuts_no_response() {
     assert!(!ask(&mut kept, "/readyz").await.contains("connection: close"));
     let (_h2, mut tasks) = over_http_2(&gateway).await;
 
-    let told = async {
+    let drain = async {
         streams[0].until("request.created").await;
         gateway.signal(Signal::TERM);
         come_back_apart(&mut streams).await;
@@ -127,9 +127,9 @@ async fn drain_notifies_every_client_and_cuts_no_response() {
         let ended = tokio::time::timeout(Duration::from_secs(20), tasks.join_next()).await;
         ended.expect("in time").expect("a connection").expect("no panic").expect("no error");
     };
-    let (held, ()) = tokio::join!(held, told);
+    let (held, ()) = tokio::join!(held, drain);
     let held = held.expect("an answer");
-    assert_eq!(held.status(), 200, "who waits for a turn learns its end");
+    assert_eq!(held.status(), 200, "a waiting request receives the end of its turn");
     let held: Value = held.json().await.expect("a whole answer");
     assert_eq!(held["stopReason"], "cancelled", "{held}");
     assert_eq!(gateway.ended(Duration::from_secs(20)), Some(0), "{}", gateway.log());
@@ -140,7 +140,7 @@ async fn drain_notifies_every_client_and_cuts_no_response() {
     assert_eq!(resolved["resolution"], "cancelled", "{resolved}");
 }
 
-/// What a client at work was answered.
+/// The responses to a client that prompts continuously.
 #[derive(Default)]
 struct Worked {
     prompts: Vec<PromptAnswer>,
@@ -246,9 +246,11 @@ async fn a_drain_under_load_fails_no_request_that_it_took() {
 
     gateway.start();
     for session in &sessions {
-        eventually("what the drain left in the queue has ended", Duration::from_secs(30), || async {
-            (gateway.get_session(session).await["state"] == "idle").then_some(())
-        })
+        eventually(
+            "the prompts that the drain left in the queue have ended",
+            Duration::from_secs(30),
+            || async { (gateway.get_session(session).await["state"] == "idle").then_some(()) },
+        )
         .await;
         let log = gateway.lawful(session).await;
         let ends = ends(&log);

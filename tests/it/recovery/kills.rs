@@ -29,7 +29,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// What is answered to this prompt under this key; the turn, if it was admitted.
+    /// Sends this prompt with this key. Returns the turn, if the gateway admitted it.
     async fn send(&mut self, gateway: &Gateway, key: &str, text: &str) -> Option<String> {
         let path = format!("/v1/sessions/{}/prompts", self.session);
         let request = gateway.request(Method::POST, &path).header("Idempotency-Key", key);
@@ -43,7 +43,7 @@ impl Sender {
         prompt
     }
 
-    /// A turn, and the end of the gateway somewhere in it. Who has had no answer asks again.
+    /// A turn, and the end of the gateway somewhere in it. Clients without a response send the prompt again.
     async fn turn_with_kill(&mut self, gateway: &mut Gateway, number: usize, random: &mut Random) {
         let (commands, key) = (random.one_of(&TURNS), format!("kill {number}"));
         let (first, rest) = commands.split_once(';').unwrap_or((commands, ""));

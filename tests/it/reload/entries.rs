@@ -1,4 +1,4 @@
-//! What belongs to an entry stays with it: sign-ins, secrets of MCP servers, spares.
+//! Sign-ins, secrets of MCP servers and idle processes stay with their entry across a reload.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::support::{Gateway, Setup, eventually, is_alive};
 
 const AUTH: &str = "/v1/agents/fake/auth";
 
-fn heard(file: &Path) -> String {
+fn messages(file: &Path) -> String {
     std::fs::read_to_string(file).unwrap_or_default()
 }
 
 #[tokio::test]
 async fn sign_in_that_ends_after_a_reload_does_not_apply_to_the_new_entry() {
     let folder = tempfile::tempdir().expect("a folder");
-    let log = folder.path().join("heard");
+    let log = folder.path().join("messages");
     let agent = |more: &str| {
         let args = format!("\"--auth-required\", \"--slow-auth\", \"1000\", \"--log\", {log:?}{more}");
         format!(
@@ -31,25 +31,25 @@ async fn sign_in_that_ends_after_a_reload_does_not_apply_to_the_new_entry() {
         assert_eq!(answer.status, StatusCode::NO_CONTENT, "{answer:?}");
     };
     let change = async {
-        let asked = || async { heard(&log).contains("authenticate").then_some(()) };
+        let asked = || async { messages(&log).contains("authenticate").then_some(()) };
         eventually("the sign-in runs", PATIENCE, asked).await;
         reload(&gateway, &agent(", \"--resume\""), RELOADED).await;
     };
     tokio::join!(sign_in, change);
-    assert_eq!(gateway.get(AUTH).await["state"], "unknown", "nobody signed in to this one");
+    assert_eq!(gateway.get(AUTH).await["state"], "unknown", "the new process is not signed in");
     let body = json!({ "agent": "fake" });
     gateway.posted("/v1/sessions", &[], &body).await.problem(424, "agent_auth_required");
     assert_eq!(
-        heard(&log).matches("\"method\":\"authenticate\"").count(),
+        messages(&log).matches("\"method\":\"authenticate\"").count(),
         1,
-        "nor was it told of the other's"
+        "the new process does not receive the sign-in of the former"
     );
 }
 
 #[tokio::test]
 async fn secret_is_never_sent_to_a_process_that_does_not_mask_it() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (log, secret) = (folder.path().join("heard"), folder.path().join("secret"));
+    let (log, secret) = (folder.path().join("messages"), folder.path().join("secret"));
     let state = folder.path().join("state");
     let args = format!("\"--fork\", \"--mcp\", \"--state\", {state:?}, \"--log\", {log:?}");
     let config = format!(
@@ -65,7 +65,7 @@ async fn secret_is_never_sent_to_a_process_that_does_not_mask_it() {
     let hanging =
         gateway.request(Method::POST, &path).json(&json!({ "method": "_vendor/hang", "params": {} }));
     let changed = async {
-        let asked = || async { heard(&log).contains("_vendor/hang").then_some(()) };
+        let asked = || async { messages(&log).contains("_vendor/hang").then_some(()) };
         eventually("the call runs", PATIENCE, asked).await;
 
         std::fs::write(&secret, "later-secret").expect("the folder is ours");
@@ -73,7 +73,7 @@ async fn secret_is_never_sent_to_a_process_that_does_not_mask_it() {
         // The call keeps the process, and the process's own entry answers its requests.
         let forked = gateway.call(Method::POST, &format!("/v1/sessions/{session}/fork")).await;
         assert_eq!(forked.status, StatusCode::CREATED, "{forked:?}");
-        let fork = heard(&log);
+        let fork = messages(&log);
         let fork = fork.lines().find(|line| line.contains("session/fork")).expect("it was asked");
         assert!(fork.contains("former-secret") && !fork.contains("later-secret"), "{fork}");
     };
@@ -82,32 +82,33 @@ async fn secret_is_never_sent_to_a_process_that_does_not_mask_it() {
         () = changed => {}
     }
     gateway.posted("/v1/sessions", &[], &body).await;
-    let last = heard(&log);
+    let last = messages(&log);
     let last = last.lines().rfind(|line| line.contains("session/new")).expect("it was asked");
     assert!(last.contains("later-secret"), "a new process: {last}");
 }
 
-async fn spare(gateway: &Gateway) -> u32 {
+async fn idle_process(gateway: &Gateway) -> u32 {
     let pool = || async {
         let pool = gateway.get("/v1/agents/fake").await["pool"].clone();
         let settled = pool["idle"] == 1 && pool["processes"] == 1;
         gateway.agents_alive().into_iter().max().filter(|_| settled)
     };
-    eventually("one spare", PATIENCE, pool).await
+    eventually("one idle process", PATIENCE, pool).await
 }
 
 #[tokio::test]
-async fn spares_of_a_former_entry_end_and_others_start() {
+async fn idle_processes_of_a_former_entry_end_and_others_start() {
     let agent = |args: &str| {
         format!(
             "[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 1 }}\n"
         )
     };
     let gateway = start(Setup::default().table(&agent("")));
-    let former = spare(&gateway).await;
+    let former = idle_process(&gateway).await;
     reload(&gateway, &agent("\"--resume\""), RELOADED).await;
-    eventually("the former spare ends", PATIENCE, || async { (!is_alive(former)).then_some(()) }).await;
-    assert_ne!(spare(&gateway).await, former);
+    eventually("the former idle process ends", PATIENCE, || async { (!is_alive(former)).then_some(()) })
+        .await;
+    assert_ne!(idle_process(&gateway).await, former);
     let session = gateway.session("fake").await;
     let shown = gateway.get("/v1/agents/fake").await;
     assert!(shown["capabilities"].to_string().contains("resume"), "{shown}");

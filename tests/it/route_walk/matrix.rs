@@ -134,8 +134,8 @@ async fn a_ticket_opens_only_documented_operations_at_its_path() {
             let ticket = ticket(&operation.path).await;
             let request = operation.request_with(&gateway, &format!("?ticket={ticket}"));
             let status = admitted(operation, request, "a ticket").await;
-            let wanted = if operation.named() { StatusCode::NOT_FOUND } else { StatusCode::OK };
-            assert_eq!(status, wanted, "{}", operation.path);
+            let expected = if operation.named() { StatusCode::NOT_FOUND } else { StatusCode::OK };
+            assert_eq!(status, expected, "{}", operation.path);
         } else {
             let body = json!({ "paths": [operation.path] });
             gateway.posted("/v1/tickets", &[], &body).await.problem(422, "invalid");

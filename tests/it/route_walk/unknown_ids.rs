@@ -127,6 +127,6 @@ async fn key_of_another_tenant_finds_nothing() {
     let made = as_other(Method::POST, "/v1/sessions").json(&json!({ "agent": "fake" }));
     let made: Value = made.send().await.expect("an answer").json().await.expect("JSON");
     let first = theirs.next().await.expect("the stream goes on");
-    assert_eq!(first.data["sessionId"], made["sessionId"], "the first that it hears of is its own");
+    assert_eq!(first.data["sessionId"], made["sessionId"], "its first event is of its own session");
     assert_eq!(gateway.get("/v1/sessions").await["sessions"].as_array().map(Vec::len), Some(1));
 }

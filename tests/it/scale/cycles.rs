@@ -12,7 +12,7 @@ mod world;
 use figures::Figures;
 use world::{End, SESSIONS, World};
 
-/// What a gateway may hold at any time of such a life.
+/// The memory limit of a gateway during a life, in KiB.
 const BUDGET: u64 = 128 << 10;
 /// How long a life may last, however few events there were.
 const LIFE: Duration = Duration::from_secs(5);
@@ -65,7 +65,7 @@ async fn run(plan: Plan) -> Figures {
     let found = world.end().await.check();
     figures.broken(&found);
     failed.extend(found);
-    figure(&figures.told());
+    figure(&figures.summary());
     let shown: Vec<String> = failed.iter().take(40).map(ToString::to_string).collect();
     assert!(failed.is_empty(), "{} violations:\n{}", failed.len(), shown.join("\n"));
     figures
@@ -82,7 +82,7 @@ async fn fifty_kills_under_load_lose_and_duplicate_nothing() {
     assert!(figures.completed >= CYCLES * 4, "{} turns came to their end", figures.completed);
     assert!(figures.prompts >= CYCLES * 8, "agents got {} prompts", figures.prompts);
     assert!(figures.answers >= CYCLES / 2, "agents got {} answers", figures.answers);
-    assert_eq!(figures.left_at_start, 0, "what an earlier life left is gone when the next one opens");
+    assert_eq!(figures.left_at_start, 0, "no process of an earlier life is alive when the next one starts");
     assert!(figures.reconnects >= CYCLES * SESSIONS / 2, "{} reconnects", figures.reconnects);
 }
 

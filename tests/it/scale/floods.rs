@@ -167,7 +167,7 @@ struct Attacked {
 impl Attacked {
     async fn start() -> Self {
         let gateway = Setup::fake(&[]).start();
-        // The first requests load what an idle gateway needs.
+        // The first requests load the memory of an idle gateway.
         measure(&gateway, 100).await;
         let idle = procfs::resident(gateway.pid());
         Self { gateway, idle }

@@ -33,9 +33,9 @@ fn copied(table: Table, (key, value): &Record, ids: (SessionId, SessionId), ago:
     if table == Table::SessionIndex {
         // The newest sorts first.
         let at = key.len() - 24;
-        let place = u64::from_be_bytes(key[at..at + 8].try_into().expect("eight bytes"));
-        let place = place + u64::try_from(ago).expect("earlier");
-        key[at..at + 8].copy_from_slice(&place.to_be_bytes());
+        let time = u64::from_be_bytes(key[at..at + 8].try_into().expect("eight bytes"));
+        let time = time + u64::try_from(ago).expect("earlier");
+        key[at..at + 8].copy_from_slice(&time.to_be_bytes());
     }
     Put { table, key, value: with(value).into() }
 }
@@ -139,7 +139,7 @@ async fn a_turn_without_end_is_saved_on_its_way() {
     let record: Value = serde_json::from_str(&record).expect("JSON");
     drop(file);
     let exact = record["seq"].as_u64().expect("a seq");
-    assert!(exact > 15_000, "who reads it in folds all that came after {exact}");
+    assert!(exact > 15_000, "a reload folds all events after {exact}");
     gateway.start();
     let events = gateway.lawful(&session).await;
     assert_eq!(events.last().expect("events")["seq"], events.len(), "nothing is missing");

@@ -9,7 +9,7 @@ use crate::support::{Events, Gateway, Setup, figure};
 
 const SAMPLES: usize = 7;
 const TRIES: usize = 6;
-/// What a flood elsewhere may add to the time until the agent has reacted.
+/// The time that a flood in another session may add until the agent reacts.
 const MORE: Duration = Duration::from_millis(100);
 
 /// From the POST until the agent's reaction is on the stream.
@@ -42,7 +42,7 @@ async fn answer(gateway: &Gateway, session: &str, stream: &mut Events) -> Durati
             took = Some(began.elapsed());
         }
         if event.of("prompt.completed") {
-            return took.expect("the agent was told");
+            return took.expect("the agent received the cancel");
         }
     }
 }

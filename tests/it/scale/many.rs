@@ -65,16 +65,16 @@ async fn three_hundred_sessions_of_the_demo_agent_live_on_eight_processes() {
     }
     let sessions: Vec<String> = making.join_all().await;
     let made = began.elapsed();
-    let told = all_at_once(&gateway, &sessions, |at| format!("/remember {}", word(at))).await;
+    let answers = all_at_once(&gateway, &sessions, |at| format!("/remember {}", word(at))).await;
     let remembered = began.elapsed();
     let recalled = all_at_once(&gateway, &sessions, |_| "/recall".to_owned()).await;
     let most = alive.end();
     figure(&format!(
-        "{SESSIONS} sessions made in {made:?}, told a word after {remembered:?}, asked for it after {:?}; {most} processes at most",
+        "{SESSIONS} sessions made in {made:?}, words stored after {remembered:?} and recalled after {:?}; {most} processes at most",
         began.elapsed()
     ));
 
-    for (at, answer) in told.iter().enumerate() {
+    for (at, answer) in answers.iter().enumerate() {
         assert!(answer.contains(&word(at)), "session {at}: {answer}");
     }
     for (at, answer) in recalled.iter().enumerate() {

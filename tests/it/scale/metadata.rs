@@ -41,8 +41,8 @@ fn copied(table: Table, (key, value): &Record, ids: (SessionId, SessionId), numb
     let mut key = with(key);
     if table == Table::SessionIndex {
         let at = key.len() - 24;
-        let place = u64::from_be_bytes(key[at..at + 8].try_into().expect("eight bytes"));
-        key[at..at + 8].copy_from_slice(&(place + number as u64).to_be_bytes());
+        let time = u64::from_be_bytes(key[at..at + 8].try_into().expect("eight bytes"));
+        key[at..at + 8].copy_from_slice(&(time + number as u64).to_be_bytes());
     }
     Put { table, key, value: with(value).into() }
 }

@@ -13,7 +13,7 @@ use crate::support::gateway::KEY;
 use crate::support::{Answer, Events, Gateway, Setup, figure};
 
 /// Users of the backend; `ACP_GATEWAY_TEST_USERS` sets another number.
-#[expect(clippy::disallowed_methods, reason = "a person who runs it by hand says how many")]
+#[expect(clippy::disallowed_methods, reason = "a manual run sets the number")]
 fn users() -> usize {
     std::env::var("ACP_GATEWAY_TEST_USERS").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
 }

@@ -14,14 +14,14 @@ use crate::support::lean::{self, Frame, Lean};
 use crate::support::{Gateway, Setup, eventually, figure, procfs};
 
 const SUBSCRIBERS: usize = 2000;
-/// What one may cost, in KiB.
+/// The memory limit of one subscriber, in KiB.
 const SUBSCRIBER: u64 = 40;
 
 /// One key opens all of them. The limits of one connection or stream have their default values.
 const MANY: &str = "limits.per_key.max_streams = 3000\nserver.max_connections_per_address = 4000\n";
 
 const STALLED: usize = 200;
-/// What one that never reads may cost, in KiB.
+/// The memory limit of a client that never reads, in KiB.
 const STALLED_READER: u64 = 64;
 /// When it is gone at the latest; `write_stall` is 30 s.
 const CUT: Duration = Duration::from_secs(35);
@@ -89,7 +89,7 @@ async fn two_thousand_subscribers_receive_every_event_at_low_cost() {
 }
 
 const IDLE: usize = 2000;
-/// What one that waits may cost, in KiB; of these hyper's buffers alone are 16.
+/// The memory limit of an idle stream, in KiB. hyper's buffers alone would need 16.
 const IDLE_STREAM: u64 = 8;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,7 +121,7 @@ async fn idle_stream_is_cheap_and_receives_keep_alives() {
     assert!(each <= IDLE_STREAM << 10, "{each} bytes each");
     // Each stream is notified within its time limit and continues.
     for stream in streams.iter_mut().step_by(100) {
-        stream.said().await.expect("it does not break");
+        stream.until_data().await.expect("it does not break");
     }
     assert!(opened.elapsed() < Duration::from_secs(10), "{:?}", opened.elapsed());
     gateway.turn(&session, "echo it-lives").await;

@@ -41,7 +41,7 @@ async fn five_hundred_clients_reconnect_repeatedly_without_loss() {
             turns.push(began.elapsed());
         }
     }
-    let clients = clients.await.expect("nobody found anything wrong");
+    let clients = clients.await.expect("no client found an error");
     let connections = clients.iter().map(Kept::connections).sum::<usize>();
     turns.sort();
     let (median, worst) = (turns[turns.len() / 2], turns[turns.len() - 1]);

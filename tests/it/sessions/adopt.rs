@@ -3,7 +3,7 @@
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::support::log::{all, kinds, one, said};
+use crate::support::log::{agent_text, all, kinds, one};
 use crate::support::{Answer, Gateway, Setup};
 
 /// Creates a session with one turn that only the agent knows. Returns the agent's id. The gateway that created it has
@@ -47,7 +47,7 @@ async fn a_session_of_the_agent_is_adopted_with_its_history() {
     assert_eq!(
         kinds(&events),
         ["session.created", "session.update", "session.update", "session.attached"],
-        "what was said before comes before the session is there"
+        "the history arrives before the session exists"
     );
     let created = one(&events, "session.created");
     assert_eq!((&created["adopted"], created.get("forkedFrom")), (&json!(true), None));
@@ -57,14 +57,14 @@ async fn a_session_of_the_agent_is_adopted_with_its_history() {
     assert_eq!(history.len(), 2);
     assert!(history.iter().all(|event| event.get("promptId").is_none()));
     assert_eq!(history[0]["update"]["sessionUpdate"], "user_message_chunk");
-    assert_eq!(said(&events), "before");
+    assert_eq!(agent_text(&events), "before");
     // From here on it is an ordinary session, and its history is not sent twice.
     assert_eq!(gateway.turn(session, "echo after").await["text"], "after");
     gateway.call(Method::POST, &format!("/v1/sessions/{session}/close")).await;
     let attached = gateway.call(Method::POST, &format!("/v1/sessions/{session}/attach")).await;
     assert_eq!(attached.status, StatusCode::OK, "{attached:?}");
     let events = gateway.lawful(session).await;
-    assert_eq!(said(&events), "beforeafter");
+    assert_eq!(agent_text(&events), "beforeafter");
     assert_eq!(all(&events, "session.attached")[1]["by"], "load");
     assert_eq!(gateway.get("/v1/sessions").await["sessions"][0]["sessionId"], session);
 }
@@ -175,7 +175,7 @@ async fn session_with_an_incomplete_history_is_hidden_and_removed_by_a_restart()
         .await
         .problem(404, "not_found");
     gateway.kill();
-    assert!(asked.await.expect("it was asked").is_err(), "nobody was told of a session");
+    assert!(asked.await.expect("it was asked").is_err(), "no client received a session");
     gateway.start();
     assert_eq!(gateway.get("/v1/sessions").await["sessions"], json!([]));
     gateway.call(Method::GET, &session).await.problem(404, "not_found");

@@ -119,11 +119,11 @@ async fn slow_set_up_is_cancelled_by_its_id() {
     let gateway = setup.settings("timeouts.session_new_timeout = \"500ms\"").start();
     gateway.posted("/v1/sessions", &[], &json!({ "agent": "fake" })).await.problem(504, "agent_timeout");
     let asked = received(&gateway, "session/new").pop().expect("it was asked");
-    let told = eventually("it is told", Duration::from_secs(5), || async {
+    let cancel = eventually("the agent receives the cancel", Duration::from_secs(5), || async {
         received(&gateway, "$/cancel_request").pop()
     })
     .await;
-    assert_eq!(told["params"], json!({ "requestId": asked["id"] }));
+    assert_eq!(cancel["params"], json!({ "requestId": asked["id"] }));
     gateway.assert_nothing_left().await;
 }
 
@@ -136,12 +136,12 @@ async fn agent_receives_the_withdrawal_of_a_call() {
     call(&gateway, &session, &json!({ "method": "_vendor/hang" })).await.problem(504, "agent_timeout");
     assert!(began.elapsed() < Duration::from_secs(10));
     let asked = received(&gateway, "_vendor/hang").pop().expect("it was asked");
-    let told = eventually("it is told", Duration::from_secs(5), || async {
+    let cancel = eventually("the agent receives the cancel", Duration::from_secs(5), || async {
         received(&gateway, "$/cancel_request").pop()
     })
     .await;
-    assert_eq!(told["params"], json!({ "requestId": asked["id"] }));
-    assert!(told.get("id").is_none(), "{told}");
+    assert_eq!(cancel["params"], json!({ "requestId": asked["id"] }));
+    assert!(cancel.get("id").is_none(), "{cancel}");
     assert_eq!(gateway.turn(&session, "echo on").await["text"], "on");
     let late = gateway.lawful(&session).await;
     assert!(late.iter().all(|event| event["type"] != "agent.invalid_output"), "{late:#?}");

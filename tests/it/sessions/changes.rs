@@ -45,9 +45,9 @@ async fn a_patch_merges_and_null_clears() {
         let events = gateway.lawful(&session).await;
         let changed = *all(&events, "session.changed").last().expect("the change");
         assert_eq!(changed["by"], by);
-        let wanted = |member: &str| body.get(member).is_some();
-        assert_eq!(changed.get("title"), wanted("title").then_some(&title));
-        assert_eq!(changed.get("metadata"), wanted("metadata").then_some(&metadata));
+        let requested = |member: &str| body.get(member).is_some();
+        assert_eq!(changed.get("title"), requested("title").then_some(&title));
+        assert_eq!(changed.get("metadata"), requested("metadata").then_some(&metadata));
         assert_eq!(changed["id"], answer.body["lastEventId"]);
     }
     let before = gateway.all_events(&session).await;

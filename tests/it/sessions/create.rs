@@ -101,7 +101,7 @@ async fn a_session_has_a_folder_of_its_own_or_one_below_the_root() {
     }
     let lines = received(&gateway);
     for cwd in [own["cwd"].as_str().expect("a folder"), part] {
-        assert!(lines.contains(&format!("\"cwd\":\"{cwd}\"")), "the agent hears of {cwd}: {lines}");
+        assert!(lines.contains(&format!("\"cwd\":\"{cwd}\"")), "the agent receives {cwd}: {lines}");
     }
 }
 

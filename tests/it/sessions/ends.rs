@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::support::log::{all, kinds, one, said};
+use crate::support::log::{agent_text, all, kinds, one};
 use crate::support::{Answer, Gateway, Setup, eventually};
 
 async fn post(gateway: &Gateway, session: &str, what: &str) -> Answer {
@@ -47,7 +47,7 @@ async fn a_closed_session_is_read_and_not_prompted_until_it_is_attached() {
     assert_eq!(gateway.turn(&session, "echo two").await["text"], "two");
     let events = gateway.lawful(&session).await;
     assert_eq!(all(&events, "session.attached")[1]["by"], "load");
-    assert_eq!(said(&events), "onetwo");
+    assert_eq!(agent_text(&events), "onetwo");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::support::log::{all, kinds, one, said};
+use crate::support::log::{agent_text, all, kinds, one};
 use crate::support::{Answer, Gateway, Setup, eventually};
 
 async fn fork(gateway: &Gateway, session: &str, key: Option<&str>) -> Answer {
@@ -46,12 +46,12 @@ async fn fork_has_the_history_and_continues_independently() {
             ["session.created", "session.update", "session.update", "session.attached"]
         );
         assert!(all(&events, "session.update").iter().all(|event| event["replayed"] == true));
-        assert_eq!(said(&events), "trunk");
+        assert_eq!(agent_text(&events), "trunk");
         let (one, other) =
             tokio::join!(gateway.turn(&parent, "echo left"), gateway.turn(&forked, "echo right"));
         assert_eq!((&one["text"], &other["text"]), (&json!("left"), &json!("right")));
-        assert_eq!(said(&gateway.lawful(&parent).await), "trunkleft");
-        assert_eq!(said(&gateway.lawful(&forked).await), "trunkright");
+        assert_eq!(agent_text(&gateway.lawful(&parent).await), "trunkleft");
+        assert_eq!(agent_text(&gateway.lawful(&forked).await), "trunkright");
     }
 }
 

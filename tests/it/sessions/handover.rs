@@ -7,7 +7,7 @@ use reqwest::{Method, StatusCode};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::support::log::{all, kinds, one, said};
+use crate::support::log::{agent_text, all, kinds, one};
 use crate::support::{Gateway, Setup, eventually, is_alive};
 
 /// An agent like Codex: it keeps a session locked until its process ends, also after `session/close`.
@@ -112,8 +112,8 @@ async fn a_process_that_keeps_sessions_locked_is_stopped_and_not_reused() {
     pids.sort_by_key(Value::to_string);
     pids.dedup();
     assert_eq!(pids.len(), 3, "each session has a process of its own: {pids:?}");
-    let told = gateway.log().matches("keeps a session locked").count();
-    assert_eq!(told, 1, "{}", gateway.log());
+    let warnings = gateway.log().matches("keeps a session locked").count();
+    assert_eq!(warnings, 1, "{}", gateway.log());
 }
 
 #[tokio::test]
@@ -230,7 +230,7 @@ async fn a_load_that_is_refused_for_another_reason_is_retried_and_then_fails_wit
 }
 
 #[tokio::test]
-async fn a_lost_context_says_why() {
+async fn lost_context_has_a_reason() {
     for (args, reason, detail) in [
         (&["--state", "state", "--fail-load"][..], "not_found", Some("Resource not found (-32002)")),
         (&["--no-load"], "unsupported", None),
@@ -245,9 +245,9 @@ async fn a_lost_context_says_why() {
         assert_eq!((attached[0].get("reason"), attached[0].get("detail")), (None, None));
         let lost = attached[1];
         assert_eq!((&lost["context"], &lost["reason"]), (&json!("lost"), &json!(reason)), "{lost}");
-        let said = lost.get("detail").and_then(Value::as_str);
-        assert_eq!(said.is_some(), detail.is_some(), "{lost}");
-        assert!(said.unwrap_or_default().contains(detail.unwrap_or_default()), "{lost}");
+        let text = lost.get("detail").and_then(Value::as_str);
+        assert_eq!(text.is_some(), detail.is_some(), "{lost}");
+        assert!(text.unwrap_or_default().contains(detail.unwrap_or_default()), "{lost}");
         assert!(gateway.log().contains(reason), "{}", gateway.log());
     }
 }
@@ -259,11 +259,11 @@ async fn process_that_had_a_session_gets_it_again() {
     let sessions = [gateway.session("fake").await, gateway.session("fake").await];
     let pids = join_all(sessions.iter().map(|session| gateway.turn(session, "pid"))).await;
     assert_ne!(pids[0]["text"], pids[1]["text"]);
-    for (session, spares) in sessions.iter().zip(1..) {
+    for (session, idle) in sessions.iter().zip(1..) {
         gateway.call(Method::POST, &format!("/v1/sessions/{session}/close")).await;
         eventually("the process is idle", Duration::from_secs(10), || async {
             let agent = gateway.get("/v1/agents/fake").await;
-            (agent["pool"]["idle"] == spares).then_some(())
+            (agent["pool"]["idle"] == idle).then_some(())
         })
         .await;
     }
@@ -310,14 +310,14 @@ async fn history_behind_the_answer_to_load_never_appears_in_the_next_turn() {
     let gateway = setup.start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "slow chunks=5 ms=1").await;
-    let before = said(&gateway.lawful(&session).await);
+    let before = agent_text(&gateway.lawful(&session).await);
     gateway.turn(&session, "crash chunks=0").await;
     // A turn that lasts longer than the history needs.
     let after = "chunk 0 chunk 1 chunk 2 ";
     assert_eq!(gateway.turn(&session, "slow chunks=3 ms=150").await["text"], after);
     let events = gateway.lawful(&session).await;
     assert_eq!(all(&events, "session.attached")[1]["by"], "load");
-    assert_eq!(said(&events), format!("{before}{after}"), "no old answer inside the new one");
+    assert_eq!(agent_text(&events), format!("{before}{after}"), "no old answer inside the new one");
     assert!(replayed(&events).is_empty());
 }
 
@@ -329,7 +329,7 @@ async fn late_history_of_an_adopted_or_forked_session_is_marked_replayed() {
     let created = gateway.posted("/v1/sessions", &[], &body).await;
     let first = created.body["sessionId"].as_str().expect("an id").to_owned();
     gateway.turn(&first, "slow chunks=5 ms=1").await;
-    let before = said(&gateway.lawful(&first).await);
+    let before = agent_text(&gateway.lawful(&first).await);
     let forked = fork(&gateway, &first).await;
     gateway.call(Method::DELETE, &format!("/v1/sessions/{first}")).await;
     let listed = gateway.get("/v1/agents/fake/sessions").await;
@@ -345,7 +345,7 @@ async fn late_history_of_an_adopted_or_forked_session_is_marked_replayed() {
         let history = replayed(&events);
         assert_eq!(history.len(), 6, "a prompt and five chunks: {:?}", kinds(&events));
         assert!(history.iter().all(|event| event.get("promptId").is_none()), "{history:?}");
-        assert_eq!(said(&events), format!("{before}{after}"));
+        assert_eq!(agent_text(&events), format!("{before}{after}"));
     }
 }
 
@@ -424,7 +424,7 @@ async fn a_process_with_tools_of_a_closed_session_serves_no_other() {
     assert!(is_alive(left));
     let third = gateway.session("fake").await;
     assert_ne!(gateway.turn(&third, "pid").await["text"], pid, "it was not reused");
-    eventually("what was left is gone", Duration::from_secs(10), || async {
+    eventually("the agent's stored session is gone", Duration::from_secs(10), || async {
         (!is_alive(left)).then_some(())
     })
     .await;

@@ -4,7 +4,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::key_life::key;
-use crate::support::log::{all, kinds, one, said};
+use crate::support::log::{agent_text, all, kinds, one};
 use crate::support::{Answer, Gateway, Setup};
 
 const MODES: &str = r#"{"currentModeId":"default","availableModes":[
@@ -326,7 +326,7 @@ async fn a_denied_mode_that_the_agent_enters_is_reported() {
     assert_eq!(events[first]["promptId"], "p1", "it belongs to the running turn");
     assert!(gateway.log().contains("the agent entered a mode that its entry denies to clients"));
     assert_eq!(gateway.get_session(&session).await["modes"]["currentModeId"], "default");
-    assert_eq!(said(&events), "");
+    assert_eq!(agent_text(&events), "");
 }
 
 #[tokio::test]

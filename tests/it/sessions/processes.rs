@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::support::log::{all, one, said};
+use crate::support::log::{agent_text, all, one};
 use crate::support::{Gateway, Setup, eventually};
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn idle_session_releases_its_process_and_the_next_prompt_attaches_one() {
     assert_eq!(gateway.turn(&session, "echo two").await["text"], "two");
     let events = gateway.lawful(&session).await;
     assert_eq!(all(&events, "session.attached")[1]["by"], "load");
-    assert_eq!(said(&events), "onetwo");
+    assert_eq!(agent_text(&events), "onetwo");
 }
 
 #[tokio::test]
@@ -58,11 +58,11 @@ async fn many_sessions_live_on_few_processes() {
     }
     for (number, session) in sessions.iter().enumerate() {
         let events = gateway.lawful(session).await;
-        assert_eq!(said(&events), format!("{number}.0;{number}.1;"));
+        assert_eq!(agent_text(&events), format!("{number}.0;{number}.1;"));
         assert!(all(&events, "session.detached").iter().all(|event| event["reason"] == "reclaimed"));
         assert!(all(&events, "session.attached")[1..].iter().all(|event| event["by"] == "load"));
     }
-    assert!(gateway.agents_alive().len() <= 4, "two agents and their keepers");
+    assert!(gateway.agents_alive().len() <= 4, "two agents and their supervisors");
 }
 
 #[tokio::test]
@@ -77,7 +77,11 @@ async fn a_process_that_closed_its_session_serves_the_next() {
     let one = gateway.session("fake").await;
     let pid = gateway.turn(&one, "pid").await["text"].clone();
     let other = gateway.session("fake").await;
-    assert_ne!(gateway.turn(&other, "pid").await["text"], pid, "one that cannot close serves nobody else");
+    assert_ne!(
+        gateway.turn(&other, "pid").await["text"],
+        pid,
+        "a process without close serves no other session"
+    );
 }
 
 #[tokio::test]
@@ -98,7 +102,7 @@ async fn when_all_processes_work_a_prompt_waits_in_line_for_one() {
     );
     gateway.call(Method::POST, &format!("/v1/sessions/{busy}/cancel")).await;
     let events = gateway.log_until(&idle, |event| event["type"] == "prompt.completed").await;
-    assert_eq!(said(&events), "hello");
+    assert_eq!(agent_text(&events), "hello");
     let events = gateway.lawful(&busy).await;
     assert_eq!(one(&events, "prompt.completed")["stopReason"], "cancelled");
 }
@@ -190,5 +194,5 @@ async fn sessions_and_logs_survive_a_kill_of_the_gateway() {
     assert_eq!(gateway.turn(&session, "echo two").await["text"], "two");
     let events = gateway.lawful(&session).await;
     assert_eq!(all(&events, "session.attached")[1]["by"], "load");
-    assert_eq!(said(&events), "onetwo");
+    assert_eq!(agent_text(&events), "onetwo");
 }

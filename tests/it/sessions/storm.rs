@@ -147,7 +147,7 @@ async fn concurrent_clients_keep_one_end_per_turn_and_a_valid_log() {
         gateway.start();
         for (session, before) in sessions.iter().zip(&logs) {
             let after = gateway.lawful(session).await;
-            assert_eq!(after[..before.len()], before[..], "what was committed stays");
+            assert_eq!(after[..before.len()], before[..], "committed events stay");
             gateway.call(Method::POST, &format!("/v1/sessions/{session}/attach")).await;
             assert_eq!(gateway.turn(session, "hello").await["text"], "hello");
             let deleted = gateway.call(Method::DELETE, &format!("/v1/sessions/{session}")).await;

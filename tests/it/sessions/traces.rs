@@ -24,7 +24,7 @@ async fn traced(gateway: &Gateway, number: u32, method: Method, path: &str, body
     answer
 }
 
-/// What the agent got under this method, the last one first.
+/// `_meta` of the latest message with this method that the agent received.
 async fn meta_of(gateway: &Gateway, method: &str) -> Value {
     let part = format!("\"method\":\"{method}\"");
     let line = eventually(method, Duration::from_secs(10), || async {

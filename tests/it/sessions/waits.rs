@@ -1,4 +1,4 @@
-//! Who waits for a process without a turn, and sessions that no process holds.
+//! Waits for a process without a turn, and sessions that no process holds.
 
 use std::time::{Duration, Instant};
 
@@ -128,7 +128,7 @@ async fn a_session_without_a_process_is_deleted_at_the_agent_too() {
     let began = Instant::now();
     let answer = gateway.call(Method::DELETE, &format!("/v1/sessions/{session}")).await;
     assert_eq!(answer.status, StatusCode::NO_CONTENT);
-    assert!(began.elapsed() < Duration::from_secs(5), "nobody waits for the agent");
+    assert!(began.elapsed() < Duration::from_secs(5), "no request waits for the agent");
     gateway.call(Method::GET, &format!("/v1/sessions/{session}")).await.problem(404, "not_found");
     eventually("the agent was asked", Duration::from_secs(10), || async {
         let lines = std::fs::read_to_string(gateway.path("data/homes/default/fake/received")).ok()?;

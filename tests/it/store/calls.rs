@@ -56,7 +56,7 @@ impl Life<'_> {
                 store = self.open();
             }
             match step.take(&store) {
-                Ok(()) => self.taken(&mut step),
+                Ok(()) => self.committed(&mut step),
                 Err(CommitError::Full) => {
                     assert_eq!(self.errno, ENOSPC, "only a full disk is full");
                     assert_eq!(
@@ -72,15 +72,15 @@ impl Life<'_> {
                     self.disk.heal();
                     drop(store);
                     store = self.open();
-                    // What became of the last commit is known now: it is there, or it was never done.
+                    // The content shows whether the last commit was done.
                     let found = content(&store);
                     if found == self.expected[self.done + 1] {
-                        self.taken(&mut step);
+                        self.committed(&mut step);
                     } else {
                         assert_eq!(found, self.expected[self.done]);
                     }
                 }
-                Err(CommitError::Conflict { index }) => panic!("nobody else writes: {index}"),
+                Err(CommitError::Conflict { index }) => panic!("no other writer exists: {index}"),
             }
         }
         self.disk.heal();
@@ -88,7 +88,7 @@ impl Life<'_> {
         assert_eq!(content(&open(self.path)), self.expected[STEPS]);
     }
 
-    fn taken(&mut self, step: &mut Step) {
+    fn committed(&mut self, step: &mut Step) {
         self.done += 1;
         *step = self.script.next();
     }
@@ -99,15 +99,15 @@ impl Life<'_> {
 #[ignore = "started by no_acknowledged_data_is_lost_by_any_failing_call"]
 fn victim() {
     let words = input();
-    let [place, disk, seed, errno, times] = &words[..] else { return };
-    let (place, disk) = (Path::new(place), Disk::own(disk));
+    let [folder, disk, seed, errno, times] = &words[..] else { return };
+    let (folder, disk) = (Path::new(folder), Disk::own(disk));
     let (seed, errno) = (seed.parse().expect("a number"), errno.parse().expect("a number"));
     let expected = expected(seed, STEPS);
     let mut sums = Seen::default();
     let last = if times == "once" { 0 } else { u64::MAX };
     // Every call, not a sample: commits repeat the same calls, so a sample could miss every sync.
     for first in 1.. {
-        let path = place.join(format!("{first}.sqlite"));
+        let path = folder.join(format!("{first}.sqlite"));
         disk.forget();
         disk.fail(KINDS, errno, first..=last.max(first));
         let script = Script::new(seed);
@@ -131,18 +131,18 @@ fn no_acknowledged_data_is_lost_by_any_failing_call() {
     let (seed, _) = Random::seeded();
     figure(&format!("SEED={seed}"));
     let start = |(errno, times): (i32, &str)| {
-        let place = folder();
-        let path = place.path().canonicalize().expect("it is there");
+        let folder = folder();
+        let path = folder.path().canonicalize().expect("it is there");
         let disk = Disk::of(&path);
         let words = format!("{} {} {seed} {errno} {times}\n", path.display(), disk.folder().display());
         let child = again("store::calls::victim", &disk, &words);
-        (place, disk, child)
+        (folder, disk, child)
     };
     let kinds = [(ENOSPC, "once"), (ENOSPC, "on"), (EIO, "once"), (EIO, "on")];
     let victims: Vec<_> = kinds.into_iter().map(start).collect();
-    for (_place, _disk, child) in victims {
-        let said = assert_passed(child);
-        said.lines().filter(|line| line.contains("Seen")).for_each(figure);
+    for (_folder, _disk, child) in victims {
+        let output = assert_passed(child);
+        output.lines().filter(|line| line.contains("Seen")).for_each(figure);
     }
 }
 
@@ -151,8 +151,8 @@ fn no_acknowledged_data_is_lost_by_any_failing_call() {
 #[ignore = "started by failed_checkpoint_stops_the_store_and_loses_nothing"]
 fn idle_victim() {
     let words = input();
-    let [place, disk, seed, errno, kind, nth] = &words[..] else { return };
-    let (path, disk) = (Path::new(place).join("log.sqlite"), Disk::own(disk));
+    let [folder, disk, seed, errno, kind, nth] = &words[..] else { return };
+    let (path, disk) = (Path::new(folder).join("log.sqlite"), Disk::own(disk));
     let (seed, errno) = (seed.parse().expect("a number"), errno.parse().expect("a number"));
     let nth: u64 = nth.parse().expect("a number");
     let expected = expected(seed, STEPS);
@@ -178,10 +178,10 @@ fn idle_victim() {
         // The thread that runs the checkpoint reports its error to the committers.
         when(|| store.commit(&Batch::default()).is_err());
     }
-    let taken = script.next().take(&store);
+    let committed = script.next().take(&store);
     drop(store);
     let found = content(&open(&path));
-    match taken {
+    match committed {
         Ok(()) => assert_eq!((errno, found), (ENOSPC, expected[STEPS]), "a full disk is tried again"),
         Err(CommitError::Failed(_)) => assert_eq!((errno, found), (EIO, expected[STEPS - 1])),
         Err(other) => panic!("{other}"),
@@ -193,16 +193,16 @@ fn failed_checkpoint_stops_the_store_and_loses_nothing() {
     let (seed, _) = Random::seeded();
     figure(&format!("SEED={seed}"));
     let start = |(errno, kind, nth): (i32, &str, u64)| {
-        let place = folder();
-        let path = place.path().canonicalize().expect("it is there");
+        let folder = folder();
+        let path = folder.path().canonicalize().expect("it is there");
         let disk = Disk::of(&path);
         let words = format!("{} {} {seed} {errno} {kind} {nth}\n", path.display(), disk.folder().display());
-        (place, again("store::calls::idle_victim", &disk, &words), disk)
+        (folder, again("store::calls::idle_victim", &disk, &words), disk)
     };
     // Syncs of the write-ahead log and of the file (of the folder is the second), writes to the file, its cut.
     let calls = [(EIO, "s", 1), (EIO, "s", 3), (EIO, "w", 1), (EIO, "w", 3), (EIO, "t", 1), (ENOSPC, "w", 2)];
     let victims: Vec<_> = calls.into_iter().map(start).collect();
-    for (_place, child, _disk) in victims {
+    for (_folder, child, _disk) in victims {
         assert_passed(child);
     }
 }

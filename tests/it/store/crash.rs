@@ -52,9 +52,9 @@ pub(crate) fn again(test: &str, disk: &Disk, input: &str) -> Child {
 /// Returns the output.
 pub(crate) fn assert_passed(child: Child) -> String {
     let output = child.wait_with_output().expect("it is ours");
-    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && said.contains("1 passed"), "{said}{errors}");
-    said.into_owned()
+    let (stdout, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && stdout.contains("1 passed"), "{stdout}{errors}");
+    stdout.into_owned()
 }
 
 /// The words of the first line of stdin; none when a person ran the test by hand.
@@ -116,7 +116,7 @@ fn is_moved(folder: &Path) -> bool {
     index[16..20] == index[96..100]
 }
 
-/// What the store's own thread does after 32 MiB or when nothing happens, now.
+/// Runs the checkpoint that the store's own thread runs after 32 MiB or when idle.
 fn checkpoint(path: &Path, how: &str) {
     let connection = rusqlite::Connection::open(path).expect("it opens");
     connection.pragma_update(None, "synchronous", "FULL").expect("it is taken");
@@ -133,7 +133,7 @@ struct Life {
     expected: Vec<u64>,
 }
 
-/// What was known when the machine stopped.
+/// The acknowledged state when the machine stopped.
 #[derive(Debug, Default)]
 struct Known {
     epoch: Option<String>,
@@ -174,7 +174,7 @@ fn known(calls: &[Call]) -> Known {
     known
 }
 
-/// What one state held.
+/// The content of one crash state.
 struct Found {
     /// Commits beyond those that were acknowledged.
     beyond: usize,
@@ -182,15 +182,15 @@ struct Found {
 }
 
 /// Opens one state, reads it whole and commits to it.
-fn check(life: &Life, cut: usize, left: Left, random: &mut Random, place: &Path) -> Found {
+fn check(life: &Life, cut: usize, left: Left, random: &mut Random, folder: &Path) -> Found {
     let known = known(&life.calls[..cut]);
     for (name, bytes) in files(&life.calls[..cut], &life.folder, left, random) {
-        fs::write(place.join(name), bytes).expect("the folder is ours");
+        fs::write(folder.join(name), bytes).expect("the folder is ours");
     }
     if random.below(4) == 0 {
-        fs::write(place.join(format!("{NAME}-shm")), [0xa5; 5000]).expect("the folder is ours");
+        fs::write(folder.join(format!("{NAME}-shm")), [0xa5; 5000]).expect("the folder is ours");
     }
-    let path = place.join(NAME);
+    let path = folder.join(NAME);
     let store = SqliteStore::open(&path, Ids::system(), &limits());
     let store = store.unwrap_or_else(|error| panic!("it does not open: {error:?}"));
     let found = content(&store);
@@ -209,7 +209,7 @@ fn check(life: &Life, cut: usize, left: Left, random: &mut Random, place: &Path)
     if random.below(4) == 0 {
         let grown = content(&store);
         drop(store);
-        assert_eq!(content(&open(&path)), grown, "what was committed afterwards is there");
+        assert_eq!(content(&open(&path)), grown, "later commits are there");
     }
     Found { beyond: holds - known.acknowledged, forms }
 }
@@ -232,7 +232,7 @@ fn assert_worth_it(life: &Life) {
             _ => {}
         }
     }
-    assert!(anew > 0, "the log began anew over what was moved");
+    assert!(anew > 0, "the log began anew over moved data");
     assert!(count(&wal, &|kind| matches!(kind, Kind::Truncate { size: 0 })) > 0, "the log was cut");
     assert!(count(NAME, &|kind| matches!(kind, Kind::Write { .. })) > 20, "checkpoints wrote to the file");
     assert!(count(NAME, &|kind| matches!(kind, Kind::Synced)) > 1, "and synced it");
@@ -250,7 +250,7 @@ fn the_store_opens_with_a_prefix_of_the_commits_and_all_that_were_acknowledged()
     let (turn, beyond) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let runs = [AtomicUsize::new(0), AtomicUsize::new(0)];
     let work = |worker: usize| {
-        let place = root.path().join(worker.to_string());
+        let folder = root.path().join(worker.to_string());
         let mut kinds: BTreeMap<Left, usize> = BTreeMap::new();
         loop {
             let state = turn.fetch_add(1, Ordering::Relaxed);
@@ -261,9 +261,9 @@ fn the_store_opens_with_a_prefix_of_the_commits_and_all_that_were_acknowledged()
             let life = &lives[state % lives.len()];
             let cut = 1 + state * life.calls.len() / STATES;
             let left = LEFT[usize::try_from(random.below(5)).expect("small")];
-            fs::create_dir(&place).expect("the folder is ours");
+            fs::create_dir(&folder).expect("the folder is ours");
             let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                check(life, cut, left, &mut random, &place)
+                check(life, cut, left, &mut random, &folder)
             }));
             let found = checked.unwrap_or_else(|_| {
                 // The next worker skips the states that this worker has checked.
@@ -278,7 +278,7 @@ fn the_store_opens_with_a_prefix_of_the_commits_and_all_that_were_acknowledged()
                 runs.fetch_add(count, Ordering::Relaxed);
             }
             *kinds.entry(left).or_default() += 1;
-            fs::remove_dir_all(&place).expect("the folder is ours");
+            fs::remove_dir_all(&folder).expect("the folder is ours");
         }
     };
     let workers = std::thread::available_parallelism().map_or(2, std::num::NonZero::get).min(8);
@@ -292,7 +292,7 @@ fn the_store_opens_with_a_prefix_of_the_commits_and_all_that_were_acknowledged()
     assert!(packed > STATES && plain > STATES, "{packed} runs were packed, and {plain} were not");
     let calls: usize = lives.iter().map(|life| life.calls.len()).sum();
     figure(&format!(
-        "{checked} crash states of {calls} calls ({written:?} to write, {:?} in all): {} of them held a commit that nobody had been told of",
+        "{checked} crash states of {calls} calls ({written:?} to write, {:?} in all): {} of them contained a commit that was not acknowledged",
         began.elapsed(),
         beyond.into_inner(),
     ));
@@ -300,14 +300,14 @@ fn the_store_opens_with_a_prefix_of_the_commits_and_all_that_were_acknowledged()
 
 #[test]
 fn torn_first_page_is_restored_from_the_log() {
-    let (place, copy) = (folder(), folder());
-    let store = open(&place.path().join(NAME));
+    let (folder, copy) = (folder(), folder());
+    let store = open(&folder.path().join(NAME));
     let mut script = Script::new(1);
     for _ in 0..STEPS {
         script.next().take(&store).expect("the disk works");
     }
     for name in [NAME.to_owned(), format!("{NAME}-wal")] {
-        fs::copy(place.path().join(&name), copy.path().join(name)).expect("the folders are ours");
+        fs::copy(folder.path().join(&name), copy.path().join(name)).expect("the folders are ours");
     }
     let path = copy.path().join(NAME);
     let mut bytes = fs::read(&path).expect("it is there");

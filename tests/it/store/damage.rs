@@ -35,7 +35,7 @@ fn without_id(data: &[u8]) -> Vec<u8> {
 
 /// The readable content: every event equals a written event, or is reported as damaged.
 fn read(store: &SqliteStore, whole: &Events) -> usize {
-    let mut told = 0;
+    let mut reported = 0;
     for number in 1..=5 {
         let mut after = 0;
         while let Some(last) =
@@ -43,31 +43,27 @@ fn read(store: &SqliteStore, whole: &Events) -> usize {
         {
             match store.read(session(number), after, 1) {
                 Ok(runs) => {
-                    for (place, bytes) in events(&runs) {
-                        assert_eq!(
-                            whole.get(&place),
-                            Some(&bytes),
-                            "other bytes than were written: {place:?}"
-                        );
+                    for (id, bytes) in events(&runs) {
+                        assert_eq!(whole.get(&id), Some(&bytes), "other bytes than were written: {id:?}");
                     }
                     after = runs.last().map_or(last, |run| run.last_seq);
                 }
                 Err(ReadError::Corrupt { .. } | ReadError::Failed(_)) => {
-                    told += 1;
+                    reported += 1;
                     after += 1;
                 }
             }
         }
     }
-    told
+    reported
 }
 
 #[test]
 fn a_flipped_bit_never_becomes_an_event() {
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed}"));
-    let (place, copy) = (folder(), folder());
-    let (path, damaged) = (place.path().join("log.sqlite"), copy.path().join("log.sqlite"));
+    let (folder, copy) = (folder(), folder());
+    let (path, damaged) = (folder.path().join("log.sqlite"), copy.path().join("log.sqlite"));
     let store = open(&path);
     let mut script = Script::new(seed);
     let of_events = || -> u64 { (1..=5).filter_map(|n| store.usage(session(n))).map(|log| log.bytes).sum() };
@@ -84,7 +80,7 @@ fn a_flipped_bit_never_becomes_an_event() {
     assert!(packed > 0 && plain > 0, "{packed} runs were packed, and {plain} were not");
     drop(store);
     let bytes = fs::read(&path).expect("it is there");
-    let (mut refused, mut told) = (0, 0);
+    let (mut refused, mut reported) = (0, 0);
     for _ in 0..FLIPS {
         let mut bytes = bytes.clone();
         let at = usize::try_from(random.below(bytes.len() as u64)).expect("it is an index");
@@ -94,21 +90,21 @@ fn a_flipped_bit_never_becomes_an_event() {
         }
         fs::write(&damaged, bytes).expect("the folder is ours");
         match SqliteStore::open(&damaged, Ids::system(), &limits()) {
-            Ok(store) => told += usize::from(read(&store, &whole) > 0),
+            Ok(store) => reported += usize::from(read(&store, &whole) > 0),
             Err(OpenError::Io(error)) => panic!("the disk works: {error}"),
             Err(_) => refused += 1,
         }
     }
     figure(&format!(
-        "{FLIPS} flips of {} bytes, {of_events} of events: {refused} files did not open, {told} told of damage",
+        "{FLIPS} flips of {} bytes, {of_events} of events: {refused} files did not open, {reported} reported damage",
         bytes.len()
     ));
     let hit = FLIPS * usize::try_from(of_events).expect("a small file") / bytes.len();
-    assert!(hit > FLIPS / 10 && told > hit / 2, "about {hit} hit events, {told} were told of");
+    assert!(hit > FLIPS / 10 && reported > hit / 2, "about {hit} hit events, {reported} were reported");
 }
 
-/// A place in the file, for a bit to be flipped at.
-fn place(bytes: &[u8], what: &str, run: &[u8]) -> usize {
+/// An offset in the file at which the test flips a bit.
+fn offset_of(bytes: &[u8], what: &str, run: &[u8]) -> usize {
     let page = |kind: u8, holds: &[u8]| {
         let pages = bytes.chunks(PAGE).enumerate().skip(1);
         let mut pages = pages.filter_map(|(n, page)| {
@@ -159,7 +155,7 @@ async fn gateway_on_a_damaged_file_serves_intact_data_or_reports_the_error() {
     let run = beginning(&path, &sessions[0], 9);
     let bytes = fs::read(&path).expect("a clean end leaves one file");
     for what in ["a run", "an index", "the schema", "the header"] {
-        flip(&path, &bytes, place(&bytes, what, &run));
+        flip(&path, &bytes, offset_of(&bytes, what, &run));
         if let Err(code) = gateway.try_start() {
             let log = gateway.log();
             let why = log.lines().last().unwrap_or_default();
@@ -174,8 +170,8 @@ async fn gateway_on_a_damaged_file_serves_intact_data_or_reports_the_error() {
                         assert_eq!((&event["type"], &event["reason"]), (&json!("reset"), &json!("damaged")));
                         continue;
                     };
-                    let place = (session.clone(), seq);
-                    if let Some(written) = whole.get(&place) {
+                    let id = (session.clone(), seq);
+                    if let Some(written) = whole.get(&id) {
                         assert_eq!(&event, written, "{what}: other bytes than were written");
                         given += 1;
                     }

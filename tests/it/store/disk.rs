@@ -62,7 +62,7 @@ impl Disk {
         &self.folder
     }
 
-    /// What a process gets in its environment.
+    /// The environment of a process that uses this disk.
     pub(crate) fn environment(&self) -> Vec<(&'static str, OsString)> {
         vec![
             ("LD_PRELOAD", library().into()),
@@ -121,7 +121,7 @@ impl Disk {
         self.journal().iter().any(|call| call.kind == Kind::Failed)
     }
 
-    /// What was done so far.
+    /// The calls so far.
     pub(crate) fn journal(&self) -> Vec<Call> {
         parse(&std::fs::read(self.journal_path()).expect("something was done"))
     }

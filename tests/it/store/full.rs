@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::disk::ENOSPC;
 use super::{LIMITS, on_disk};
 use crate::support::history::PromptAnswer;
-use crate::support::log::said;
+use crate::support::log::agent_text;
 use crate::support::{Answer, Follower, Gateway, History, Setup, eventually};
 
 const TURN: &str = "slow chunks=150 ms=10";
@@ -31,7 +31,7 @@ async fn full_disk_rejects_new_data_and_keeps_existing_data() {
     let (busy, idle) = (gateway.session("fake").await, gateway.session("fake").await);
     gateway.turn(&idle, "echo before").await;
     let transcript = format!("/v1/sessions/{idle}/transcript");
-    let told = gateway.get(&transcript).await["turns"].clone();
+    let before = gateway.get(&transcript).await["turns"].clone();
     let mut followers = [Follower::start(&gateway, &busy), Follower::start(&gateway, &idle)];
     gateway.prompt(&busy, TURN).await;
     followers[0].until("the turn has begun", is_chunk).await;
@@ -47,20 +47,20 @@ async fn full_disk_rejects_new_data_and_keeps_existing_data() {
     gateway.posted("/v1/sessions", &[], &body).await.problem(507, "storage_full");
     // Commits in progress have ended by now. Later output of the agent is not visible.
     let page = gateway.all_events(&busy).await;
-    let seen = eventually("what is durable has come", Duration::from_secs(10), || async {
+    let seen = eventually("the stream has all durable events", Duration::from_secs(10), || async {
         Some(followers[0].seen().len()).filter(|seen| *seen >= page.len())
     })
     .await;
-    assert_eq!(page, followers[0].seen(), "what is durable can be read, and nothing else");
+    assert_eq!(page, followers[0].seen(), "exactly the durable events can be read");
     assert_eq!(gateway.get("/v1/sessions").await["sessions"].as_array().map(Vec::len), Some(2));
-    assert_eq!(gateway.get(&transcript).await["turns"], told);
+    assert_eq!(gateway.get(&transcript).await["turns"], before);
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(followers[0].seen().len(), seen, "nothing is visible before it is durable");
     assert!(!followers[0].seen().iter().any(|event| event["type"] == "prompt.completed"));
 
     disk.heal();
     followers[0].until("the end of the turn", |event| event["type"] == "prompt.completed").await;
-    let text = said(&followers[0].seen());
+    let text = agent_text(&followers[0].seen());
     assert!((0..150).all(|n| text.contains(&format!("chunk {n} "))), "{text}");
     let again = eventually("the prompt is taken", Duration::from_secs(30), || async {
         Some(post(&gateway, &idle, "again").await).filter(|answer| answer.status != 507)
@@ -148,7 +148,7 @@ async fn full_disk_serves_reads_cancels_and_deletes_at_once() {
 }
 
 /// Bytes of the files in the folder of the log.
-fn taken(gateway: &Gateway) -> u64 {
+fn disk_use(gateway: &Gateway) -> u64 {
     let files = std::fs::read_dir(gateway.path("data/private")).expect("it is there");
     let files = files.map(|file| file.expect("an entry").metadata().expect("it is there"));
     files.filter(std::fs::Metadata::is_file).map(|file| file.len()).sum()
@@ -167,7 +167,7 @@ async fn on_the_disk_reserve_ends_of_turns_cancels_and_deletes_commit() {
     gateway.turn(&idle, "echo before").await;
     gateway.prompt(&hangs, "stream n=1 size=8; hang").await;
     gateway.log_until(&hangs, is_chunk).await;
-    disk.limit_to(taken(&gateway) + (1 << 20));
+    disk.limit_to(disk_use(&gateway) + (1 << 20));
     gateway.prompt(&floods, "flood n=1000000").await;
     eventually("the reserve is released", Duration::from_mins(1), || async {
         (disk.has_failed() && ready(&gateway).await == 507).then_some(())

@@ -23,7 +23,7 @@ pub(crate) enum Step {
     Prune(Vec<Cut>, usize),
 }
 
-/// What one seed does to a store.
+/// The steps on a store that follow from one seed.
 #[derive(Debug)]
 pub(crate) struct Script {
     random: Random,
@@ -131,7 +131,7 @@ impl Step {
     }
 }
 
-/// What a store that keeps everything in memory holds after no step, one, two...
+/// The content of a store in memory after no step, one step, two steps, ...
 pub(crate) fn expected(seed: u64, steps: usize) -> Vec<u64> {
     let (mut script, store) = (Script::new(seed), MemoryStore::new(Ids::system()));
     let mut contents = vec![content(&store)];

@@ -28,7 +28,7 @@ fn durable(calls: &[Call], run: &[u8]) -> Option<Duration> {
     let written = calls.iter().filter(of_log).skip_while(|call| !holds(call));
     let mut synced = written.skip_while(|call| call.kind != Kind::SyncBegins);
     let first = synced.next().map(|_| synced.find(|call| call.kind == Kind::Synced));
-    first.map(|end| end.expect("what was seen was synced").time)
+    first.map(|end| end.expect("every received event was synced").time)
 }
 
 /// Whether a call lies completely within one sync of the log.

@@ -21,7 +21,7 @@ pub(crate) enum Left {
 
 pub(crate) const LEFT: [Left; 5] = [Left::All, Left::Nothing, Left::First, Left::Some, Left::Torn];
 
-/// What disks write at once.
+/// The unit that disks write atomically.
 const SECTOR: usize = 512;
 
 /// Files by name, as they may be when the machine stops right after the first calls.

@@ -33,8 +33,9 @@ fn start(folder: &tempfile::TempDir) -> Gateway {
 /// Has been killed when something was in its write-ahead log.
 async fn kill_while_it_writes(gateway: &mut Gateway, session: &str, follower: &mut Follower) {
     let prompt = gateway.prompt(session, "stream n=30; slow chunks=2000 ms=2").await;
-    let said = |event: &Value| event["promptId"] == prompt["promptId"] && event["type"] == "session.update";
-    follower.until("the turn is under way", said).await;
+    let is_update =
+        |event: &Value| event["promptId"] == prompt["promptId"] && event["type"] == "session.update";
+    follower.until("the turn is under way", is_update).await;
     gateway.kill();
 }
 
@@ -88,9 +89,9 @@ async fn truncated_log_restores_a_prefix() {
         figure(&format!("{lost} of {size} bytes gone: {same} of {} events are the same", before.len()));
         if same < before.len() {
             // The events after them are those of a restart for the interrupted turn.
-            let said =
+            let chunks =
                 after[same..].iter().filter(|text| text.contains("\"type\":\"session.update\"")).count();
-            assert_eq!(said, 0, "nothing that the agent said is made up, or moved");
+            assert_eq!(chunks, 0, "nothing that the agent said is made up, or moved");
         }
         let gone: Value = serde_json::from_str(before.last().expect("events")).expect("JSON");
         if gone["seq"].as_u64() > Some(after.len() as u64) {

@@ -43,10 +43,10 @@ impl Follower {
     #[expect(clippy::disallowed_methods, reason = "the test's own task, ended with the follower")]
     fn of(url: String, name: &str, sessions: &[String], all: bool) -> Self {
         let sessions: BTreeMap<String, u64> = sessions.iter().map(|session| (session.clone(), 0)).collect();
-        let (tell, places) = watch::channel(sessions.clone());
+        let (sender, places) = watch::channel(sessions.clone());
         let reader = Reader { name: name.to_owned(), sessions, all, ..Reader::default() };
         let reader = Arc::new(Mutex::new(reader));
-        let task = tokio::spawn(follow(url, Arc::clone(&reader), tell));
+        let task = tokio::spawn(follow(url, Arc::clone(&reader), sender));
         Self { reader, places, task }
     }
 
@@ -55,7 +55,7 @@ impl Follower {
         self.with(|reader| reader.sessions.clone())
     }
 
-    /// What it has seen so far.
+    /// The events that it received so far.
     pub(crate) fn seen(&self) -> Vec<Value> {
         self.with(|reader| reader.events().map(|text| serde_json::from_str(text).expect("JSON")).collect())
     }
@@ -115,14 +115,14 @@ impl Drop for Follower {
     }
 }
 
-async fn follow(url: String, reader: Arc<Mutex<Reader>>, tell: watch::Sender<BTreeMap<String, u64>>) {
+async fn follow(url: String, reader: Arc<Mutex<Reader>>, sender: watch::Sender<BTreeMap<String, u64>>) {
     let keep = |frame: Frame| {
         let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
         // Both in one step, for a caller that takes the record at any time.
         if let Frame::Event { text, .. } = &frame
             && let Ok(event) = Event::parse(text)
         {
-            tell.send_modify(|places| {
+            sender.send_modify(|places| {
                 places.insert(event.session_id.to_string(), event.seq);
             });
         }

@@ -216,7 +216,7 @@ impl Gateway {
         self.folder.path().join(name)
     }
 
-    /// What it wrote to stderr so far.
+    /// The stderr of the gateway so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.path("stderr")).unwrap_or_default()
     }

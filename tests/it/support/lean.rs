@@ -119,7 +119,7 @@ impl Lean {
 
     /// Decodes the received chunks. Returns true if there were any.
     fn dechunk(&mut self) -> bool {
-        /// What ends a chunk.
+        /// The length of the line end after a chunk.
         const LINE: usize = 2;
         let (mut at, before) = (0, self.body.len());
         while at < self.raw.len() {
@@ -143,7 +143,7 @@ impl Lean {
     }
 
     /// Waits for any data, including a comment.
-    pub(crate) async fn said(&mut self) -> io::Result<()> {
+    pub(crate) async fn until_data(&mut self) -> io::Result<()> {
         while !self.dechunk() {
             self.fill().await?;
         }
@@ -169,13 +169,13 @@ impl Lean {
 
 /// Removes the complete frames from the received bytes of a stream.
 pub(crate) fn split(body: &mut Vec<u8>) -> Vec<Frame> {
-    let (mut found, mut taken) = (Vec::new(), 0);
-    while let Some(end) = memchr::memmem::find(&body[taken..], b"\n\n") {
-        let text = std::str::from_utf8(&body[taken..taken + end]).expect("a stream is UTF-8");
+    let (mut found, mut offset) = (Vec::new(), 0);
+    while let Some(end) = memchr::memmem::find(&body[offset..], b"\n\n") {
+        let text = std::str::from_utf8(&body[offset..offset + end]).expect("a stream is UTF-8");
         found.push(Frame(text.to_owned()));
-        taken += end + 2;
+        offset += end + 2;
     }
-    body.drain(..taken);
+    body.drain(..offset);
     found
 }
 
@@ -288,7 +288,7 @@ impl Kept {
 }
 
 impl History {
-    /// What these clients of one session were shown, all to the same end, and its log.
+    /// The received events of these clients of one session, up to the same end, and its log.
     pub(crate) async fn kept(gateway: &Gateway, session: &str, clients: Vec<Kept>) -> Self {
         let read_to = clients.iter().map(|client| client.seq).max().unwrap_or_default();
         let events = gateway.log_texts(session, 0).await;

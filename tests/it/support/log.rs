@@ -28,7 +28,7 @@ pub(crate) fn kinds(events: &[Value]) -> Vec<&str> {
 }
 
 /// The agent's text, joined.
-pub(crate) fn said(events: &[Value]) -> String {
+pub(crate) fn agent_text(events: &[Value]) -> String {
     let chunks = all(events, "session.update").into_iter().map(|event| &event["update"]);
     let chunks = chunks.filter(|update| update["sessionUpdate"] == "agent_message_chunk");
     chunks.map(|chunk| chunk["content"]["text"].as_str().expect("the fake agent says text")).collect()

@@ -112,7 +112,7 @@ pub(crate) fn called(pids: &[u32], argument: &str) -> usize {
 
 /// Whether a process on this machine owns the end `port` of a connection with `peer`.
 pub(crate) fn holds(port: u16, peer: u16) -> bool {
-    /// Established, and closed by the other end alone. What a process has closed is the kernel's own.
+    /// Established, and closed only by the other end. The kernel owns a socket that its process has closed.
     const HELD: [&str; 2] = ["01", "08"];
     let (port, peer) = (format!(":{port:04X}"), format!(":{peer:04X}"));
     let table = std::fs::read_to_string("/proc/net/tcp").expect("/proc");

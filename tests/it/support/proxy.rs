@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::procfs;
 
-/// What happens to the bytes of one direction of a connection.
+/// The treatment of the bytes of one direction of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
     Pass,

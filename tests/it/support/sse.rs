@@ -50,7 +50,7 @@ const LAST: [&str; 3] = ["end", "shutdown", "problem"];
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The number of frames, and of characters of each, in a failure message.
-const TOLD: (usize, usize) = (20, 200);
+const SHOWN: (usize, usize) = (20, 200);
 
 impl Events {
     pub(crate) fn new(response: reqwest::Response) -> Self {
@@ -119,7 +119,7 @@ impl Events {
             }
         }
         let text: Box<str> = text.unwrap_or_else(|| panic!("a block without data: {block:?}"));
-        let (frames, characters) = TOLD;
+        let (frames, characters) = SHOWN;
         self.came.truncate(frames - 1);
         self.came.push_front(text.chars().take(characters).collect());
         let data: Value = serde_json::from_str(&text).expect("data is JSON");

@@ -137,8 +137,8 @@ async fn delete_of_a_session_ends_its_terminals() {
         if way != "delete" {
             let events = gateway.lawful(&session).await;
             assert_eq!(exits(&events), [(&json!("t1"), &Value::Null, &json!("SIGKILL"))], "{way}");
-            let place = |kind: &str| events.iter().position(|event| event["type"] == kind);
-            assert!(place("terminal.exited") < place("session.detached"), "{way}");
+            let index_of = |kind: &str| events.iter().position(|event| event["type"] == kind);
+            assert!(index_of("terminal.exited") < index_of("session.detached"), "{way}");
         }
     }
 }
@@ -153,7 +153,7 @@ async fn no_process_survives_a_kill_and_the_next_start_reports_it() {
     dead("all that it ran", &pids).await;
     gateway.start();
     let events = gateway.lawful(&session).await;
-    assert_eq!(exits(&events), [(&json!("t1"), &Value::Null, &Value::Null)], "nobody knows how it ended");
+    assert_eq!(exits(&events), [(&json!("t1"), &Value::Null, &Value::Null)], "its exit status is unknown");
     let shown = gateway.get(&format!("/v1/sessions/{session}/terminals/t1")).await;
     assert_eq!(shown["output"], "up\n");
     assert_eq!(shown["exitStatus"], json!({ "exitCode": null, "signal": null }));
@@ -171,7 +171,7 @@ async fn a_running_command_keeps_the_process_but_not_for_ever() {
     tokio::time::sleep(Duration::from_millis(800)).await;
     assert!(is_alive(pids[1]));
     assert_eq!(gateway.get_session(&session).await["attached"], true, "it is not idle");
-    dead("what ran without a turn for too long", &pids).await;
+    dead("a command that ran without a turn for too long", &pids).await;
     let events = gateway.log_until(&session, |event| event["type"] == "session.detached").await;
     assert_eq!(exits(&events).len(), 1);
     assert_eq!(events.last().expect("the end")["reason"], "idle");

@@ -1,4 +1,4 @@
-//! What commands show: limits, characters, floods.
+//! Output of commands: limits, characters, floods.
 
 use std::time::{Duration, Instant};
 
@@ -45,7 +45,7 @@ async fn split_character_is_joined_and_invalid_bytes_are_replaced() {
     let events = gateway.lawful(&session).await;
     assert_eq!(logged_output(&events, "t1"), "a😀b\u{fffd}c\u{fffd}");
     let pieces = events.iter().filter(|event| event["type"] == "terminal.output").count();
-    assert!(pieces >= 2, "what came first was shown first");
+    assert!(pieces >= 2, "the first output is shown first");
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn flood_is_bounded_and_does_not_affect_others() {
     let last = output.last().expect("an end");
     assert!(last["data"].as_str().expect("text").ends_with("x\nthe end\n"), "the end is logged in any case");
     let end = last["offset"].as_u64().expect("a number") + last["data"].as_str().expect("text").len() as u64;
-    assert_eq!(end, 100_000_009, "the offset tells of the gap");
+    assert_eq!(end, 100_000_009, "the offset shows the gap");
 }
 
 #[tokio::test]

@@ -84,7 +84,7 @@ async fn the_window_has_the_last_bytes() {
 }
 
 #[tokio::test]
-async fn a_person_kills_what_runs() {
+async fn client_kills_a_running_command() {
     let gateway = gateway();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, &prompt(&json!([shell("echo up; exec sleep 60"), "wait", "output"]))).await;
@@ -92,8 +92,8 @@ async fn a_person_kills_what_runs() {
     let path = format!("/v1/sessions/{session}/terminals/t1/kill");
     assert_eq!(gateway.call(Method::POST, &path).await.status, StatusCode::NO_CONTENT);
     let turn = gateway.log_until(&session, |event| event["type"] == "prompt.completed").await;
-    let said = crate::support::log::said(&turn);
-    assert!(said.contains(r#"wait {"exitCode":null,"signal":"SIGKILL"}"#), "{said}");
+    let agent_text = crate::support::log::agent_text(&turn);
+    assert!(agent_text.contains(r#"wait {"exitCode":null,"signal":"SIGKILL"}"#), "{agent_text}");
     assert_eq!(gateway.call(Method::POST, &path).await.status, StatusCode::NO_CONTENT, "it has ended");
 }
 

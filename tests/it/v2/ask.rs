@@ -18,14 +18,14 @@ async fn a_request_is_shown_raw_and_its_answer_reaches_the_agent() {
     let shown = gateway.get_session(&session).await;
     assert_eq!((&shown["state"], &shown["promptId"]), (&json!("waiting"), &json!("p1")));
     let answer = format!("/v1/sessions/{session}/requests/r1");
-    // What the protocol does not know is no approval, and no answer.
+    // An outcome that the protocol does not define is rejected, and approves nothing.
     let unknown = json!({ "result": { "outcome": { "outcome": "_maybe", "optionId": "allow" } } });
     gateway.posted(&answer, &[], &unknown).await.problem(422, "invalid");
     let allow = json!({ "result": { "outcome": { "outcome": "selected", "optionId": "allow" } } });
     assert_eq!(gateway.posted(&answer, &[], &allow).await.status, 204);
     let events = gateway.log_until(&session, |event| event["type"] == "prompt.completed").await;
     assert_eq!(one(&events, "request.resolved")["resolution"], "answered");
-    assert_eq!(crate::support::log::said(&events), "permission: allow");
+    assert_eq!(crate::support::log::agent_text(&events), "permission: allow");
     gateway.lawful(&session).await;
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{fake, setup};
 use crate::support::Gateway;
-use crate::support::log::{all, one, said};
+use crate::support::log::{agent_text, all, one};
 
 fn ended(event: &Value) -> bool {
     ["prompt.completed", "prompt.failed"].contains(&event["type"].as_str().unwrap_or(""))
@@ -19,13 +19,13 @@ async fn idle_ends_the_turn_and_the_answer_does_not() {
     let (gateway, session) = fake().await;
     gateway.prompt(&session, "say text=one;pause ms=300;say text=two;usage").await;
     let events = gateway.log_until(&session, ended).await;
-    assert_eq!(said(&events), "onetwo");
+    assert_eq!(agent_text(&events), "onetwo");
     let end = events.last().expect("its end");
     assert_eq!((&end["type"], &end["stopReason"]), (&json!("prompt.completed"), &json!("end_turn")));
     assert_eq!(end["usage"]["totalTokens"], 3);
     let update = &events[events.len() - 2];
     assert_eq!(update["update"]["state"], "idle");
-    assert_eq!(end["result"], update["update"], "what ended it, raw");
+    assert_eq!(end["result"], update["update"], "the raw message that ended it");
     let events = gateway.lawful(&session).await;
     assert!(all(&events, "session.update").iter().all(|event| event["promptId"] != json!("p2")));
     assert_eq!(gateway.turn(&session, "say text=next").await["text"], "next");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::log::{one, said};
+use crate::support::log::{agent_text, one};
 use crate::support::{Gateway, Setup};
 
 /// The messages of one method that the agent received.
@@ -51,7 +51,7 @@ async fn falls_back(args: &[&str]) {
     assert_eq!((status.as_u16(), &modes["modes"]["currentModeId"]), (200, &json!("code")));
     // A second process of the same entry: the gateway does not try v2 again.
     let other = gateway.session("fake").await;
-    assert_eq!(said(&gateway.lawful(&session).await), "one");
+    assert_eq!(agent_text(&gateway.lawful(&session).await), "one");
     assert_eq!(gateway.turn(&other, "echo two").await["text"], "two");
     let asked = received(&gateway, "initialize");
     let versions: Vec<&Value> = asked.iter().map(|params| &params["protocolVersion"]).collect();

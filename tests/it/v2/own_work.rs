@@ -1,4 +1,4 @@
-//! What the agent does without having been asked.
+//! Background work of the agent, without a prompt.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{fake, setup};
-use crate::support::log::{all, said};
+use crate::support::log::{agent_text, all};
 
 fn of_message<'a>(events: &'a [Value], text: &str) -> &'a Value {
     let found = events.iter().find(|event| event["update"]["content"]["text"] == *text);
@@ -75,5 +75,5 @@ async fn its_own_work_keeps_the_process_can_be_cancelled_and_is_not_waited_for_i
     gateway.turn(&session, "raw;answer;user;running;idle;running;pause ms=60000").await;
     let events = gateway.log_until(&session, |event| event["type"] == "session.detached").await;
     assert_eq!(events.last().expect("the end")["reason"], "idle");
-    assert_eq!(said(&events), "");
+    assert_eq!(agent_text(&events), "");
 }

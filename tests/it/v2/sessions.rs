@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{fake, setup};
 use crate::support::Gateway;
-use crate::support::log::{all, one, said};
+use crate::support::log::{agent_text, all, one};
 
 #[tokio::test]
 async fn session_restored_by_resume_repeats_no_event() {
@@ -20,7 +20,7 @@ async fn session_restored_by_resume_repeats_no_event() {
     assert_eq!(gateway.turn(&session, "say text=two").await["text"], "two");
     let events = gateway.lawful(&session).await;
     assert_eq!(all(&events, "session.attached")[1]["by"], "resume");
-    assert_eq!(said(&events), "onetwo", "resume replays nothing");
+    assert_eq!(agent_text(&events), "onetwo", "resume replays nothing");
     let state =
         events.iter().rfind(|event| event["update"]["state"] == "idle" && event["promptId"].is_null());
     assert!(state.is_some_and(|event| event["late"].is_null()), "how the agent stands after the resume");
@@ -80,9 +80,9 @@ async fn a_session_of_the_agent_is_adopted_with_its_history() {
     let session = adopted.body["sessionId"].as_str().expect("an id").to_owned();
     assert_eq!(adopted.body["configOptions"][0]["configId"], "how");
     let events = gateway.lawful(&session).await;
-    assert_eq!(said(&events), "before");
+    assert_eq!(agent_text(&events), "before");
     let replayed = all(&events, "session.update").into_iter().filter(|event| event["replayed"] == true);
-    assert_eq!(replayed.count(), 6, "the prompt, what was said, four words of a tool call");
+    assert_eq!(replayed.count(), 6, "the prompt, the message, four updates of a tool call");
     assert_eq!(one(&events, "session.attached")["by"], "adopt");
     let received = std::fs::read_to_string(gateway.path("data/homes/default/fake/received"));
     let received = received.expect("the agent's own record");

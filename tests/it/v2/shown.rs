@@ -1,4 +1,4 @@
-//! What a client sees of v2's own updates: raw in the log, folded in snapshot and transcript.
+//! Updates that only v2 has: raw in the log, folded in snapshot and transcript.
 
 use serde_json::{Value, json};
 

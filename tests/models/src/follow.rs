@@ -174,10 +174,10 @@ async fn wait_for_end(session: SessionLog, last: u64) {
 /// A sink that receives events while its reader waits, like a socket: all events, or a random part.
 #[derive(Debug, Default)]
 struct ModelSink {
-    place: Mutex<Option<TailCursor>>,
+    cursor: Mutex<Option<TailCursor>>,
     /// The sink stopped in the middle of an event.
     left: Mutex<bool>,
-    taken: Mutex<u64>,
+    received: Mutex<u64>,
     last: u64,
     erased: bool,
     over: Notify,
@@ -185,14 +185,14 @@ struct ModelSink {
 
 impl ModelSink {
     fn delivered(&self) -> u64 {
-        *lock_or_abort(self.taken.lock())
+        *lock_or_abort(self.received.lock())
     }
 
     fn deliver(&self, run: &Run) {
-        let mut taken = lock_or_abort(self.taken.lock());
+        let mut received = lock_or_abort(self.received.lock());
         let (from, to) = (run.first_seq, run.last_seq);
-        assert!(from == *taken + 1 || self.erased && from > *taken, "{from} to {to} after {taken}");
-        *taken = to;
+        assert!(from == *received + 1 || self.erased && from > *received, "{from} to {to} after {received}");
+        *received = to;
         if to == self.last && !self.erased {
             self.over.notify_one();
         }
@@ -201,11 +201,11 @@ impl ModelSink {
 
 impl DirectSink for ModelSink {
     fn try_deliver(&self) -> Delivery {
-        let mut place = lock_or_abort(self.place.lock());
+        let mut cursor = lock_or_abort(self.cursor.lock());
         let mut left = lock_or_abort(self.left.lock());
-        let Some(place) = place.as_mut().filter(|_| !*left) else { return Delivery::WakeTask };
+        let Some(cursor) = cursor.as_mut().filter(|_| !*left) else { return Delivery::WakeTask };
         loop {
-            match place.try_next() {
+            match cursor.try_next() {
                 Ok(run) => self.deliver(&run),
                 Err(NotReady::AtTail) => return Delivery::CaughtUp,
                 Err(NotReady::ReadStore) => return Delivery::WakeTask,
@@ -230,16 +230,16 @@ async fn follow_with_sink(session: SessionLog, notifier: Arc<Notifier>, last: u6
     while erased || taker.delivered() < last {
         let item = match reader.try_next() {
             Err(NotReady::AtTail) => {
-                *lock_or_abort(taker.place.lock()) = reader.tail_cursor();
+                *lock_or_abort(taker.cursor.lock()) = reader.tail_cursor();
                 let enough = 1 + random_below(12);
                 tokio::select! {
                     () = reader.changed() => {}
                     () = taker.over.notified() => {}
                     () = yield_times(enough), if enough < 8 => {}
                 }
-                let place = lock_or_abort(taker.place.lock()).take().expect("nobody else takes it");
-                assert!(place.cursor() == taker.delivered() || erased, "{} of {}", taker.delivered(), place.cursor());
-                reader.resume_from(&place);
+                let cursor = lock_or_abort(taker.cursor.lock()).take().expect("nobody else takes it");
+                assert!(cursor.cursor() == taker.delivered() || erased, "{} of {}", taker.delivered(), cursor.cursor());
+                reader.resume_from(&cursor);
                 *lock_or_abort(taker.left.lock()) = false;
                 continue;
             }
@@ -257,7 +257,7 @@ async fn follow_with_sink(session: SessionLog, notifier: Arc<Notifier>, last: u6
 
 /// Follows all sessions in commit order.
 async fn follow_global(mut reader: Reader, erased: SessionId, mut left: BTreeMap<SessionId, u64>) {
-    let wanted = left.clone();
+    let totals = left.clone();
     let mut last_pos = 0;
     while left.values().any(|left| *left > 0) {
         match reader.next().await.expect("the store reads") {
@@ -268,12 +268,12 @@ async fn follow_global(mut reader: Reader, erased: SessionId, mut left: BTreeMap
                     last_pos = pos;
                     let left = left.get_mut(&run.session).expect("unknown session");
                     // The erase follows all events. It may skip events that the reader has not received.
-                    if frame.seq() > wanted[&run.session] {
+                    if frame.seq() > totals[&run.session] {
                         *left = 0;
                     } else {
-                        let next = wanted[&run.session] - *left + 1;
+                        let next = totals[&run.session] - *left + 1;
                         assert!(frame.seq() == next || run.session == erased && frame.seq() > next);
-                        *left = wanted[&run.session] - frame.seq();
+                        *left = totals[&run.session] - frame.seq();
                     }
                 }
             }

@@ -51,9 +51,9 @@ pub(super) fn draw(context: &Context<'_>) -> String {
         put(&mut body, &text("title", 20, top + 30, "start", title));
         put(&mut body, &text("note", 20, top + 47, "start", &format!("{better}; logarithmic scale")));
         top += TITLE;
-        let said: Vec<String> =
+        let labels: Vec<String> =
             bars.iter().map(|(name, _, figure)| format!("{name} {}", digits(*figure))).collect();
-        put(&mut words, &format!("{title}: {}.", said.join(", ")));
+        put(&mut words, &format!("{title}: {}.", labels.join(", ")));
         panel(&mut body, &bars, top);
         top += ROW * u32::try_from(bars.len()).unwrap_or_default() + 16;
     }
@@ -108,9 +108,9 @@ mod tests {
 
     #[test]
     fn every_scene_has_a_text() {
-        let place = PathBuf::from("/nowhere");
+        let folder = PathBuf::from("/nowhere");
         let places =
-            Places { gateway: place.clone(), programs: place.clone(), peers: place.clone(), scratch: place };
+            Places { gateway: folder.clone(), programs: folder.clone(), peers: folder.clone(), scratch: folder };
         let results = made(&[
             (Test::Fan, GATEWAY, "events_s", &[6_000_000.0]),
             (Test::Fan, LIMIT, "events_s", &[9_000_000.0]),

@@ -35,8 +35,8 @@ pub(super) fn draw(results: &Results) -> Option<String> {
         top += TITLE;
         for curve in &curves {
             row(&mut body, curve, top);
-            let said: Vec<String> = curve.points.iter().map(said).collect();
-            put(&mut words, &format!("{}: {}.", curve.title, said.join(", ")));
+            let labels: Vec<String> = curve.points.iter().map(label).collect();
+            put(&mut words, &format!("{}: {}.", curve.title, labels.join(", ")));
             top += ROW;
         }
         top += 16;
@@ -52,7 +52,7 @@ pub(super) fn draw(results: &Results) -> Option<String> {
     })
 }
 
-fn said((size, figure): &(u64, f64)) -> String {
+fn label((size, figure): &(u64, f64)) -> String {
     format!("{} at {}", digits(*figure), digits(*size as f64))
 }
 
@@ -61,11 +61,11 @@ fn row(body: &mut String, Curve { title, points }: &Curve, top: u32) {
     let (first, last) = (points[0], points[points.len() - 1]);
     let log = |size: u64| (size.max(1) as f64).log10();
     let width = (log(last.0) - log(first.0)).max(1e-6);
-    let place = |&(size, figure): &(u64, f64)| {
+    let coordinates = |&(size, figure): &(u64, f64)| {
         let higher = (figure.max(1e-6) / first.1.max(1e-6)).log2() * OCTAVE;
         (FROM + SPAN * (log(size) - log(first.0)) / width, middle - higher.clamp(-MOST, MOST))
     };
-    let path: Vec<String> = points.iter().map(place).map(|(x, y)| format!("{x:.0},{y:.0}")).collect();
+    let path: Vec<String> = points.iter().map(coordinates).map(|(x, y)| format!("{x:.0},{y:.0}")).collect();
     put(body, &text("", LABELS, top + 34, "end", title));
     put(
         body,
@@ -75,7 +75,7 @@ fn row(body: &mut String, Curve { title, points }: &Curve, top: u32) {
         ),
     );
     for point in points {
-        let (x, y) = place(point);
+        let (x, y) = coordinates(point);
         put(
             body,
             &format!(

@@ -19,16 +19,16 @@ pub(crate) fn describe(rounds: usize) -> String {
     let kernel = kernel.split('-').next().unwrap_or_default();
     format!(
         "- {}, rounds: {rounds}\n- {}, {cores} cores, {:.0} GiB of memory\n- {}, kernel {kernel}\n- {}",
-        said("date", &["-u", "+%-d %B %Y"]),
+        output_of("date", &["-u", "+%-d %B %Y"]),
         cpu.trim_start_matches([' ', '\t', ':']),
         memory / f64::from(1 << 20),
         system.trim_matches('"'),
-        said("rustc", &["--version"]),
+        output_of("rustc", &["--version"]),
     )
 }
 
 /// The output of a program.
-fn said(program: &str, args: &[&str]) -> String {
+fn output_of(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&output).trim().to_owned()
 }

@@ -104,7 +104,7 @@ pub(crate) fn gateway(results: &Results) -> Option<String> {
         ("at the same pace, writing and syncing 16 KiB, p50, us", Test::Prompt, "sync_us"),
         ("10,000 idle streams opened in, s", Test::Idle, "connect_s"),
         ("threads when idle", Test::Cold, "threads"),
-        ("a new session with a spare process, ms", Test::Cold, "create_ms"),
+        ("a new session with an idle process, ms", Test::Cold, "create_ms"),
         ("replay x 10 hot, events/s", Test::Replay, "hot_s"),
         ("replay x 10 hot, CPU s/M", Test::Replay, "hot_cpu_per_m"),
         ("replay x 10 from disk, events/s", Test::Replay, "disk_s"),

@@ -79,7 +79,7 @@ fn request(client: &mut TcpStream) -> Head {
     }
 }
 
-fn told(frames: &[(u32, u32)], readers: usize) -> Report {
+fn report_of(frames: &[(u32, u32)], readers: usize) -> Report {
     let mut liar = lie(frames);
     let session = liar.session(0).unwrap();
     let plan = Plan { strict: true, ..Plan::new(readers, Prompt::burst(EVENTS.into())) };
@@ -88,7 +88,7 @@ fn told(frames: &[(u32, u32)], readers: usize) -> Report {
 
 #[test]
 fn an_honest_server_is_believed() {
-    let report = told(&[(7, 0), (8, 1), (9, 2), (10, 3), (11, 4)], 3);
+    let report = report_of(&[(7, 0), (8, 1), (9, 2), (10, 3), (11, 4)], 3);
     assert_eq!((report.readers, report.complete, report.events, report.faults), (3, 3, 15, 0));
     assert_eq!(report.complaint, None);
 }
@@ -104,13 +104,13 @@ fn a_lost_a_doubled_and_a_misplaced_event_do_not_pass() {
         ("two change places", vec![(1, 0), (2, 2), (3, 1), (4, 3), (5, 4)]),
         ("none comes", vec![]),
     ] {
-        let report = told(&frames, 2);
+        let report = report_of(&frames, 2);
         assert_eq!(report.complete, 0, "{lie}");
     }
 }
 
 #[test]
 fn an_id_with_a_hole_does_not_pass() {
-    let report = told(&[(1, 0), (2, 1), (4, 2), (5, 3), (6, 4)], 2);
+    let report = report_of(&[(1, 0), (2, 1), (4, 2), (5, 3), (6, 4)], 2);
     assert_eq!((report.complete, report.faults), (2, 2));
 }

@@ -4,21 +4,21 @@ use super::*;
 fn a_prompt_runs_waits_or_is_rejected() {
     let behind = |number| Err(TurnRunning(prompt(number)).to_string());
     let full = |max| Err(AdmitError::QueueFull(max).to_string());
-    let place = |position| Ok(Admission::Queue { position });
+    let at = |position| Ok(Admission::Queue { position });
     // (a turn runs, queued prompts, the client accepts the queue, maximum of the queue, admission)
     for (runs, waiting, queue, max, expected) in [
         (false, 0, false, 2, Ok(Admission::Run)),
         (false, 0, true, 2, Ok(Admission::Run)),
         (false, 0, true, 0, Ok(Admission::Run)),
         (true, 0, false, 2, behind(1)),
-        (true, 0, true, 2, place(1)),
+        (true, 0, true, 2, at(1)),
         (true, 0, true, 0, full(0)),
-        (true, 1, true, 2, place(2)),
+        (true, 1, true, 2, at(2)),
         (true, 2, true, 2, full(2)),
         (true, 2, false, 2, behind(1)),
         // A restored prompt waits for a process without a turn before it.
         (false, 1, false, 2, behind(2)),
-        (false, 1, true, 2, place(2)),
+        (false, 1, true, 2, at(2)),
         (false, 2, true, 2, full(2)),
     ] {
         let mut fixture = if runs { Fixture::unsent() } else { Fixture::new() };
@@ -53,9 +53,9 @@ fn a_cancel_removes_queued_prompts_in_order() {
     ] {
         let mut fixture = Fixture::sent();
         fixture.enqueue(2..=4);
-        let taken = fixture.turns.remove_queued(cancelled.map(prompt));
-        let taken: Vec<u32> = taken.iter().map(|queued| queued.record.prompt_id.number()).collect();
-        assert_eq!(taken, expected, "{cancelled:?}");
+        let removed = fixture.turns.remove_queued(cancelled.map(prompt));
+        let removed: Vec<u32> = removed.iter().map(|queued| queued.record.prompt_id.number()).collect();
+        assert_eq!(removed, expected, "{cancelled:?}");
         assert_eq!(fixture.turns.running(), Some(prompt(1)), "the running turn is not queued");
         assert_eq!(fixture.drain_queue(), remaining, "{cancelled:?}");
     }

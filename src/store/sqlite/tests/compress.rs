@@ -7,16 +7,16 @@ use super::*;
 use crate::store::LogUsage;
 
 /// The stored bytes of all runs in the file, of one session or of all.
-fn stored(place: &Place, number: Option<u8>) -> u64 {
-    let file = connection::open_reader(&place.path()).unwrap();
+fn stored(database: &Database, number: Option<u8>) -> u64 {
+    let file = connection::open_reader(&database.path()).unwrap();
     let of = number.map(|number| session(number).as_bytes().to_vec());
     let select = "SELECT coalesce(sum(length(frames)), 0) FROM run WHERE ?1 IS NULL OR session = ?1";
     file.query_row(select, [of], |row| row.get(0)).map(from_sql).unwrap()
 }
 
 /// The number of runs whose stored frames begin with this byte.
-fn beginning_with(place: &Place, byte: u8) -> i64 {
-    let file = connection::open_reader(&place.path()).unwrap();
+fn beginning_with(database: &Database, byte: u8) -> i64 {
+    let file = connection::open_reader(&database.path()).unwrap();
     let select = "SELECT count(*) FROM run WHERE substr(frames, 1, 1) = ?1";
     file.query_row(select, [[byte]], |row| row.get(0)).unwrap()
 }
@@ -32,10 +32,10 @@ fn bytes(usage: Option<LogUsage>) -> u64 {
 
 #[test]
 fn large_run_is_compressed_and_counted_by_stored_size() {
-    let place = Place::new();
-    let store = place.store();
+    let database = Database::new();
+    let store = database.store();
     let runs = [run(1, 1..=500), run(1, 501..=502), noisy(1, 503..=503, 5000), run(2, 1..=700)];
-    let said = |number| -> Vec<u8> {
+    let frames_of = |number| -> Vec<u8> {
         let of = runs.iter().filter(|run| run.session == session(number));
         of.flat_map(|run| run.frames.to_vec()).collect()
     };
@@ -43,24 +43,24 @@ fn large_run_is_compressed_and_counted_by_stored_size() {
     let committed = store.commit(&batch).unwrap();
     let bytes_stored: u64 = committed.iter().map(|run| run.bytes).sum();
     assert_eq!(bytes_stored, store.total_bytes(), "a commit returns the stored size");
-    assert_eq!((beginning_with(&place, 0), beginning_with(&place, b'i')), (2, 2));
-    assert!(bytes(store.usage(session(2))) < said(2).len() as u64 / 3);
+    assert_eq!((beginning_with(&database, 0), beginning_with(&database, b'i')), (2, 2));
+    assert!(bytes(store.usage(session(2))) < frames_of(2).len() as u64 / 3);
     let is_right = |store: &SqliteStore| {
         for number in [1, 2] {
             let usage = store.usage(session(number));
             let heads = store.run_headers(Some(session(number)), 0, 10).unwrap();
             assert_eq!(bytes(usage), heads.iter().map(|head| head.bytes).sum::<u64>());
-            assert_eq!(bytes(store.usage(session(number))), stored(&place, Some(number)));
+            assert_eq!(bytes(store.usage(session(number))), stored(&database, Some(number)));
         }
-        assert_eq!(store.total_bytes(), stored(&place, None));
+        assert_eq!(store.total_bytes(), stored(&database, None));
     };
     is_right(&store);
     let total = store.total_bytes();
     drop(store);
-    let store = place.store();
+    let store = database.store();
     is_right(&store);
     assert_eq!(store.total_bytes(), total);
-    assert!(frames(&store, 1) == said(1) && frames(&store, 2) == said(2), "byte for byte");
+    assert!(frames(&store, 1) == frames_of(1) && frames(&store, 2) == frames_of(2), "byte for byte");
     let all = store.read_all(0, usize::MAX, &|_, _| true).unwrap().runs;
     assert!(all.iter().map(|run| &run.frames).eq(runs.iter().map(|run| &run.frames)));
     assert_eq!(
@@ -78,18 +78,18 @@ fn large_run_is_compressed_and_counted_by_stored_size() {
     is_right(&store);
     assert!(frames(&store, 2) == run(2, 701..=900).frames);
     drop(store);
-    is_right(&place.store());
+    is_right(&database.store());
 }
 
 #[test]
 fn uncompressed_and_compressed_runs_are_readable_together() {
-    let place = Place::new();
-    let store = place.store();
+    let database = Database::new();
+    let store = database.store();
     let old = [run(1, 1..=3), run(1, 4..=600), run(2, 1..=400), run(1, 601..=603)];
     append(&store, old.to_vec());
     drop(store);
     // Store the runs without compression.
-    let file = Connection::open(place.path()).unwrap();
+    let file = Connection::open(database.path()).unwrap();
     let mut pos = 0;
     for run in &old {
         pos += run.count();
@@ -98,38 +98,38 @@ fn uncompressed_and_compressed_runs_are_readable_together() {
         assert_eq!(file.execute("UPDATE run SET frames = ?1, crc = ?2 WHERE pos = ?3", row).unwrap(), 1);
     }
     drop(file);
-    assert_eq!(beginning_with(&place, 0), 0);
+    assert_eq!(beginning_with(&database, 0), 0);
 
     let new = [run(1, 604..=1200), run(2, 401..=401), run(2, 402..=900)];
     for _ in 0..2 {
-        let store = place.store();
+        let store = database.store();
         if store.usage(session(1)).unwrap().last_seq == 603 {
             assert_eq!(store.total_bytes(), old.iter().map(|run| run.frames.len() as u64).sum::<u64>());
             append(&store, new.to_vec());
         }
-        let said: Vec<&Run> = old.iter().chain(&new).collect();
+        let written: Vec<&Run> = old.iter().chain(&new).collect();
         for number in [1, 2] {
-            let of = said.iter().filter(|run| run.session == session(number));
-            let said: Vec<u8> = of.flat_map(|run| run.frames.to_vec()).collect();
-            assert!(frames(&store, number) == said, "byte for byte, of session {number}");
+            let of = written.iter().filter(|run| run.session == session(number));
+            let expected: Vec<u8> = of.flat_map(|run| run.frames.to_vec()).collect();
+            assert!(frames(&store, number) == expected, "byte for byte, of session {number}");
         }
         let all = store.read_all(0, usize::MAX, &|_, _| true).unwrap().runs;
-        assert!(all.iter().map(|run| &run.frames).eq(said.iter().map(|run| &run.frames)), "in order");
-        assert_eq!(store.total_bytes(), stored(&place, None));
+        assert!(all.iter().map(|run| &run.frames).eq(written.iter().map(|run| &run.frames)), "in order");
+        assert_eq!(store.total_bytes(), stored(&database, None));
         assert_eq!(check(&store).unwrap().damaged, 0);
     }
-    assert_eq!((beginning_with(&place, 0), beginning_with(&place, b'i')), (2, 5));
+    assert_eq!((beginning_with(&database, 0), beginning_with(&database, b'i')), (2, 5));
 }
 
 #[test]
 fn any_flipped_bit_in_a_compressed_run_is_detected() {
-    let place = Place::new();
-    append(&place.store(), vec![run(1, 1..=3), run(1, 4..=100), run(1, 101..=103)]);
-    let file = Connection::open(place.path()).unwrap();
+    let database = Database::new();
+    append(&database.store(), vec![run(1, 1..=3), run(1, 4..=100), run(1, 101..=103)]);
+    let file = Connection::open(database.path()).unwrap();
     let whole: Vec<u8> =
         file.query_row("SELECT frames FROM run WHERE pos = 100", [], |row| row.get(0)).unwrap();
     assert!(whole[0] == 0 && whole.len() > 500, "{}", whole.len());
-    let store = place.store();
+    let store = database.store();
     let write = |stored: &[u8]| {
         file.execute("UPDATE run SET frames = ?1 WHERE pos = 100", [stored]).unwrap();
     };
@@ -158,9 +158,9 @@ fn invalid_compression_is_damage_despite_valid_checksum() {
         stored.extend(lz4_flex::block::compress(&frames));
     };
     for spoil in [longer as fn(&mut Vec<u8>), cut, neither, nothing, more] {
-        let place = Place::new();
-        append(&place.store(), vec![run(1, 1..=3), run(1, 4..=100), run(1, 101..=103)]);
-        let file = Connection::open(place.path()).unwrap();
+        let database = Database::new();
+        append(&database.store(), vec![run(1, 1..=3), run(1, 4..=100), run(1, 101..=103)]);
+        let file = Connection::open(database.path()).unwrap();
         let select = "SELECT frames FROM run WHERE pos = 100";
         let mut stored: Vec<u8> = file.query_row(select, [], |row| row.get(0)).unwrap();
         spoil(&mut stored);
@@ -168,7 +168,7 @@ fn invalid_compression_is_damage_despite_valid_checksum() {
         let row = rusqlite::params![stored, crc];
         file.execute("UPDATE run SET frames = ?1, crc = ?2 WHERE pos = 100", row).unwrap();
         drop(file);
-        let store = place.store();
+        let store = database.store();
         assert_eq!(check(&store).unwrap().damaged, 1);
         assert_eq!(seqs(&store.read(session(1), 0, 1000).unwrap()), [1, 2, 3]);
         assert_eq!(corrupt_range(store.read(session(1), 3, 1000)), (4, 100));
@@ -182,15 +182,15 @@ fn invalid_compression_is_damage_despite_valid_checksum() {
 /// `check_bytes` limits the work of a check, not the size of the file.
 #[test]
 fn check_reports_limit_once() {
-    let place = Place::new();
-    let store = place.store();
+    let database = Database::new();
+    let store = database.store();
     let runs: Vec<Run> = (0..8).map(|n| run(1, n * 9000 + 1..=n * 9000 + 9000)).collect();
     let bytes: u64 = runs.iter().map(|run| run.frames.len() as u64).sum();
     append(&store, runs);
     assert!(store.total_bytes() * 3 < bytes && bytes > 4 << 20, "{} of {bytes}", store.total_bytes());
-    for (most, wanted) in [(bytes, 0), (bytes - 1, 1), (store.total_bytes(), 1), (0, 1)] {
+    for (most, expected) in [(bytes, 0), (bytes - 1, 1), (store.total_bytes(), 1), (0, 1)] {
         let calls = Cell::new(0);
         let checked = store.check(drop, most, || calls.set(calls.get() + 1)).unwrap();
-        assert_eq!((calls.get(), checked.runs, checked.damaged), (wanted, 8, 0), "{most} of {bytes}");
+        assert_eq!((calls.get(), checked.runs, checked.damaged), (expected, 8, 0), "{most} of {bytes}");
     }
 }

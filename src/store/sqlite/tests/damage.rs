@@ -5,28 +5,28 @@ use super::*;
 const PAGE: usize = 8192;
 
 /// Changes rows of runs like a flipped bit does: the SQL index keeps the original values.
-fn update_without_index(place: &Place, sql: &str) {
+fn update_without_index(database: &Database, sql: &str) {
     let index = |then: &str| {
-        place.sql(&format!(
+        database.sql(&format!(
             "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = 'CREATE UNIQUE INDEX run_session
              ON run (session, first_seq){then}' WHERE name = 'run_session'"
         ));
     };
     index(" WHERE 0");
-    place.sql(sql);
+    database.sql(sql);
     index("");
 }
 
 /// Two interleaved sessions. The first has the events 1 to 9, the last of them at position 15.
-fn two_logs() -> Place {
-    let place = Place::new();
-    let store = place.store();
+fn two_logs() -> Database {
+    let database = Database::new();
+    let store = database.store();
     for runs in [vec![run(1, 1..=3), run(2, 1..=4)], vec![run(1, 4..=6), run(2, 5..=6)], vec![run(1, 7..=9)]]
     {
         append(&store, runs);
     }
     drop(store);
-    place
+    database
 }
 
 #[test]
@@ -53,9 +53,9 @@ fn no_seq_is_reused_after_damage_to_last_run() {
         ("pos = 14", 15),
         ("pos = 1 << 60", 15),
     ] {
-        let place = two_logs();
-        update_without_index(&place, &format!("UPDATE run SET {columns} WHERE pos = 15"));
-        let store = place.store();
+        let database = two_logs();
+        update_without_index(&database, &format!("UPDATE run SET {columns} WHERE pos = 15"));
+        let store = database.store();
         let ends = store.bounds(session(1)).unwrap().unwrap();
         assert_eq!(ends.last_seq, last_seq, "{columns}");
         assert_eq!(store.usage(session(1)), Some(ends.clone()), "{columns}");
@@ -72,9 +72,9 @@ fn no_seq_is_reused_after_damage_to_last_run() {
 #[test]
 fn damaged_first_run_keeps_log_start() {
     for columns in ["first_seq = -1", "first_seq = 1 << 60", "first_seq = 3", "last_seq = 1 << 60"] {
-        let place = two_logs();
-        update_without_index(&place, &format!("UPDATE run SET {columns} WHERE pos = 3"));
-        let store = place.store();
+        let database = two_logs();
+        update_without_index(&database, &format!("UPDATE run SET {columns} WHERE pos = 3"));
+        let store = database.store();
         let ends = store.bounds(session(1)).unwrap().unwrap();
         assert_eq!((ends.first_seq, ends.last_seq), (1, 9), "{columns}");
         assert!((1..=3).contains(&ends.first_pos), "{columns}: {ends:?}");
@@ -83,16 +83,16 @@ fn damaged_first_run_keeps_log_start() {
 
 #[test]
 fn lost_first_index_entry_keeps_log_start() {
-    let place = two_logs();
+    let database = two_logs();
     // Session 1 from seq 1, at position 3. The changed entry belongs to another session.
-    let mut bytes = fs::read(place.path()).unwrap();
+    let mut bytes = fs::read(database.path()).unwrap();
     let entry = [&[1; 16][..], &[3]].concat();
     let found = bytes.chunks(PAGE).enumerate().find_map(|(at, page)| {
         memchr::memmem::find(page, &entry).filter(|_| page[0] == 10).map(|found| at * PAGE + found)
     });
     bytes[found.unwrap()] ^= 1;
-    fs::write(place.path(), bytes).unwrap();
-    let store = place.store();
+    fs::write(database.path(), bytes).unwrap();
+    let store = database.store();
     assert_eq!(store.read(session(1), 0, 1000).unwrap()[0].first_seq, 4, "the index entry is lost");
     let ends = store.bounds(session(1)).unwrap().unwrap();
     assert_eq!((ends.first_seq, ends.last_seq), (1, 9));
@@ -102,24 +102,24 @@ fn lost_first_index_entry_keeps_log_start() {
 #[test]
 fn wrong_index_entry_does_not_block_appends() {
     // The index entry of the last run (from seq 7, at position 15) has the seq 10, which is not used yet.
-    let place = two_logs();
-    let mut bytes = fs::read(place.path()).unwrap();
+    let database = two_logs();
+    let mut bytes = fs::read(database.path()).unwrap();
     let entry = [1, 1, 1, 7, 15];
     let page =
         bytes.chunks(PAGE).position(|page| page[0] == 10 && memchr::memmem::find(page, &entry).is_some());
     let page = page.unwrap() * PAGE;
     let at = page + memchr::memmem::find(&bytes[page..], &entry).unwrap();
     bytes[at + 3] = 10;
-    fs::write(place.path(), bytes).unwrap();
-    let store = place.store();
+    fs::write(database.path(), bytes).unwrap();
+    let store = database.store();
     assert_eq!(store.bounds(session(1)).unwrap().unwrap().last_seq, 10);
     append(&store, vec![run(1, 11..=11)]);
 }
 
 #[test]
 fn session_continues_after_any_flipped_bit_in_last_run() {
-    let place = two_logs();
-    let bytes = fs::read(place.path()).unwrap();
+    let database = two_logs();
+    let bytes = fs::read(database.path()).unwrap();
     let text = b"id: e-7\nevent: test";
     let frames = bytes.chunks(PAGE).enumerate().find_map(|(at, page)| {
         memchr::memmem::find(page, text).filter(|_| page[0] == 13).map(|found| at * PAGE + found)
@@ -132,7 +132,7 @@ fn session_continues_after_any_flipped_bit_in_last_run() {
     // The bytes of the row before its frames, including its size and position, and the index entry of the
     // run.
     let row = frames - 70..frames;
-    let copy = Place::new();
+    let copy = Database::new();
     let (mut refused, mut went_on) = (0, 0);
     for at in row.chain(entry - 5..entry + 19) {
         for bit in [0, 7] {
@@ -189,9 +189,9 @@ fn overflow_page(bytes: &[u8], number: u8) -> usize {
 }
 
 /// A log of three sessions with long runs. `spoil` changes an overflow page of the first session.
-fn long_runs(spoil: Corruption) -> Place {
-    let place = Place::new();
-    let store = place.store();
+fn long_runs(spoil: Corruption) -> Database {
+    let database = Database::new();
+    let store = database.store();
     for number in 1..=3 {
         append(&store, vec![long(number, 1..=1000), long(number, 1001..=2000), long(number, 2001..=2002)]);
     }
@@ -202,11 +202,11 @@ fn long_runs(spoil: Corruption) -> Place {
         "the run must be compressed and have overflow pages: {heads:?}"
     );
     drop(store);
-    let mut bytes = fs::read(place.path()).unwrap();
+    let mut bytes = fs::read(database.path()).unwrap();
     let page = overflow_page(&bytes, 1);
     spoil(&mut bytes, page);
-    fs::write(place.path(), bytes).unwrap();
-    place
+    fs::write(database.path(), bytes).unwrap();
+    database
 }
 
 fn all_of(store: &SqliteStore, number: u8) -> Vec<u64> {
@@ -238,8 +238,8 @@ const CORRUPTIONS: [(&str, Corruption); 5] = [
 #[test]
 fn damaged_pages_do_not_block_erase() {
     for (what, spoil) in CORRUPTIONS {
-        let place = long_runs(spoil);
-        let store = place.store();
+        let database = long_runs(spoil);
+        let store = database.store();
         let erase = Batch { erase: vec![session(1), session(2)], ..Batch::default() };
         store.commit(&erase).unwrap_or_else(|error| panic!("{what}: {error:?}"));
         assert_eq!((store.usage(session(1)), store.usage(session(2))), (None, None), "{what}");
@@ -250,8 +250,8 @@ fn damaged_pages_do_not_block_erase() {
         assert_eq!(all_of(&store, 3), (1..=2002).collect::<Vec<_>>(), "{what}");
         assert_eq!(all_of(&store, 4), (1..=10_000).collect::<Vec<_>>(), "{what}");
         drop(store);
-        leave_unclean(&place);
-        let store = place.store();
+        leave_unclean(&database);
+        let store = database.store();
         let checked = check(&store).unwrap_or_else(|error| panic!("{what}: {error:?}"));
         assert_eq!((checked.damaged, store.unclean_shutdown()), (1, false), "{what}");
         assert_eq!(
@@ -268,8 +268,8 @@ fn damaged_pages_do_not_block_erase() {
 #[test]
 fn damaged_pages_do_not_block_prune() {
     for (what, spoil) in CORRUPTIONS {
-        let place = long_runs(spoil);
-        let store = place.store();
+        let database = long_runs(spoil);
+        let store = database.store();
         let bytes = store.total_bytes();
         // The stored bytes of the deleted runs: of the first session, which is damaged, and of the second.
         let of = |number| -> u64 {
@@ -295,15 +295,15 @@ fn damaged_pages_do_not_block_prune() {
 #[test]
 fn damaged_overflow_chain_is_not_broken_structure_and_is_copied() {
     for (what, spoil) in CORRUPTIONS {
-        let place = long_runs(spoil);
-        leave_unclean(&place);
-        let store = place.store();
+        let database = long_runs(spoil);
+        leave_unclean(&database);
+        let store = database.store();
         let checked = check(&store).unwrap_or_else(|error| panic!("{what}: {error:?}"));
         assert_eq!((checked.runs, checked.damaged), (8, 1), "{what}");
         assert!(!store.compact().unwrap(), "{what}");
         append(&store, vec![run(1, 2003..=2003)]);
-        let file = place.folder.path().join("copy");
-        assert_eq!(copy(&place.path(), &file).unwrap().damaged, 1, "{what}");
+        let file = database.folder.path().join("copy");
+        assert_eq!(copy(&database.path(), &file).unwrap().damaged, 1, "{what}");
         let copied = SqliteStore::open(&file, Ids::system(), &Limits::default()).unwrap();
         assert_eq!(all_of(&copied, 3), (1..=2002).collect::<Vec<_>>(), "{what}");
     }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use utoipa::openapi::content::{Content, ContentBuilder};
+use utoipa::openapi::external_docs::ExternalDocs;
 use utoipa::openapi::path::{Operation, Parameter};
 use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
@@ -22,6 +23,7 @@ use crate::types::Scope;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Documentation {
     info: Info,
+    external_docs: ExternalDocs,
     servers: Vec<Server>,
     security_schemes: BTreeMap<String, RefOr<SecurityScheme>>,
     /// The headers of problem responses, by status.
@@ -36,10 +38,11 @@ pub(super) struct Documentation {
 
 /// A tag and its operations, by operation id.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TagDocs {
     name: String,
     description: String,
+    external_docs: ExternalDocs,
     operations: HashMap<String, OperationDocs>,
 }
 
@@ -91,7 +94,11 @@ impl Documentation {
         document.info.version = String::from(env!("CARGO_PKG_VERSION"));
         document.servers = Some(self.servers);
         document.components.get_or_insert_default().security_schemes = self.security_schemes;
-        let tag = |tag: TagDocs| TagBuilder::new().name(tag.name).description(Some(tag.description)).build();
+        document.external_docs = Some(self.external_docs);
+        let tag = |tag: TagDocs| {
+            let docs = Some(tag.external_docs);
+            TagBuilder::new().name(tag.name).description(Some(tag.description)).external_docs(docs).build()
+        };
         document.tags = Some(self.tags.into_iter().map(tag).collect());
     }
 

@@ -58,18 +58,18 @@ pub(super) async fn list_agent_sessions(
 fn agent_info(gateway: &Gateway, by: &Principal, spec: &AgentSpec) -> Agent {
     let (figures, initialized) = gateway.pool.agent_stats(&spec.name, &by.tenant).unzip();
     let initialized = initialized.flatten();
-    let said = initialized.as_deref();
-    let info = said.and_then(|said| said.agent_info.clone());
+    let answer = initialized.as_deref();
+    let info = answer.and_then(|answer| answer.agent_info.clone());
     let names: DisplayNames =
         info.as_ref().and_then(|info| serde_json::from_str(info.get()).ok()).unwrap_or_default();
     Agent {
         name: spec.name.clone(),
         title: names.title.or_else(|| Some(spec.title.clone())),
         version: names.version,
-        protocol_version: said.map(|said| said.acp_version.number()),
+        protocol_version: answer.map(|answer| answer.acp_version.number()),
         agent_info: info,
-        capabilities: said.map(|said| said.raw_capabilities.clone()),
-        auth_methods: said.and_then(|said| said.auth_methods.clone()),
+        capabilities: answer.map(|answer| answer.raw_capabilities.clone()),
+        auth_methods: answer.and_then(|answer| answer.auth_methods.clone()),
         isolation: figures.as_ref().map(|figures| figures.isolation).unwrap_or_default(),
         pool: figures.map(|figures| pool_figures(&figures, &spec.settings.pool)).unwrap_or_default(),
     }

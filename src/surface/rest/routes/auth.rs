@@ -33,17 +33,17 @@ pub(super) async fn get_auth(request: ApiRequest<CanRead, AgentName>) -> Result<
     let spec = request.agent()?;
     let ApiRequest { gateway, by, ids: name, trace, .. } = request;
     let initialized = gateway.pool.agent_stats(&name, &by.tenant).and_then(|(_, initialized)| initialized);
-    let status = if initialized.as_deref().is_some_and(|said| said.capabilities.auth.status) {
+    let status = if initialized.as_deref().is_some_and(|answer| answer.capabilities.auth.status) {
         let empty = RawValue::from_string("{}".to_owned()).map_err(ApiError::internal)?;
         agent_status(&gateway, &spec, &by, &with_trace(&empty, trace.as_ref())).await
     } else {
         None
     };
-    let said = status.as_deref().and_then(auth::auth_state).map(std::borrow::Cow::into_owned);
+    let reported = status.as_deref().and_then(auth::auth_state).map(std::borrow::Cow::into_owned);
     let seen = || gateway.pool.auth_state(&name, &by.tenant).as_str().to_owned();
     Ok(Json(AgentAuth {
-        auth_methods: initialized.as_deref().and_then(|said| said.auth_methods.clone()),
-        state: said.unwrap_or_else(seen),
+        auth_methods: initialized.as_deref().and_then(|answer| answer.auth_methods.clone()),
+        state: reported.unwrap_or_else(seen),
         status,
         can_logout: initialized.as_deref().is_some_and(InitializeResult::can_log_out),
         terminal_auth: spec.settings.terminal_auth,
@@ -117,7 +117,7 @@ fn meta_with_key(method_id: &str, key: &ApiKey, meta: Option<&RawValue>) -> Resu
     if meta.is_some() {
         return Err(ApiError::invalid("/apiKey", "send apiKey or _meta, not both"));
     }
-    let Some(place) = api_key_format(method_id) else {
+    let Some(format) = api_key_format(method_id) else {
         let detail = "the gateway does not know how to send an apiKey to this method: send it in _meta, under a key that \
                       the agent's entry lists in `meta`";
         return Err(ApiError::invalid("/apiKey", detail));
@@ -125,7 +125,7 @@ fn meta_with_key(method_id: &str, key: &ApiKey, meta: Option<&RawValue>) -> Resu
     let key = key
         .validated()
         .ok_or_else(|| ApiError::invalid("/apiKey", "expected one line of 1 to 4096 bytes"))?;
-    Ok(auth::api_key_meta(place, key))
+    Ok(auth::api_key_meta(format, key))
 }
 
 fn offer_terminal_sign_in(

@@ -37,10 +37,10 @@ impl Scan {
     }
 
     /// Text that holds no canary. `but` names the exception.
-    pub(super) fn text(&mut self, place: &str, bytes: &[u8], but: &[&str]) {
+    pub(super) fn text(&mut self, location: &str, bytes: &[u8], but: &[&str]) {
         for canary in self.canaries.iter().filter(|canary| !but.contains(&canary.name)) {
             if canary.is_in(bytes) {
-                self.leaks.push(format!("{} in {place}", canary.name));
+                self.leaks.push(format!("{} in {location}", canary.name));
             }
         }
     }
@@ -88,13 +88,13 @@ impl Scan {
 
     fn file(&mut self, folder: &Path, file: &Path) {
         let bytes = std::fs::read(file).unwrap_or_default();
-        let place = file.strip_prefix(folder).expect("it is below the folder");
+        let location = file.strip_prefix(folder).expect("it is below the folder");
         for canary in self.canaries.iter().filter(|canary| canary.is_in(&bytes)) {
-            let place = place.to_str().expect("UTF-8");
-            if canary.files.iter().any(|allowed| place.starts_with(allowed)) {
-                self.found.push((canary.name, PathBuf::from(place)));
+            let location = location.to_str().expect("UTF-8");
+            if canary.files.iter().any(|allowed| location.starts_with(allowed)) {
+                self.found.push((canary.name, PathBuf::from(location)));
             } else {
-                self.leaks.push(format!("{} in the file {place}", canary.name));
+                self.leaks.push(format!("{} in the file {location}", canary.name));
             }
         }
     }
@@ -105,7 +105,7 @@ impl Scan {
     }
 
     /// Whether the scan saw a canary at an allowed place. Otherwise it proves nothing.
-    pub(super) fn saw(&self, name: &str, place: &str) -> bool {
-        self.found.iter().any(|(found, path)| *found == name && path.to_string_lossy().contains(place))
+    pub(super) fn saw(&self, name: &str, location: &str) -> bool {
+        self.found.iter().any(|(found, path)| *found == name && path.to_string_lossy().contains(location))
     }
 }

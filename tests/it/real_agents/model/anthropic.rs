@@ -9,9 +9,9 @@ fn conversation(body: &Value) -> Vec<Message> {
     let messages = body["messages"].as_array().expect("messages").iter();
     let message = |message: &Value| {
         // The text after an interrupted call is in the same message as the call's result.
-        let said = texts(&message["content"]);
-        if message["role"] == "user" && !said.is_empty() {
-            return Some(Message::User(said));
+        let text = texts(&message["content"]);
+        if message["role"] == "user" && !text.is_empty() {
+            return Some(Message::User(text));
         }
         let blocks = message["content"].as_array()?;
         let result = blocks.iter().find(|block| block["type"] == "tool_result")?;

@@ -8,10 +8,10 @@ use super::{Message, Reply, failed, reply, streamed, texts};
 fn conversation(body: &Value) -> Vec<Message> {
     let messages = body["messages"].as_array().expect("messages").iter();
     let message = |message: &Value| {
-        let said = texts(&message["content"]);
+        let content = texts(&message["content"]);
         match message["role"].as_str()? {
-            "tool" => Some(Message::ToolResult(said.concat())),
-            "user" if !said.is_empty() => Some(Message::User(said)),
+            "tool" => Some(Message::ToolResult(content.concat())),
+            "user" if !content.is_empty() => Some(Message::User(content)),
             _ => None,
         }
     };
@@ -29,7 +29,7 @@ pub(super) async fn completions(axum::Json(body): axum::Json<Value>) -> Response
     let frames = match reply(&conversation(&body)) {
         Reply::Slowly => return streamed(Vec::new(), Some(text("still here "))),
         Reply::Fail { status, reason } => return failed(status, &reason),
-        Reply::Text(said) => vec![text(&said), chunk(json!({}), "stop".into())],
+        Reply::Text(reply) => vec![text(&reply), chunk(json!({}), "stop".into())],
         Reply::Call { name, input } => {
             let id = format!("call_{}", body["messages"].as_array().map_or(0, Vec::len));
             let function = json!({ "name": name, "arguments": input });

@@ -12,9 +12,9 @@ fn conversation(body: &Value) -> Vec<Message> {
         if content["role"] != "user" {
             return None;
         }
-        let said = texts(&content["parts"]);
-        if !said.is_empty() {
-            return Some(Message::User(said));
+        let text = texts(&content["parts"]);
+        if !text.is_empty() {
+            return Some(Message::User(text));
         }
         let parts = content["parts"].as_array()?;
         let results = parts.iter().map(|part| &part["functionResponse"]["response"]);

@@ -13,7 +13,7 @@ fn conversation(body: &Value) -> Vec<Message> {
             Some(Message::ToolResult(output.as_str().map_or_else(|| output.to_string(), str::to_owned)))
         }
         ("message", Some("user")) => {
-            Some(texts(&item["content"])).filter(|said| !said.is_empty()).map(Message::User)
+            Some(texts(&item["content"])).filter(|text| !text.is_empty()).map(Message::User)
         }
         _ => None,
     };

@@ -106,7 +106,7 @@ impl Figures {
     }
 
     /// As lines for people.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn summary(&self) -> String {
         let mut text = String::new();
         let mut line = |name: &str, value: String| {
             writeln!(text, "{name:24} {value}").expect("a string can be written to");

@@ -43,9 +43,9 @@ const KINDS: [Kind; 10] = [
 /// Ends its agent in the middle.
 const CRASH: Kind = Kind::Plain("crash signal=KILL chunks=20");
 
-/// What clients were answered.
+/// The responses to clients.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Responses {
     pub(super) prompts: Vec<PromptAnswer>,
     pub(super) answers: Vec<RequestAnswer>,
 }
@@ -55,7 +55,7 @@ pub(super) struct Person {
     pub(super) http: reqwest::Client,
     pub(super) url: String,
     pub(super) session: String,
-    pub(super) told: Arc<Mutex<Told>>,
+    pub(super) responses: Arc<Mutex<Responses>>,
     pub(super) stop: Arc<AtomicBool>,
     /// Agents end in turns, too.
     pub(super) crashes: bool,
@@ -97,8 +97,8 @@ impl Person {
             Kind::Cancelled => tokio::time::sleep(Duration::from_millis(random.below(150))).await,
             Kind::Queued => {
                 let mut behind = Vec::new();
-                for place in 0..3 {
-                    let key = format!("{mark}.behind{place}");
+                for index in 0..3 {
+                    let key = format!("{mark}.behind{index}");
                     let body = json!({ "prompt": format!("stream n=5 mark={key}"), "queue": true });
                     behind.push(self.submit(&key, &body).await);
                 }
@@ -126,7 +126,7 @@ impl Person {
                 let prompt = answer["promptId"].as_str().map(str::to_owned);
                 let (session, key) = (self.session.clone(), Some(key.to_owned()));
                 let answered = PromptAnswer { session, key, status, prompt: prompt.clone() };
-                self.told.lock().unwrap_or_else(PoisonError::into_inner).prompts.push(answered);
+                self.responses.lock().unwrap_or_else(PoisonError::into_inner).prompts.push(answered);
                 match status {
                     200..300 => return prompt.expect("an admitted prompt has an id"),
                     // It drains, or has no process for it now; or the other tab's is on its way.
@@ -175,7 +175,7 @@ impl Person {
             status,
             option: Some(option.to_owned()),
         };
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).answers.push(answer);
+        self.responses.lock().unwrap_or_else(PoisonError::into_inner).answers.push(answer);
         status == 204
     }
 

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::figures::Figures;
-use super::load::{Person, Told};
-use crate::support::history::{Alive, Held, Journals, left_of, process};
+use super::load::{Person, Responses};
+use crate::support::history::{Alive, Journals, MemoryUse, left_of, process};
 use crate::support::{Follower, Gateway, History, Random, Setup, procfs};
 
 pub(super) const SESSIONS: usize = 20;
@@ -37,7 +37,7 @@ pub(super) struct World {
     /// When each life began, in ticks of the machine, and when it ended.
     lives: Vec<(u64, Instant)>,
     alive: Vec<Alive>,
-    memory: Vec<Held>,
+    memory: Vec<MemoryUse>,
 }
 
 /// Sessions that people work with, up to a place where all is checked.
@@ -45,7 +45,7 @@ pub(super) struct Window {
     sessions: Vec<String>,
     followers: Vec<Follower>,
     people: JoinSet<()>,
-    told: Arc<Mutex<Told>>,
+    responses: Arc<Mutex<Responses>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -81,20 +81,20 @@ impl World {
         let mut followers: Vec<Follower> =
             sessions.iter().map(|session| Follower::start(&self.gateway, session)).collect();
         followers.push(Follower::all(&self.gateway, &sessions));
-        let (told, stop) = (Arc::default(), Arc::default());
+        let (responses, stop) = (Arc::default(), Arc::default());
         let mut people = JoinSet::new();
         for session in &sessions {
             let person = Person {
                 http: reqwest::Client::builder().no_proxy().build().expect("a client"),
                 url: self.gateway.url.clone(),
                 session: session.clone(),
-                told: Arc::clone(&told),
+                responses: Arc::clone(&responses),
                 stop: Arc::clone(&stop),
                 crashes,
             };
             people.spawn(person.work(random.apart()));
         }
-        Window { sessions, followers, people, told, stop }
+        Window { sessions, followers, people, responses, stop }
     }
 
     /// Ends the gateway's life, and begins the next one.
@@ -104,7 +104,7 @@ impl World {
         let held = procfs::highest(pid);
         let by = format!("life {}", self.lives.len() + 1);
         figures.life(held, procfs::resident(pid), procfs::open_files(pid));
-        self.memory.push(Held { by, kib: held });
+        self.memory.push(MemoryUse { by, kib: held });
         match how {
             End::Term => {
                 let code = self.gateway.stop();
@@ -128,7 +128,7 @@ impl World {
         figures.left_at_start += self.look(procfs::started(self.gateway.pid()).expect("it runs"));
     }
 
-    /// What is alive of lives that began before this moment.
+    /// Counts the living processes that started before this moment.
     fn look(&mut self, now: u64) -> usize {
         let left = procfs::at_home(&self.gateway.path(""));
         let left: Vec<_> = left.into_iter().filter(|(_, start, _)| *start < now).collect();
@@ -156,7 +156,7 @@ impl World {
 
     /// Lets all clients finish, deletes the sessions, and returns their history.
     pub(super) async fn close(&mut self, window: Window, figures: &mut Figures) -> History {
-        let Window { sessions, followers, people, told, stop } = window;
+        let Window { sessions, followers, people, responses, stop } = window;
         stop.store(true, Ordering::Relaxed);
         people.join_all().await;
         let mut history = History::of(&self.gateway, followers).await;
@@ -168,8 +168,8 @@ impl World {
         self.alive.extend(left_of(&self.gateway, "their sessions").await);
         history.journals = self.journals.take();
         self.journals.forget(|pid, start| procfs::started(pid) != Some(start));
-        let told = std::mem::take(&mut *told.lock().expect("nobody panicked with it"));
-        (history.prompts, history.answers) = (told.prompts, told.answers);
+        let responses = std::mem::take(&mut *responses.lock().expect("nobody panicked with it"));
+        (history.prompts, history.answers) = (responses.prompts, responses.answers);
         history.alive = std::mem::take(&mut self.alive);
         history.memory = std::mem::take(&mut self.memory);
         history.plain_words = true;

@@ -9,7 +9,7 @@ use super::journal::{Journal, Message};
 use super::logs::{Event, Logs};
 use super::{Found, History, Rule, short};
 
-/// What of params the rules look at.
+/// The members of params that the rules check.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Params<'a> {
@@ -26,7 +26,7 @@ struct Run<'a> {
     agent: &'a str,
     session: &'a str,
     id: &'a str,
-    said: Vec<&'a str>,
+    sent: Vec<&'a str>,
     answered: bool,
 }
 
@@ -47,10 +47,10 @@ pub(super) fn check(history: &History, logs: &Logs<'_>, found: &mut Found) {
     }
     let turns = turns(logs);
     for (blocks, runs) in &runs {
-        let wanted = turns.get(blocks).map_or(0, Vec::len);
-        if runs.len() > wanted {
+        let count = turns.get(blocks).map_or(0, Vec::len);
+        if runs.len() > count {
             let by: Vec<&str> = runs.iter().map(|run| run.agent).collect();
-            let what = format!("{wanted} turns, and agents {by:?} were prompted: {}", short(blocks));
+            let what = format!("{count} turns, and agents {by:?} were prompted: {}", short(blocks));
             found.add(Rule::Twice, what);
         } else if let (true, [run], Some([turn])) =
             (history.plain_words, &runs[..], turns.get(blocks).map(Vec::as_slice))
@@ -69,13 +69,13 @@ fn runs_of<'a>(journal: &'a Journal, runs: &mut BTreeMap<&'a str, Vec<Run<'a>>>)
         match (line.to_client, method.as_deref(), params) {
             (false, Some("session/prompt"), Some(Params { session_id, prompt: Some(prompt), .. })) => {
                 let (agent, session) = (&*journal.name, session_id.get());
-                open.push((prompt.get(), Run { agent, session, id, said: Vec::new(), answered: false }));
+                open.push((prompt.get(), Run { agent, session, id, sent: Vec::new(), answered: false }));
             }
             (true, Some("session/update"), Some(Params { session_id, update: Some(update), .. })) => {
                 let running =
                     open.iter_mut().find(|(_, run)| run.session == session_id.get() && !run.answered);
                 if let Some((_, run)) = running {
-                    run.said.push(update.get());
+                    run.sent.push(update.get());
                 }
             }
             (true, None, _) => {
@@ -102,10 +102,10 @@ fn turns<'a>(logs: &'a Logs<'a>) -> HashMap<&'a str, Vec<Turn<'a>>> {
         }
         for (id, events) in of_turn {
             let Some(blocks) = events.iter().find_map(|event| event.prompt) else { continue };
-            let said = events.iter().filter(|event| !event.late && !event.replayed);
+            let live = events.iter().filter(|event| !event.late && !event.replayed);
             turns.entry(blocks.get()).or_default().push(Turn {
                 name: format!("{id} of {session}"),
-                logged: said.filter_map(|event| event.update).map(RawValue::get).collect(),
+                logged: live.filter_map(|event| event.update).map(RawValue::get).collect(),
                 completed: events.iter().any(|event| event.kind == "prompt.completed"),
             });
         }
@@ -115,13 +115,13 @@ fn turns<'a>(logs: &'a Logs<'a>) -> HashMap<&'a str, Vec<Turn<'a>>> {
 
 /// The log contains a prefix of the agent's output in a turn, or all of it if the agent ended the turn.
 fn words(run: &Run<'_>, turn: &Turn<'_>, found: &mut Found) {
-    let (said, logged, name) = (&run.said, &turn.logged, &turn.name);
-    let differs = said.iter().zip(logged).position(|(said, logged)| said != logged);
+    let (sent, logged, name) = (&run.sent, &turn.logged, &turn.name);
+    let differs = sent.iter().zip(logged).position(|(sent, logged)| sent != logged);
     if let Some(at) = differs {
-        let (said, logged) = (short(said[at]), short(logged[at]));
-        found.add(Rule::Words, format!("{name}: update {at} is {logged}, agent {} said {said}", run.agent));
-    } else if logged.len() > said.len() || (run.answered && turn.completed && logged.len() < said.len()) {
-        let (said, logged) = (said.len(), logged.len());
-        found.add(Rule::Words, format!("{name}: {logged} updates, agent {} said {said}", run.agent));
+        let (sent, logged) = (short(sent[at]), short(logged[at]));
+        found.add(Rule::Words, format!("{name}: update {at} is {logged}, agent {} said {sent}", run.agent));
+    } else if logged.len() > sent.len() || (run.answered && turn.completed && logged.len() < sent.len()) {
+        let (sent, logged) = (sent.len(), logged.len());
+        found.add(Rule::Words, format!("{name}: {logged} updates, agent {} said {sent}", run.agent));
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Line {
     pub(crate) text: Box<str>,
 }
 
-/// What the rules look at in a line.
+/// The members of a line that the rules check.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Message<'a> {
     #[serde(borrow, default)]

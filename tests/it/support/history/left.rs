@@ -9,7 +9,7 @@ use super::{Found, History, OUTLIVE, Rule};
 pub(crate) struct Alive {
     pub(crate) pid: u32,
     pub(crate) what: String,
-    /// What had ended: a session, or a life of the gateway.
+    /// The owner that had ended: a session, or a life of the gateway.
     pub(crate) owner: String,
     /// How long before it was seen.
     pub(crate) after: Duration,
@@ -17,7 +17,7 @@ pub(crate) struct Alive {
 
 /// Memory that a gateway held at some moment, in KiB.
 #[derive(Debug, Clone)]
-pub(crate) struct Held {
+pub(crate) struct MemoryUse {
     pub(crate) by: String,
     pub(crate) kib: u64,
 }
@@ -29,7 +29,7 @@ pub(super) fn check(history: &History, found: &mut Found) {
         }
     }
     let Some(budget) = history.memory_budget else { return };
-    for Held { by, kib } in &history.memory {
+    for MemoryUse { by, kib } in &history.memory {
         if *kib > budget {
             found.add(Rule::Memory, format!("{by} held {kib} KiB, and has {budget} KiB"));
         }

@@ -28,7 +28,7 @@ impl History {
             follower.reaches(&ends, CATCH_UP).await;
             history.readers.push(follower.end());
         }
-        // What a reader saw is in the log when it sees it: the log is read last.
+        // A reader receives only committed events, so the log is read last.
         for (session, read_to) in ends {
             let events = gateway.log_texts(&session, 0).await;
             history.logs.insert(session, Log { after: 0, events, read_to });
@@ -49,7 +49,7 @@ impl History {
     }
 }
 
-/// What is alive of a gateway but itself, `OUTLIVE` after the end of `owner`; it does not wait longer than it has to.
+/// The processes of a gateway, except itself, that are alive `OUTLIVE` after the end of `owner`. Returns early if none is left.
 pub(crate) async fn left_of(gateway: &Gateway, owner: &str) -> Vec<Alive> {
     let began = Instant::now();
     let itself = gateway.runs().then(|| gateway.pid());

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::{Found, History, Rule, short};
 
-/// What the rules look at in an event.
+/// The members of an event that the rules check.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Event<'a> {

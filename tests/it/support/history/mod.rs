@@ -18,21 +18,21 @@ mod requests;
 mod turns;
 
 pub(crate) use journal::{Journal, Journals, process};
-pub(crate) use left::{Alive, Held};
+pub(crate) use left::{Alive, MemoryUse};
 pub(crate) use live::left_of;
 pub(crate) use logs::Event;
 pub(crate) use readers::{Frame, Reader};
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct History {
-    /// What the log of each session holds in the end.
+    /// The final log of each session.
     pub(crate) logs: BTreeMap<String, Log>,
     pub(crate) readers: Vec<Reader>,
     pub(crate) prompts: Vec<PromptAnswer>,
     pub(crate) answers: Vec<RequestAnswer>,
     pub(crate) journals: Vec<Journal>,
     pub(crate) alive: Vec<Alive>,
-    pub(crate) memory: Vec<Held>,
+    pub(crate) memory: Vec<MemoryUse>,
     /// How much memory a gateway may hold, in KiB; none: that is not looked at.
     pub(crate) memory_budget: Option<u64>,
     /// Readers may start again, because events that they saw were removed or restored.
@@ -54,7 +54,7 @@ pub(crate) struct Log {
     pub(crate) read_to: u64,
 }
 
-/// What the sender of a prompt was answered.
+/// The response to a prompt.
 #[derive(Debug, Clone)]
 pub(crate) struct PromptAnswer {
     pub(crate) session: String,
@@ -64,7 +64,7 @@ pub(crate) struct PromptAnswer {
     pub(crate) prompt: Option<String>,
 }
 
-/// What a client was answered that answered an agent's request.
+/// The response to a client's answer to an agent's request.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestAnswer {
     pub(crate) session: String,

@@ -1,4 +1,4 @@
-//! What a reader was shown: the log, from where it began, every event once and in order, byte for byte.
+//! A reader receives the log from its start position: every event once and in order, byte for byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::{Found, History, Log, Rule, short};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reader {
     pub(crate) name: String,
-    /// What it reads: each session, and the seq after which it began.
+    /// The sessions that it reads, and the seq after which it began.
     pub(crate) sessions: BTreeMap<String, u64>,
     /// The reader uses `/v1/events`, whose ids are positions in the whole store.
     pub(crate) all: bool,
@@ -43,8 +43,8 @@ impl Reader {
     }
 }
 
-/// One reader's way through the log of one session.
-struct Place {
+/// The position of one reader in the log of one session.
+struct Cursor {
     began: u64,
     next: u64,
     seen: BTreeSet<u64>,
@@ -54,14 +54,14 @@ struct Place {
 
 pub(super) fn check(history: &History, logs: &Logs<'_>, found: &mut Found) {
     for reader in &history.readers {
-        let places = walk(reader, history.resets, logs, found);
+        let cursors = walk(reader, history.resets, logs, found);
         if reader.stopped {
             continue;
         }
-        for (session, place) in places {
+        for (session, cursor) in cursors {
             let to = history.logs.get(session).map_or(0, |log: &Log| log.read_to);
-            if place.next <= to {
-                let (name, next) = (&reader.name, place.next);
+            if cursor.next <= to {
+                let (name, next) = (&reader.name, cursor.next);
                 found.add(Rule::Lost, format!("{name} never saw {next} to {to} of {session}"));
             }
         }
@@ -73,11 +73,11 @@ fn walk<'a>(
     resets: bool,
     logs: &Logs<'_>,
     found: &mut Found,
-) -> BTreeMap<&'a str, Place> {
+) -> BTreeMap<&'a str, Cursor> {
     let name = &reader.name;
     let start =
-        |after: &u64| Place { began: *after, next: after + 1, seen: BTreeSet::new(), anywhere: false };
-    let mut places: BTreeMap<&str, Place> =
+        |after: &u64| Cursor { began: *after, next: after + 1, seen: BTreeSet::new(), anywhere: false };
+    let mut cursors: BTreeMap<&str, Cursor> =
         reader.sessions.iter().map(|(session, after)| (&**session, start(after))).collect();
     let mut last_pos = 0;
     for frame in &reader.frames {
@@ -87,9 +87,9 @@ fn walk<'a>(
                 if !resets {
                     found.add(Rule::Reset, format!("{name}: {}", short(text)));
                 }
-                for place in places.values_mut() {
-                    (place.anywhere, place.began) = (true, 0);
-                    place.seen.clear();
+                for cursor in cursors.values_mut() {
+                    (cursor.anywhere, cursor.began) = (true, 0);
+                    cursor.seen.clear();
                 }
                 continue;
             }
@@ -105,13 +105,14 @@ fn walk<'a>(
         if !fits(reader.all, id, &event, &mut last_pos) {
             found.add(Rule::Id, format!("{name}: a frame with the id {id:?}: {}", short(text)));
         }
-        let Some(place) = places.get_mut(&*event.session_id) else {
+        let Some(cursor) = cursors.get_mut(&*event.session_id) else {
             found.add(Rule::Id, format!("{name} does not read this session: {}", short(text)));
             continue;
         };
-        place.step(name, &event, found);
+        cursor.step(name, &event, found);
         match logs.get(&*event.session_id).and_then(|log| log.get(&event.seq)) {
-            None => found.add(Rule::Lost, format!("{name} saw what the log does not have: {}", short(text))),
+            None => found
+                .add(Rule::Lost, format!("{name} saw an event that the log does not have: {}", short(text))),
             Some(logged) if logged.text != event.text => {
                 let (ours, theirs) = (short(logged.text), short(text));
                 found.add(Rule::Changed, format!("{name} saw {theirs}, the log has {ours}"));
@@ -119,7 +120,7 @@ fn walk<'a>(
             Some(_) => {}
         }
     }
-    places
+    cursors
 }
 
 /// Whether a frame's id is the one of its event.
@@ -127,8 +128,8 @@ fn fits(all: bool, id: Option<&str>, event: &Event<'_>, last_pos: &mut u64) -> b
     if !all {
         return id == Some(&*event.id) && event.epoch().is_some();
     }
-    let place = id.and_then(|id| id.split_once("-g"));
-    let Some((epoch, pos)) = place.and_then(|(epoch, pos)| Some((epoch, pos.parse().ok()?))) else {
+    let parts = id.and_then(|id| id.split_once("-g"));
+    let Some((epoch, pos)) = parts.and_then(|(epoch, pos)| Some((epoch, pos.parse().ok()?))) else {
         return false;
     };
     let rises = pos > *last_pos;
@@ -136,7 +137,7 @@ fn fits(all: bool, id: Option<&str>, event: &Event<'_>, last_pos: &mut u64) -> b
     rises && event.epoch() == Some(epoch)
 }
 
-impl Place {
+impl Cursor {
     fn step(&mut self, name: &str, event: &Event<'_>, found: &mut Found) {
         let (seq, next, session) = (event.seq, self.next, &event.session_id);
         if !self.seen.insert(seq) || seq <= self.began {

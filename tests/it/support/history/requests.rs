@@ -48,19 +48,19 @@ pub(super) fn check(history: &History, logs: &Logs<'_>, found: &mut Found) {
                 many => found.add(Rule::Answer, format!("{session}: {id} has {many} answers in the log")),
             }
         }
-        told(session, history, &requests, found);
+        responses(session, history, &requests, found);
     }
     journals(history, found);
 }
 
 /// Checks the responses to clients' answers.
-fn told(session: &str, history: &History, requests: &BTreeMap<&str, Request<'_>>, found: &mut Found) {
-    let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
+fn responses(session: &str, history: &History, requests: &BTreeMap<&str, Request<'_>>, found: &mut Found) {
+    let mut accepted: BTreeMap<&str, usize> = BTreeMap::new();
     for answer in history.answers.iter().filter(|answer| answer.session == session) {
         if !(200..300).contains(&answer.status) {
             continue;
         }
-        *taken.entry(&answer.request).or_default() += 1;
+        *accepted.entry(&answer.request).or_default() += 1;
         let resolved = requests.get(&*answer.request).and_then(|request| request.resolved.first());
         let Some(resolved) = resolved else {
             found.add(Rule::Lost, format!("{session}: the log does not have {answer:?}"));
@@ -74,14 +74,14 @@ fn told(session: &str, history: &History, requests: &BTreeMap<&str, Request<'_>>
             found.add(Rule::Answer, format!("{session}: {answer:?}, and the log: {}", short(resolved.text)));
         }
     }
-    for (id, taken) in taken {
-        if taken > 1 {
-            found.add(Rule::Answer, format!("{session}: {taken} answers to {id} were taken"));
+    for (id, accepted) in accepted {
+        if accepted > 1 {
+            found.add(Rule::Answer, format!("{session}: {accepted} answers to {id} were taken"));
         }
     }
 }
 
-/// What agents got: one answer to each of their requests at most, and none that they did not ask for.
+/// Checks that agents received at most one response to each of their requests, and no other response.
 fn journals(history: &History, found: &mut Found) {
     for journal in &history.journals {
         let mut open: BTreeMap<&str, usize> = journal.open.iter().map(|id| (&**id, 1)).collect();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::logs::{Event, Logs};
 use super::{Found, History, Rule, short};
 
-/// What the log has of a turn.
+/// The events of a turn in the log.
 #[derive(Debug, Default)]
 struct Turn<'a> {
     key: Option<&'a str>,
@@ -93,7 +93,7 @@ fn keys(session: &str, turns: &BTreeMap<&str, Turn<'_>>, found: &mut Found) {
 
 /// Checks the responses to clients' prompts.
 fn promised(session: &str, history: &History, turns: &BTreeMap<&str, Turn<'_>>, found: &mut Found) {
-    let mut told: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut by_key: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for answer in history.prompts.iter().filter(|answer| answer.session == session) {
         if !(200..300).contains(&answer.status) {
             continue;
@@ -108,10 +108,10 @@ fn promised(session: &str, history: &History, turns: &BTreeMap<&str, Turn<'_>>, 
             Some(_) => {}
         }
         if let Some(key) = key {
-            told.entry(key).or_default().insert(id);
+            by_key.entry(key).or_default().insert(id);
         }
     }
-    for (key, ids) in told {
+    for (key, ids) in by_key {
         if ids.len() > 1 {
             found.add(Rule::Twice, format!("{session}: the key {key:?} was answered with {ids:?}"));
         }

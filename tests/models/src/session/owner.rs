@@ -29,7 +29,7 @@ enum Input {
     /// The deadline passed.
     Late,
     Cancel,
-    TakenBack,
+    Withdrawn,
     AgentEnds,
     End,
 }
@@ -44,14 +44,14 @@ pub fn first_answer_wins() {
         let owner = spawn(run_actor(actor(session.clone(), link.clone()), receiver));
         let reader = spawn(resolutions(session.clone()));
         let mut others = Vec::new();
-        for input in [Input::Late, Input::Cancel, Input::TakenBack, Input::AgentEnds] {
+        for input in [Input::Late, Input::Cancel, Input::Withdrawn, Input::AgentEnds] {
             let inputs = inputs.clone();
             others.push(spawn(async move { inputs.send(input).await.ok().expect("the actor ended") }));
         }
         let tabs = ["alice", "bob"].map(|name| spawn(tab(name, inputs.clone(), session.clone())));
-        let mut told = Vec::new();
+        let mut observed = Vec::new();
         for tab in tabs {
-            told.push(tab.await.expect("a client panicked"));
+            observed.push(tab.await.expect("a client panicked"));
         }
         for other in others {
             other.await.expect("a task panicked");
@@ -59,7 +59,7 @@ pub fn first_answer_wins() {
         inputs.send(Input::End).await.ok().expect("the actor ended");
         owner.await.expect("the actor panicked");
         let events = reader.await.expect("the reader panicked");
-        judge(&events, &told.concat(), &link.agent_messages());
+        judge(&events, &observed.concat(), &link.agent_messages());
         log.close().await;
     });
 }
@@ -101,7 +101,7 @@ async fn run_actor(mut actor: Actor, mut inputs: mpsc::Receiver<Input>) {
                     actor.expire_requests(Instant::now() + Duration::from_secs(120));
                 }
                 Input::Cancel => actor.end_requests(EndedBy::Cancel(Some(PROMPT))),
-                Input::TakenBack => {
+                Input::Withdrawn => {
                     let id = format!(r#"{{"requestId":{AGENTS_ID}}}"#);
                     actor.cancelled_by_agent(&RawValue::from_string(id).expect("invalid JSON"));
                 }
@@ -132,7 +132,7 @@ struct Observed {
 
 /// A client looks up each request and answers it, like a session handle: two inputs for the actor.
 async fn tab(name: &'static str, inputs: mpsc::Sender<Input>, log: SessionLog) -> Vec<Observed> {
-    let mut told = Vec::new();
+    let mut observed = Vec::new();
     for number in 1..=REQUESTS {
         let id = RequestId::new(number);
         // Wait until the request is committed.
@@ -154,9 +154,9 @@ async fn tab(name: &'static str, inputs: mpsc::Sender<Input>, log: SessionLog) -
             }
             AnswerError::NotFound(NotFound(what)) => panic!("{what} {id} must be known"),
         });
-        told.push(Observed { tab: name, id, outcome });
+        observed.push(Observed { tab: name, id, outcome });
     }
-    told
+    observed
 }
 
 /// The resolution of a request in the log.
@@ -189,7 +189,7 @@ async fn resolutions(log: SessionLog) -> Vec<LoggedResolution> {
     found
 }
 
-fn judge(events: &[LoggedResolution], told: &[Observed], heard: &[AgentMessage]) {
+fn judge(events: &[LoggedResolution], observed: &[Observed], received: &[AgentMessage]) {
     assert_eq!(events.len(), REQUESTS as usize, "each request is resolved once: {events:?}");
     for number in 1..=REQUESTS {
         let id = RequestId::new(number);
@@ -197,26 +197,26 @@ fn judge(events: &[LoggedResolution], told: &[Observed], heard: &[AgentMessage])
         let event = of.next().expect("a request was not resolved");
         assert!(of.next().is_none(), "a request was resolved twice: {events:?}");
         let mut winners = 0;
-        for told in told.iter().filter(|told| told.id == id) {
-            match &told.outcome {
+        for observed in observed.iter().filter(|observed| observed.id == id) {
+            match &observed.outcome {
                 Ok(seq) => {
                     winners += 1;
-                    assert_eq!((*seq, event.by.as_deref()), (event.seq, Some(told.tab)), "{told:?} {event:?}");
+                    assert_eq!((*seq, event.by.as_deref()), (event.seq, Some(observed.tab)), "{observed:?} {event:?}");
                 }
                 Err((resolution, by)) => {
                     let known = serde_json::to_value(resolution).expect("a resolution must serialize");
-                    assert_eq!(known.as_str(), Some(&*event.resolution), "{told:?} {event:?}");
+                    assert_eq!(known.as_str(), Some(&*event.resolution), "{observed:?} {event:?}");
                     assert_eq!(by, &event.by, "the second client must learn who answered first");
                 }
             }
         }
-        assert_eq!(winners, u32::from(event.resolution == "answered"), "{told:?} {event:?}");
+        assert_eq!(winners, u32::from(event.resolution == "answered"), "{observed:?} {event:?}");
     }
-    assert_eq!(heard.len(), REQUESTS as usize, "the agent must receive one answer for each request: {heard:?} {events:?}");
-    assert!(heard.iter().all(|heard| heard.id == AGENTS_ID));
+    assert_eq!(received.len(), REQUESTS as usize, "the agent must receive one answer for each request: {received:?} {events:?}");
+    assert!(received.iter().all(|received| received.id == AGENTS_ID));
     for event in events.iter().filter(|event| event.resolution == "answered") {
         let by = event.by.as_deref().expect("an answer must name its client");
-        let mut of = heard.iter().filter(|heard| heard.outcome.contains(by) && heard.committed >= event.seq);
-        assert!(of.next().is_some(), "the agent must receive the answer after its commit: {heard:?} {event:?}");
+        let mut of = received.iter().filter(|received| received.outcome.contains(by) && received.committed >= event.seq);
+        assert!(of.next().is_some(), "the agent must receive the answer after its commit: {received:?} {event:?}");
     }
 }
