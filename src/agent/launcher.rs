@@ -109,8 +109,7 @@ impl Launcher {
         version: AcpVersion,
     ) -> Result<Process, FailedStart> {
         let child = self.child_spec(spec, &key.tenant, key.folders.clone()).await?;
-        let spawned = self.spawner.spawn(child).await;
-        let child = spawned.map_err(|error| AgentFailure::Start { detail: with_cause(&error) })?;
+        let child = self.spawner.spawn(child).await.map_err(AgentFailure::from)?;
         let (isolation, folders) = (child.isolation(), child.folders().cloned());
         let AppliedIsolation { level, mechanism } = isolation;
         let (agent, process_id, user_id) = (spec.name.clone(), child.pid(), child.user());

@@ -24,6 +24,7 @@ use super::kill_switch::{ExitState, KillSwitch, StopRequest};
 use super::open_files::{self, OpenFiles};
 use super::pty::{self, Pty, PtyChild, PtySize};
 use super::reaper::{Pipes, Reaper, Resources};
+use super::real_folder::open_real_folder;
 use super::run_file::RunFile;
 use super::stdin::StdinTask;
 use super::{ChildSpec, SpawnError, StderrTail, StdinWriter, Terminals, handshake};
@@ -158,7 +159,7 @@ impl Spawner {
     }
 
     fn start_with_pipes(&self, mut spec: ChildSpec) -> Result<StartingChild<PipeEnds>, SpawnError> {
-        check_cwd(&spec)?;
+        check_folders(&spec)?;
         let (confinement, resources) = self.confine(&mut spec)?;
         let group = resources.group.as_ref().map(ChildGroup::entrance);
         let (stdin_read, stdin_write) = pipe_with(PipeFlags::CLOEXEC).map_err(supervisor_error)?;
@@ -194,7 +195,7 @@ impl Spawner {
     }
 
     fn start_with_pty(&self, mut spec: ChildSpec, size: PtySize) -> Result<StartingChild<Pty>, SpawnError> {
-        check_cwd(&spec)?;
+        check_folders(&spec)?;
         let (confinement, resources) = self.confine(&mut spec)?;
         let group = resources.group.as_ref().map(ChildGroup::entrance);
         let (pty, terminal) = Pty::open(size).map_err(SpawnError::Supervisor)?;
@@ -324,10 +325,16 @@ impl Spawner {
     }
 }
 
-/// Checks the directory here, since a spawn reports a missing directory and a missing program alike.
-fn check_cwd(spec: &ChildSpec) -> Result<(), SpawnError> {
+/// Checks the directories here, since a spawn reports a missing directory and a missing program alike. The command of
+/// the level `strict` receives only the path of the session's folder.
+fn check_folders(spec: &ChildSpec) -> Result<(), SpawnError> {
     let source = match fs::metadata(&spec.cwd) {
-        Ok(meta) if meta.is_dir() => return Ok(()),
+        Ok(meta) if meta.is_dir() => {
+            for folder in &spec.isolation.folders {
+                open_real_folder(folder)?;
+            }
+            return Ok(());
+        }
         Ok(_) => io::ErrorKind::NotADirectory.into(),
         Err(error) => error,
     };

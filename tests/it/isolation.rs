@@ -6,6 +6,7 @@ mod folders;
 mod ground;
 mod groups;
 mod lifecycle;
+mod links;
 mod nested;
 mod reports;
 mod run_as;

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::Mechanism;
 
-/// What a child may access, its user, and its environment. All paths are absolute.
+/// What a child may access, its user, and its environment. All paths are absolute, and those of visible and writable
+/// folders contain no symbolic link.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::process) struct Confinement {
     pub(in crate::process) mechanism: Mechanism,
@@ -22,7 +23,7 @@ pub(in crate::process) struct Confinement {
     /// Folders below hidden ones that the child can use.
     pub(in crate::process) visible: Vec<PathBuf>,
     /// Folders below hidden ones that the child can only read.
-    pub(in crate::process) readable: Vec<PathBuf>,
+    pub(in crate::process) readable: Vec<Readable>,
     /// The folders that the child can change if `read_only` is set.
     pub(in crate::process) writable: Vec<PathBuf>,
     /// The child's own temporary folder, which replaces the shared ones.
@@ -38,6 +39,15 @@ pub(in crate::process) struct Confinement {
     /// The environment of the program. The supervisors have none, because a variable can name a library that they would
     /// load before they isolate the program.
     pub(in crate::process) env: Vec<(OsString, OsString)>,
+}
+
+/// A folder that the child can only read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::process) struct Readable {
+    /// The path at which the child sees the folder.
+    pub(in crate::process) path: PathBuf,
+    /// The path of the folder, without symbolic links.
+    pub(in crate::process) real: PathBuf,
 }
 
 impl Confinement {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-use super::confinement::Confinement;
+use super::confinement::{Confinement, Readable};
 use super::ownership;
 use super::probe::{self, Probed};
 use super::sockets;
@@ -85,6 +85,8 @@ pub struct Sandbox {
     probed: Probed,
     /// The data folder, the workspace roots and the homes of users.
     hidden: Vec<PathBuf>,
+    /// The folders of the gateway among them.
+    own: Vec<PathBuf>,
     /// The home of the operator.
     home: Option<PathBuf>,
     /// The parent of temporary folders.
@@ -109,11 +111,11 @@ impl Sandbox {
         temporary: PathBuf,
         policy: IsolationPolicy,
     ) -> Self {
-        // Nothing below `/` would remain visible.
-        let hidden = hidden.into_iter().chain(home.clone()).chain(SYSTEM_HIDDEN.map(PathBuf::from));
-        // A folder that does not exist yet is hidden by its name.
-        let hidden = hidden.map(|path| path.canonicalize().unwrap_or(path));
-        let hidden = hidden.filter(|path| path.parent().is_some()).collect();
+        // A folder that does not exist yet is hidden by its name. Nothing below `/` would remain visible.
+        let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
+        let own: Vec<PathBuf> = hidden.into_iter().map(real).filter(|path| path.parent().is_some()).collect();
+        let others = home.clone().into_iter().chain(SYSTEM_HIDDEN.map(PathBuf::from)).map(real);
+        let hidden = own.iter().cloned().chain(others.filter(|path| path.parent().is_some())).collect();
         // Children of an earlier gateway process left their folders if it was killed.
         drop(remove(&temporary));
         // Without a folder, the probe of sockets fails, and sockets count as open.
@@ -121,7 +123,7 @@ impl Sandbox {
         let in_folder = folder.as_ref().map_or(Path::new("/"), |folder| &folder.0);
         let probed = probe::run(supervisor, in_folder, policy.run_as);
         drop(folder);
-        let mut sandbox = Self { probed, hidden, home, temporary, policy, users: None };
+        let mut sandbox = Self { probed, hidden, own, home, temporary, policy, users: None };
         if let Some(socket) = sandbox.open_service() {
             sandbox.probed.limit(&format!("landlock: agents can connect to {}", socket.display()));
         }
@@ -203,8 +205,11 @@ impl Sandbox {
         visible.extend(writable.iter().cloned());
         visible.sort();
         visible.dedup();
-        let readable = self.program_folders(spec).into_iter().chain(NAME_RESOLUTION.map(PathBuf::from));
-        let readable = readable.filter(|path| is_folder(path) && !visible.contains(path)).collect();
+        let own = NAME_RESOLUTION.map(PathBuf::from).map(|path| (path.clone(), path));
+        let readable = self.program_folders(spec).into_iter().chain(own);
+        let readable = readable.filter(|(_, path)| is_folder(path) && !visible.contains(path));
+        let readable =
+            readable.filter_map(|(named, path)| self.readable(&named, path, &visible)).collect();
         let confinement = Confinement {
             mechanism: self.limited_by(mechanism, &visible),
             hidden: self.hidden.clone(),
@@ -237,28 +242,59 @@ impl Sandbox {
         Mechanism::Partial
     }
 
+    /// A folder that the child can read. `named` is its path, or the path of a link to a program in it. An agent that can
+    /// write to the home of the operator can replace both, so they must not lead to another hidden folder.
+    fn readable(&self, named: &Path, path: PathBuf, visible: &[PathBuf]) -> Option<Readable> {
+        let real = path.canonicalize().ok()?;
+        if real != named && !self.may_lead(named, &real) {
+            tracing::warn!(path = %named.display(), to = %real.display(), "a folder of programs leads to a hidden folder; the agent does not see it");
+            return None;
+        }
+        // A visible folder contains the link.
+        let has_link = visible.iter().any(|folder| path.starts_with(folder));
+        Some(Readable { path: if has_link { real.clone() } else { path }, real })
+    }
+
+    /// Whether a link may lead to a folder: out of the hidden folders, or to another place in the same one. A link outside
+    /// of them may lead to a home.
+    fn may_lead(&self, link: &Path, real: &Path) -> bool {
+        let nearest = |path: &Path| {
+            let around = self.hidden.iter().filter(|hidden| path.starts_with(hidden));
+            around.max_by_key(|hidden| hidden.components().count())
+        };
+        let leads_inside = nearest(real).is_some_and(|hidden| match nearest(link) {
+            Some(around) => around != hidden,
+            None => self.own.contains(hidden),
+        });
+        !leads_inside && !self.hidden.iter().any(|hidden| hidden.starts_with(real))
+    }
+
     /// The folders of programs below hidden folders: of the program itself and of its `PATH`, each with the
-    /// libraries beside it.
-    fn program_folders(&self, spec: &ChildSpec) -> Vec<PathBuf> {
+    /// libraries beside it. The first path of each pair names the second one, or a link to a program in it.
+    fn program_folders(&self, spec: &ChildSpec) -> Vec<(PathBuf, PathBuf)> {
         let path: Option<&OsString> =
             spec.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value);
         let listed = path.into_iter().flat_map(std::env::split_paths);
+        let named = spec.program.parent().map(Path::to_path_buf);
         let program = spec.program.canonicalize().ok();
-        let own = [Some(spec.program.as_path()), program.as_deref()].into_iter().flatten();
-        let own = own.filter_map(Path::parent).map(Path::to_path_buf);
+        let real = program.as_deref().and_then(Path::parent).map(Path::to_path_buf);
+        let own = named.iter().flat_map(|named| {
+            [Some(named), real.as_ref()].into_iter().flatten().map(|folder| (named.clone(), folder.clone()))
+        });
         // A hidden folder itself stays hidden, even if a program lies directly in it.
         let hidden = self.hidden.iter().map(PathBuf::as_path).chain(SHARED_FOLDERS.map(Path::new));
         let hidden: Vec<&Path> = hidden.collect();
         let below_hidden =
             |folder: &PathBuf| hidden.iter().any(|hidden| folder != hidden && folder.starts_with(hidden));
-        let with_libraries = |folder: PathBuf| {
+        let with_libraries = |(named, folder): (PathBuf, PathBuf)| {
             let libraries = folder.ends_with("bin").then(|| folder.with_file_name("lib"));
-            std::iter::once(folder).chain(libraries)
+            let libraries = libraries.map(|libraries| (named.clone(), libraries));
+            std::iter::once((named, folder)).chain(libraries)
         };
         listed
+            .map(|folder| (folder.clone(), folder))
             .chain(own)
-            .filter(|folder| folder.is_absolute())
-            .filter(below_hidden)
+            .filter(|(_, folder)| folder.is_absolute() && below_hidden(folder))
             .flat_map(with_libraries)
             .collect()
     }

@@ -37,7 +37,7 @@ pub(super) fn run(
     // The duplicate closes by itself when the program starts.
     let control = fcntl_dupfd_cloexec(stdin(), 3).map_err(SupervisorError::at("control socket"))?;
     confine(supervisor)
-        .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
+        .inspect_err(|error| write_line(&control, &error.report_line()))?;
     let ([own_stdin, confinement], group) =
         receive::descriptors_and_others(stdin()).map_err(SupervisorError::at("stdin"))?;
     let confined = match stdio {
@@ -54,7 +54,7 @@ pub(super) fn run(
             group.first().map_or(Ok(()), enter_group)?;
             Ok(confinement)
         })
-        .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
+        .inspect_err(|error| write_line(&control, &error.report_line()))?;
     write_line(&control, &report::exec_line(getpid().as_raw_pid()));
     dup2_stdin(own_stdin).map_err(SupervisorError::at("stdin"))?;
     let error = execute(program, args, confinement.env);

@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetError, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
 };
 use nix::libc;
+use rustix::fs::{FileType, fstat};
 use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set,
@@ -20,7 +22,8 @@ use seccompiler::{
 
 use super::error::SupervisorError;
 use crate::process::isolation::Confinement;
-use crate::types::Mechanism;
+use crate::process::real_folder::{open_real_file, open_real_folder};
+use crate::types::{FolderError, Mechanism};
 
 /// The first version with rules for signals and abstract sockets.
 const SCOPES: ABI = ABI::V6;
@@ -84,13 +87,15 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
         // The namespaces contain signals. Abstract sockets belong to the network, which is shared.
         Mechanism::Namespaces => restrict_scopes(CompatLevel::BestEffort),
         Mechanism::Landlock => {
-            restrict_files(confinement).and_then(|()| restrict_scopes(CompatLevel::HardRequirement))
+            restrict_files(confinement)?;
+            restrict_scopes(CompatLevel::HardRequirement)
         }
         Mechanism::Partial => {
-            restrict_files(confinement).and_then(|()| restrict_scopes(CompatLevel::BestEffort))
+            restrict_files(confinement)?;
+            restrict_scopes(CompatLevel::BestEffort)
         }
     }
-    .map_err(|error| SupervisorError { step: "landlock", source: io::Error::other(error) })?;
+    .map_err(landlock_failed)?;
     if !has_namespaces {
         // Landlock has no rules for the other rights of root.
         drop_capabilities()?;
@@ -124,7 +129,7 @@ fn restrict_scopes(level: CompatLevel) -> Result<(), RulesetError> {
 }
 
 /// Denies access to the content of hidden and shared folders, and to their socket files if the kernel can.
-fn restrict_files(confinement: &Confinement) -> Result<(), RulesetError> {
+fn restrict_files(confinement: &Confinement) -> Result<(), SupervisorError> {
     let all = AccessFs::from_all(SOCKET_FILES);
     // A connection changes no file. Name resolution and programs connect to socket files in readable folders.
     let reads: BitFlags<AccessFs> = AccessFs::from_read(SOCKET_FILES) | AccessFs::ResolveUnix;
@@ -142,19 +147,49 @@ fn restrict_files(confinement: &Confinement) -> Result<(), RulesetError> {
     }
     let mut open = Vec::new();
     collect_open(Path::new("/"), &closed, &mut open);
-    let readable = confinement.readable.iter().cloned().chain(READABLE.map(PathBuf::from));
     let (common, visible) = if confinement.read_only { (reads, reads) } else { (all, all) };
-    Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(all)?
-        .create()?
-        .add_rules(path_beneath_rules(&open, common))?
-        .add_rules(path_beneath_rules(devices, device))?
-        .add_rules(path_beneath_rules(readable, reads))?
-        .add_rules(path_beneath_rules(&confinement.visible, visible))?
-        .add_rules(path_beneath_rules(confinement.writable.iter().chain(&confinement.temporary), all))?
-        .restrict_self()
-        .map(|_| ())
+    let mut rules = Vec::new();
+    // Files that agents replace meanwhile get no rule.
+    rules.extend(open.iter().filter_map(|path| Some(rule(open_real_file(path).ok()?, common))));
+    let readable = confinement.readable.iter().filter_map(|folder| open_real_folder(&folder.real).ok());
+    rules.extend(readable.map(|folder| rule(folder, reads)));
+    for (folder, rights) in confinement
+        .visible
+        .iter()
+        .map(|folder| (folder, visible))
+        .chain(confinement.writable.iter().chain(&confinement.temporary).map(|folder| (folder, all)))
+    {
+        match open_real_folder(folder) {
+            Ok(opened) => rules.push(rule(opened, rights)),
+            // A terminal can start after its folder was removed.
+            Err(FolderError::Missing { .. }) => {}
+            Err(error) => return Err(SupervisorError { step: "folders", source: error.into() }),
+        }
+    }
+    let restrict = || {
+        Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(all)?
+            .create()?
+            .add_rules(path_beneath_rules(devices, device))?
+            .add_rules(path_beneath_rules(READABLE, reads))?
+            .add_rules(rules.into_iter().map(Ok::<_, RulesetError>))?
+            .restrict_self()
+            .map(|_| ())
+    };
+    restrict().map_err(landlock_failed)
+}
+
+/// A rule for an open file or folder and everything below it.
+fn rule(opened: OwnedFd, rights: BitFlags<AccessFs>) -> PathBeneath<OwnedFd> {
+    let is_folder =
+        fstat(&opened).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
+    let rights = if is_folder { rights } else { rights & AccessFs::from_file(SOCKET_FILES) };
+    PathBeneath::new(opened, rights)
+}
+
+fn landlock_failed(error: RulesetError) -> SupervisorError {
+    SupervisorError { step: "landlock", source: io::Error::other(error) }
 }
 
 /// Collects the folders and files that contain no closed folder. Landlock rules can only add rights, so the
