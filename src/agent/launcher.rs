@@ -19,7 +19,7 @@ use crate::audit::Audit;
 use crate::event::{ActorKind, IsolationApplied};
 use crate::process::{ChildIsolation, ChildSpec, Spawner, resolve};
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::types::{AgentName, AgentSettings, AppliedIsolation, Isolation, Limits, Mechanism, Tenant};
+use crate::types::{AgentName, AgentSettings, AppliedIsolation, Isolation, Limits, Tenant};
 
 /// Starts agents.
 #[derive(Debug, Clone)]
@@ -67,8 +67,8 @@ impl Launcher {
     /// Creates the folder of a process that starts before its session. `None` if such a process gets folders later or
     /// needs none, and at the level `strict`: its command contains the path of the folder.
     pub(crate) async fn create_idle_folder(&self, spec: &AgentSpec, tenant: &Tenant) -> Option<IdleFolder> {
-        let AppliedIsolation { level, mechanism } = self.applied_isolation(spec.settings.isolation);
-        let grants_later = matches!(mechanism, Mechanism::Namespaces | Mechanism::Command);
+        let level = spec.settings.isolation;
+        let grants_later = level == Isolation::Strict || self.spawner.sandbox().grants_folders_later(level);
         let folders = self.idle_folders.clone().filter(|_| level.restricts_folders() && !grants_later)?;
         let (spawner, home) = (self.spawner.clone(), spec.home_of(tenant));
         let create = move || {

@@ -120,9 +120,9 @@ impl Spawner {
             self.run_blocking(move |spawner| spawner.start_with_pipes(spec)).await?;
         let pid = self.await_program(control, &kill_switch, program).await?;
         let PipeEnds { stdin, stdout, stderr, terminal_requests, folder_requests } = ends;
-        let isolation = AppliedIsolation { level, mechanism: confinement.mechanism };
+        let isolation = AppliedIsolation { level, mechanism: confinement.reported() };
         let user = confinement.user;
-        let folders = if isolation.mechanism == Mechanism::Namespaces {
+        let folders = if confinement.mechanism == Mechanism::Namespaces {
             Some(FolderGrants::new(folder_requests).map_err(SpawnError::Supervisor)?)
         } else {
             None

@@ -17,7 +17,10 @@ use crate::types::Mechanism;
 /// folders contain no symbolic link.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::process) struct Confinement {
+    /// How the supervisor applies the level: never [`Mechanism::Partial`].
     pub(in crate::process) mechanism: Mechanism,
+    /// The mechanism does not apply a part of the level.
+    pub(in crate::process) is_partial: bool,
     /// Folders that the child cannot see.
     pub(in crate::process) hidden: Vec<PathBuf>,
     /// Folders below hidden ones that the child can use.
@@ -57,6 +60,11 @@ impl Confinement {
         {
             to.clone_into(path);
         }
+    }
+
+    /// The mechanism that the gateway reports.
+    pub(in crate::process) fn reported(&self) -> Mechanism {
+        if self.is_partial { Mechanism::Partial } else { self.mechanism }
     }
 
     /// Whether the child has the rights of root.

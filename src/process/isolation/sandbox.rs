@@ -144,20 +144,30 @@ impl Sandbox {
     /// The socket of a service that would start programs outside of a child's isolation, and that the mechanism cannot
     /// close.
     fn open_service(&self) -> Option<PathBuf> {
-        let is_open = self.probed.mechanism == Mechanism::Landlock && self.probed.leaves_sockets_open;
+        let is_open = self.probed.reported() == Mechanism::Landlock && self.probed.leaves_sockets_open;
         is_open
             .then(|| sockets::first_reachable(self.home.as_deref(), self.policy.run_as.is_some()))
             .flatten()
     }
 
-    /// The mechanism that applies a level on this machine.
+    /// The isolation that this machine applies for a level.
     pub fn applied(&self, level: Isolation) -> AppliedIsolation {
-        let mechanism = match level {
+        let mechanism = self.mechanism(level);
+        let is_partial = self.is_partial(level);
+        AppliedIsolation { level, mechanism: if is_partial { Mechanism::Partial } else { mechanism } }
+    }
+
+    /// The means that applies a level, also if it does so partially.
+    fn mechanism(&self, level: Isolation) -> Mechanism {
+        match level {
             Isolation::Off => Mechanism::None,
             Isolation::Strict => Mechanism::Command,
             Isolation::Private | Isolation::Workspace => self.probed.mechanism,
-        };
-        AppliedIsolation { level, mechanism }
+        }
+    }
+
+    fn is_partial(&self, level: Isolation) -> bool {
+        matches!(level, Isolation::Private | Isolation::Workspace) && self.probed.is_partial
     }
 
     /// What the machine lacks for the best mechanism, for the log.
@@ -167,7 +177,7 @@ impl Sandbox {
 
     /// Whether a running process can get the folders of its session.
     pub fn grants_folders_later(&self, level: Isolation) -> bool {
-        self.applied(level).mechanism == Mechanism::Namespaces
+        self.mechanism(level) == Mechanism::Namespaces
     }
 
     /// The instructions for the supervisor, with the temporary folder of the child.
@@ -181,8 +191,9 @@ impl Sandbox {
         }
         let (confinement, temporary) = self.decide(spec, user).map_err(SpawnError::Supervisor)?;
         let level = spec.isolation.level;
-        if self.policy.required && level != Isolation::Off && !confinement.mechanism.is_complete() {
-            return Err(SpawnError::Isolation { level, mechanism: confinement.mechanism });
+        let mechanism = confinement.reported();
+        if self.policy.required && level != Isolation::Off && !mechanism.is_complete() {
+            return Err(SpawnError::Isolation { level, mechanism });
         }
         Ok((confinement, temporary))
     }
@@ -193,9 +204,9 @@ impl Sandbox {
         user: Option<u32>,
     ) -> io::Result<(Confinement, Option<TemporaryFolder>)> {
         let ChildIsolation { level, folders, configured, limits } = &spec.isolation;
-        let mechanism = self.applied(*level).mechanism;
+        let mechanism = self.mechanism(*level);
         let mut writable = vec![spec.cwd.canonicalize()?];
-        if !matches!(mechanism, Mechanism::Namespaces | Mechanism::Landlock | Mechanism::Partial) {
+        if !matches!(mechanism, Mechanism::Namespaces | Mechanism::Landlock) {
             return Ok((Confinement { mechanism, writable, user, ..Confinement::default() }, None));
         }
         let temporary = TemporaryFolder::create(&self.temporary, user)?;
@@ -211,7 +222,8 @@ impl Sandbox {
         let readable =
             readable.filter_map(|(named, path)| self.readable(&named, path, &visible)).collect();
         let confinement = Confinement {
-            mechanism: self.limited_by(mechanism, &visible),
+            mechanism,
+            is_partial: self.is_partial(*level) || self.is_limited_by(&visible),
             hidden: self.hidden.clone(),
             visible,
             readable,
@@ -229,17 +241,17 @@ impl Sandbox {
 
     /// Landlock cannot close a folder below a visible one, nor the socket of a service on most kernels. A service may
     /// have started after the gateway.
-    fn limited_by(&self, mechanism: Mechanism, visible: &[PathBuf]) -> Mechanism {
-        if mechanism != Mechanism::Landlock {
-            return mechanism;
+    fn is_limited_by(&self, visible: &[PathBuf]) -> bool {
+        if self.probed.mechanism != Mechanism::Landlock {
+            return false;
         }
         let has_hidden = |folder: &PathBuf| self.hidden.iter().any(|hidden| hidden.starts_with(folder));
         if visible.iter().any(has_hidden) {
-            return Mechanism::Partial;
+            return true;
         }
-        let Some(socket) = self.open_service() else { return mechanism };
+        let Some(socket) = self.open_service() else { return false };
         tracing::warn!(socket = %socket.display(), "an agent can connect to the socket of a service that starts programs");
-        Mechanism::Partial
+        true
     }
 
     /// A folder that the child can read. `named` is its path, or the path of a link to a program in it. An agent that can

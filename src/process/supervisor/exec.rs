@@ -9,7 +9,8 @@ use std::process::{Command, ExitCode};
 use rustix::fs::Mode;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{
-    Pid, Signal, getpid, getppid, ioctl_tiocsctty, set_parent_process_death_signal, setsid, umask,
+    DumpableBehavior, Pid, Signal, getpid, getppid, ioctl_tiocsctty, set_dumpable_behavior,
+    set_parent_process_death_signal, setsid, umask,
 };
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stdin};
 
@@ -66,6 +67,8 @@ pub(super) fn run(
 fn confine(supervisor: Pid) -> Result<(), SupervisorError> {
     rustix::thread::set_no_new_privs(true).map_err(SupervisorError::at("no_new_privs"))?;
     detach::no_core().map_err(SupervisorError::at("core limit"))?;
+    // The program of a supervisor could trace the stage of a terminal. The next program can be traced again.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(SupervisorError::at("dumpable"))?;
     umask(Mode::from_raw_mode(0o077));
     end_with(supervisor)
 }

@@ -77,31 +77,25 @@ const X32_BIT: i64 = 0x4000_0000;
 
 /// Restricts this process.
 pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
-    if matches!(confinement.mechanism, Mechanism::None | Mechanism::Command) {
+    let has_namespaces = match confinement.mechanism {
+        Mechanism::Namespaces => true,
+        Mechanism::Landlock | Mechanism::Partial => false,
+        Mechanism::None | Mechanism::Command => return Ok(()),
+    };
+    limit_resources(confinement).map_err(SupervisorError::at("resource limits"))?;
+    if !has_namespaces {
+        restrict_files(confinement)?;
+    }
+    let level = if confinement.is_partial { CompatLevel::BestEffort } else { CompatLevel::HardRequirement };
+    // The namespaces contain signals. Abstract sockets belong to the network, which is shared.
+    restrict_scopes(level).map_err(landlock_failed)?;
+    if has_namespaces {
+        // The init process has the filter of system calls.
         return Ok(());
     }
-    limit_resources(confinement).map_err(SupervisorError::at("resource limits"))?;
-    let has_namespaces = confinement.mechanism == Mechanism::Namespaces;
-    match confinement.mechanism {
-        Mechanism::None | Mechanism::Command => Ok(()),
-        // The namespaces contain signals. Abstract sockets belong to the network, which is shared.
-        Mechanism::Namespaces => restrict_scopes(CompatLevel::BestEffort),
-        Mechanism::Landlock => {
-            restrict_files(confinement)?;
-            restrict_scopes(CompatLevel::HardRequirement)
-        }
-        Mechanism::Partial => {
-            restrict_files(confinement)?;
-            restrict_scopes(CompatLevel::BestEffort)
-        }
-    }
-    .map_err(landlock_failed)?;
-    if !has_namespaces {
-        // Landlock has no rules for the other rights of root.
-        drop_capabilities()?;
-    }
-    filter_system_calls(has_namespaces)
-        .map_err(|error| SupervisorError { step: "seccomp", source: io::Error::other(error) })
+    // Landlock has no rules for the other rights of root.
+    drop_capabilities()?;
+    filter_system_calls(confinement, false)
 }
 
 /// Limits this process and its descendants. A lower limit of the environment stays.
@@ -210,8 +204,19 @@ fn collect_open(folder: &Path, closed: &[PathBuf], open: &mut Vec<PathBuf>) {
     }
 }
 
-/// Makes the denied system calls fail with `EPERM`.
-fn filter_system_calls(has_namespaces: bool) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// Makes the denied system calls of this process and its descendants fail with `EPERM`.
+pub(super) fn filter_system_calls(
+    confinement: &Confinement,
+    has_namespaces: bool,
+) -> Result<(), SupervisorError> {
+    let applied = apply_filters(confinement.child_is_root(), has_namespaces);
+    applied.map_err(|error| SupervisorError { step: "seccomp", source: io::Error::other(error) })
+}
+
+fn apply_filters(
+    is_root: bool,
+    has_namespaces: bool,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let shared = SHARED_OBJECTS.into_iter().filter(|_| !has_namespaces);
     let mut calls: Vec<(i64, Vec<SeccompRule>)> =
         DENIED.into_iter().chain(shared).map(|number| (number, Vec::new())).collect();
@@ -220,7 +225,7 @@ fn filter_system_calls(has_namespaces: bool) -> Result<(), Box<dyn std::error::E
         let foreign = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?;
         calls.push((libc::SYS_prlimit64, vec![SeccompRule::new(vec![foreign])?]));
     }
-    if getuid().is_root() {
+    if is_root {
         calls.extend(new_control_groups()?);
         // The flags of this call are in memory, where a filter cannot read them. Programs fall back to `clone`.
         apply_filter(vec![(libc::SYS_clone3, Vec::new())], libc::ENOSYS)?;

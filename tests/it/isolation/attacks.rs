@@ -78,6 +78,7 @@ pub(super) fn expected_mechanism(user: User, level: &str, machine: Machine) -> &
         ("strict", _) => "command",
         (_, Machine::Namespaces | Machine::Any) => "namespaces",
         (_, Machine::LandlockOnly) if user.has_service() => "partial",
+        (_, Machine::NamespacesOnly) => "partial",
         (_, Machine::LandlockOnly) => "landlock",
         (_, Machine::Bare) => "none",
     }

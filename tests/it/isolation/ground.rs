@@ -49,6 +49,8 @@ pub(super) enum Machine {
     Namespaces,
     /// User namespaces fail.
     LandlockOnly,
+    /// Landlock fails.
+    NamespacesOnly,
     /// No mechanism works.
     Bare,
     /// As the machine that runs the tests.
@@ -142,6 +144,7 @@ pub(super) fn run_by(user: User, machine: Machine) -> Vec<String> {
     let missing = match machine {
         Machine::Namespaces | Machine::Any => return words,
         Machine::LandlockOnly => "namespaces",
+        Machine::NamespacesOnly => "landlock",
         Machine::Bare => "namespaces,landlock",
     };
     words.extend([PYTHON.to_owned(), script("limited_machine.py"), missing.to_owned()]);

@@ -76,6 +76,7 @@ fn tables(columns: &[Column]) -> String {
                 Machine::Any | Machine::Bare => "",
                 Machine::Namespaces => ", namespaces",
                 Machine::LandlockOnly => ", Landlock only",
+                Machine::NamespacesOnly => ", namespaces only",
             };
             format!(" `{level}`{mechanism} |")
         };
