@@ -21,6 +21,9 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import actions  # noqa: E402
 import links  # noqa: E402
+import queues  # noqa: E402
+
+queues.register(actions.action, actions.needs_secret)
 
 LIMIT_SECONDS = 10
 
@@ -154,11 +157,23 @@ def fork(count):
     return [count, None]
 
 
+def say(session, path):
+    """Sends the names in a folder to the client: the agent cannot write to the folder of its session."""
+    try:
+        text = " ".join(sorted(os.listdir(path)))
+    except OSError as error:
+        text = str(error)
+    update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+    send({"method": "session/update", "params": {"sessionId": session, "update": update}})
+
+
 def prompt(session, text):
     order = json.loads(text)
     targets = order.get("targets", {})
     if order["act"] == "attack":
         attack(session, targets)
+    elif order["act"] == "say":
+        say(session, order["path"])
     elif order["act"] in links.ORDERS:
         links.ORDERS[order["act"]](order)
     elif order["act"] == "daemon":

@@ -30,6 +30,9 @@ const TEMPORARY_FOLDERS: [&str; 2] = ["/tmp", "/var/tmp"];
 /// The folder for shared memory gets an empty file system of this size, as containers have.
 const SHARED_MEMORY: (&str, &std::ffi::CStr) = ("/dev/shm", c"mode=1777,size=64m");
 
+/// The POSIX message queues of the IPC namespace of the gateway, which the child's namespace does not replace.
+const MESSAGE_QUEUES: &str = "/dev/mqueue";
+
 /// The folder of pseudo terminals, and the options of its own file system.
 const PSEUDO_TERMINALS: (&str, &std::ffi::CStr) = ("/dev/pts", c"newinstance,ptmxmode=0666,mode=0620");
 
@@ -182,6 +185,9 @@ fn plan(confinement: &Confinement) -> io::Result<BTreeMap<PathBuf, Change>> {
     }
     if Path::new(SHARED_MEMORY.0).is_dir() {
         changes.insert(SHARED_MEMORY.0.into(), Change::SharedMemory);
+    }
+    if Path::new(MESSAGE_QUEUES).is_dir() {
+        changes.insert(MESSAGE_QUEUES.into(), Change::Hide);
     }
     for Readable { path, real } in &confinement.readable {
         // A folder that was removed or replaced meanwhile is not shown.

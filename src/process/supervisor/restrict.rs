@@ -31,8 +31,8 @@ const SCOPES: ABI = ABI::V6;
 /// The first version with a rule for connections to socket files.
 const SOCKET_FILES: ABI = ABI::V9;
 
-/// Folders for temporary files of all processes.
-const SHARED_FOLDERS: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/dev/pts"];
+/// Folders for temporary files, terminals and message queues of all processes.
+const SHARED_FOLDERS: [&str; 5] = ["/tmp", "/var/tmp", "/dev/shm", "/dev/pts", "/dev/mqueue"];
 
 /// The devices that a root process can open. Disks and the memory of the machine belong to root.
 pub(super) const STANDARD_DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -58,7 +58,7 @@ const DENIED: [i64; 9] = [
 ];
 
 /// System calls that reach memory and messages of processes outside of the child. The IPC namespace contains them.
-const SHARED_OBJECTS: [i64; 8] = [
+const SHARED_OBJECTS: [i64; 9] = [
     libc::SYS_shmget,
     libc::SYS_shmat,
     libc::SYS_shmctl,
@@ -67,6 +67,7 @@ const SHARED_OBJECTS: [i64; 8] = [
     libc::SYS_msgrcv,
     libc::SYS_msgctl,
     libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
 ];
 
 /// The maximum size of a file.
