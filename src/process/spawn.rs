@@ -233,7 +233,7 @@ impl Spawner {
         drop(self.shutdown.spawn_blocking(move || groups.prepare_entrance()));
         if self.groups.limit_processes() && confinement.mechanism != Mechanism::Namespaces {
             // This limit would count the processes of all agents of the user.
-            confinement.max_processes = None;
+            confinement.maximum.processes = None;
         }
         if let Some(folder) = &confinement.temporary
             && confinement.mechanism != Mechanism::Namespaces

@@ -1,7 +1,12 @@
 """Orders of the hostile agent that replace folders by symbolic links, for the process that starts next."""
 
+import ctypes
 import json
 import os
+import time
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 
 def replace(order):
@@ -22,4 +27,17 @@ def replace_below(order):
         json.dump(os.readlink(order["path"]), file)
 
 
-ORDERS = {"replace": replace, "replace_below": replace_below}
+def exchange(order):
+    """Exchanges a folder and a link again and again, in a process that stays."""
+    path, other = order["path"].encode(), (order["path"] + ".other").encode()
+    os.symlink(order["target"], other)
+    if os.fork() == 0:
+        end = time.monotonic() + order["seconds"]
+        while time.monotonic() < end:
+            LIBC.renameat2(AT_FDCWD, path, AT_FDCWD, other, RENAME_EXCHANGE)
+        os._exit(0)
+    with open(os.path.join(order["cwd"], "replaced.json"), "w") as file:
+        json.dump(True, file)
+
+
+ORDERS = {"replace": replace, "replace_below": replace_below, "exchange": exchange}

@@ -33,15 +33,23 @@ pub(in crate::process) struct Confinement {
     pub(in crate::process) temporary: Option<PathBuf>,
     /// The child can change nothing but its writable folders.
     pub(in crate::process) read_only: bool,
-    /// The maximum number of processes and threads of the user, in the user namespace of the child.
-    pub(in crate::process) max_processes: Option<u64>,
-    /// The maximum size of the data of each process.
-    pub(in crate::process) max_data_bytes: Option<u64>,
+    /// The working directory, for a terminal. The program enters it with its own rights.
+    pub(in crate::process) cwd: Option<PathBuf>,
+    pub(in crate::process) maximum: ProcessLimits,
     /// The user and group of the child. `None`: those of the gateway.
     pub(in crate::process) user: Option<u32>,
     /// The environment of the program. The supervisors have none, because a variable can name a library that they would
     /// load before they isolate the program.
     pub(in crate::process) env: Vec<(OsString, OsString)>,
+}
+
+/// The resource limits of a child.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::process) struct ProcessLimits {
+    /// The number of processes and threads of the user, in the user namespace of the child.
+    pub(in crate::process) processes: Option<u64>,
+    /// The size of the data of each process.
+    pub(in crate::process) data_bytes: Option<u64>,
 }
 
 /// A folder that the child can only read.
@@ -72,9 +80,9 @@ impl Confinement {
         self.user.is_none() && geteuid().is_root()
     }
 
-    /// The instructions for a program with further variables.
-    pub(in crate::process) fn with_env(&self, env: &[(String, String)]) -> Self {
-        let mut confinement = self.clone();
+    /// The instructions for a terminal with further variables.
+    pub(in crate::process) fn for_terminal(&self, env: &[(String, String)], cwd: &Path) -> Self {
+        let mut confinement = Self { cwd: Some(cwd.to_owned()), ..self.clone() };
         confinement.env.retain(|(name, _)| env.iter().all(|(other, _)| name != other.as_str()));
         confinement.env.extend(env.iter().map(|(name, value)| (name.into(), value.into())));
         confinement

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-use super::confinement::{Confinement, Readable};
+use super::confinement::{Confinement, ProcessLimits, Readable};
 use super::ownership;
 use super::probe::{self, Probed};
 use super::sockets;
@@ -233,8 +233,11 @@ impl Sandbox {
             read_only: *level == Isolation::Workspace || user.is_none() && geteuid().is_root(),
             user,
             env: Vec::new(),
-            max_processes: Some(limits.max_processes),
-            max_data_bytes: Some(limits.max_memory_bytes),
+            cwd: None,
+            maximum: ProcessLimits {
+                processes: Some(limits.max_processes),
+                data_bytes: Some(limits.max_memory_bytes),
+            },
         };
         Ok((confinement, Some(temporary)))
     }

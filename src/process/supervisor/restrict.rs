@@ -102,9 +102,9 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
 /// Limits this process and its descendants. A lower limit of the environment stays.
 fn limit_resources(confinement: &Confinement) -> rustix::io::Result<()> {
     let limits = [
-        (Resource::Nproc, confinement.max_processes),
+        (Resource::Nproc, confinement.maximum.processes),
         (Resource::Fsize, Some(MAX_FILE_BYTES)),
-        (Resource::Data, confinement.max_data_bytes),
+        (Resource::Data, confinement.maximum.data_bytes),
     ];
     for (resource, wanted) in limits.into_iter().filter_map(|(resource, wanted)| Some((resource, wanted?))) {
         let maximum = getrlimit(resource).maximum.map_or(wanted, |maximum| maximum.min(wanted));

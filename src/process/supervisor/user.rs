@@ -13,14 +13,12 @@ use super::error::SupervisorError;
 use super::restrict;
 use crate::process::isolation::Confinement;
 
-/// The capabilities of a supervisor in namespaces: it starts programs as another user, kills them, and enters the working
-/// directories of terminals.
-pub(super) const CAPABILITIES: [CapabilitySet; 5] = [
+/// The capabilities of a supervisor in namespaces: it starts programs as another user, and kills them.
+pub(super) const CAPABILITIES: [CapabilitySet; 4] = [
     CapabilitySet::SETUID,
     CapabilitySet::SETGID,
     CapabilitySet::SETPCAP,
     CapabilitySet::KILL,
-    CapabilitySet::DAC_READ_SEARCH,
 ];
 
 fn ids(user: u32) -> (Uid, Gid) {

@@ -9,13 +9,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, chdir, getpid, kill_process, kill_process_group, wait,
-};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group, wait};
 use rustix::stdio::{stderr, stdin, stdout};
 
-use super::channel::{Channel, write_line, write_report};
-use super::error::{EXIT_SETUP_FAILED, SupervisorError};
+use super::channel::{Channel, write_line};
+use super::error::SupervisorError;
 use super::exec::StdioMode;
 use super::exit::Ended;
 use super::parent::ParentProcess;
@@ -92,10 +90,6 @@ pub(super) fn run_terminal(supervisor: Pid) -> Result<ExitCode, SupervisorError>
     let parent = ParentProcess::open(supervisor)?;
     let [socket, spec] = receive::descriptors(stdin()).map_err(SupervisorError::at("terminal"))?;
     let spec = TerminalSpec::read(spec).map_err(SupervisorError::at("terminal"))?;
-    if let Err(errno) = chdir(&spec.cwd) {
-        write_report(&report::no_directory_line(errno.raw_os_error()));
-        return Ok(ExitCode::from(EXIT_SETUP_FAILED));
-    }
     let args: Vec<OsString> = spec.args.iter().map(OsString::from).collect();
     let signals = Signals::register().map_err(SupervisorError::at("signals"))?;
     let child = start(StdioMode::Pipes, OsStr::new(&spec.command), &args);

@@ -1,5 +1,6 @@
 //! Folders of sessions that an agent replaces with symbolic links before the next process starts.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use reqwest::StatusCode;
@@ -196,5 +197,67 @@ async fn folder_of_programs_that_is_replaced_by_a_link_stays_closed() {
         let look = json!({ "act": "look", "paths": [programs, private] });
         let found = order(&gateway, &second, &look, "looked.json").await;
         assert!(!found.to_string().contains("secret"), "{level}: {found}");
+    }
+}
+
+#[tokio::test]
+async fn folder_that_changes_during_starts_never_leads_to_the_private_folder() {
+    const STARTS: usize = 15;
+    let user = users().last().expect("a user");
+    for machine in MACHINES {
+        let field = Field::new(user, machine, "private", "sub", false).await;
+        let private = field.gateway.path("data/private");
+        let exchange = json!({ "act": "exchange", "path": field.folder, "target": private, "seconds": 20 });
+        order(&field.gateway, &field.attacker, &exchange, "replaced.json").await;
+        let path = |end: &str| format!("/v1/sessions/{}/{end}", field.second.id);
+        for _ in 0..STARTS {
+            field.gateway.post(&path("close"), &json!({})).await;
+            let (status, problem) = field.gateway.post(&path("attach"), &json!({})).await;
+            if status != StatusCode::OK {
+                // Between both states of the path, nothing is there.
+                let is_expected = [StatusCode::FORBIDDEN, StatusCode::NOT_FOUND].contains(&status);
+                assert!(is_expected, "{status} {problem}");
+                continue;
+            }
+            let look = json!({ "act": "say", "path": field.folder });
+            let said = field.gateway.turn(&field.second.id, &look.to_string()).await;
+            let text = said["text"].as_str().unwrap_or_default();
+            assert!(!text.contains("secret"), "{machine:?}: {text}");
+        }
+    }
+}
+
+/// With `off`, the supervisor of an agent with its own user is root.
+#[tokio::test]
+async fn terminal_enters_its_folder_with_the_rights_of_its_user() {
+    let Some(user) = User::all().into_iter().find(|user| user.range().is_some()) else {
+        eprintln!("this test needs root");
+        return;
+    };
+    for (level, machine) in [("off", Machine::Any), ("private", Machine::LandlockOnly)] {
+        let roots = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let project = roots.path().join("project");
+        std::fs::create_dir_all(project.join("sub")).expect("the folder is ours");
+        user.own(&project);
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(roots.path(), mode).expect("the folder is ours");
+        let closed = roots.path().join("closed");
+        std::fs::create_dir_all(closed.join("open")).expect("the folder is ours");
+        std::fs::write(closed.join("open/secret"), SECRET).expect("the folder is ours");
+        let mode = std::fs::Permissions::from_mode(0o700);
+        std::fs::set_permissions(&closed, mode).expect("the folder is ours");
+        let setup = setup(user, machine, level, "");
+        let gateway = start(setup.settings(&format!("workspaces.allow = [{:?}]", roots.path())), user);
+        let attacker = open(&gateway, &json!({ "agent": "hostile", "cwd": project })).await;
+        let second = open(&gateway, &json!({ "agent": "hostile", "cwd": project.join("sub") })).await;
+        let target = closed.join("open");
+        let replace = json!({ "act": "replace", "path": second.cwd, "target": target });
+        order(&gateway, &attacker, &replace, "replaced.json").await;
+        let read = json!({
+            "act": "terminal", "command": ["cat", "secret"], "env": [], "named": false, "cwd": attacker.cwd,
+        });
+        let turn = gateway.turn(&second.id, &read.to_string()).await;
+        let written = std::fs::read_to_string(attacker.cwd.join("terminal.json")).unwrap_or_default();
+        assert!(!written.contains(SECRET), "{level}: {written} {turn}");
     }
 }
