@@ -10,4 +10,5 @@ mod links;
 mod nested;
 mod reports;
 mod run_as;
+mod services;
 mod table;

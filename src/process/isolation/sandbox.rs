@@ -114,7 +114,10 @@ impl Sandbox {
         // A folder that does not exist yet is hidden by its name. Nothing below `/` would remain visible.
         let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
         let own: Vec<PathBuf> = hidden.into_iter().map(real).filter(|path| path.parent().is_some()).collect();
-        let others = home.clone().into_iter().chain(SYSTEM_HIDDEN.map(PathBuf::from)).map(real);
+        // Landlock cannot hide a folder without its parents, so folders of missing services are not hidden.
+        let services = sockets::OUTSIDE.map(|(folder, _)| PathBuf::from(folder)).into_iter();
+        let services = services.filter(|folder| folder.is_dir());
+        let others = home.clone().into_iter().chain(SYSTEM_HIDDEN.map(PathBuf::from)).chain(services).map(real);
         let hidden = own.iter().cloned().chain(others.filter(|path| path.parent().is_some())).collect();
         // Children of an earlier gateway process left their folders if it was killed.
         drop(remove(&temporary));

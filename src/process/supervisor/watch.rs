@@ -18,7 +18,7 @@ use super::exec::StdioMode;
 use super::exit::Ended;
 use super::parent::ParentProcess;
 use super::signals::{self, Signals};
-use super::{detach, namespaces, outer, receive};
+use super::{detach, namespaces, outer, receive, user};
 use crate::process::isolation::{Confinement, give};
 use crate::process::terminal::TerminalSpec;
 use crate::process::{procfs, report};
@@ -48,6 +48,9 @@ pub(super) fn run(
         // Without pipes, these are shared devices.
         give(stdout(), confinement.user).map_err(SupervisorError::at("stdout"))?;
         give(stderr(), confinement.user).map_err(SupervisorError::at("stderr"))?;
+    }
+    if matches!(confinement.mechanism, Mechanism::Namespaces | Mechanism::Landlock) {
+        user::drop_groups().map_err(SupervisorError::at("groups"))?;
     }
     if confinement.mechanism == Mechanism::Namespaces {
         return outer::run(gateway, (stdio, program, args), &confinement, (link, requests));
