@@ -40,4 +40,16 @@ def exchange(order):
         json.dump(True, file)
 
 
-ORDERS = {"replace": replace, "replace_below": replace_below, "exchange": exchange}
+def move(order):
+    """Moves a folder away and creates an empty one with the same folders at its path. Reports the error."""
+    try:
+        os.rename(order["path"], order["path"] + ".moved")
+        os.makedirs(order["below"])
+        error = None
+    except OSError as refused:
+        error = str(refused)
+    with open(os.path.join(order["cwd"], "moved.json"), "w") as file:
+        json.dump(error, file)
+
+
+ORDERS = {"move": move, "replace": replace, "replace_below": replace_below, "exchange": exchange}

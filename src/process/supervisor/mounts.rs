@@ -1,13 +1,16 @@
 //! The file system that an isolated child sees: its own mount namespace, in which foreign folders are empty.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags, fstatvfs, open, openat2, statvfs};
+use rustix::fs::{
+    Access, CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags, access, fstatvfs, open, openat2, statvfs,
+};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, mount_remount,
@@ -204,7 +207,29 @@ fn plan(confinement: &Confinement) -> io::Result<BTreeMap<PathBuf, Change>> {
     for path in &confinement.visible {
         changes.insert(path.clone(), Change::Show(open_real_folder(path)?));
     }
+    for path in movable_parents(confinement) {
+        if let Entry::Vacant(unchanged) = changes.entry(path) {
+            let source = open_real_folder(unchanged.key())?;
+            unchanged.insert(Change::Show(source));
+        }
+    }
     Ok(changes)
+}
+
+/// The visible parents of hidden folders that the child could rename. The next child would then see the hidden folder at
+/// its new path. A mount point cannot be renamed in its namespace.
+fn movable_parents(confinement: &Confinement) -> Vec<PathBuf> {
+    let depth = |folders: &[PathBuf], path: &Path| {
+        let around = folders.iter().filter(|folder| path.starts_with(folder));
+        around.map(|folder| folder.components().count()).max().unwrap_or(0)
+    };
+    let is_masked = |path: &Path| depth(&confinement.hidden, path) > depth(&confinement.visible, path);
+    let is_movable = |path: &Path| {
+        let parent = path.parent();
+        parent.is_some_and(|parent| access(parent, Access::WRITE_OK).is_ok()) && !is_masked(path)
+    };
+    let parents = confinement.hidden.iter().flat_map(|folder| folder.ancestors().skip(1));
+    parents.filter(|path| path.is_dir() && is_movable(path)).map(Path::to_path_buf).collect()
 }
 
 /// Opens a folder that is hidden. Its path can contain links.

@@ -39,7 +39,7 @@ impl Field {
         user.own(roots.path());
         let command = if level == "strict" { "isolation_command = [\"env\"]\n" } else { "" };
         let setup = setup(user, machine, level, command);
-        let gateway = start(setup.settings(&format!("workspaces.allow = [{:?}]", roots.path())), user);
+        let gateway = start(setup.settings(&format!("workspaces.allow = {}", json!([roots.path()]))), user);
         let secret = gateway.path("data/private/secret");
         std::fs::write(&secret, SECRET).expect("the folder is ours");
         user.own(&secret);
@@ -247,7 +247,7 @@ async fn terminal_enters_its_folder_with_the_rights_of_its_user() {
         let mode = std::fs::Permissions::from_mode(0o700);
         std::fs::set_permissions(&closed, mode).expect("the folder is ours");
         let setup = setup(user, machine, level, "");
-        let gateway = start(setup.settings(&format!("workspaces.allow = [{:?}]", roots.path())), user);
+        let gateway = start(setup.settings(&format!("workspaces.allow = {}", json!([roots.path()]))), user);
         let attacker = open(&gateway, &json!({ "agent": "hostile", "cwd": project })).await;
         let second = open(&gateway, &json!({ "agent": "hostile", "cwd": project.join("sub") })).await;
         let target = closed.join("open");
@@ -259,5 +259,30 @@ async fn terminal_enters_its_folder_with_the_rights_of_its_user() {
         let turn = gateway.turn(&second.id, &read.to_string()).await;
         let written = std::fs::read_to_string(attacker.cwd.join("terminal.json")).unwrap_or_default();
         assert!(!written.contains(SECRET), "{level}: {written} {turn}");
+    }
+}
+
+/// A hidden folder would become visible at its new path.
+#[tokio::test]
+async fn parent_of_a_hidden_folder_cannot_be_moved() {
+    let user = users().last().expect("a user");
+    for machine in MACHINES {
+        let roots = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let parent = roots.path().join("parent");
+        let root = parent.join("root");
+        std::fs::create_dir_all(root.join("other")).expect("the folder is ours");
+        std::fs::write(root.join("other/secret"), SECRET).expect("the folder is ours");
+        user.own(roots.path());
+        let setup = setup(user, machine, "private", "");
+        let gateway = start(setup.settings(&format!("workspaces.allow = {}", json!([root]))), user);
+        let attacker = open(&gateway, &json!({ "agent": "hostile" })).await;
+        let replace = json!({ "act": "move", "path": parent, "below": root });
+        let error = order(&gateway, &attacker, &replace, "moved.json").await;
+        let second = open(&gateway, &json!({ "agent": "sibling" })).await;
+        let moved = roots.path().join("parent.moved/root/other");
+        let look = json!({ "act": "look", "paths": [moved] });
+        let found = order(&gateway, &second, &look, "looked.json").await;
+        assert!(!found.to_string().contains("secret"), "{machine:?}: {found}");
+        assert!(error.is_string(), "{machine:?}: the parent was moved");
     }
 }
