@@ -23,8 +23,8 @@ use super::isolation::{Confinement, FolderGrants, Sandbox, give};
 use super::kill_switch::{ExitState, KillSwitch, StopRequest};
 use super::open_files::{self, OpenFiles};
 use super::pty::{self, Pty, PtyChild, PtySize};
-use super::reaper::{Pipes, Reaper, Resources};
 use super::real_folder::open_real_folder;
+use super::reaper::{Pipes, Reaper, Resources};
 use super::run_file::RunFile;
 use super::stdin::StdinTask;
 use super::{ChildSpec, SpawnError, StderrTail, StdinWriter, Terminals, handshake};
@@ -120,7 +120,8 @@ impl Spawner {
             self.run_blocking(move |spawner| spawner.start_with_pipes(spec)).await?;
         let pid = self.await_program(control, &kill_switch, program).await?;
         let PipeEnds { stdin, stdout, stderr, terminal_requests, folder_requests } = ends;
-        let isolation = AppliedIsolation { level, mechanism: confinement.reported() };
+        let isolation =
+            AppliedIsolation { level, mechanism: confinement.reported(), ..AppliedIsolation::default() };
         let user = confinement.user;
         let folders = if confinement.mechanism == Mechanism::Namespaces {
             Some(FolderGrants::new(folder_requests).map_err(SpawnError::Supervisor)?)

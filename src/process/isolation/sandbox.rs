@@ -117,7 +117,8 @@ impl Sandbox {
         // Landlock cannot hide a folder without its parents, so folders of missing services are not hidden.
         let services = sockets::OUTSIDE.map(|(folder, _)| PathBuf::from(folder)).into_iter();
         let services = services.filter(|folder| folder.is_dir());
-        let others = home.clone().into_iter().chain(SYSTEM_HIDDEN.map(PathBuf::from)).chain(services).map(real);
+        let others =
+            home.clone().into_iter().chain(SYSTEM_HIDDEN.map(PathBuf::from)).chain(services).map(real);
         let hidden = own.iter().cloned().chain(others.filter(|path| path.parent().is_some())).collect();
         // Children of an earlier gateway process left their folders if it was killed.
         drop(remove(&temporary));
@@ -157,7 +158,8 @@ impl Sandbox {
     pub fn applied(&self, level: Isolation) -> AppliedIsolation {
         let mechanism = self.mechanism(level);
         let is_partial = self.is_partial(level);
-        AppliedIsolation { level, mechanism: if is_partial { Mechanism::Partial } else { mechanism } }
+        let mechanism = if is_partial { Mechanism::Partial } else { mechanism };
+        AppliedIsolation { level, mechanism, ..AppliedIsolation::default() }
     }
 
     /// The means that applies a level, also if it does so partially.
@@ -181,6 +183,11 @@ impl Sandbox {
     /// Whether a running process can get the folders of its session.
     pub fn grants_folders_later(&self, level: Isolation) -> bool {
         self.mechanism(level) == Mechanism::Namespaces
+    }
+
+    /// Whether the sandbox of an agent at this level cannot mount file systems.
+    pub fn forbids_mounts(&self, level: Isolation) -> bool {
+        self.mechanism(level) == Mechanism::Landlock
     }
 
     /// The instructions for the supervisor, with the temporary folder of the child.
@@ -222,8 +229,7 @@ impl Sandbox {
         let own = NAME_RESOLUTION.map(PathBuf::from).map(|path| (path.clone(), path));
         let readable = self.program_folders(spec).into_iter().chain(own);
         let readable = readable.filter(|(_, path)| is_folder(path) && !visible.contains(path));
-        let readable =
-            readable.filter_map(|(named, path)| self.readable(&named, path, &visible)).collect();
+        let readable = readable.filter_map(|(named, path)| self.readable(&named, path, &visible)).collect();
         let confinement = Confinement {
             mechanism,
             is_partial: self.is_partial(*level) || self.is_limited_by(&visible),
