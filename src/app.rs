@@ -94,6 +94,7 @@ pub struct Gateway {
 #[derive(Debug)]
 struct AgentIsolation {
     mechanism: Mechanism,
+    shortcoming: Option<String>,
     control_groups: Arc<ControlGroups>,
 }
 
@@ -338,7 +339,8 @@ async fn isolation(probe: JoinHandle<(Sandbox, ControlGroups)>) -> (Sandbox, Age
     if let Some(missing) = sandbox.shortcoming() {
         tracing::warn!(%mechanism, missing, "agents cannot be isolated completely");
     }
-    (sandbox, AgentIsolation { mechanism, control_groups: Arc::new(groups) })
+    let shortcoming = sandbox.shortcoming().map(str::to_owned);
+    (sandbox, AgentIsolation { mechanism, shortcoming, control_groups: Arc::new(groups) })
 }
 
 /// Raises the limit of open files, and logs a warning if the limit is too low for the configuration.
@@ -371,6 +373,11 @@ impl Gateway {
     /// The mechanism that isolates agents.
     pub fn isolation(&self) -> Mechanism {
         self.isolation.mechanism
+    }
+
+    /// What this machine lacks for the best mechanism.
+    pub fn isolation_shortcoming(&self) -> Option<&str> {
+        self.isolation.shortcoming.as_deref()
     }
 
     /// The control groups of agents.

@@ -9,7 +9,8 @@ use super::next_step::next_step;
 use super::spec::AgentSpec;
 use crate::acp::{InitializeResult, sign_in};
 use crate::jsonrpc::RpcError;
-use crate::types::AgentName;
+use crate::process::SpawnError;
+use crate::types::{AgentName, FolderError};
 
 /// How a process ended, and why the gateway stopped it if it did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -55,6 +56,9 @@ pub enum AgentFailure {
     Unsupported { method: String },
     #[error("could not start the agent: {detail}")]
     Start { detail: String },
+    /// The agent cannot use a folder of the session. Other sessions are not affected.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
     #[error("the agent's process ended: {0}")]
     Exited(AgentExit),
     #[error("the gateway is shutting down")]
@@ -66,7 +70,21 @@ pub enum AgentFailure {
     StartTimeout { agent: AgentName, timeout: Duration },
 }
 
+impl From<SpawnError> for AgentFailure {
+    fn from(error: SpawnError) -> Self {
+        match error {
+            SpawnError::Folder(error) => error.into(),
+            error => Self::Start { detail: with_cause(&error) },
+        }
+    }
+}
+
 impl AgentFailure {
+    /// Whether only one session causes the failure, so that a start for another session can succeed.
+    pub fn is_of_session(&self) -> bool {
+        matches!(self, Self::Folder(_))
+    }
+
     /// The failure for an entry that was removed from the configuration.
     pub fn removed() -> Self {
         let detail =

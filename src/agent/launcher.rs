@@ -19,7 +19,7 @@ use crate::audit::Audit;
 use crate::event::{ActorKind, IsolationApplied};
 use crate::process::{ChildIsolation, ChildSpec, Spawner, resolve};
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::types::{AgentName, AgentSettings, AppliedIsolation, Isolation, Limits, Mechanism, Tenant};
+use crate::types::{AgentName, AgentSettings, AppliedIsolation, Isolation, Limits, Tenant};
 
 /// Starts agents.
 #[derive(Debug, Clone)]
@@ -59,16 +59,25 @@ impl Launcher {
         Self::new(spawner, Arc::clone(limits), shutdown.clone(), audit.clone(), "test")
     }
 
-    /// The isolation that this machine applies for a level.
-    pub fn applied_isolation(&self, level: Isolation) -> AppliedIsolation {
-        self.spawner.sandbox().applied(level)
+    /// The isolation that this machine applies for an entry.
+    pub fn applied_isolation(&self, spec: &AgentSpec) -> AppliedIsolation {
+        let applied = self.spawner.sandbox().applied(spec.settings.isolation);
+        AppliedIsolation { agent_sandbox_off: !self.sandbox_off(spec).is_empty(), ..applied }
+    }
+
+    /// The variables that switch off the agent's own sandbox, because it fails with the isolation of the entry. A variable of
+    /// the entry has precedence.
+    fn sandbox_off(&self, spec: &AgentSpec) -> Vec<(&'static str, &'static str)> {
+        let fails = self.spawner.sandbox().forbids_mounts(spec.settings.isolation);
+        let known = spec.known.filter(|_| fails).into_iter().flat_map(|known| known.row.sandbox_off());
+        known.filter(|(name, _)| !spec.has_variable(name)).copied().collect()
     }
 
     /// Creates the folder of a process that starts before its session. `None` if such a process gets folders later or
     /// needs none, and at the level `strict`: its command contains the path of the folder.
     pub(crate) async fn create_idle_folder(&self, spec: &AgentSpec, tenant: &Tenant) -> Option<IdleFolder> {
-        let AppliedIsolation { level, mechanism } = self.applied_isolation(spec.settings.isolation);
-        let grants_later = matches!(mechanism, Mechanism::Namespaces | Mechanism::Command);
+        let level = spec.settings.isolation;
+        let grants_later = level == Isolation::Strict || self.spawner.sandbox().grants_folders_later(level);
         let folders = self.idle_folders.clone().filter(|_| level.restricts_folders() && !grants_later)?;
         let (spawner, home) = (self.spawner.clone(), spec.home_of(tenant));
         let create = move || {
@@ -109,10 +118,11 @@ impl Launcher {
         version: AcpVersion,
     ) -> Result<Process, FailedStart> {
         let child = self.child_spec(spec, &key.tenant, key.folders.clone()).await?;
-        let spawned = self.spawner.spawn(child).await;
-        let child = spawned.map_err(|error| AgentFailure::Start { detail: with_cause(&error) })?;
-        let (isolation, folders) = (child.isolation(), child.folders().cloned());
-        let AppliedIsolation { level, mechanism } = isolation;
+        let child = self.spawner.spawn(child).await.map_err(AgentFailure::from)?;
+        let agent_sandbox_off = !self.sandbox_off(spec).is_empty();
+        let (isolation, folders) =
+            (AppliedIsolation { agent_sandbox_off, ..child.isolation() }, child.folders().cloned());
+        let AppliedIsolation { level, mechanism, .. } = isolation;
         let (agent, process_id, user_id) = (spec.name.clone(), child.pid(), child.user());
         let applied = IsolationApplied { agent, level, mechanism, process_id, user_id };
         self.audit.append(ActorKind::Gateway, applied);
@@ -142,6 +152,10 @@ impl Launcher {
         }
         let mut env = spec.env.clone();
         env.push(("HOME".into(), home.clone().into()));
+        for (name, value) in self.sandbox_off(spec) {
+            tracing::info!(agent = %spec.name, name, value, "the agent's own sandbox is off: it fails with Landlock");
+            env.push((name.into(), value.into()));
+        }
         let (program, args) = command(spec, &home, &folders)?;
         let AgentSettings { isolation: level, folders: configured, resources: limits, .. } = &spec.settings;
         let isolation =

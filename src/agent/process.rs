@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::batch::Batch;
 use super::connection::Connection;
 use super::dialect::Dialect;
-use super::failure::{AgentExit, AgentFailure, with_cause};
+use super::failure::{AgentExit, AgentFailure};
 use super::idle_folder::IdleFolder;
 use super::process_key::ProcessKey;
 use super::reader::ReadEnd;
@@ -168,8 +168,7 @@ impl Process {
     /// Grants the folders of a session to a process that was started without a session.
     pub async fn grant_folders(&self, folders: Vec<PathBuf>) -> Result<(), AgentFailure> {
         let Some(grants) = self.host.as_ref().and_then(|host| host.folders.as_ref()) else { return Ok(()) };
-        let granted = grants.grant(folders).await;
-        granted.map_err(|error| AgentFailure::Start { detail: with_cause(&error) })
+        Ok(grants.grant(folders).await?)
     }
 
     /// The tail of stderr.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::failure::{AgentFailure, with_cause};
+use super::failure::AgentFailure;
 use super::launcher::Launcher;
 use super::spec::AgentSpec;
 use crate::acp::auth::TerminalAuth;
@@ -48,7 +48,7 @@ impl Launcher {
         child.env.retain(|(name, _)| !method.env.iter().any(|(overlaid, _)| name == overlaid.as_str()));
         child.env.extend(method.env.iter().map(|(name, value)| (name.into(), value.into())));
         let spawned = self.spawner.spawn_pty(child, PtySize { cols, rows }).await;
-        let mut child = spawned.map_err(|error| AgentFailure::Start { detail: with_cause(&error) })?;
+        let mut child = spawned.map_err(AgentFailure::from)?;
         let output = child.take_reader().expect("a new child has its terminal");
         let input = child.take_writer().expect("a new child has its terminal");
         Ok(Terminal { output, input, command: SignInCommand(child) })

@@ -74,7 +74,7 @@ codes! {
     CrashLoop = "crash_loop", 503, true, "The agent keeps crashing in this session";
     /// The gateway is shutting down. Retry after the time in `Retry-After`.
     Draining = "draining", 503, true, "The gateway is shutting down";
-    /// The key lacks a scope, the `Origin` of the page is not allowed, or the configuration forbids the operation.
+    /// The key lacks a scope, the `Origin` of the page is not allowed, or the configuration forbids the operation. Also: a symbolic link has replaced the folder of the session, or the folder is outside of the workspace roots.
     Forbidden = "forbidden", 403, false, "Not allowed";
     /// The first request with this `Idempotency-Key` has no response yet. Retry later.
     IdempotencyInFlight = "idempotency_in_flight", 409, true, "The first request is still in flight";

@@ -12,6 +12,7 @@ use super::output;
 use super::recorded::Recorder;
 use crate::app::Gateway;
 use crate::config::Config;
+use crate::types::Mechanism;
 use crate::types::text::strip_controls;
 
 const STOP: &str = "SIGINT (Ctrl-C) or SIGTERM; a second signal stops at once";
@@ -87,7 +88,8 @@ impl Summary {
         let Self { data, agents, workspaces, run_as } = self;
         if io::stderr().is_terminal() {
             // A start does not fail because its terminal is gone.
-            drop(io::stderr().lock().write_all(self.text().as_bytes()));
+            let isolation = isolation_text(gateway.isolation(), gateway.isolation_shortcoming());
+            drop(io::stderr().lock().write_all(self.text(&isolation).as_bytes()));
         } else {
             let (isolation, control_groups) = (gateway.isolation(), gateway.control_groups());
             tracing::info!(
@@ -103,12 +105,13 @@ impl Summary {
         }
     }
 
-    fn text(&self) -> String {
+    fn text(&self, isolation: &str) -> String {
         let mut text = String::new();
         let lines = [
             ("data", Some(&*self.data)),
             ("agents", Some(&self.agents)),
             ("workspaces", Some(&self.workspaces)),
+            ("isolation", Some(isolation)),
             ("run as", self.run_as.as_deref()),
             ("stop", Some(STOP)),
         ];
@@ -117,6 +120,14 @@ impl Summary {
             writeln!(text, "{name:<12}{value}").expect("writing to a string does not fail");
         }
         text
+    }
+}
+
+/// The mechanism that isolates agents. If it does not apply all of the levels: also the reason.
+fn isolation_text(mechanism: Mechanism, shortcoming: Option<&str>) -> String {
+    match shortcoming {
+        Some(reason) if !mechanism.is_complete() => format!("{mechanism}: {reason}"),
+        _ => mechanism.to_string(),
     }
 }
 
@@ -136,9 +147,14 @@ mod tests {
 data        /data
 agents      claude, demo
 workspaces  /data/workspaces, /home/me/code
+isolation   partial: no rules for signals
 run as      100000-165535
 stop        SIGINT (Ctrl-C) or SIGTERM; a second signal stops at once
 ";
-        assert_eq!(summary.text(), expected);
+        let reason = Some("no rules for signals");
+        assert_eq!(summary.text(&isolation_text(Mechanism::Partial, reason)), expected);
+        assert_eq!(isolation_text(Mechanism::Namespaces, None), "namespaces");
+        assert_eq!(isolation_text(Mechanism::Landlock, reason), "landlock");
+        assert_eq!(isolation_text(Mechanism::None, reason), "none: no rules for signals");
     }
 }

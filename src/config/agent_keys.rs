@@ -8,7 +8,7 @@ use super::key::{Key, key_table, read_keys, read_table, show_table};
 use super::kinds::{Kind, Words, count, count_or_zero, size, strings, switch, time, time_or_zero, word};
 use super::secret::{self, Secret};
 use super::section::{Field, Section};
-use super::settings::existing_folders;
+use super::settings::real_folders;
 use super::toml_text;
 use crate::types::method_list::route_of;
 use crate::types::{DeniedModes, Isolation, OnTimeout, Permissions, PoolSettings, ServedBy};
@@ -41,7 +41,7 @@ pub(super) const KEYS: &[Key<Agent>] = key_table! { Agent:
         /// The command that starts the agent at the level "strict", with {cwd} and {home}. The agent follows.
         isolation_command: strings => settings.isolation_command;
         /// Further folders that the agent may use. At the level "workspace" it can only read them.
-        folders: existing_folders => settings.folders;
+        folders: real_folders => settings.folders;
         /// The processes and threads of the agent, with its commands.
         max_processes: count => settings.resources.max_processes;
         /// The memory of the agent with its commands. Without control groups it limits each of its processes.

@@ -108,6 +108,16 @@ fn read_folder(field: &Field) -> Result<PathBuf, ConfigError> {
     std::path::absolute(path).map_err(|error| field.invalid(error.to_string()))
 }
 
+/// Folders without symbolic links: an agent could replace a link later.
+pub(super) fn real_folders() -> Kind<Vec<PathBuf>> {
+    Kind { read: |field| field.each(read_real_folder), ..existing_folders() }
+}
+
+fn read_real_folder(field: &Field) -> Result<PathBuf, ConfigError> {
+    let path = read_existing_folder(field)?;
+    path.canonicalize().map_err(|error| field.invalid(format!("{}: {error}", path.display())))
+}
+
 pub(super) fn read_existing_folder(field: &Field) -> Result<PathBuf, ConfigError> {
     let path = read_folder(field)?;
     if path.is_dir() {

@@ -139,8 +139,12 @@ impl HomePermit {
         });
     }
 
-    /// Reports the failure to the starts that wait for this one. Dropping this value ends the start.
+    /// Reports the failure to the starts that wait for this one, unless it is that of one session. Dropping this value ends
+    /// the start.
     pub(super) fn failed(&self, failure: &AgentFailure) {
+        if failure.is_of_session() {
+            return self.homes.changed.notify_waiters();
+        }
         self.update(|state| {
             if !state.succeeded.contains(&self.spec.name) {
                 state.failures += 1;

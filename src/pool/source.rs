@@ -41,7 +41,7 @@ pub trait AgentSource: fmt::Debug + Send + Sync {
 
 impl AgentSource for Launcher {
     fn isolation(&self, spec: &AgentSpec) -> AppliedIsolation {
-        self.applied_isolation(spec.settings.isolation)
+        self.applied_isolation(spec)
     }
 
     fn create_idle_folder<'a>(

@@ -53,7 +53,7 @@ impl Pool {
                 agent.idle.push(IdleProcess { process, used_by: None, generation, idle_since, history });
             }
             Err(failed) => {
-                self.report_failure(&pool, &spec, &failed);
+                self.report_failure(&pool, &spec, &key, &failed);
                 self.advance(&pool);
                 // The process counts as live, and occupies its HOME, until it has ended.
                 let StartFailure { start, permit } = failed;
@@ -65,8 +65,9 @@ impl Pool {
         self.advance(&pool);
     }
 
-    /// Reports a failed start to the first waiter of the agent. Does not wait for the end of the process.
-    fn report_failure(&self, pool: &PoolKey, spec: &Arc<AgentSpec>, failed: &StartFailure) {
+    /// Reports a failed start to the first waiter of the agent. If only one session causes the failure, reports it to a
+    /// waiter with the same folders, and does not count a crash. Does not wait for the end of the process.
+    fn report_failure(&self, pool: &PoolKey, spec: &Arc<AgentSpec>, key: &ProcessKey, failed: &StartFailure) {
         let mut state = self.state();
         let agent = state.existing(pool);
         agent.starting -= 1;
@@ -76,8 +77,16 @@ impl Pool {
             return;
         }
         agent.queue.retain(|waiter| !waiter.reply.is_closed());
-        let waiter = agent.queue.pop_front();
-        if failed.permit.is_some() {
+        let of_session = failure.is_of_session();
+        let waiter = if of_session {
+            let at = agent.queue.iter().position(|waiter| waiter.key == *key);
+            at.and_then(|at| agent.queue.remove(at))
+        } else {
+            agent.queue.pop_front()
+        };
+        if of_session {
+            tracing::warn!(agent = %spec.name, %failure, "could not start the agent for a session");
+        } else if failed.permit.is_some() {
             tracing::warn!(agent = %spec.name, %failure, "could not start the agent");
             let crashes = if waiter.is_some() {
                 &mut agent.learned.crashes

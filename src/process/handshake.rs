@@ -70,6 +70,7 @@ pub(super) async fn await_report(
         Report::NoDirectory(errno) => {
             Err(SpawnError::Directory { folder: PathBuf::new(), source: io::Error::from_raw_os_error(errno) })
         }
+        Report::Folder(error) => Err(error.into()),
         Report::SetupFailed(text) => Err(SpawnError::Setup(text)),
     }
 }

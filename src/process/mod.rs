@@ -15,8 +15,8 @@
 //!
 //! Reading order: [`spec`], [`spawn`], [`handshake`] with [`report`], [`supervisor`], [`exit`], [`child`],
 //! [`kill_switch`], [`reaper`], [`stdin`], [`stderr`] with [`mask`], then [`pty`] and [`terminal`].
-//! [`isolation`] decides what a child may access, and [`control_groups`] limits and ends it. [`run_file`], [`tree`] and [`procfs`] find processes, and
-//! [`resolve`] finds programs.
+//! [`isolation`] decides what a child may access, and [`control_groups`] limits and ends it. [`run_file`], [`tree`] and [`procfs`] find processes,
+//! [`resolve`] finds programs, and [`real_folder`] opens folders.
 
 mod child;
 mod control_groups;
@@ -28,6 +28,7 @@ mod mask;
 mod open_files;
 mod procfs;
 mod pty;
+mod real_folder;
 mod reaper;
 mod report;
 mod resolve;
@@ -50,6 +51,7 @@ pub use kill_switch::StopReason;
 pub use mask::masked;
 pub use open_files::OpenFiles;
 pub use pty::{PtyChild, PtyReader, PtySize, PtyWriter};
+pub use real_folder::check_real_folder;
 pub use resolve::{ResolveError, resolve, trusted_path};
 pub use run_file::sweep;
 pub use spawn::Spawner;

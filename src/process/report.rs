@@ -5,11 +5,13 @@
 //! | `exec PID` | the program starts next, which closes the socket; without a further line the start succeeded |
 //! | `refused ERRNO` | the kernel could not execute the program |
 //! | `nofolder ERRNO` | the working directory could not be entered |
+//! | `folder JSON` | a folder of the session cannot be used, with its [`FolderError`] |
 //! | `broken TEXT` | an earlier step failed |
 
 use rustix::process::WaitStatus;
 
 use super::exit::Exit;
+use crate::types::FolderError;
 
 /// The result of a start.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub(super) enum Report {
     ExecFailed(i32),
     /// The working directory of the program cannot be entered.
     NoDirectory(i32),
+    /// A folder of the session cannot be used.
+    Folder(FolderError),
     /// The supervisor failed.
     SetupFailed(String),
 }
@@ -36,6 +40,17 @@ pub(super) fn no_directory_line(errno: i32) -> String {
     format!("nofolder {errno}\n")
 }
 
+pub(super) fn folder_line(error: &FolderError) -> String {
+    // The paths of a confinement are text, because it is JSON too.
+    let json = serde_json::to_string(error);
+    json.map_or_else(|_| setup_failed_line(&error.to_string()), |json| format!("folder {json}\n"))
+}
+
+/// Parses the line of [`folder_line`].
+pub(super) fn parse_folder(line: &str) -> Option<FolderError> {
+    serde_json::from_str(line.trim_end().strip_prefix("folder ")?).ok()
+}
+
 pub(super) fn setup_failed_line(text: &str) -> String {
     format!("broken {}\n", text.replace('\n', " "))
 }
@@ -49,6 +64,7 @@ pub(super) fn parse(bytes: &[u8]) -> Report {
             ("exec", pid) => Some(Report::Started(pid.parse().ok()?)),
             ("refused", errno) => Some(Report::ExecFailed(errno.parse().ok()?)),
             ("nofolder", errno) => Some(Report::NoDirectory(errno.parse().ok()?)),
+            ("folder", _) => Some(Report::Folder(parse_folder(line)?)),
             ("broken", text) => Some(Report::SetupFailed(text.to_owned())),
             _ => None,
         })
@@ -80,6 +96,8 @@ mod tests {
         assert_eq!(parse(exec_line(12).as_bytes()), Report::Started(12));
         assert_eq!(parse((exec_line(12) + &exec_failed_line(2)).as_bytes()), Report::ExecFailed(2));
         assert_eq!(parse(setup_failed_line("a\nb").as_bytes()), Report::SetupFailed("a b".to_owned()));
+        let error = FolderError::Replaced { folder: "/a b\n".into() };
+        assert_eq!(parse(folder_line(&error).as_bytes()), Report::Folder(error));
         assert!(matches!(parse(b""), Report::SetupFailed(_)));
         assert!(matches!(parse(b"nonsense\n"), Report::SetupFailed(_)));
     }

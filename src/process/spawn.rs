@@ -23,6 +23,7 @@ use super::isolation::{Confinement, FolderGrants, Sandbox, give};
 use super::kill_switch::{ExitState, KillSwitch, StopRequest};
 use super::open_files::{self, OpenFiles};
 use super::pty::{self, Pty, PtyChild, PtySize};
+use super::real_folder::open_real_folder;
 use super::reaper::{Pipes, Reaper, Resources};
 use super::run_file::RunFile;
 use super::stdin::StdinTask;
@@ -119,9 +120,10 @@ impl Spawner {
             self.run_blocking(move |spawner| spawner.start_with_pipes(spec)).await?;
         let pid = self.await_program(control, &kill_switch, program).await?;
         let PipeEnds { stdin, stdout, stderr, terminal_requests, folder_requests } = ends;
-        let isolation = AppliedIsolation { level, mechanism: confinement.mechanism };
+        let isolation =
+            AppliedIsolation { level, mechanism: confinement.reported(), ..AppliedIsolation::default() };
         let user = confinement.user;
-        let folders = if isolation.mechanism == Mechanism::Namespaces {
+        let folders = if confinement.mechanism == Mechanism::Namespaces {
             Some(FolderGrants::new(folder_requests).map_err(SpawnError::Supervisor)?)
         } else {
             None
@@ -158,7 +160,7 @@ impl Spawner {
     }
 
     fn start_with_pipes(&self, mut spec: ChildSpec) -> Result<StartingChild<PipeEnds>, SpawnError> {
-        check_cwd(&spec)?;
+        check_folders(&spec)?;
         let (confinement, resources) = self.confine(&mut spec)?;
         let group = resources.group.as_ref().map(ChildGroup::entrance);
         let (stdin_read, stdin_write) = pipe_with(PipeFlags::CLOEXEC).map_err(supervisor_error)?;
@@ -194,7 +196,7 @@ impl Spawner {
     }
 
     fn start_with_pty(&self, mut spec: ChildSpec, size: PtySize) -> Result<StartingChild<Pty>, SpawnError> {
-        check_cwd(&spec)?;
+        check_folders(&spec)?;
         let (confinement, resources) = self.confine(&mut spec)?;
         let group = resources.group.as_ref().map(ChildGroup::entrance);
         let (pty, terminal) = Pty::open(size).map_err(SpawnError::Supervisor)?;
@@ -232,7 +234,7 @@ impl Spawner {
         drop(self.shutdown.spawn_blocking(move || groups.prepare_entrance()));
         if self.groups.limit_processes() && confinement.mechanism != Mechanism::Namespaces {
             // This limit would count the processes of all agents of the user.
-            confinement.max_processes = None;
+            confinement.maximum.processes = None;
         }
         if let Some(folder) = &confinement.temporary
             && confinement.mechanism != Mechanism::Namespaces
@@ -324,10 +326,16 @@ impl Spawner {
     }
 }
 
-/// Checks the directory here, since a spawn reports a missing directory and a missing program alike.
-fn check_cwd(spec: &ChildSpec) -> Result<(), SpawnError> {
+/// Checks the directories here, since a spawn reports a missing directory and a missing program alike. The command of
+/// the level `strict` receives only the path of the session's folder.
+fn check_folders(spec: &ChildSpec) -> Result<(), SpawnError> {
     let source = match fs::metadata(&spec.cwd) {
-        Ok(meta) if meta.is_dir() => return Ok(()),
+        Ok(meta) if meta.is_dir() => {
+            for folder in &spec.isolation.folders {
+                open_real_folder(folder)?;
+            }
+            return Ok(());
+        }
         Ok(_) => io::ErrorKind::NotADirectory.into(),
         Err(error) => error,
     };

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::isolation::UserError;
-use crate::types::{Isolation, Mechanism};
+use crate::types::{FolderError, Isolation, Mechanism};
 
 /// Why a spawn failed. No process of the attempt is left.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +13,9 @@ pub enum SpawnError {
     Program { program: PathBuf, source: io::Error },
     #[error("could not enter the directory {folder:?}")]
     Directory { folder: PathBuf, source: io::Error },
+    /// A folder of the session cannot be used at its path.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
     #[error("could not start the supervisor")]
     Supervisor(#[source] io::Error),
     #[error("could not create the control group of the process")]

@@ -33,9 +33,10 @@ pub struct TerminalSpec {
     /// A bare name is searched on the `PATH` of its environment. A relative path starts at `cwd`.
     pub command: String,
     pub args: Vec<String>,
-    /// Added to the agent's own environment. The supervisor receives the result with the confinement.
+    /// Added to the agent's own environment. The program's stage receives the result with the confinement.
     #[serde(skip)]
     pub env: Vec<(String, String)>,
+    #[serde(skip)]
     pub cwd: PathBuf,
 }
 
@@ -119,7 +120,7 @@ impl Terminals {
         let (output, supervisor_output) = pipe_with(PipeFlags::CLOEXEC)?;
         let written = spec.write()?;
         give(&supervisor_output, self.confinement.user)?;
-        let confinement = self.confinement.with_env(&spec.env).write()?;
+        let confinement = self.confinement.for_terminal(&spec.env, &spec.cwd).write()?;
         let stdin = File::open("/dev/null")?;
         let (control, supervisor_control) = handshake::open_control_socket(&[
             &[supervisor_socket.as_fd(), written.as_fd()],

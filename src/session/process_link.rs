@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::task::JoinHandle;
 
 use super::context::{Context, LiveGuard};
 use super::error::{ProcessError, RETRY_AFTER};
@@ -15,7 +16,28 @@ use crate::agent::{Acp, AgentFailure, AgentSpec, Batch, Dialect, Process, withou
 use crate::jsonrpc::{CallId, IncomingId, RpcError};
 use crate::pool::{AcquireError, Lease, LeaseActivity, PendingLease, Priority, RequestedSession};
 use crate::types::PrincipalLimit::LiveSessions;
-use crate::types::{AgentName, Principal};
+use crate::types::{AgentName, FolderError, Principal};
+
+/// The place of the session in the pool's queue.
+#[derive(Debug)]
+struct Pending {
+    lease: PendingLease,
+    /// The check of the session's folders. `None` after its end.
+    check: Option<JoinHandle<Result<(), FolderError>>>,
+}
+
+impl Pending {
+    /// Waits for the lease. Fails if the session's folders cannot be used. Cancel-safe.
+    async fn lease(&mut self) -> Result<Lease, AgentFailure> {
+        if let Some(check) = &mut self.check {
+            let checked = check.await;
+            self.check = None;
+            // A panic is in the log. The start checks the folders again.
+            checked.unwrap_or(Ok(()))?;
+        }
+        self.lease.lease().await
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct ProcessLink {
@@ -23,7 +45,7 @@ pub(super) struct ProcessLink {
     spec: Arc<AgentSpec>,
     /// The principal on whose behalf the session leases processes.
     owner: Principal,
-    pending: Option<PendingLease>,
+    pending: Option<Pending>,
     lease: Option<Lease>,
     recall: Option<Arc<Notify>>,
     live_guard: Option<LiveGuard>,
@@ -109,9 +131,11 @@ impl ProcessLink {
             let exceeded = || AcquireError::from(limits.exceeded(LiveSessions, RETRY_AFTER));
             self.live_guard = Some(guard.ok_or_else(exceeded)?);
         }
+        let (workspaces, folders) = (context.workspaces.clone(), requirements.1.clone());
         match context.pool.enqueue(agent, &self.owner, requirements, (Priority::Reclaim, session)) {
-            Ok(pending) => {
-                self.pending = Some(pending);
+            Ok(lease) => {
+                let check = context.shutdown.spawn_blocking(move || workspaces.check_directories(&folders));
+                self.pending = Some(Pending { lease, check: Some(check) });
                 Ok(())
             }
             Err(error) => {
@@ -204,7 +228,7 @@ impl ProcessLink {
         let lease = self.lease.as_mut().filter(|_| batches);
         tokio::select! {
             biased;
-            lease = or_never(pending.map(PendingLease::lease)) => LinkEvent::Leased(Box::new(lease)),
+            lease = or_never(pending.map(Pending::lease)) => LinkEvent::Leased(Box::new(lease)),
             () = or_never(self.recall.as_deref().map(Notify::notified)) => LinkEvent::Recalled,
             batch = or_never(lease.map(|lease| lease.process_mut().batches.recv())) => LinkEvent::Batch(batch),
         }

@@ -41,7 +41,7 @@ pub enum Mechanism {
     Namespaces,
     /// Landlock rules and a filter of system calls. Metadata of files and command lines of processes stay visible.
     Landlock,
-    /// As `landlock`, but a part of the level is not applied. The log names it.
+    /// Namespaces or Landlock, but a part of the level is not applied. The log names it.
     Partial,
     /// The command of the operator.
     Command,
@@ -74,6 +74,14 @@ impl fmt::Display for Mechanism {
 pub struct AppliedIsolation {
     pub level: Isolation,
     pub mechanism: Mechanism,
+    /// True if the gateway has switched off the agent's own sandbox, because it fails with Landlock. Absent otherwise.
+    #[serde(default, rename = "agentSandboxOff", skip_serializing_if = "is_false")]
+    pub agent_sandbox_off: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// The resources of one child with all its descendants.

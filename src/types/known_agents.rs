@@ -26,6 +26,7 @@ struct Table {
     provider_settings: Vec<&'static str>,
     privileged_modes: Vec<&'static str>,
     own_privileged_modes: BTreeMap<String, Vec<&'static str>>,
+    sandbox_off: BTreeMap<String, Vec<(&'static str, &'static str)>>,
     mode_commands: Vec<&'static str>,
     agents: Vec<KnownAgent>,
 }
@@ -79,6 +80,12 @@ impl KnownAgent {
         let program = command.rsplit('/').next().unwrap_or(command);
         let by_program = KNOWN.iter().find(|known| known.commands.contains(&program));
         by_program.or_else(|| KNOWN.iter().find(|known| args.iter().any(|arg| known.has_package(arg))))
+    }
+
+    /// Variables with values that switch off the agent's own sandbox, and change nothing else. With Landlock a sandbox that
+    /// mounts file systems fails.
+    pub fn sandbox_off(&self) -> &'static [(&'static str, &'static str)] {
+        TABLE.sandbox_off.get(self.name).map_or(&[], Vec::as_slice)
     }
 
     /// Returns true if the argument is a package of this agent, with or without a version, or a path into the

@@ -31,6 +31,7 @@ macro_rules! text_form {
 
 mod acp_request;
 mod expiry;
+mod folder_error;
 mod agent_name;
 mod agent_settings;
 pub mod clock;
@@ -57,6 +58,7 @@ pub use clock::{Clock, Ids, Timestamp};
 pub use cursor::{Epoch, EventId, Position};
 pub use denied_modes::DeniedModes;
 pub use expiry::Expiry;
+pub use folder_error::FolderError;
 pub use ids::{PromptId, RequestId, SessionId, TerminalId};
 pub use isolation::{AppliedIsolation, Isolation, IsolationPolicy, Mechanism, ResourceLimits};
 pub use keyed_guard::{KeyedCounts, KeyedGuard};

@@ -12,7 +12,8 @@ use rustix::fs::{Mode, OFlags, openat};
 
 use super::error::FileError;
 use super::path::normalize;
-use crate::process::{AgentUsers, UserError};
+use crate::process::{AgentUsers, UserError, check_real_folder};
+use crate::types::FolderError;
 
 /// An open directory, with the real path that it had when it was opened.
 #[derive(Debug)]
@@ -94,6 +95,16 @@ impl Workspaces {
             Ok(_) | Err(_) => return Err(FileError::OutsideRoots),
         };
         if real.is_dir() { Ok(real) } else { Err(FileError::NotADirectory) }
+    }
+
+    /// Checks that the directories of a session still lie below the roots, and that no link has replaced them.
+    pub fn check_directories(&self, directories: &[PathBuf]) -> Result<(), FolderError> {
+        directories.iter().try_for_each(|path| {
+            if !self.roots.iter().any(|root| path.starts_with(&root.path)) {
+                return Err(FolderError::OutsideRoots { folder: path.clone() });
+            }
+            check_real_folder(path)
+        })
     }
 
     /// Opens a session's directories, as returned by [`Workspaces::resolve_directory`] or

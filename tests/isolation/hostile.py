@@ -20,6 +20,10 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import actions  # noqa: E402
+import links  # noqa: E402
+import queues  # noqa: E402
+
+queues.register(actions.action, actions.needs_secret)
 
 LIMIT_SECONDS = 10
 
@@ -81,7 +85,9 @@ def outcome(action, targets):
 
 def in_terminal(session, words, cwd, env=()):
     """Runs a program in a terminal of the client, and returns its output."""
-    params = {"sessionId": session, "command": words[0], "args": words[1:], "cwd": cwd, "env": list(env)}
+    params = {"sessionId": session, "command": words[0], "args": words[1:], "env": list(env)}
+    if cwd:
+        params["cwd"] = cwd
     terminal = {"sessionId": session, "terminalId": call("terminal/create", params)["terminalId"]}
     call("terminal/wait_for_exit", terminal)
     return call("terminal/output", terminal)
@@ -151,11 +157,25 @@ def fork(count):
     return [count, None]
 
 
+def say(session, path):
+    """Sends the names in a folder to the client: the agent cannot write to the folder of its session."""
+    try:
+        text = " ".join(sorted(os.listdir(path)))
+    except OSError as error:
+        text = str(error)
+    update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+    send({"method": "session/update", "params": {"sessionId": session, "update": update}})
+
+
 def prompt(session, text):
     order = json.loads(text)
     targets = order.get("targets", {})
     if order["act"] == "attack":
         attack(session, targets)
+    elif order["act"] == "say":
+        say(session, order["path"])
+    elif order["act"] in links.ORDERS:
+        links.ORDERS[order["act"]](order)
     elif order["act"] == "daemon":
         daemon(targets)
     elif order["act"] == "look":
@@ -174,7 +194,8 @@ def prompt(session, text):
         with open(os.path.join(order["cwd"], "called.json"), "w") as file:
             json.dump(result, file)
     elif order["act"] == "terminal":
-        ended = in_terminal(session, order["command"], order["cwd"], order["env"])
+        cwd = order["cwd"] if order.get("named", True) else None
+        ended = in_terminal(session, order["command"], cwd, order["env"])
         with open(os.path.join(order["cwd"], "terminal.json"), "w") as file:
             json.dump(ended, file)
     elif order["act"] == "sleep":
@@ -190,7 +211,7 @@ def prompt(session, text):
 def answer(message):
     method, params = message.get("method"), message.get("params")
     if method == "initialize":
-        return {"protocolVersion": 1, "agentCapabilities": {}, "authMethods": []}
+        return {"protocolVersion": 1, "agentCapabilities": {"sessionCapabilities": {"additionalDirectories": {}}}, "authMethods": []}
     if method == "session/new":
         return {"sessionId": f"s{time.monotonic_ns()}"}
     if method == "session/prompt":

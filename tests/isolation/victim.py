@@ -10,6 +10,8 @@ import socket
 import subprocess
 import sys
 
+import queues
+
 LIBC = ctypes.CDLL(None, use_errno=True)
 SECRET = sys.argv[1].encode()
 FOLDER = sys.argv[2]
@@ -42,6 +44,9 @@ master, slave = os.openpty()
 os.set_blocking(master, False)
 sockets = [listener(f"\0{name}"), listener(f"/tmp/{name}.sock"), listener(f"{FOLDER}/socket")]
 identifier = shared_memory()
+names = [f"/{name}-{number}" for number in range(3)]
+for queue in names:
+    queues.create(queue, [SECRET, SECRET])
 owned = [file(f"/tmp/{name}"), file(f"/dev/shm/{name}")]
 print(
     json.dumps(
@@ -53,6 +58,9 @@ print(
             "tmpSocket": f"/tmp/{name}.sock",
             "socket": f"{FOLDER}/socket",
             "sharedMemory": identifier,
+            "queue": names[0],
+            "deletedQueue": names[1],
+            "otherQueue": names[2],
             "tmpFile": owned[0],
             "shmFile": owned[1],
         }
@@ -64,5 +72,8 @@ for sleeper in sleepers:
     sleeper.kill()
     sleeper.wait()
 LIBC.shmctl(identifier, 0, None)
+for queue in names:
+    # An attack may have deleted it.
+    LIBC.mq_unlink(queue.encode())
 for path in [*owned, f"/tmp/{name}.sock", f"{FOLDER}/socket"]:
     os.unlink(path)

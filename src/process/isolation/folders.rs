@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::Mutex;
 
-use crate::process::SpawnError;
+use crate::process::{SpawnError, report};
+use crate::types::FolderError;
 
 /// The supervisor mounts a folder in less than a millisecond.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -19,7 +20,10 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub(in crate::process) const GRANTED_LINE: &str = "granted\n";
 
 /// The answer of a supervisor that could not mount a folder.
-pub(in crate::process) fn error_line(error: &dyn std::fmt::Display) -> String {
+pub(in crate::process) fn error_line(error: &io::Error) -> String {
+    if let Some(error) = FolderError::inside(error) {
+        return report::folder_line(error);
+    }
     format!("{}\n", error.to_string().replace('\n', " "))
 }
 
@@ -54,7 +58,10 @@ impl FolderGrants {
         match answer.map_err(SpawnError::Supervisor)?.as_str() {
             GRANTED_LINE => Ok(()),
             "" => Err(SpawnError::Supervisor(io::ErrorKind::UnexpectedEof.into())),
-            text => Err(SpawnError::Setup(text.trim_end().to_owned())),
+            text => Err(match report::parse_folder(text) {
+                Some(error) => error.into(),
+                None => SpawnError::Setup(text.trim_end().to_owned()),
+            }),
         }
     }
 }

@@ -11,7 +11,7 @@ mod sandbox;
 mod sockets;
 mod users;
 
-pub(super) use confinement::Confinement;
+pub(super) use confinement::{Confinement, Readable};
 pub use folders::FolderGrants;
 pub(super) use folders::{GRANTED_LINE, GrantRequest, error_line};
 pub use sandbox::Sandbox;

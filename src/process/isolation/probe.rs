@@ -9,16 +9,24 @@ use crate::types::{Mechanism, UserRange};
 /// The mechanism that works, and what is missing for the best one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Probed {
+    /// The namespaces, Landlock, or nothing.
     pub(super) mechanism: Mechanism,
+    /// The mechanism does not apply a part of the levels.
+    pub(super) is_partial: bool,
     pub(super) shortcoming: Option<String>,
     /// A child can connect to socket files in hidden folders.
     pub(super) leaves_sockets_open: bool,
 }
 
 impl Probed {
+    /// The mechanism that the gateway reports.
+    pub(super) fn reported(&self) -> Mechanism {
+        if self.is_partial { Mechanism::Partial } else { self.mechanism }
+    }
+
     /// The mechanism works, but does not apply a part of the levels.
     pub(super) fn limit(&mut self, shortcoming: &str) {
-        self.mechanism = Mechanism::Partial;
+        self.is_partial = true;
         let known = self.shortcoming.take().map(|known| format!("{known}; "));
         self.shortcoming = Some(format!("{}{shortcoming}", known.unwrap_or_default()));
     }
@@ -28,20 +36,28 @@ impl Probed {
 pub(super) fn run(supervisor: &Path, folder: &Path, users: Option<UserRange>) -> Probed {
     let user = users.map(|users| users.first().to_string());
     let attempt = |stage| attempt(supervisor, stage, folder, user.as_deref());
-    let namespaces = match attempt("probe-namespaces") {
-        Ok(()) => return Probed { mechanism: Mechanism::Namespaces, ..Probed::default() },
+    let Err(error) = attempt("probe-namespaces") else {
+        return Probed { mechanism: Mechanism::Namespaces, ..Probed::default() };
+    };
+    let namespaces = match attempt("probe-namespaces-partial") {
+        Ok(()) => {
+            let mut probed = Probed { mechanism: Mechanism::Namespaces, ..Probed::default() };
+            probed.limit(&format!("agents can connect to abstract sockets of other processes: {error}"));
+            return probed;
+        }
         Err(error) => format!("namespaces: {error}; sandboxes of agents that mount file systems fail"),
     };
     match attempt("probe-landlock") {
         Ok(()) => {
             let leaves_sockets_open = attempt("probe-landlock-sockets").is_err();
-            Probed { mechanism: Mechanism::Landlock, shortcoming: Some(namespaces), leaves_sockets_open }
+            let mechanism = Mechanism::Landlock;
+            Probed { mechanism, is_partial: false, shortcoming: Some(namespaces), leaves_sockets_open }
         }
         Err(error) => {
-            let partial = attempt("probe-landlock-files").is_ok();
-            let mechanism = if partial { Mechanism::Partial } else { Mechanism::None };
+            let is_partial = attempt("probe-landlock-partial").is_ok();
+            let mechanism = if is_partial { Mechanism::Landlock } else { Mechanism::None };
             let shortcoming = Some(format!("{namespaces}; landlock: {error}"));
-            Probed { mechanism, shortcoming, leaves_sockets_open: true }
+            Probed { mechanism, is_partial, shortcoming, leaves_sockets_open: true }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-use super::confinement::Confinement;
+use super::confinement::{Confinement, ProcessLimits, Readable};
 use super::ownership;
 use super::probe::{self, Probed};
 use super::sockets;
@@ -85,6 +85,8 @@ pub struct Sandbox {
     probed: Probed,
     /// The data folder, the workspace roots and the homes of users.
     hidden: Vec<PathBuf>,
+    /// The folders of the gateway among them.
+    own: Vec<PathBuf>,
     /// The home of the operator.
     home: Option<PathBuf>,
     /// The parent of temporary folders.
@@ -109,11 +111,15 @@ impl Sandbox {
         temporary: PathBuf,
         policy: IsolationPolicy,
     ) -> Self {
-        // Nothing below `/` would remain visible.
-        let hidden = hidden.into_iter().chain(home.clone()).chain(SYSTEM_HIDDEN.map(PathBuf::from));
-        // A folder that does not exist yet is hidden by its name.
-        let hidden = hidden.map(|path| path.canonicalize().unwrap_or(path));
-        let hidden = hidden.filter(|path| path.parent().is_some()).collect();
+        // A folder that does not exist yet is hidden by its name. Nothing below `/` would remain visible.
+        let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
+        let own: Vec<PathBuf> = hidden.into_iter().map(real).filter(|path| path.parent().is_some()).collect();
+        // Landlock cannot hide a folder without its parents, so folders of missing services are not hidden.
+        let services = sockets::OUTSIDE.map(|(folder, _)| PathBuf::from(folder)).into_iter();
+        let services = services.filter(|folder| folder.is_dir());
+        let others =
+            home.clone().into_iter().chain(SYSTEM_HIDDEN.map(PathBuf::from)).chain(services).map(real);
+        let hidden = own.iter().cloned().chain(others.filter(|path| path.parent().is_some())).collect();
         // Children of an earlier gateway process left their folders if it was killed.
         drop(remove(&temporary));
         // Without a folder, the probe of sockets fails, and sockets count as open.
@@ -121,7 +127,7 @@ impl Sandbox {
         let in_folder = folder.as_ref().map_or(Path::new("/"), |folder| &folder.0);
         let probed = probe::run(supervisor, in_folder, policy.run_as);
         drop(folder);
-        let mut sandbox = Self { probed, hidden, home, temporary, policy, users: None };
+        let mut sandbox = Self { probed, hidden, own, home, temporary, policy, users: None };
         if let Some(socket) = sandbox.open_service() {
             sandbox.probed.limit(&format!("landlock: agents can connect to {}", socket.display()));
         }
@@ -142,20 +148,31 @@ impl Sandbox {
     /// The socket of a service that would start programs outside of a child's isolation, and that the mechanism cannot
     /// close.
     fn open_service(&self) -> Option<PathBuf> {
-        let is_open = self.probed.mechanism == Mechanism::Landlock && self.probed.leaves_sockets_open;
+        let is_open = self.probed.reported() == Mechanism::Landlock && self.probed.leaves_sockets_open;
         is_open
             .then(|| sockets::first_reachable(self.home.as_deref(), self.policy.run_as.is_some()))
             .flatten()
     }
 
-    /// The mechanism that applies a level on this machine.
+    /// The isolation that this machine applies for a level.
     pub fn applied(&self, level: Isolation) -> AppliedIsolation {
-        let mechanism = match level {
+        let mechanism = self.mechanism(level);
+        let is_partial = self.is_partial(level);
+        let mechanism = if is_partial { Mechanism::Partial } else { mechanism };
+        AppliedIsolation { level, mechanism, ..AppliedIsolation::default() }
+    }
+
+    /// The means that applies a level, also if it does so partially.
+    fn mechanism(&self, level: Isolation) -> Mechanism {
+        match level {
             Isolation::Off => Mechanism::None,
             Isolation::Strict => Mechanism::Command,
             Isolation::Private | Isolation::Workspace => self.probed.mechanism,
-        };
-        AppliedIsolation { level, mechanism }
+        }
+    }
+
+    fn is_partial(&self, level: Isolation) -> bool {
+        matches!(level, Isolation::Private | Isolation::Workspace) && self.probed.is_partial
     }
 
     /// What the machine lacks for the best mechanism, for the log.
@@ -165,7 +182,12 @@ impl Sandbox {
 
     /// Whether a running process can get the folders of its session.
     pub fn grants_folders_later(&self, level: Isolation) -> bool {
-        self.applied(level).mechanism == Mechanism::Namespaces
+        self.mechanism(level) == Mechanism::Namespaces
+    }
+
+    /// Whether the sandbox of an agent at this level cannot mount file systems.
+    pub fn forbids_mounts(&self, level: Isolation) -> bool {
+        self.mechanism(level) == Mechanism::Landlock
     }
 
     /// The instructions for the supervisor, with the temporary folder of the child.
@@ -179,8 +201,9 @@ impl Sandbox {
         }
         let (confinement, temporary) = self.decide(spec, user).map_err(SpawnError::Supervisor)?;
         let level = spec.isolation.level;
-        if self.policy.required && level != Isolation::Off && !confinement.mechanism.is_complete() {
-            return Err(SpawnError::Isolation { level, mechanism: confinement.mechanism });
+        let mechanism = confinement.reported();
+        if self.policy.required && level != Isolation::Off && !mechanism.is_complete() {
+            return Err(SpawnError::Isolation { level, mechanism });
         }
         Ok((confinement, temporary))
     }
@@ -191,9 +214,9 @@ impl Sandbox {
         user: Option<u32>,
     ) -> io::Result<(Confinement, Option<TemporaryFolder>)> {
         let ChildIsolation { level, folders, configured, limits } = &spec.isolation;
-        let mechanism = self.applied(*level).mechanism;
+        let mechanism = self.mechanism(*level);
         let mut writable = vec![spec.cwd.canonicalize()?];
-        if !matches!(mechanism, Mechanism::Namespaces | Mechanism::Landlock | Mechanism::Partial) {
+        if !matches!(mechanism, Mechanism::Namespaces | Mechanism::Landlock) {
             return Ok((Confinement { mechanism, writable, user, ..Confinement::default() }, None));
         }
         let temporary = TemporaryFolder::create(&self.temporary, user)?;
@@ -203,10 +226,13 @@ impl Sandbox {
         visible.extend(writable.iter().cloned());
         visible.sort();
         visible.dedup();
-        let readable = self.program_folders(spec).into_iter().chain(NAME_RESOLUTION.map(PathBuf::from));
-        let readable = readable.filter(|path| is_folder(path) && !visible.contains(path)).collect();
+        let own = NAME_RESOLUTION.map(PathBuf::from).map(|path| (path.clone(), path));
+        let readable = self.program_folders(spec).into_iter().chain(own);
+        let readable = readable.filter(|(_, path)| is_folder(path) && !visible.contains(path));
+        let readable = readable.filter_map(|(named, path)| self.readable(&named, path, &visible)).collect();
         let confinement = Confinement {
-            mechanism: self.limited_by(mechanism, &visible),
+            mechanism,
+            is_partial: self.is_partial(*level) || self.is_limited_by(&visible),
             hidden: self.hidden.clone(),
             visible,
             readable,
@@ -216,49 +242,83 @@ impl Sandbox {
             read_only: *level == Isolation::Workspace || user.is_none() && geteuid().is_root(),
             user,
             env: Vec::new(),
-            max_processes: Some(limits.max_processes),
-            max_data_bytes: Some(limits.max_memory_bytes),
+            cwd: None,
+            maximum: ProcessLimits {
+                processes: Some(limits.max_processes),
+                data_bytes: Some(limits.max_memory_bytes),
+            },
         };
         Ok((confinement, Some(temporary)))
     }
 
     /// Landlock cannot close a folder below a visible one, nor the socket of a service on most kernels. A service may
     /// have started after the gateway.
-    fn limited_by(&self, mechanism: Mechanism, visible: &[PathBuf]) -> Mechanism {
-        if mechanism != Mechanism::Landlock {
-            return mechanism;
+    fn is_limited_by(&self, visible: &[PathBuf]) -> bool {
+        if self.probed.mechanism != Mechanism::Landlock {
+            return false;
         }
         let has_hidden = |folder: &PathBuf| self.hidden.iter().any(|hidden| hidden.starts_with(folder));
         if visible.iter().any(has_hidden) {
-            return Mechanism::Partial;
+            return true;
         }
-        let Some(socket) = self.open_service() else { return mechanism };
+        let Some(socket) = self.open_service() else { return false };
         tracing::warn!(socket = %socket.display(), "an agent can connect to the socket of a service that starts programs");
-        Mechanism::Partial
+        true
+    }
+
+    /// A folder that the child can read. `named` is its path, or the path of a link to a program in it. An agent that can
+    /// write to the home of the operator can replace both, so they must not lead to another hidden folder.
+    fn readable(&self, named: &Path, path: PathBuf, visible: &[PathBuf]) -> Option<Readable> {
+        let real = path.canonicalize().ok()?;
+        if real != named && !self.may_lead(named, &real) {
+            tracing::warn!(path = %named.display(), to = %real.display(), "a folder of programs leads to a hidden folder; the agent does not see it");
+            return None;
+        }
+        // A visible folder contains the link.
+        let has_link = visible.iter().any(|folder| path.starts_with(folder));
+        Some(Readable { path: if has_link { real.clone() } else { path }, real })
+    }
+
+    /// Whether a link may lead to a folder: out of the hidden folders, or to another place in the same one. A link outside
+    /// of them may lead to a home.
+    fn may_lead(&self, link: &Path, real: &Path) -> bool {
+        let nearest = |path: &Path| {
+            let around = self.hidden.iter().filter(|hidden| path.starts_with(hidden));
+            around.max_by_key(|hidden| hidden.components().count())
+        };
+        let leads_inside = nearest(real).is_some_and(|hidden| match nearest(link) {
+            Some(around) => around != hidden,
+            None => self.own.contains(hidden),
+        });
+        !leads_inside && !self.hidden.iter().any(|hidden| hidden.starts_with(real))
     }
 
     /// The folders of programs below hidden folders: of the program itself and of its `PATH`, each with the
-    /// libraries beside it.
-    fn program_folders(&self, spec: &ChildSpec) -> Vec<PathBuf> {
+    /// libraries beside it. The first path of each pair names the second one, or a link to a program in it.
+    fn program_folders(&self, spec: &ChildSpec) -> Vec<(PathBuf, PathBuf)> {
         let path: Option<&OsString> =
             spec.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value);
         let listed = path.into_iter().flat_map(std::env::split_paths);
+        let named = spec.program.parent().map(Path::to_path_buf);
         let program = spec.program.canonicalize().ok();
-        let own = [Some(spec.program.as_path()), program.as_deref()].into_iter().flatten();
-        let own = own.filter_map(Path::parent).map(Path::to_path_buf);
+        let real = program.as_deref().and_then(Path::parent).map(Path::to_path_buf);
+        let own = named.iter().flat_map(|named| {
+            [Some(named), real.as_ref()].into_iter().flatten().map(|folder| (named.clone(), folder.clone()))
+        });
         // A hidden folder itself stays hidden, even if a program lies directly in it.
         let hidden = self.hidden.iter().map(PathBuf::as_path).chain(SHARED_FOLDERS.map(Path::new));
         let hidden: Vec<&Path> = hidden.collect();
         let below_hidden =
             |folder: &PathBuf| hidden.iter().any(|hidden| folder != hidden && folder.starts_with(hidden));
-        let with_libraries = |folder: PathBuf| {
+        let with_libraries = |(named, folder): (PathBuf, PathBuf)| {
             let libraries = folder.ends_with("bin").then(|| folder.with_file_name("lib"));
-            std::iter::once(folder).chain(libraries)
+            let libraries = libraries.map(|libraries| (named.clone(), libraries));
+            std::iter::once((named, folder)).chain(libraries)
         };
         listed
+            .map(|folder| (folder.clone(), folder))
             .chain(own)
-            .filter(|folder| folder.is_absolute())
-            .filter(below_hidden)
+            .filter(|(_, folder)| folder.is_absolute() && below_hidden(folder))
             .flat_map(with_libraries)
             .collect()
     }

@@ -27,6 +27,16 @@ const IN_HOME: [&str; 4] = [
     ".rd/docker.sock",
 ];
 
+/// Services with sockets outside of [`SERVICES`]: their folders, and the paths of the sockets below them. Members of their
+/// groups can become root.
+pub(super) const OUTSIDE: [(&str, &[&str]); 5] = [
+    ("/var/snap/lxd", &["common/lxd/unix.socket", "common/lxd-user/unix.socket"]),
+    ("/var/snap/microk8s", &["common/run/containerd.sock"]),
+    ("/var/lib/lxd", &["unix.socket"]),
+    ("/var/lib/incus", &["unix.socket", "unix.socket.user"]),
+    ("/var/lib/kubelet", &["pod-resources/kubelet.sock"]),
+];
+
 /// The sockets of container engines. Each client can become root, also if the file permits all users to connect.
 const ENGINES: [&str; 4] = ["docker.sock", "podman.sock", "containerd.sock", "crio.sock"];
 
@@ -41,6 +51,9 @@ pub(super) fn first_reachable(home: Option<&Path>, own_users: bool) -> Option<Pa
     collect(Path::new(SERVICES), MAX_DEPTH, &mut left, &mut found);
     // The server of tmux runs the commands of its clients.
     collect(&PathBuf::from(format!("/tmp/tmux-{}", geteuid().as_raw())), 0, &mut left, &mut found);
+    let outside =
+        OUTSIDE.iter().flat_map(|(folder, names)| names.iter().map(|name| Path::new(folder).join(name)));
+    found.extend(outside);
     found.extend(home.into_iter().flat_map(|home| IN_HOME.map(|name| home.join(name))));
     let starts_programs = |path: &PathBuf| {
         if own_users { is_engine(path) && permits_all(path) } else { is_engine(path) || !permits_all(path) }

@@ -9,7 +9,8 @@ use std::process::{Command, ExitCode};
 use rustix::fs::Mode;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{
-    Pid, Signal, getpid, getppid, ioctl_tiocsctty, set_parent_process_death_signal, setsid, umask,
+    DumpableBehavior, Pid, Signal, chdir, getpid, getppid, ioctl_tiocsctty, set_dumpable_behavior,
+    set_parent_process_death_signal, setsid, umask,
 };
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stdin};
 
@@ -36,8 +37,7 @@ pub(super) fn run(
 ) -> Result<ExitCode, SupervisorError> {
     // The duplicate closes by itself when the program starts.
     let control = fcntl_dupfd_cloexec(stdin(), 3).map_err(SupervisorError::at("control socket"))?;
-    confine(supervisor)
-        .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
+    confine(supervisor).inspect_err(|error| write_line(&control, &error.report_line()))?;
     let ([own_stdin, confinement], group) =
         receive::descriptors_and_others(stdin()).map_err(SupervisorError::at("stdin"))?;
     let confined = match stdio {
@@ -49,12 +49,23 @@ pub(super) fn run(
         .and_then(|confinement| {
             user::become_user(&confinement)?;
             end_with(supervisor)?;
+            // The supervisor could enter folders that are closed for this user.
+            if let Some(Err(errno)) = confinement.cwd.as_deref().map(chdir) {
+                return Ok(Err(errno));
+            }
             restrict::apply(&confinement)?;
             // As late as possible: the gateway has begun the kernel's wait for it.
             group.first().map_or(Ok(()), enter_group)?;
-            Ok(confinement)
+            Ok(Ok(confinement))
         })
-        .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
+        .inspect_err(|error| write_line(&control, &error.report_line()))?;
+    let confinement = match confinement {
+        Ok(confinement) => confinement,
+        Err(errno) => {
+            write_line(&control, &report::no_directory_line(errno.raw_os_error()));
+            return Ok(ExitCode::from(EXIT_SETUP_FAILED));
+        }
+    };
     write_line(&control, &report::exec_line(getpid().as_raw_pid()));
     dup2_stdin(own_stdin).map_err(SupervisorError::at("stdin"))?;
     let error = execute(program, args, confinement.env);
@@ -66,6 +77,8 @@ pub(super) fn run(
 fn confine(supervisor: Pid) -> Result<(), SupervisorError> {
     rustix::thread::set_no_new_privs(true).map_err(SupervisorError::at("no_new_privs"))?;
     detach::no_core().map_err(SupervisorError::at("core limit"))?;
+    // The program of a supervisor could trace the stage of a terminal. The next program can be traced again.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(SupervisorError::at("dumpable"))?;
     umask(Mode::from_raw_mode(0o077));
     end_with(supervisor)
 }

@@ -43,7 +43,7 @@ use rustix::stdio::stderr;
 use self::channel::write_report;
 use self::error::{EXIT_SETUP_FAILED, SupervisorError};
 use self::exec::StdioMode;
-use super::{open_files, report};
+use super::open_files;
 
 /// Runs the hidden subcommand. `args` are the arguments after its name:
 ///
@@ -67,7 +67,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         return on_stderr(probe::run(&stage, number(args.next())));
     }
     run_stage(&stage, args).unwrap_or_else(|error| {
-        write_report(&report::setup_failed_line(&error.to_string()));
+        write_report(&error.report_line());
         ExitCode::from(EXIT_SETUP_FAILED)
     })
 }

@@ -1,13 +1,16 @@
 //! The file system that an isolated child sees: its own mount namespace, in which foreign folders are empty.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags, fstatvfs, open, openat2, statvfs};
+use rustix::fs::{
+    Access, CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags, access, fstatvfs, open, openat2, statvfs,
+};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, mount_remount,
@@ -19,14 +22,19 @@ use rustix::process::fchdir;
 use super::error::SupervisorError;
 use super::restrict::STANDARD_DEVICES;
 use super::user::check_folder;
-use crate::process::isolation::Confinement;
+use crate::process::isolation::{Confinement, Readable};
 use crate::process::procfs::{self, Mount};
+use crate::process::real_folder::{folder_error, open_or_create, open_real_folder};
+use crate::types::FolderError;
 
 /// The shared folders for temporary files, which the child's own one replaces.
 const TEMPORARY_FOLDERS: [&str; 2] = ["/tmp", "/var/tmp"];
 
 /// The folder for shared memory gets an empty file system of this size, as containers have.
 const SHARED_MEMORY: (&str, &std::ffi::CStr) = ("/dev/shm", c"mode=1777,size=64m");
+
+/// The POSIX message queues of the IPC namespace of the gateway, which the child's namespace does not replace.
+const MESSAGE_QUEUES: &str = "/dev/mqueue";
 
 /// The folder of pseudo terminals, and the options of its own file system.
 const PSEUDO_TERMINALS: (&str, &std::ffi::CStr) = ("/dev/pts", c"newinstance,ptmxmode=0666,mode=0620");
@@ -101,7 +109,7 @@ impl Mounts {
                     mount("tmpfs", &path, "tmpfs", flags, Some(SHARED_MEMORY.1)).map_err(io::Error::from)
                 }
             };
-            outcome.map_err(|error| failed(&path, &error))?;
+            outcome.map_err(|error| failed(&path, error))?;
         }
         make_read_only(confinement).map_err(SupervisorError::at("read-only mounts"))?;
         mounts.close_masks().map_err(SupervisorError::at("masks"))?;
@@ -115,13 +123,14 @@ impl Mounts {
         let hidden = self.sources.iter().filter(|(path, _)| folder.starts_with(path));
         let Some((path, source)) = hidden.max_by_key(|(path, _)| path.components().count()) else {
             // The child sees it already.
-            return self.check_user(folder, open_folder(folder)?);
+            return self.check_user(folder, open_real_folder(folder)?);
         };
         let below = folder.strip_prefix(path).map_err(io::Error::other)?;
         let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        let opened = openat2(source, below, flags, Mode::empty(), resolve)?;
+        let opened = openat2(source, below, flags, Mode::empty(), resolve)
+            .map_err(|error| folder_error(folder, error))?;
         self.check_user(folder, &opened)?;
         self.open_masks()?;
         let shown = show(&opened, folder);
@@ -171,17 +180,23 @@ fn plan(confinement: &Confinement) -> io::Result<BTreeMap<PathBuf, Change>> {
     if let Some(own) = &confinement.temporary {
         for shared in TEMPORARY_FOLDERS.map(Path::new) {
             if shared.is_dir() {
-                changes.insert(shared.canonicalize()?, Change::Show(open_folder(own)?));
+                changes.insert(shared.canonicalize()?, Change::Show(open_real_folder(own)?));
             }
         }
         // The list of mounts names this path as the origin of `/tmp`. The sandbox of Codex fails if it does not exist.
-        changes.insert(own.clone(), Change::Show(open_folder(own)?));
+        changes.insert(own.clone(), Change::Show(open_real_folder(own)?));
     }
     if Path::new(SHARED_MEMORY.0).is_dir() {
         changes.insert(SHARED_MEMORY.0.into(), Change::SharedMemory);
     }
-    for path in &confinement.readable {
-        changes.insert(path.clone(), Change::ShowReadOnly(open_folder(path)?));
+    if Path::new(MESSAGE_QUEUES).is_dir() {
+        changes.insert(MESSAGE_QUEUES.into(), Change::Hide);
+    }
+    for Readable { path, real } in &confinement.readable {
+        // A folder that was removed or replaced meanwhile is not shown.
+        if let Ok(source) = open_real_folder(real) {
+            changes.insert(path.clone(), Change::ShowReadOnly(source));
+        }
     }
     if Path::new(PSEUDO_TERMINALS.0).is_dir() {
         changes.insert(PSEUDO_TERMINALS.0.into(), Change::PseudoTerminals);
@@ -190,11 +205,34 @@ fn plan(confinement: &Confinement) -> io::Result<BTreeMap<PathBuf, Change>> {
         changes.insert(DEVICES.into(), Change::Devices(open_devices()));
     }
     for path in &confinement.visible {
-        changes.insert(path.clone(), Change::Show(open_folder(path)?));
+        changes.insert(path.clone(), Change::Show(open_real_folder(path)?));
+    }
+    for path in movable_parents(confinement) {
+        if let Entry::Vacant(unchanged) = changes.entry(path) {
+            let source = open_real_folder(unchanged.key())?;
+            unchanged.insert(Change::Show(source));
+        }
     }
     Ok(changes)
 }
 
+/// The visible parents of hidden folders that the child could rename. The next child would then see the hidden folder at
+/// its new path. A mount point cannot be renamed in its namespace.
+fn movable_parents(confinement: &Confinement) -> Vec<PathBuf> {
+    let depth = |folders: &[PathBuf], path: &Path| {
+        let around = folders.iter().filter(|folder| path.starts_with(folder));
+        around.map(|folder| folder.components().count()).max().unwrap_or(0)
+    };
+    let is_masked = |path: &Path| depth(&confinement.hidden, path) > depth(&confinement.visible, path);
+    let is_movable = |path: &Path| {
+        let parent = path.parent();
+        parent.is_some_and(|parent| access(parent, Access::WRITE_OK).is_ok()) && !is_masked(path)
+    };
+    let parents = confinement.hidden.iter().flat_map(|folder| folder.ancestors().skip(1));
+    parents.filter(|path| path.is_dir() && is_movable(path)).map(Path::to_path_buf).collect()
+}
+
+/// Opens a folder that is hidden. Its path can contain links.
 fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
@@ -234,22 +272,29 @@ fn remount(mounted: &OwnedFd, flags: MountFlags) -> io::Result<()> {
 }
 
 /// Mounts an open folder at a path. Creates the mount point, which can only be missing below a mask. Returns the root
-/// of the mount.
+/// of the mount. The path can lead through a folder that other agents change, so this follows no link in it.
 fn show(source: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
-    DirBuilder::new().recursive(true).mode(0o755).create(path)?;
-    attach(source, path)
+    let point = open_or_create(path)?;
+    let tree = copy_tree(source)?;
+    let by_descriptors = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(&tree, "", &point, "", by_descriptors)?;
+    Ok(tree)
 }
 
-/// Mounts an open folder or file at a path.
-fn attach(source: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
+/// Mounts an open file at a path.
+fn attach(source: &OwnedFd, path: &Path) -> io::Result<()> {
+    let tree = copy_tree(source)?;
+    Ok(move_mount(&tree, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+}
+
+/// A copy of an open folder or file that can be mounted.
+fn copy_tree(source: &OwnedFd) -> io::Result<OwnedFd> {
     // The copy includes nested mounts: the kernel refuses to separate them from their parent.
     let copy = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH
         | OpenTreeFlags::AT_RECURSIVE;
-    let tree = open_tree(source, "", copy)?;
-    move_mount(&tree, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-    Ok(tree)
+    Ok(open_tree(source, "", copy)?)
 }
 
 /// Makes the mounts of control groups read-only. For a read-only child, makes all mounts read-only except those of the
@@ -292,7 +337,10 @@ fn repeated_flags(flags: StatVfsMountFlags) -> MountFlags {
     set.fold(MountFlags::empty(), MountFlags::union)
 }
 
-fn failed(path: &Path, error: &io::Error) -> SupervisorError {
+fn failed(path: &Path, error: io::Error) -> SupervisorError {
+    if FolderError::inside(&error).is_some() {
+        return SupervisorError { step: "mount", source: error };
+    }
     let text = format!("{}: {error}", path.display());
     SupervisorError { step: "mount", source: io::Error::new(error.kind(), text) }
 }

@@ -68,7 +68,9 @@ pub(super) fn complete(confinement: &Confinement) -> Result<(), SupervisorError>
         protect_kernel_settings().map_err(SupervisorError::at("/proc"))?;
     }
     let kept = confinement.user.map(|_| user::CAPABILITIES.into_iter().collect());
-    restrict::keep_capabilities(kept.unwrap_or(CapabilitySet::empty()))
+    restrict::keep_capabilities(kept.unwrap_or(CapabilitySet::empty()))?;
+    // The stages inherit it. Otherwise the program could trace the stages of its terminals before they have a filter.
+    restrict::filter_system_calls(confinement, true)
 }
 
 /// Makes the parts of `/proc` read-only through which root controls the kernel. Root needs no capability for them.

@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -18,13 +19,13 @@ const PROBED_SOCKET: &str = "socket";
 
 /// Runs a stage of the probe, for a child of another user if there is one.
 pub(super) fn run(stage: &str, user: Option<u32>) -> Result<(), SupervisorError> {
-    let namespaces = Confinement { user, ..confinement(Mechanism::Namespaces) };
-    match stage {
-        "probe-namespaces" => probe_namespaces(&namespaces),
-        "probe-init" => probe_init(&namespaces),
-        "probe-landlock" => probe_landlock(Mechanism::Landlock),
+    let is_partial = stage.ends_with("-partial");
+    let of = |mechanism| Confinement { is_partial, user, ..confinement(mechanism) };
+    match stage.strip_suffix("-partial").unwrap_or(stage) {
+        "probe-namespaces" => probe_namespaces(&of(Mechanism::Namespaces)),
+        "probe-init" => probe_init(&of(Mechanism::Namespaces)),
+        "probe-landlock" => probe_landlock(&Confinement { user: None, ..of(Mechanism::Landlock) }),
         "probe-landlock-sockets" => probe_sockets(),
-        "probe-landlock-files" => probe_landlock(Mechanism::Partial),
         _ => Err(unexpected("probe", "there is no such stage")),
     }
 }
@@ -38,16 +39,24 @@ fn confinement(mechanism: Mechanism) -> Confinement {
 fn probe_namespaces(confinement: &Confinement) -> Result<(), SupervisorError> {
     namespaces::enter(confinement)?;
     let mut init = Command::new("/proc/self/exe");
-    init.args(["supervisor", "probe-init"]).args(confinement.user.map(|user| user.to_string()));
-    let init = init.stdin(Stdio::null()).status();
+    let stage = if confinement.is_partial { "probe-init-partial" } else { "probe-init" };
+    init.args(["supervisor", stage]).args(confinement.user.map(|user| user.to_string()));
+    let init = init.stdin(Stdio::null()).stderr(Stdio::piped()).output();
     let init = init.map_err(SupervisorError::at("init process"))?;
-    if init.success() { Ok(()) } else { Err(unexpected("init process", "it failed")) }
+    if init.status.success() {
+        return Ok(());
+    }
+    Err(unexpected("init process", String::from_utf8_lossy(&init.stderr).trim()))
 }
 
 fn probe_init(confinement: &Confinement) -> Result<(), SupervisorError> {
+    let foreign = AbstractSocket::open()?;
     namespaces::complete(confinement)?;
     user::become_user(confinement)?;
     restrict::apply(confinement)?;
+    if !confinement.is_partial {
+        foreign.check_is_closed()?;
+    }
     let is_init =
         getpid().as_raw_pid() == 1 && fs::read_link("/proc/self").is_ok_and(|link| link.as_os_str() == "1");
     if !is_init {
@@ -57,11 +66,39 @@ fn probe_init(confinement: &Confinement) -> Result<(), SupervisorError> {
     if visible == 0 { Ok(()) } else { Err(unexpected("mask", "the content is visible")) }
 }
 
-fn probe_landlock(mechanism: Mechanism) -> Result<(), SupervisorError> {
-    restrict::apply(&confinement(mechanism))?;
+fn probe_landlock(confinement: &Confinement) -> Result<(), SupervisorError> {
+    let foreign = AbstractSocket::open()?;
+    restrict::apply(confinement)?;
+    if !confinement.is_partial {
+        foreign.check_is_closed()?;
+    }
     match fs::read_dir("/etc") {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         _ => Err(unexpected("landlock", "the content of a closed folder is visible")),
+    }
+}
+
+/// A socket with a name that is no file. Landlock checks the domain of the process that created it, so for a restricted
+/// process it belongs to another one.
+struct AbstractSocket {
+    address: SocketAddr,
+    _listener: UnixListener,
+}
+
+impl AbstractSocket {
+    fn open() -> Result<Self, SupervisorError> {
+        let number = getrandom::u64().map_err(|error| unexpected("random number", &error.to_string()))?;
+        let opened = SocketAddr::from_abstract_name(format!("acp-gateway-probe-{number:016x}"))
+            .and_then(|address| Ok(Self { _listener: UnixListener::bind_addr(&address)?, address }));
+        opened.map_err(SupervisorError::at("abstract socket"))
+    }
+
+    /// Tries to connect.
+    fn check_is_closed(&self) -> Result<(), SupervisorError> {
+        match UnixStream::connect_addr(&self.address) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            _ => Err(unexpected("landlock", "an abstract socket of another process accepts connections")),
+        }
     }
 }
 

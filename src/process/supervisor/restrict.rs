@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetError, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
 };
 use nix::libc;
+use rustix::fs::{FileType, fstat};
 use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set,
@@ -20,7 +22,8 @@ use seccompiler::{
 
 use super::error::SupervisorError;
 use crate::process::isolation::Confinement;
-use crate::types::Mechanism;
+use crate::process::real_folder::{open_real_file, open_real_folder};
+use crate::types::{FolderError, Mechanism};
 
 /// The first version with rules for signals and abstract sockets.
 const SCOPES: ABI = ABI::V6;
@@ -28,8 +31,8 @@ const SCOPES: ABI = ABI::V6;
 /// The first version with a rule for connections to socket files.
 const SOCKET_FILES: ABI = ABI::V9;
 
-/// Folders for temporary files of all processes.
-const SHARED_FOLDERS: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/dev/pts"];
+/// Folders for temporary files, terminals and message queues of all processes.
+const SHARED_FOLDERS: [&str; 5] = ["/tmp", "/var/tmp", "/dev/shm", "/dev/pts", "/dev/mqueue"];
 
 /// The devices that a root process can open. Disks and the memory of the machine belong to root.
 pub(super) const STANDARD_DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -55,7 +58,7 @@ const DENIED: [i64; 9] = [
 ];
 
 /// System calls that reach memory and messages of processes outside of the child. The IPC namespace contains them.
-const SHARED_OBJECTS: [i64; 8] = [
+const SHARED_OBJECTS: [i64; 9] = [
     libc::SYS_shmget,
     libc::SYS_shmat,
     libc::SYS_shmctl,
@@ -64,6 +67,7 @@ const SHARED_OBJECTS: [i64; 8] = [
     libc::SYS_msgrcv,
     libc::SYS_msgctl,
     libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
 ];
 
 /// The maximum size of a file.
@@ -74,37 +78,33 @@ const X32_BIT: i64 = 0x4000_0000;
 
 /// Restricts this process.
 pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
-    if matches!(confinement.mechanism, Mechanism::None | Mechanism::Command) {
+    let has_namespaces = match confinement.mechanism {
+        Mechanism::Namespaces => true,
+        Mechanism::Landlock | Mechanism::Partial => false,
+        Mechanism::None | Mechanism::Command => return Ok(()),
+    };
+    limit_resources(confinement).map_err(SupervisorError::at("resource limits"))?;
+    if !has_namespaces {
+        restrict_files(confinement)?;
+    }
+    let level = if confinement.is_partial { CompatLevel::BestEffort } else { CompatLevel::HardRequirement };
+    // The namespaces contain signals. Abstract sockets belong to the network, which is shared.
+    restrict_scopes(level).map_err(landlock_failed)?;
+    if has_namespaces {
+        // The init process has the filter of system calls.
         return Ok(());
     }
-    limit_resources(confinement).map_err(SupervisorError::at("resource limits"))?;
-    let has_namespaces = confinement.mechanism == Mechanism::Namespaces;
-    match confinement.mechanism {
-        Mechanism::None | Mechanism::Command => Ok(()),
-        // The namespaces contain signals. Abstract sockets belong to the network, which is shared.
-        Mechanism::Namespaces => restrict_scopes(CompatLevel::BestEffort),
-        Mechanism::Landlock => {
-            restrict_files(confinement).and_then(|()| restrict_scopes(CompatLevel::HardRequirement))
-        }
-        Mechanism::Partial => {
-            restrict_files(confinement).and_then(|()| restrict_scopes(CompatLevel::BestEffort))
-        }
-    }
-    .map_err(|error| SupervisorError { step: "landlock", source: io::Error::other(error) })?;
-    if !has_namespaces {
-        // Landlock has no rules for the other rights of root.
-        drop_capabilities()?;
-    }
-    filter_system_calls(has_namespaces)
-        .map_err(|error| SupervisorError { step: "seccomp", source: io::Error::other(error) })
+    // Landlock has no rules for the other rights of root.
+    drop_capabilities()?;
+    filter_system_calls(confinement, false)
 }
 
 /// Limits this process and its descendants. A lower limit of the environment stays.
 fn limit_resources(confinement: &Confinement) -> rustix::io::Result<()> {
     let limits = [
-        (Resource::Nproc, confinement.max_processes),
+        (Resource::Nproc, confinement.maximum.processes),
         (Resource::Fsize, Some(MAX_FILE_BYTES)),
-        (Resource::Data, confinement.max_data_bytes),
+        (Resource::Data, confinement.maximum.data_bytes),
     ];
     for (resource, limit) in limits.into_iter().filter_map(|(resource, limit)| Some((resource, limit?))) {
         let maximum = getrlimit(resource).maximum.map_or(limit, |maximum| maximum.min(limit));
@@ -124,7 +124,7 @@ fn restrict_scopes(level: CompatLevel) -> Result<(), RulesetError> {
 }
 
 /// Denies access to the content of hidden and shared folders, and to their socket files if the kernel can.
-fn restrict_files(confinement: &Confinement) -> Result<(), RulesetError> {
+fn restrict_files(confinement: &Confinement) -> Result<(), SupervisorError> {
     let all = AccessFs::from_all(SOCKET_FILES);
     // A connection changes no file. Name resolution and programs connect to socket files in readable folders.
     let reads: BitFlags<AccessFs> = AccessFs::from_read(SOCKET_FILES) | AccessFs::ResolveUnix;
@@ -142,19 +142,49 @@ fn restrict_files(confinement: &Confinement) -> Result<(), RulesetError> {
     }
     let mut open = Vec::new();
     collect_open(Path::new("/"), &closed, &mut open);
-    let readable = confinement.readable.iter().cloned().chain(READABLE.map(PathBuf::from));
     let (common, visible) = if confinement.read_only { (reads, reads) } else { (all, all) };
-    Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(all)?
-        .create()?
-        .add_rules(path_beneath_rules(&open, common))?
-        .add_rules(path_beneath_rules(devices, device))?
-        .add_rules(path_beneath_rules(readable, reads))?
-        .add_rules(path_beneath_rules(&confinement.visible, visible))?
-        .add_rules(path_beneath_rules(confinement.writable.iter().chain(&confinement.temporary), all))?
-        .restrict_self()
-        .map(|_| ())
+    let mut rules = Vec::new();
+    // Files that agents replace meanwhile get no rule.
+    rules.extend(open.iter().filter_map(|path| Some(rule(open_real_file(path).ok()?, common))));
+    let readable = confinement.readable.iter().filter_map(|folder| open_real_folder(&folder.real).ok());
+    rules.extend(readable.map(|folder| rule(folder, reads)));
+    for (folder, rights) in confinement
+        .visible
+        .iter()
+        .map(|folder| (folder, visible))
+        .chain(confinement.writable.iter().chain(&confinement.temporary).map(|folder| (folder, all)))
+    {
+        match open_real_folder(folder) {
+            Ok(opened) => rules.push(rule(opened, rights)),
+            // A terminal can start after its folder was removed.
+            Err(FolderError::Missing { .. }) => {}
+            Err(error) => return Err(SupervisorError { step: "folders", source: error.into() }),
+        }
+    }
+    let restrict = || {
+        Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(all)?
+            .create()?
+            .add_rules(path_beneath_rules(devices, device))?
+            .add_rules(path_beneath_rules(READABLE, reads))?
+            .add_rules(rules.into_iter().map(Ok::<_, RulesetError>))?
+            .restrict_self()
+            .map(|_| ())
+    };
+    restrict().map_err(landlock_failed)
+}
+
+/// A rule for an open file or folder and everything below it.
+fn rule(opened: OwnedFd, rights: BitFlags<AccessFs>) -> PathBeneath<OwnedFd> {
+    let is_folder =
+        fstat(&opened).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
+    let rights = if is_folder { rights } else { rights & AccessFs::from_file(SOCKET_FILES) };
+    PathBeneath::new(opened, rights)
+}
+
+fn landlock_failed(error: RulesetError) -> SupervisorError {
+    SupervisorError { step: "landlock", source: io::Error::other(error) }
 }
 
 /// Collects the folders and files that contain no closed folder. Landlock rules can only add rights, so the
@@ -175,8 +205,19 @@ fn collect_open(folder: &Path, closed: &[PathBuf], open: &mut Vec<PathBuf>) {
     }
 }
 
-/// Makes the denied system calls fail with `EPERM`.
-fn filter_system_calls(has_namespaces: bool) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// Makes the denied system calls of this process and its descendants fail with `EPERM`.
+pub(super) fn filter_system_calls(
+    confinement: &Confinement,
+    has_namespaces: bool,
+) -> Result<(), SupervisorError> {
+    let applied = apply_filters(confinement.child_is_root(), has_namespaces);
+    applied.map_err(|error| SupervisorError { step: "seccomp", source: io::Error::other(error) })
+}
+
+fn apply_filters(
+    is_root: bool,
+    has_namespaces: bool,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let shared = SHARED_OBJECTS.into_iter().filter(|_| !has_namespaces);
     let mut calls: Vec<(i64, Vec<SeccompRule>)> =
         DENIED.into_iter().chain(shared).map(|number| (number, Vec::new())).collect();
@@ -185,7 +226,7 @@ fn filter_system_calls(has_namespaces: bool) -> Result<(), Box<dyn std::error::E
         let foreign = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?;
         calls.push((libc::SYS_prlimit64, vec![SeccompRule::new(vec![foreign])?]));
     }
-    if getuid().is_root() {
+    if is_root {
         calls.extend(new_control_groups()?);
         // The flags of this call are in memory, where a filter cannot read them. Programs fall back to `clone`.
         apply_filter(vec![(libc::SYS_clone3, Vec::new())], libc::ENOSYS)?;

@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use rustix::fs::{Access, Mode, OFlags, access, openat};
+use rustix::io::Errno;
 use rustix::process::{Gid, Pid, Uid, getpid, getppid};
 use rustix::thread::{CapabilitySet, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
@@ -13,15 +14,9 @@ use super::error::SupervisorError;
 use super::restrict;
 use crate::process::isolation::Confinement;
 
-/// The capabilities of a supervisor in namespaces: it starts programs as another user, kills them, and enters the working
-/// directories of terminals.
-pub(super) const CAPABILITIES: [CapabilitySet; 5] = [
-    CapabilitySet::SETUID,
-    CapabilitySet::SETGID,
-    CapabilitySet::SETPCAP,
-    CapabilitySet::KILL,
-    CapabilitySet::DAC_READ_SEARCH,
-];
+/// The capabilities of a supervisor in namespaces: it starts programs as another user, and kills them.
+pub(super) const CAPABILITIES: [CapabilitySet; 4] =
+    [CapabilitySet::SETUID, CapabilitySet::SETGID, CapabilitySet::SETPCAP, CapabilitySet::KILL];
 
 fn ids(user: u32) -> (Uid, Gid) {
     (Uid::from_raw(user), Gid::from_raw(user))
@@ -45,6 +40,15 @@ pub(super) fn become_user(confinement: &Confinement) -> Result<(), SupervisorErr
     Ok(())
 }
 
+/// Drops the supplementary groups of this process, which may be those of services that start programs. Only root can. A
+/// container can forbid it.
+pub(super) fn drop_groups() -> rustix::io::Result<()> {
+    match set_thread_groups(&[]) {
+        Err(Errno::PERM) => Ok(()),
+        dropped => dropped,
+    }
+}
+
 /// Checks that the user can list and enter a folder. This process has one thread, and keeps its own user.
 pub(super) fn check_folder(user: u32, folder: impl AsFd, name: &dyn std::fmt::Display) -> io::Result<()> {
     let (owner, group) = ids(user);
@@ -58,7 +62,7 @@ pub(super) fn check_folder(user: u32, folder: impl AsFd, name: &dyn std::fmt::Di
     opened.map(drop).map_err(|error| unusable(user, name, error).source)
 }
 
-fn unusable(user: u32, folder: &dyn std::fmt::Display, error: rustix::io::Errno) -> SupervisorError {
+fn unusable(user: u32, folder: &dyn std::fmt::Display, error: Errno) -> SupervisorError {
     let text = format!("the user {user} of `isolation.run_as` cannot use the folder {folder}: {error}");
     SupervisorError { step: "user", source: io::Error::new(error.kind(), text) }
 }

@@ -9,18 +9,16 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, chdir, getpid, kill_process, kill_process_group, wait,
-};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group, wait};
 use rustix::stdio::{stderr, stdin, stdout};
 
-use super::channel::{Channel, write_line, write_report};
-use super::error::{EXIT_SETUP_FAILED, SupervisorError};
+use super::channel::{Channel, write_line};
+use super::error::SupervisorError;
 use super::exec::StdioMode;
 use super::exit::Ended;
 use super::parent::ParentProcess;
 use super::signals::{self, Signals};
-use super::{detach, namespaces, outer, receive};
+use super::{detach, namespaces, outer, receive, user};
 use crate::process::isolation::{Confinement, give};
 use crate::process::terminal::TerminalSpec;
 use crate::process::{procfs, report};
@@ -50,6 +48,9 @@ pub(super) fn run(
         // Without pipes, these are shared devices.
         give(stdout(), confinement.user).map_err(SupervisorError::at("stdout"))?;
         give(stderr(), confinement.user).map_err(SupervisorError::at("stderr"))?;
+    }
+    if matches!(confinement.mechanism, Mechanism::Namespaces | Mechanism::Landlock) {
+        user::drop_groups().map_err(SupervisorError::at("groups"))?;
     }
     if confinement.mechanism == Mechanism::Namespaces {
         return outer::run(gateway, (stdio, program, args), &confinement, (link, requests));
@@ -92,10 +93,6 @@ pub(super) fn run_terminal(supervisor: Pid) -> Result<ExitCode, SupervisorError>
     let parent = ParentProcess::open(supervisor)?;
     let [socket, spec] = receive::descriptors(stdin()).map_err(SupervisorError::at("terminal"))?;
     let spec = TerminalSpec::read(spec).map_err(SupervisorError::at("terminal"))?;
-    if let Err(errno) = chdir(&spec.cwd) {
-        write_report(&report::no_directory_line(errno.raw_os_error()));
-        return Ok(ExitCode::from(EXIT_SETUP_FAILED));
-    }
     let args: Vec<OsString> = spec.args.iter().map(OsString::from).collect();
     let signals = Signals::register().map_err(SupervisorError::at("signals"))?;
     let child = start(StdioMode::Pipes, OsStr::new(&spec.command), &args);

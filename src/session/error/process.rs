@@ -9,7 +9,7 @@ use crate::agent::{AgentExit, AgentFailure};
 use crate::api::{Problem, ProblemCode, RpcError};
 use crate::jsonrpc;
 use crate::pool::{AcquireError, ShortLeaseError};
-use crate::types::{LimitExceeded, PrincipalLimit};
+use crate::types::{FolderError, LimitExceeded, PrincipalLimit};
 
 /// Why a session gets no process or does not keep it, or why its agent failed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -136,7 +136,13 @@ impl ToProblem for AgentFailure {
                 ..new(ProblemCode::AgentAuthRequired)
             },
             Self::Unsupported { .. } => new(ProblemCode::AgentUnsupported),
-            Self::Start { .. } => new(ProblemCode::AgentStartFailed),
+            Self::Start { .. } | Self::Folder(FolderError::Unusable { .. }) => {
+                new(ProblemCode::AgentStartFailed)
+            }
+            Self::Folder(FolderError::Missing { .. }) => new(ProblemCode::NotFound),
+            Self::Folder(FolderError::Replaced { .. } | FolderError::OutsideRoots { .. }) => {
+                new(ProblemCode::Forbidden)
+            }
             Self::Exited(AgentExit { exit_code, signal, stderr_tail, .. }) => Problem {
                 exit_code: Some(*exit_code),
                 signal: Some(signal.clone()),

@@ -74,7 +74,7 @@ struct Rig {
     registry: SessionRegistry,
     log: EventLog,
     ids: Ids,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
     _catalogues: tokio::sync::watch::Sender<Arc<Catalogue>>,
 }
 
@@ -96,7 +96,7 @@ async fn rig() -> Rig {
     let may_prompt = MayPrompt::new(|_, _| true);
     let context = Context::new((log.clone(), audit), pool, catalogue, workspaces, may_prompt, parts);
     let registry = SessionRegistry::start(context).await.unwrap();
-    Rig { registry, log, ids, _folder: folder, _catalogues: catalogues }
+    Rig { registry, log, ids, folder, _catalogues: catalogues }
 }
 
 fn principal(tenant: Tenant) -> Principal {
@@ -125,12 +125,13 @@ async fn client_of_another_tenant_does_not_load_a_session() {
 
 #[tokio::test]
 async fn panicked_actor_fails_its_turn_and_restarts() {
-    let Rig { registry, log, ids, .. } = &rig().await;
+    let Rig { registry, log, ids, folder, .. } = &rig().await;
     let by = principal(Tenant::default());
     let id = ids.session();
     let session_log = log.session(&by.tenant, id).await.unwrap();
     // The next turn number overflows and panics, because tests are built with overflow checks.
-    let record = record(id, &by, ids.now(), u32::MAX - 1);
+    let cwd = folder.path().canonicalize().unwrap().to_str().unwrap().to_owned();
+    let record = SessionRecord { cwd, ..record(id, &by, ids.now(), u32::MAX - 1) };
     let (actor, slot) = Actor::new(registry.context(), session_log.clone(), record, Origin::New);
     registry.entries.install(actor, slot);
 

@@ -49,6 +49,8 @@ pub(crate) enum Machine {
     Namespaces,
     /// User namespaces fail.
     LandlockOnly,
+    /// Landlock fails.
+    NamespacesOnly,
     /// No mechanism works.
     Bare,
     /// As the machine that runs the tests.
@@ -136,12 +138,20 @@ pub(crate) fn outside_tmp() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
 
+/// Whether gateways of this test have a mount of all message queues. Root creates one.
+pub(super) fn has_queues() -> bool {
+    let device = |path| std::fs::metadata(path).map(|meta| meta.dev()).ok();
+    geteuid().is_root() || device("/dev/mqueue").is_some_and(|queues| Some(queues) != device("/dev"))
+}
+
 /// The program that becomes the gateway.
 pub(crate) fn run_by(user: User, machine: Machine) -> Vec<String> {
-    let mut words = user.words();
+    let mut words = vec![PYTHON.to_owned(), script("queues.py")];
+    words.extend(user.words());
     let missing = match machine {
         Machine::Namespaces | Machine::Any => return words,
         Machine::LandlockOnly => "namespaces",
+        Machine::NamespacesOnly => "landlock",
         Machine::Bare => "namespaces,landlock",
     };
     words.extend([PYTHON.to_owned(), script("limited_machine.py"), missing.to_owned()]);

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::ground::{Machine, User, open, order, setup, start};
+use super::ground::{Machine, User, open, order, run_by, script, setup, start};
+use crate::support::Setup;
+use crate::support::log::one;
 
 /// The sandbox that Claude Code uses.
 const BUBBLEWRAP: [&str; 6] = ["bwrap", "--ro-bind", "/", "/", "--unshare-all", "--die-with-parent"];
@@ -63,6 +65,36 @@ async fn sandboxes_of_agents_fail_without_namespaces_and_in_those_of_root() {
                 code != 0 && output.is_empty(),
                 "{user:?} {machine:?} {sandbox:?} {code} {output} {errors}"
             );
+        }
+    }
+}
+
+#[tokio::test]
+async fn own_sandbox_of_an_agent_is_switched_off_only_with_landlock() {
+    let user = User::all()[0];
+    let off = json!(true);
+    for (machine, env, value, reported) in [
+        (Machine::LandlockOnly, "", "false\n", Some(&off)),
+        (Machine::LandlockOnly, "env = { GEMINI_SANDBOX = \"docker\" }\n", "docker\n", None),
+        (Machine::Namespaces, "", "", None),
+        (Machine::Bare, "", "", None),
+    ] {
+        let words = run_by(user, machine);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        // The argument names the package of a known agent.
+        let args = [&*script("hostile.py"), "/@google/gemini-cli/"];
+        let setup = Setup::default().run_by(&words).below(Path::new(env!("CARGO_TARGET_TMPDIR")));
+        let gateway = start(setup.agent("gemini", "python3", &args, env), user);
+        let session = open(&gateway, &json!({ "agent": "gemini" })).await;
+        let run = json!({ "act": "run", "command": ["printenv", "GEMINI_SANDBOX"] });
+        let ran = order(&gateway, &session, &run, "ran.json").await;
+        assert_eq!(ran[1], value, "{machine:?} {ran}");
+        let agent = gateway.get("/v1/agents/gemini").await;
+        let events = gateway.all_events(&session.id).await;
+        for isolation in
+            [&session.json, &agent, one(&events, "session.attached")].map(|json| &json["isolation"])
+        {
+            assert_eq!(isolation.get("agentSandboxOff"), reported, "{machine:?} {isolation}");
         }
     }
 }

@@ -7,7 +7,7 @@ use rustix::process::geteuid;
 use serde_json::{Value, json};
 
 use super::attacks::expected_mechanism;
-use super::ground::{Machine, User, open, setup, start, start_after};
+use super::ground::{Machine, User, open, order, setup, start, start_after};
 use crate::support::eventually;
 use crate::support::log::one;
 use crate::support::wait::LONGEST;
@@ -63,6 +63,25 @@ async fn landlock_is_partial_while_a_container_engine_accepts_its_user() {
     user.own(&gateway.path(".docker"));
     assert_eq!(report(&gateway).await, "partial");
     drop((engine, later));
+}
+
+#[tokio::test]
+async fn namespaces_without_landlock_are_partial() {
+    for user in User::all() {
+        let gateway = start(setup(user, Machine::NamespacesOnly, "private", ""), user);
+        let session = open(&gateway, &json!({ "agent": "hostile" })).await;
+        assert_eq!(session.json["isolation"]["mechanism"], "partial");
+        assert_eq!(gateway.get("/v1/agents/hostile").await["isolation"]["mechanism"], "partial");
+        assert!(gateway.log().contains("abstract sockets of other processes"), "{}", gateway.log());
+        // The namespaces apply the rest.
+        let private = gateway.path("data/private");
+        let look = json!({ "act": "look", "paths": [private] });
+        let found = order(&gateway, &session, &look, "looked.json").await;
+        assert_eq!(found[private.to_str().expect("a path")], json!(null));
+    }
+    let user = User::all()[0];
+    let required = setup(user, Machine::NamespacesOnly, "private", "").settings("isolation.required = true");
+    assert!(refused(&start(required, user)).await.to_string().contains("partial"));
 }
 
 async fn refused(gateway: &crate::support::Gateway) -> Value {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::attacks::Outcomes;
-use super::ground::{Machine, User};
+use super::ground::{Machine, User, has_queues};
 
 pub(super) const COLUMNS: [(&str, Machine); 6] = [
     ("off", Machine::Any),
@@ -28,6 +28,12 @@ pub(super) const NEED_GROUPS: [&str; 4] = [
     "raise the limits of the own control group",
 ];
 
+/// Actions that do harm without isolation only if all message queues are mounted.
+const NEED_QUEUES: [&str; 2] = [
+    "read a message of another process (/dev/mqueue)",
+    "delete a message queue of another process (/dev/mqueue)",
+];
+
 const ROOT: &str = "Agents of root";
 const RUN_AS: &str = "Agents of a gateway of root with `run_as`";
 const UNPRIVILEGED: &str = "Agents of an unprivileged user";
@@ -47,7 +53,11 @@ pub(super) fn compare(columns: &[Column], has_groups: bool) {
         std::fs::write(&path, format!("{head}{BEGIN}{generated}{END}{tail}")).expect("the file is ours");
         return;
     }
-    let is_shown = |line: &&str| has_groups || !NEED_GROUPS.iter().any(|name| line.contains(name));
+    let has_queues = has_queues();
+    let names = |names: &[&str], line: &str| names.iter().any(|name| line.contains(name));
+    let is_shown = |line: &&str| {
+        (has_groups || !names(&NEED_GROUPS, line)) && (has_queues || !names(&NEED_QUEUES, line))
+    };
     let shown = |text: &str| text.lines().filter(is_shown).collect::<Vec<_>>().join("\n");
     let (committed, generated) = (shown(committed), shown(&generated));
     let matches = if has_root { committed == generated } else { committed.ends_with(&generated) };
@@ -76,6 +86,7 @@ fn tables(columns: &[Column]) -> String {
                 Machine::Any | Machine::Bare => "",
                 Machine::Namespaces => ", namespaces",
                 Machine::LandlockOnly => ", Landlock only",
+                Machine::NamespacesOnly => ", namespaces only",
             };
             format!(" `{level}`{mechanism} |")
         };
