@@ -84,16 +84,14 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
         Mechanism::None | Mechanism::Command => return Ok(()),
     };
     limit_resources(confinement).map_err(SupervisorError::at("resource limits"))?;
-    if !has_namespaces {
-        restrict_files(confinement)?;
-    }
     let level = if confinement.is_partial { CompatLevel::BestEffort } else { CompatLevel::HardRequirement };
-    // The namespaces contain signals. Abstract sockets belong to the network, which is shared.
-    restrict_scopes(level).map_err(landlock_failed)?;
     if has_namespaces {
+        // The namespaces contain signals. Abstract sockets belong to the network, which is shared.
+        restrict_scopes(level).map_err(landlock_failed)?;
         // The init process has the filter of system calls.
         return Ok(());
     }
+    restrict_files(confinement, level)?;
     // Landlock has no rules for the other rights of root.
     drop_capabilities()?;
     filter_system_calls(confinement, false)
@@ -123,8 +121,10 @@ fn restrict_scopes(level: CompatLevel) -> Result<(), RulesetError> {
         .map(|_| ())
 }
 
-/// Denies access to the content of hidden and shared folders, and to their socket files if the kernel can.
-fn restrict_files(confinement: &Confinement) -> Result<(), SupervisorError> {
+/// Denies access to the content of hidden and shared folders, and to their socket files if the kernel can. Also denies
+/// signals and abstract sockets as [`restrict_scopes`] does: a second ruleset, without rules for files, would deny all
+/// renames between folders.
+fn restrict_files(confinement: &Confinement, scopes: CompatLevel) -> Result<(), SupervisorError> {
     let all = AccessFs::from_all(SOCKET_FILES);
     // A connection changes no file. Name resolution and programs connect to socket files in readable folders.
     let reads: BitFlags<AccessFs> = AccessFs::from_read(SOCKET_FILES) | AccessFs::ResolveUnix;
@@ -163,6 +163,8 @@ fn restrict_files(confinement: &Confinement) -> Result<(), SupervisorError> {
     }
     let restrict = || {
         Ruleset::default()
+            .set_compatibility(scopes)
+            .scope(Scope::from_all(SCOPES))?
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(all)?
             .create()?

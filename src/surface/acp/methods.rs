@@ -327,8 +327,8 @@ fn parse_borrowed<'a, T: Deserialize<'a>>(params: &'a RawValue) -> Result<T, Fai
 /// The error without the position and without the values of the client.
 fn describe(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    let place = format!(" at line {} column {}", error.line(), error.column());
-    let text = text.strip_suffix(&place).unwrap_or(&text);
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    let text = text.strip_suffix(&position).unwrap_or(&text);
     if text.starts_with("missing field") || text.starts_with("duplicate field") {
         text.to_owned()
     } else {

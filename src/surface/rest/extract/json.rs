@@ -77,8 +77,8 @@ fn parse_error(error: &serde_json::Error, pointer: String) -> ApiError {
     let text = error.to_string();
     match error.classify() {
         Category::Data => {
-            let place = format!(" at line {} column {}", error.line(), error.column());
-            ApiError::invalid(pointer, without_value(text.strip_suffix(&place).unwrap_or(&text)))
+            let position = format!(" at line {} column {}", error.line(), error.column());
+            ApiError::invalid(pointer, without_value(text.strip_suffix(&position).unwrap_or(&text)))
         }
         Category::Syntax | Category::Eof | Category::Io => {
             ApiError::new(ProblemCode::Malformed, format!("the body is not JSON: {text}"))
