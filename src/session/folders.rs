@@ -9,6 +9,9 @@ use crate::store::Table;
 use crate::types::{SessionId, Tenant};
 use crate::workspace::{FileError, Workspace, Workspaces};
 
+/// The error for a folder outside of the workspaces.
+const OUTSIDE_ROOTS: &str = "the folder lies outside the workspace roots: add it to `workspaces.allow`, or start the gateway with --workspace";
+
 /// A session's working folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Folder {
@@ -30,9 +33,7 @@ impl Workspaces {
     pub(super) fn resolve(&self, pointer: &str, requested: &str) -> Result<PathBuf, InputError> {
         self.resolve_directory(requested).map_err(|error| {
             let detail = match error {
-                FileError::OutsideRoots => {
-                    return InputError::Forbidden("the folder lies outside the workspace roots".to_owned());
-                }
+                FileError::OutsideRoots => return InputError::Forbidden(OUTSIDE_ROOTS.to_owned()),
                 FileError::Missing => "there is no such folder".to_owned(),
                 other => other.to_string(),
             };

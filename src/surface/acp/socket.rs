@@ -27,6 +27,8 @@ const SUBPROTOCOL: &str = "acp.v1";
 const QUEUED_MESSAGES: usize = 64;
 /// How long a client may wait before it sends `initialize`.
 const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The delay of a notification or an answer above the rate of the principal.
+const OVER_RATE_DELAY: Duration = Duration::from_secs(1);
 /// The time limit for the close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -190,9 +192,12 @@ impl AcpSocket {
             Ok(message) => message,
             Err(error) => return Some(error.message()),
         };
-        let rate = gateway.rates().check_request(caller.principal());
-        if let (Err(limit), Message::Request { id, .. }) = (rate, &message) {
-            return Some(message::response(id, Err(&limit.into())));
+        if let Err(limit) = gateway.rates().check_request(caller.principal()) {
+            if let Message::Request { id, .. } = &message {
+                return Some(message::response(id, Err(&limit.into())));
+            }
+            // A cancel or an answer must not be lost. The socket reads no further message meanwhile.
+            tokio::time::sleep(OVER_RATE_DELAY).await;
         }
         caller.handle(message).await;
         None
