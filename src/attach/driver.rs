@@ -286,17 +286,20 @@ impl Driver {
             Report::Received { session, event } => {
                 self.bridge.received(session.as_deref(), event.id, &event.data);
             }
-            Report::Connected(Err(error)) | Report::Posted(Err(error)) | Report::Ended(error) => {
-                match error {
-                    RequestError::Denied(reason) => {
-                        self.bridge.denied(&format!("the gateway rejects this client: {reason}"));
-                        self.denied = Some(reason);
-                    }
-                    RequestError::Failed(reason) => {
-                        self.log_failure(&reason);
-                        self.bridge.lost();
-                    }
-                }
+            Report::Posted(Err(RequestError::Failed(reason))) => {
+                self.log_failure(&reason);
+                self.bridge.posted(Err(PostError::Lost));
+            }
+            Report::Connected(Err(RequestError::Failed(reason)))
+            | Report::Ended(RequestError::Failed(reason)) => {
+                self.log_failure(&reason);
+                self.bridge.lost();
+            }
+            Report::Connected(Err(RequestError::Denied(reason)))
+            | Report::Posted(Err(RequestError::Denied(reason)))
+            | Report::Ended(RequestError::Denied(reason)) => {
+                self.bridge.denied(&format!("the gateway rejects this client: {reason}"));
+                self.denied = Some(reason);
             }
         }
     }

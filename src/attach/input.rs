@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
 
 use super::message::rpc_error;
 use crate::acp::error_code;
-use crate::jsonrpc::{self, Message, RpcError};
+use crate::jsonrpc::{self, EnvelopeError, Message, RpcError};
 
 /// A longer line is skipped, and an error answers it.
 const MAX_LINE_BYTES: usize = 16 << 20;
@@ -54,7 +54,9 @@ async fn read_line(input: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) 
 fn parse(line: &[u8]) -> Input {
     let first = line.iter().find(|byte| !byte.is_ascii_whitespace());
     jsonrpc::parse(line, MAX_DEPTH).map_err(|error| {
-        if serde_json::from_slice::<IgnoredAny>(line).is_err() {
+        // serde skips a string without a check of its encoding.
+        let is_text = !matches!(error, EnvelopeError::Utf8(_));
+        if !is_text || serde_json::from_slice::<IgnoredAny>(line).is_err() {
             rpc_error(error_code::PARSE, "the line is not a JSON text")
         } else if first == Some(&b'[') {
             rpc_error(error_code::INVALID_REQUEST, "batches are not supported (ACP, Transports)")

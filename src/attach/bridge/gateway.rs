@@ -97,9 +97,7 @@ impl Bridge {
     pub(super) fn answered(&mut self, number: CallNumber, outcome: Outcome) {
         let Some(call) = self.calls.get(number) else { return };
         if outcome.as_ref().is_err_and(is_transient) {
-            if !self.queue.waiting().contains(&number) {
-                self.queue.push_call_front(number);
-            }
+            self.queue.push_call_front(number);
             self.effects.push_back(Effect::Pause);
             return;
         }

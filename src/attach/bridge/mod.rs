@@ -4,13 +4,14 @@
 //! new session that it receives again by this id. Therefore, after a reconnect, the bridge sends every call without a
 //! response again. A call ends with the first response.
 //!
-//! `queue` has the messages to the gateway, `editor` and `gateway` handle the messages of both sides, and `restore`
-//! continues after a reconnect.
+//! `queue` and `sending` have the messages to the gateway, `editor` and `gateway` handle the messages of both sides, and
+//! `restore` continues after a reconnect.
 
 mod editor;
 mod gateway;
 mod queue;
 mod restore;
+mod sending;
 #[cfg(test)]
 mod tests;
 

@@ -299,6 +299,13 @@ fn transient_errors_and_busy_gateways_are_retried() {
         assert_eq!(test.effects(), ["pause"]);
         assert_eq!(ids(&test.sent()), ["b-2"], "{code}");
     }
+    // The error can arrive before the result of its message.
+    let error = json!({ "code": -32603, "message": "later", "data": { "code": "draining" } });
+    test.prompt(8);
+    assert_eq!(test.next().unwrap()["id"], "b-3");
+    test.gateway(Some("s"), "k3-4.1/c.2", &json!({ "id": "b-3", "error": error }));
+    test.bridge.posted(Ok(()));
+    assert_eq!(ids(&test.sent()), ["b-3"]);
     assert_eq!(test.lines(), [] as [Value; 0]);
     let error = json!({ "code": -32603, "message": "no", "data": { "code": "pool_full" } });
     test.gateway(Some("s"), "k3-4.1/c.1", &json!({ "id": "b-2", "error": error }));
@@ -460,4 +467,26 @@ fn waiting_messages_are_bounded() {
         "{}",
         lines.len()
     );
+}
+
+#[test]
+fn a_large_message_that_ends_connections_fails() {
+    let mut test = Test::with_session();
+    let text = "x".repeat(1 << 20);
+    test.editor(&json!({ "id": 7, "method": "_vendor/large", "params": { "text": text } }));
+    test.editor(&json!({ "id": 8, "method": "session/list" }));
+    for attempt in 1..=3 {
+        let sent = std::iter::from_fn(|| {
+            let message = test.next()?;
+            let is_large = message["id"] == "b-2";
+            test.bridge.posted(if is_large { Err(PostError::Lost) } else { Ok(()) });
+            Some(is_large)
+        });
+        assert!(sent.last().unwrap_or_default(), "attempt {attempt}");
+        test.collect();
+        test.connect();
+    }
+    let lines = test.lines();
+    assert_eq!((&lines[0]["id"], &lines[0]["error"]["code"]), (&json!(7), &json!(-32600)));
+    assert_eq!(ids(&test.sent()).last(), Some(&"b-3"));
 }
