@@ -7,6 +7,12 @@ use serde_json::value::RawValue;
 /// The maximum number of ended requests that are remembered.
 const MAX_ENDED: usize = 4096;
 
+/// A request that ends.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Ended {
+    pub(super) session: Option<Box<str>>,
+}
+
 /// After a reconnect, the gateway sends open requests again. The editor receives each request once.
 #[derive(Debug, Default)]
 pub(super) struct AgentRequests {
@@ -28,9 +34,9 @@ impl AgentRequests {
         true
     }
 
-    /// Ends a request: the editor has answered it, or the gateway has cancelled it. Returns its session, or `None` if no
-    /// request with this id is open.
-    pub(super) fn end(&mut self, id: &RawValue) -> Option<Option<Box<str>>> {
+    /// Ends a request: the editor has answered it, or the gateway has cancelled it. Returns `None` if no request
+    /// with this id is open.
+    pub(super) fn end(&mut self, id: &RawValue) -> Option<Ended> {
         let (id, session) = self.open.remove_entry(id.get())?;
         if self.order.len() >= MAX_ENDED
             && let Some(oldest) = self.order.pop_front()
@@ -39,7 +45,7 @@ impl AgentRequests {
         }
         self.order.push_back(id.clone());
         self.ended.insert(id);
-        Some(session)
+        Some(Ended { session })
     }
 }
 
@@ -56,7 +62,7 @@ mod tests {
         let mut requests = AgentRequests::default();
         assert!(requests.insert(&id(1), Some("s")));
         assert!(!requests.insert(&id(1), Some("s")));
-        assert_eq!(requests.end(&id(1)), Some(Some("s".into())));
+        assert_eq!(requests.end(&id(1)), Some(Ended { session: Some("s".into()) }));
         assert_eq!(requests.end(&id(1)), None);
         assert!(!requests.insert(&id(1), Some("s")));
     }

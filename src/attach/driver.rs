@@ -208,7 +208,7 @@ impl Driver {
         drop(lines);
         let written = async {
             if !writer.is_finished() {
-                drop(timeout(END_GRACE, writer).await)
+                drop(timeout(END_GRACE, writer).await);
             }
         };
         let deleted = async {

@@ -21,7 +21,7 @@ use crate::shutdown::Shutdown;
 /// The maximum number of messages that wait for the driver.
 const QUEUE_MESSAGES: usize = 16;
 /// A stream without a byte for this long has ended. The gateway sends comments more often.
-const STREAM_TIMEOUT: Duration = Duration::from_secs(120);
+const STREAM_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Returns the URL of `/acp`, or the reason why there is none now. Called before each connection, because the address of a
 /// gateway can change.

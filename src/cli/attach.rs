@@ -34,7 +34,7 @@ pub(super) struct AttachArgs {
     /// Open this session of the gateway instead of a new one
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// A file with the key; or set ACP_GATEWAY_KEY
+    /// A file with the key [env: the key itself in `ACP_GATEWAY_KEY`]
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// A folder of the editor and its path at the gateway; repeatable
@@ -60,7 +60,7 @@ enum AttachFailure {
     Url(String),
 }
 
-pub(super) fn run(args: AttachArgs, flags: &Flags) -> Result<(), Failure> {
+pub(super) fn run(args: &AttachArgs, flags: &Flags) -> Result<(), Failure> {
     let environment = Environment::from_process();
     telemetry::init(environment.log_filter())?;
     let key = read_key(args.key_file.as_ref(), &environment)?;
@@ -71,7 +71,7 @@ pub(super) fn run(args: AttachArgs, flags: &Flags) -> Result<(), Failure> {
             let url = url.clone();
             Arc::new(move || Ok(url.clone()))
         };
-        return serve(&args, &url, endpoint, &key.ok_or(AttachFailure::NoKey)?);
+        return serve(args, &url, endpoint, &key.ok_or(AttachFailure::NoKey)?);
     }
     let config = local_config(flags)?;
     lock::check_owner(&config.data)?;
@@ -82,15 +82,15 @@ pub(super) fn run(args: AttachArgs, flags: &Flags) -> Result<(), Failure> {
         found.map_err(|error| error.to_string())
     });
     if let Some(key) = key {
-        return serve(&args, &url, endpoint, &key);
+        return serve(args, &url, endpoint, &key);
     }
-    let (created, _lock) = keys::open(&config)?;
+    let (created, lock) = keys::open(&config)?;
     let (key, stored) = created.create_attach_key()?;
     // The bridge can run for days. Another process can replace the store meanwhile.
-    drop((created, _lock));
+    drop((created, lock));
     // The gateway accepts the key after it has reloaded the keys.
     sleep(RELOAD_INTERVAL + RELOAD_INTERVAL / 4);
-    let served = serve(&args, &url, endpoint, key.expose());
+    let served = serve(args, &url, endpoint, key.expose());
     if let Err(error) = revoke(&config, &stored.id) {
         let error = telemetry::ErrorChain(&*error).to_string();
         tracing::warn!(error, "could not revoke the key of this process; it expires without use");

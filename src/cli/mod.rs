@@ -125,7 +125,7 @@ pub fn main() -> ExitCode {
         Command::Key(command) => keys::run(&command, &line.flags),
         Command::Audit(command) => audit::run(&command, &line.flags),
         Command::Link => link::run(&line.flags),
-        Command::Attach(args) => attach::run(args, &line.flags),
+        Command::Attach(args) => attach::run(&args, &line.flags),
         Command::Backup { file } => backup::backup(&file, &line.flags),
         Command::Restore { file } => backup::restore(&file, &line.flags),
         Command::Healthcheck => healthcheck::run(&line.flags),

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::{Bridge, Effect, Phase};
 use crate::acp::{self, RawObject, error_code, method};
+use crate::attach::agent_requests::Ended;
 use crate::attach::calls::{CallKind, id_of};
 use crate::attach::input::Input;
 use crate::attach::message::{call, raw, response, rpc_error, with_client, with_members};
@@ -149,7 +150,7 @@ impl Bridge {
 
     /// The editor answers a request of the agent.
     fn answer(&mut self, id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>) {
-        if let Some(session) = self.requests.end(id) {
+        if let Some(Ended { session }) = self.requests.end(id) {
             let body: Bytes = response(id, outcome);
             self.push_message(session, body);
         }
@@ -157,5 +158,5 @@ impl Bridge {
 }
 
 fn session_of(params: &RawValue) -> Option<Box<str>> {
-    acp::session_id_of(params).ok().flatten().map(|session| session.into())
+    acp::session_id_of(params).ok().flatten().map(Into::into)
 }

@@ -23,8 +23,9 @@ async fn run_through_a_restart(program: impl FnOnce(&Path) -> Command) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().canonicalize().expect("it exists");
     let state = path.join("state");
+    let workspace = path.to_str().expect("UTF-8");
     let mut gateway = Setup::fake(&["--resume", "--state", state.to_str().expect("UTF-8")])
-        .table(&format!("[workspaces]\nallow = [{path:?}]"))
+        .table(&format!("[workspaces]\nallow = [{workspace:?}]"))
         .start();
     let mut client = program(&path);
     client.args([&gateway.url, "fake", "permission", "slow chunks=20 ms=200", "echo after"]);
