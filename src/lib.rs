@@ -23,6 +23,7 @@ pub mod auth;
 pub mod stream;
 pub mod server;
 pub mod surface;
+pub mod attach;
 pub mod demo_agent;
 pub mod app;
 pub mod cli;

@@ -31,6 +31,8 @@ use record::{decode, limits_by_principal, push_delete, push_put};
 
 /// The principal of every link key: the person who started the gateway.
 const OWNER_NAME: &str = "owner";
+/// The principal of `attach` processes without a key of their own.
+const ATTACH_NAME: &str = "attach";
 /// The principal of the operator's key.
 const ADMIN_NAME: &str = "admin";
 /// How often the gateway reloads the keys: a new key is valid and a revoked key invalid after this time.
@@ -271,14 +273,24 @@ impl Keys {
     ///
     /// If there are too many link keys, this removes the least recently used ones.
     pub fn create_link_key(&self) -> Result<KeyText, KeyStoreError> {
+        self.create_expiring(OWNER_NAME, ActorKind::Gateway).map(|(text, _)| text)
+    }
+
+    /// Creates the key of an `attach` process, which revokes it at its end. Like a link key, it expires without use,
+    /// because a killed process revokes nothing.
+    pub fn create_attach_key(&self) -> Result<(KeyText, Key), KeyStoreError> {
+        self.create_expiring(ATTACH_NAME, ActorKind::CommandLine)
+    }
+
+    fn create_expiring(&self, name: &str, by: ActorKind) -> Result<(KeyText, Key), KeyStoreError> {
         let scopes = [Scope::Read, Scope::Prompt, Scope::Approve, Scope::Files].into_iter().collect();
-        let new = NewKey { name: OWNER_NAME, tenant: Tenant::default(), scopes, limits: Vec::new() };
-        let (text, _) = self.insert(KeyKind::Link, ActorKind::Gateway, &new)?;
+        let new = NewKey { name, tenant: Tenant::default(), scopes, limits: Vec::new() };
+        let created = self.insert(KeyKind::Link, by, &new)?;
         let mut links: Vec<_> = self.list().into_iter().filter(|key| key.kind == KeyKind::Link).collect();
         links.sort_by_key(|key| std::cmp::Reverse(key.last_used_at.unwrap_or(key.created_at)));
         let surplus: Vec<_> = links.into_iter().skip(self.0.limits.max_link_keys).map(|key| key.id).collect();
         self.remove_where(|key| surplus.contains(&key.id), &revoked_by(ActorKind::Gateway))?;
-        Ok(text)
+        Ok(created)
     }
 
     /// All valid keys without their texts, the oldest first.

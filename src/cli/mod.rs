@@ -12,6 +12,7 @@
 //! | 1 | a failure, with a message on stderr |
 //! | 2 | an invalid command line |
 
+mod attach;
 mod audit;
 mod backup;
 mod check;
@@ -69,6 +70,8 @@ enum Command {
     Audit(audit::AuditCommand),
     /// Print a link with a new key, for the owner of the data folder, also while the gateway runs
     Link,
+    /// Run an ACP agent on stdin and stdout that uses a gateway, for editors
+    Attach(attach::AttachArgs),
     /// Copy the log to a new file, also while the gateway runs
     Backup {
         /// The new file, or - for stdout
@@ -122,6 +125,7 @@ pub fn main() -> ExitCode {
         Command::Key(command) => keys::run(&command, &line.flags),
         Command::Audit(command) => audit::run(&command, &line.flags),
         Command::Link => link::run(&line.flags),
+        Command::Attach(args) => attach::run(&args, &line.flags),
         Command::Backup { file } => backup::backup(&file, &line.flags),
         Command::Restore { file } => backup::restore(&file, &line.flags),
         Command::Healthcheck => healthcheck::run(&line.flags),

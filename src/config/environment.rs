@@ -6,6 +6,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// The variable with the key of `attach`.
+pub(super) const CLIENT_KEY_VARIABLE: &str = "ACP_GATEWAY_KEY";
+
 /// A copy of a process's environment that is cheap to clone. `Debug` prints the names and never the values.
 #[derive(Clone, Default)]
 pub struct Environment(Arc<BTreeMap<String, OsString>>);
@@ -29,6 +32,16 @@ impl Environment {
     /// The value of `JOURNAL_STREAM`, with which systemd names the socket of the journal.
     pub fn journal_stream(&self) -> Option<&str> {
         self.get("JOURNAL_STREAM")?.to_str()
+    }
+
+    /// The value of `ACP_GATEWAY_KEY`: the key of `attach`, which is a client.
+    pub fn client_key(&self) -> Option<&OsStr> {
+        self.get(CLIENT_KEY_VARIABLE).filter(|key| !key.is_empty())
+    }
+
+    /// The log filter for a command that reads no configuration: `ACP_GATEWAY_LOG` or `RUST_LOG`.
+    pub fn log_filter(&self) -> Option<&str> {
+        self.get("ACP_GATEWAY_LOG").or_else(|| self.get("RUST_LOG"))?.to_str()
     }
 
     /// Iterates over the variables in the order of their names.

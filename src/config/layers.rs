@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::admin_key;
-use super::environment::Environment;
+use super::environment::{self, Environment};
 use super::error::{ConfigError, closest};
 use super::node::{Node, Value, parse_file, parse_text};
 use super::origin::Origin;
@@ -44,7 +44,8 @@ const SHORT_VARIABLES: [(&str, &str); 3] = [
     ("ACP_GATEWAY_LOG", LOG_FILTER),
 ];
 /// Variables that set no key.
-const OTHER_VARIABLES: [&str; 3] = [CONFIG_VARIABLE, admin_key::FILE_VARIABLE, admin_key::HASH_VARIABLE];
+const OTHER_VARIABLES: [&str; 4] =
+    [CONFIG_VARIABLE, admin_key::FILE_VARIABLE, admin_key::HASH_VARIABLE, environment::CLIENT_KEY_VARIABLE];
 /// The prefixes of the variables that Kubernetes sets for a service named `acp-gateway`.
 const SERVICE_LINKS: [&str; 2] = ["ACP_GATEWAY_SERVICE_", "ACP_GATEWAY_PORT"];
 

@@ -121,6 +121,11 @@ fn blocks_of_the_guide_sharing_with_a_colleague_print_their_output() {
     run("docs/guides/sharing-with-a-colleague.md");
 }
 
+#[test]
+fn the_blocks_of_the_guide_editors_print_what_it_shows() {
+    run("docs/guides/editors.md");
+}
+
 /// Blocks that need a Docker engine do not run. `container` compares the flags of the Dockerfile and of compose, and the
 /// test below the names in the guide with both files.
 #[test]

@@ -5,6 +5,7 @@ mod agent_requests;
 mod agents;
 mod architecture;
 mod attacks;
+mod attach;
 mod audit;
 mod cli;
 mod clock;

@@ -71,7 +71,9 @@ pub(super) async fn open_connection(
         capabilities: Capabilities::parse(params.client_capabilities),
         scopes: principal.scopes,
     };
-    let meta = serde_json::json!({ META: { "connectionId": id, "agent": spec.name } });
+    // With the epoch, a client can name the position before the first event of a new session.
+    let epoch = gateway.epoch().to_string();
+    let meta = serde_json::json!({ META: { "connectionId": id, "agent": spec.name, "epoch": epoch } });
     let answer = Answer {
         protocol_version: AcpVersion::V1.number(),
         agent_capabilities: served_capabilities(&initialized),

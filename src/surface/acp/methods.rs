@@ -157,6 +157,8 @@ impl Caller {
                 result.insert(name.to_owned(), value);
             }
         }
+        let last_event_id = snapshot.last_event_id.to_string();
+        result.insert("_meta".to_owned(), json!({ META: { "lastEventId": last_event_id } }));
         let open_requests = self.open_requests(&snapshot);
         Ok(Reply { outcome: Ok(raw(&result)), view: Some(view), after: last, open_requests })
     }

@@ -80,6 +80,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "shutdown",
         ],
     ),
+    ("attach", &["acp", "jsonrpc", "types", "shutdown"]),
     ("demo_agent", &["acp", "jsonrpc", "types", "shutdown"]),
     (
         "app",
@@ -112,6 +113,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
         &[
             "app",
             "demo_agent",
+            "attach",
             "surface",
             "server",
             "stream",

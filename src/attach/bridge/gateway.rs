@@ -1,0 +1,177 @@
+//! The messages of the gateway.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde_json::value::RawValue;
+
+use super::{Bridge, Effect, Phase};
+use crate::acp::{self, RawObject, error_code, method};
+use crate::attach::calls::{CallKind, CallNumber, number_of};
+use crate::attach::message::{gateway_meta, raw, rpc_error, with_members};
+use crate::attach::sessions::{Followed, first_position, seq_of};
+use crate::jsonrpc::{self, Message, RpcError};
+
+/// The nesting of the gateway's messages, which the gateway itself limits.
+const MAX_DEPTH: usize = 4096;
+/// The problem codes of errors after which the same request can succeed: the gateway stops, or it still handles a
+/// request that it received before.
+const TRANSIENT: [&str; 2] = ["draining", "idempotency_in_flight"];
+
+type Outcome = Result<Box<RawValue>, RpcError>;
+
+impl Bridge {
+    /// The gateway has answered `initialize`.
+    pub(in crate::attach) fn connected(&mut self, outcome: Outcome) {
+        if let Ok(result) = &outcome {
+            self.epoch = gateway_meta(result, "epoch");
+        }
+        match (std::mem::replace(&mut self.phase, Phase::New), outcome) {
+            (Phase::Initializing(id), Ok(result)) => {
+                self.phase = Phase::Connected;
+                self.respond(&id, &Ok(result));
+                self.effects.push_back(Effect::OpenStream { session: None, last: None });
+            }
+            (Phase::Initializing(id), Err(error)) if is_transient(&error) => {
+                self.phase = Phase::Initializing(id);
+                self.effects.push_back(Effect::Connect);
+            }
+            (Phase::Initializing(id), Err(error)) => {
+                tracing::warn!(error = %error.message, "the gateway rejected initialize");
+                self.respond(&id, &Err(error));
+                let open: Vec<_> = self.calls.iter().map(|(number, _)| number).collect();
+                for number in open {
+                    let failure = rpc_error(error_code::INVALID_REQUEST, "initialize failed");
+                    self.end_call(number, &Err(failure));
+                }
+            }
+            (Phase::Reconnecting, Ok(_)) => {
+                self.phase = Phase::Connected;
+                self.effects.push_back(Effect::OpenStream { session: None, last: None });
+                self.restore();
+            }
+            (Phase::Reconnecting, Err(error)) => {
+                tracing::warn!(error = %error.message, "the gateway rejected initialize; retrying");
+                self.phase = Phase::Reconnecting;
+                self.effects.push_back(Effect::Connect);
+            }
+            (phase @ (Phase::New | Phase::Connected), _) => self.phase = phase,
+        }
+    }
+
+    /// A message of a stream: that of a session, or of the connection.
+    pub(in crate::attach) fn received(&mut self, session: Option<&str>, id: Option<String>, data: &Bytes) {
+        match jsonrpc::parse(data, MAX_DEPTH) {
+            Ok(Message::Response { id, outcome }) => {
+                if let Some(number) = number_of(&id) {
+                    self.answered(number, outcome);
+                }
+            }
+            Ok(Message::Request { id, .. }) => {
+                if self.requests.insert(&id, session) {
+                    self.forward(data);
+                }
+            }
+            Ok(Message::Notification { method, params }) if *method == *method::CANCEL_REQUEST => {
+                let cancel = acp::parse::<acp::CancelRequest<'_>>(&params).ok();
+                if cancel.is_some_and(|cancel| self.requests.end(cancel.request_id).is_some()) {
+                    self.forward(data);
+                }
+            }
+            Ok(Message::Notification { .. }) => self.forward(data),
+            Err(error) => tracing::warn!(%error, "skipped a message of the gateway"),
+        }
+        let followed = session.and_then(|session| self.sessions.get_mut(session));
+        if let (Some(followed), Some(id)) = (followed, id) {
+            followed.last = Some(id);
+        }
+    }
+
+    /// Passes a message unchanged.
+    fn forward(&mut self, data: &Bytes) {
+        let mut line = BytesMut::with_capacity(data.len() + 1);
+        line.put_slice(data);
+        line.put_u8(b'\n');
+        self.write(line.freeze());
+    }
+
+    /// The response to a call. Further responses to the same call have no effect.
+    pub(super) fn answered(&mut self, number: CallNumber, outcome: Outcome) {
+        let Some(call) = self.calls.get(number) else { return };
+        if outcome.as_ref().is_err_and(is_transient) {
+            self.queue.push_call_front(number);
+            self.effects.push_back(Effect::Pause);
+            return;
+        }
+        let (kind, session) = (call.kind.clone(), call.session.clone());
+        match kind {
+            CallKind::Create => self.created(number, &outcome),
+            CallKind::LoadAsNew(session) => self.loaded_as_new(number, &session, outcome),
+            CallKind::Restore => self.restored(number, session.as_deref(), &outcome),
+            CallKind::Load | CallKind::Resume => {
+                self.end_call(number, &outcome);
+                if let Some(session) = session {
+                    self.restored_by_editor(number, &session, outcome.is_ok());
+                }
+            }
+            CallKind::Close => {
+                self.end_call(number, &outcome);
+                if let (Some(session), Ok(_)) = (session, outcome) {
+                    if let Some(followed) = self.sessions.get_mut(&session) {
+                        followed.is_closed = true;
+                    }
+                    self.forget_if_done(&session);
+                }
+            }
+            CallKind::Prompt => {
+                self.end_call(number, &outcome);
+                if let Some(session) = session {
+                    self.forget_if_done(&session);
+                }
+            }
+            CallKind::Other => drop(self.end_call(number, &outcome)),
+        }
+    }
+
+    fn created(&mut self, number: CallNumber, outcome: &Outcome) {
+        self.end_call(number, outcome);
+        let Ok(result) = outcome else { return };
+        let session = acp::parse::<acp::NewSessionResult<'_>>(result);
+        if let Ok(session) = session {
+            let last = self.epoch.as_deref().map(first_position);
+            self.follow(&session.session_id, Followed { last, ..Followed::default() });
+        }
+    }
+
+    /// The editor knows the session only after this response. Therefore, the stream with the history opens later.
+    fn loaded_as_new(&mut self, number: CallNumber, session: &str, outcome: Outcome) {
+        let result = match outcome {
+            Ok(result) => result,
+            Err(error) => return drop(self.end_call(number, &Err(error))),
+        };
+        let history_end = gateway_meta(&result, "lastEventId").as_deref().and_then(seq_of);
+        let object = RawObject::parse(&result).unwrap_or_else(RawObject::empty);
+        let result = with_members(&object, &[("sessionId", raw(session))]);
+        self.end_call(number, &Ok(result));
+        if self.sessions.get(session).is_none() {
+            self.follow(session, Followed { history_end, ..Followed::default() });
+        }
+    }
+
+    fn restored_by_editor(&mut self, number: CallNumber, session: &str, is_ok: bool) {
+        let Some(followed) = self.sessions.get_mut(session) else { return };
+        if followed.restoring != Some(number) {
+            return;
+        }
+        followed.restoring = None;
+        let is_gone = followed.is_new && !is_ok;
+        followed.is_new = false;
+        if is_gone && self.sessions.remove(session) {
+            self.effects.push_back(Effect::CloseStream(session.into()));
+        }
+    }
+}
+
+/// Whether the same request can succeed later without a change.
+pub(super) fn is_transient(error: &RpcError) -> bool {
+    let data = error.data.as_deref().and_then(RawObject::parse);
+    data.and_then(|data| data.text("code").map(|code| TRANSIENT.contains(&&*code))).unwrap_or(false)
+}

@@ -1,0 +1,127 @@
+//! Sends the messages of the queue, and handles the result of each.
+
+use bytes::Bytes;
+
+use super::queue::{Item, Post, PostError};
+use super::{Bridge, Effect, Phase};
+use crate::acp::error_code;
+use crate::attach::calls::CallKind;
+use crate::attach::message::rpc_error;
+
+/// The maximum number of messages of the editor that wait. The bridge answers further requests with an error.
+const MAX_MESSAGES: usize = 1024;
+/// The maximum size of all messages of the editor that wait.
+const MAX_BYTES: usize = 64 << 20;
+
+/// A gateway that rejects a large message by its size can close the connection before it has read the message, so that the
+/// rejection is lost. After so many failures in a row, such a message is rejected.
+const MAX_FAILURES: u32 = 3;
+/// The size of a large message.
+const LARGE_BYTES: usize = 1 << 20;
+
+impl Bridge {
+    /// Whether there is room for another message of the editor.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        let queued = self.queue.bytes + self.calls.bytes();
+        self.queue.items.len() + self.calls.len() < MAX_MESSAGES && queued.saturating_add(bytes) <= MAX_BYTES
+    }
+
+    /// Enqueues a message that is no call. Without room, the message is dropped.
+    pub(super) fn push_message(&mut self, session: Option<Box<str>>, body: Bytes) {
+        if !self.has_room(body.len()) {
+            tracing::warn!("dropped a message of the editor: too many messages wait for the gateway");
+            return;
+        }
+        self.queue.bytes += body.len();
+        self.queue.items.push_back(Item::Message(Post { session, body }));
+    }
+
+    /// The next message. The caller must report its result with [`posted`](Self::posted).
+    pub(in crate::attach) fn next_post(&mut self) -> Option<Post> {
+        if !matches!(self.phase, Phase::Connected) || self.queue.in_flight.is_some() {
+            return None;
+        }
+        // A call that has ended meanwhile is not sent.
+        let calls = &self.calls;
+        self.queue.items.retain(|item| match item {
+            Item::Call(number) => calls.get(*number).is_some(),
+            Item::Message(_) => true,
+        });
+        let index = self.queue.items.iter().position(|item| self.may_send(item))?;
+        match self.queue.send(index)? {
+            Item::Message(post) => Some(post),
+            Item::Call(number) => {
+                let call = self.calls.get(number)?;
+                Some(Post { session: call.session.clone(), body: call.body.clone() })
+            }
+        }
+    }
+
+    /// Messages for a session wait until the session is restored. A load or resume of the editor waits for the session's
+    /// stream, on which its response follows the history.
+    fn may_send(&self, item: &Item) -> bool {
+        let (call, session) = match item {
+            Item::Call(number) => match self.calls.get(*number) {
+                Some(call) => (Some((*number, &call.kind)), call.session.as_deref()),
+                None => return false,
+            },
+            Item::Message(post) => (None, post.session.as_deref()),
+        };
+        let Some(followed) = session.and_then(|session| self.sessions.get(session)) else { return true };
+        match (followed.restoring, call) {
+            (None, _) => true,
+            (Some(restoring), Some((number, kind))) if restoring == number => {
+                *kind == CallKind::Restore || followed.is_open
+            }
+            (Some(_), _) => false,
+        }
+    }
+
+    /// The result of the message that is in flight.
+    pub(in crate::attach) fn posted(&mut self, result: Result<(), PostError>) {
+        let is_lost = result == Err(PostError::Lost);
+        let size = self.queue.in_flight.as_ref().map_or(0, |item| self.size(item));
+        if size >= LARGE_BYTES {
+            self.queue.failures = if is_lost { self.queue.failures + 1 } else { 0 };
+        }
+        let error = match result {
+            Err(PostError::Lost) if self.queue.failures >= MAX_FAILURES => {
+                self.queue.failures = 0;
+                Some(format!("the gateway does not accept a message of {size} bytes"))
+            }
+            Err(PostError::Lost) => return self.lost(),
+            Err(PostError::Busy) => {
+                self.queue.return_in_flight();
+                self.effects.push_back(Effect::Pause);
+                return;
+            }
+            Err(PostError::Rejected(reason)) => Some(reason),
+            Ok(()) => None,
+        };
+        match self.queue.in_flight.take() {
+            Some(Item::Message(post)) => {
+                self.queue.bytes -= post.body.len();
+                if let Some(reason) = error {
+                    tracing::warn!(reason, "the gateway rejected a message of the editor");
+                }
+            }
+            Some(Item::Call(number)) => {
+                if let Some(reason) = error {
+                    let failure = rpc_error(error_code::INVALID_REQUEST, reason);
+                    self.answered(number, Err(failure));
+                }
+            }
+            None => {}
+        }
+        if is_lost {
+            self.lost();
+        }
+    }
+
+    fn size(&self, item: &Item) -> usize {
+        match item {
+            Item::Call(number) => self.calls.get(*number).map_or(0, |call| call.body.len()),
+            Item::Message(post) => post.body.len(),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Requests to `/acp` of a gateway over HTTP/1.1.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::time::timeout;
+
+use super::bridge::{Post, PostError};
+use crate::jsonrpc::{self, Message, RpcError};
+use crate::telemetry::ErrorChain;
+
+const CONNECTION_ID: HeaderName = HeaderName::from_static("acp-connection-id");
+const SESSION_ID: HeaderName = HeaderName::from_static("acp-session-id");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A dead peer is detected after this idle time and a few probes.
+const TCP_KEEPALIVE: Duration = Duration::from_secs(20);
+/// The gateway accepts a message at once.
+const POST_TIMEOUT: Duration = Duration::from_mins(1);
+/// `initialize` can wait for the first start of an agent.
+const INITIALIZE_TIMEOUT: Duration = Duration::from_mins(5);
+const DELETE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a pooled connection stays open. The gateway closes idle connections later.
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(15);
+/// The maximum size of a response to `initialize`, or of an error.
+const MAX_RESPONSE_BYTES: usize = 4 << 20;
+const MAX_DEPTH: usize = 128;
+
+/// A client with the key. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct GatewayClient {
+    http: Http,
+    authorization: HeaderValue,
+}
+
+#[derive(Debug, Clone)]
+enum Http {
+    Plain(Client<HttpConnector, Full<Bytes>>),
+    Tls(Client<HttpsConnector<HttpConnector>, Full<Bytes>>),
+}
+
+/// A connection that the gateway has opened.
+#[derive(Debug, Clone)]
+pub(super) struct Connection {
+    pub(super) url: Uri,
+    pub(super) id: HeaderValue,
+}
+
+/// An error of a request.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum RequestError {
+    /// The gateway does not accept the key or the host. Another attempt fails too.
+    #[error("{0}")]
+    Denied(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl GatewayClient {
+    /// `authorization`: the key as a header. Fails if TLS is used and the system has no certificates.
+    pub(super) fn new(uses_tls: bool, authorization: HeaderValue) -> std::io::Result<Self> {
+        let mut tcp = HttpConnector::new();
+        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        tcp.set_keepalive(Some(TCP_KEEPALIVE));
+        tcp.set_nodelay(true);
+        let mut builder = Client::builder(TokioExecutor::new());
+        builder.pool_idle_timeout(POOL_IDLE_TIMEOUT).pool_timer(TokioTimer::new());
+        let http = if uses_tls {
+            tcp.enforce_http(false);
+            let tls = HttpsConnectorBuilder::new().with_native_roots()?;
+            Http::Tls(builder.build(tls.https_only().enable_http1().wrap_connector(tcp)))
+        } else {
+            Http::Plain(builder.build(tcp))
+        };
+        Ok(Self { http, authorization })
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, RequestError> {
+        let response = match &self.http {
+            Http::Plain(client) => client.request(request).await,
+            Http::Tls(client) => client.request(request).await,
+        };
+        response.map_err(|error| RequestError::Failed(ErrorChain(&error).to_string()))
+    }
+
+    fn request(&self, method: Method, url: &Uri) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::default());
+        *request.method_mut() = method;
+        *request.uri_mut() = url.clone();
+        request.headers_mut().insert(AUTHORIZATION, self.authorization.clone());
+        request
+    }
+
+    fn request_on(&self, method: Method, connection: &Connection) -> Request<Full<Bytes>> {
+        let mut request = self.request(method, &connection.url);
+        request.headers_mut().insert(CONNECTION_ID, connection.id.clone());
+        request
+    }
+
+    /// Sends `initialize`. Returns the connection with the result, or the JSON-RPC error of the gateway.
+    pub(super) async fn initialize(
+        &self,
+        url: Uri,
+        body: Bytes,
+    ) -> Result<Result<(Connection, Box<serde_json::value::RawValue>), RpcError>, RequestError> {
+        let request = with_json(self.request(Method::POST, &url), body);
+        let response = within(INITIALIZE_TIMEOUT, self.send(request)).await?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        if status != StatusCode::OK {
+            return Err(rejection(response).await);
+        }
+        let body = within(POST_TIMEOUT, read(response)).await?;
+        let invalid = || RequestError::Failed(format!("no ACP gateway answers at {url}"));
+        match jsonrpc::parse(&body, MAX_DEPTH) {
+            Ok(Message::Response { outcome: Ok(result), .. }) => {
+                let id = headers.get(CONNECTION_ID).cloned().ok_or_else(invalid)?;
+                Ok(Ok((Connection { url, id }, result)))
+            }
+            Ok(Message::Response { outcome: Err(error), .. }) => Ok(Err(error)),
+            _ => Err(invalid()),
+        }
+    }
+
+    /// Sends one message.
+    pub(super) async fn post(
+        &self,
+        connection: &Connection,
+        post: Post,
+    ) -> Result<Result<(), PostError>, RequestError> {
+        let mut request = with_json(self.request_on(Method::POST, connection), post.body);
+        if let Some(session) = post.session.and_then(|session| HeaderValue::try_from(&*session).ok()) {
+            request.headers_mut().insert(SESSION_ID, session);
+        }
+        let response = within(POST_TIMEOUT, self.send(request)).await?;
+        match response.status() {
+            status if status.is_success() => Ok(Ok(())),
+            StatusCode::TOO_MANY_REQUESTS => Ok(Err(PostError::Busy)),
+            StatusCode::NOT_FOUND | StatusCode::REQUEST_TIMEOUT => Ok(Err(PostError::Lost)),
+            status if status.is_server_error() => Ok(Err(PostError::Lost)),
+            _ => match rejection(response).await {
+                error @ RequestError::Denied(_) => Err(error),
+                RequestError::Failed(reason) => Ok(Err(PostError::Rejected(reason))),
+            },
+        }
+    }
+
+    /// Opens the stream of the connection or of a session, after the SSE id `last`.
+    pub(super) async fn stream(
+        &self,
+        connection: &Connection,
+        session: Option<&str>,
+        last: Option<&str>,
+    ) -> Result<Incoming, RequestError> {
+        let mut request = self.request_on(Method::GET, connection);
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        for (name, value) in [(SESSION_ID, session), (LAST_EVENT_ID, last)] {
+            if let Some(value) = value {
+                let value = HeaderValue::try_from(value)
+                    .map_err(|_| RequestError::Failed(format!("{value:?} cannot be a header")))?;
+                headers.insert(name, value);
+            }
+        }
+        let response = within(POST_TIMEOUT, self.send(request)).await?;
+        if response.status() == StatusCode::OK {
+            Ok(response.into_body())
+        } else {
+            Err(rejection(response).await)
+        }
+    }
+
+    /// Ends a connection. Failures have no effect, because the gateway ends idle connections itself.
+    pub(super) async fn delete(&self, connection: &Connection) {
+        let request = self.request_on(Method::DELETE, connection);
+        if let Err(error) = within(DELETE_TIMEOUT, self.send(request)).await {
+            tracing::debug!(%error, "could not end a connection at the gateway");
+        }
+    }
+}
+
+fn with_json(mut request: Request<Full<Bytes>>, body: Bytes) -> Request<Full<Bytes>> {
+    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    *request.body_mut() = Full::new(body);
+    request
+}
+
+async fn within<T>(
+    limit: Duration,
+    request: impl Future<Output = Result<T, RequestError>>,
+) -> Result<T, RequestError> {
+    let failed = |_| Err(RequestError::Failed(format!("no response within {} seconds", limit.as_secs())));
+    timeout(limit, request).await.unwrap_or_else(failed)
+}
+
+async fn read(response: Response<Incoming>) -> Result<Bytes, RequestError> {
+    let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
+    body.map(http_body_util::Collected::to_bytes).map_err(|error| RequestError::Failed(error.to_string()))
+}
+
+/// The error for a status, with the message of the gateway.
+async fn rejection(response: Response<Incoming>) -> RequestError {
+    let status = response.status();
+    let body = within(DELETE_TIMEOUT, read(response)).await.unwrap_or_default();
+    let reason = match jsonrpc::parse(&body, MAX_DEPTH) {
+        Ok(Message::Response { outcome: Err(error), .. }) => format!("{status}: {}", error.message),
+        _ => status.to_string(),
+    };
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST => {
+            RequestError::Denied(reason)
+        }
+        _ => RequestError::Failed(reason),
+    }
+}

@@ -1,0 +1,27 @@
+//! `acp-gateway attach`: an ACP agent on stdio for editors, and a client of a gateway's `/acp`.
+//!
+//! The module owns the bridge between both: JSON-RPC ids, the reconnects, and the position in each stream. It is only a
+//! client. It must not know sessions, the store or processes of a gateway.
+//!
+//! Read in this order:
+//! 1. `bridge`: all decisions, without I/O. `calls`, `agent_requests` and `sessions` are its tables.
+//! 2. `path_map`, `message`: folders of the editor, and JSON-RPC messages.
+//! 3. `input`, `sse`: lines of the editor, and Server-Sent Events of the gateway.
+//! 4. `client`, `tasks`, `backoff`, `driver`: HTTP, and the loop that carries out the decisions.
+
+mod agent_requests;
+mod backoff;
+mod bridge;
+mod calls;
+mod client;
+mod driver;
+mod input;
+mod message;
+mod path_map;
+mod sessions;
+mod sse;
+mod tasks;
+
+pub use driver::{AttachError, Options, run};
+pub use path_map::{Mapping, MappingError, PathMap};
+pub use tasks::Endpoint;

@@ -1,0 +1,99 @@
+//! The folders of an editor, and their paths at the gateway.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// One `LOCAL=REMOTE`: a folder of the editor, and its path at the gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapping {
+    local: PathBuf,
+    remote: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected LOCAL=REMOTE with two absolute paths")]
+pub struct MappingError;
+
+impl FromStr for Mapping {
+    type Err = MappingError;
+
+    fn from_str(text: &str) -> Result<Self, MappingError> {
+        let (local, remote) = text.split_once('=').ok_or(MappingError)?;
+        let (local, remote) = (PathBuf::from(local), PathBuf::from(remote));
+        if local.is_absolute() && remote.is_absolute() {
+            Ok(Self { local, remote })
+        } else {
+            Err(MappingError)
+        }
+    }
+}
+
+/// All mappings. Without one, paths pass unchanged.
+#[derive(Debug, Clone, Default)]
+pub struct PathMap(Vec<Mapping>);
+
+/// The path is in no mapped folder.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the folder {0} has no path at the gateway: add --map {0}=REMOTE to the command acp-gateway attach")]
+pub(super) struct Unmapped(String);
+
+impl From<Vec<Mapping>> for PathMap {
+    /// The longest local path is first, because it wins.
+    fn from(mut mappings: Vec<Mapping>) -> Self {
+        mappings.sort_by_key(|mapping| std::cmp::Reverse(mapping.local.components().count()));
+        Self(mappings)
+    }
+}
+
+impl PathMap {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The path at the gateway. An empty path asks the gateway for a new folder and stays empty.
+    pub(super) fn to_remote(&self, path: &str) -> Result<String, Unmapped> {
+        if self.is_empty() || path.is_empty() {
+            return Ok(path.to_owned());
+        }
+        let found = self.0.iter().find_map(|Mapping { local, remote }| {
+            let rest = Path::new(path).strip_prefix(local).ok()?;
+            Some(if rest.as_os_str().is_empty() { remote.clone() } else { remote.join(rest) })
+        });
+        let found = found.and_then(|path| path.into_os_string().into_string().ok());
+        found.ok_or_else(|| Unmapped(path.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longest_local_folder_wins_and_other_folders_are_rejected() {
+        let mappings = ["/home/a=/w", "/home/a/src/=/srv/src", "/=/all"].map(|text| text.parse().unwrap());
+        let map = PathMap::from(mappings[..2].to_vec());
+        for (local, remote) in [
+            ("/home/a", Some("/w")),
+            ("/home/a/", Some("/w")),
+            ("/home/a/b/c", Some("/w/b/c")),
+            ("/home/a/src", Some("/srv/src")),
+            ("/home/a/src/lib", Some("/srv/src/lib")),
+            ("/home/a/srcs", Some("/w/srcs")),
+            ("", Some("")),
+            ("/home/ab", None),
+            ("home/a", None),
+        ] {
+            assert_eq!(map.to_remote(local).ok().as_deref(), remote, "{local}");
+        }
+        let all = PathMap::from(mappings.to_vec());
+        assert_eq!(all.to_remote("/etc").unwrap(), "/all/etc");
+        assert_eq!(PathMap::default().to_remote("/etc").unwrap(), "/etc");
+    }
+
+    #[test]
+    fn mappings_have_two_absolute_paths() {
+        for wrong in ["", "/a", "a=/b", "/a=b", "=/b", "/a="] {
+            assert_eq!(wrong.parse::<Mapping>(), Err(MappingError), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The sessions that the bridge follows, and the position in their streams.
+
+use std::collections::BTreeMap;
+
+use super::calls::CallNumber;
+
+#[derive(Debug, Default)]
+pub(super) struct Sessions(BTreeMap<Box<str>, Followed>);
+
+/// A session that the editor created, loaded or resumed.
+#[derive(Debug, Default)]
+pub(super) struct Followed {
+    /// The SSE id of the last message that was written to the editor.
+    pub(super) last: Option<String>,
+    /// The load or resume whose response is awaited. Other messages for the session wait for it.
+    pub(super) restoring: Option<CallNumber>,
+    /// Whether the editor's own load or resume is the first one of the session.
+    pub(super) is_new: bool,
+    /// The last event of a history that the gateway sends after the response to its load.
+    pub(super) history_end: Option<u64>,
+    /// Whether the stream is open.
+    pub(super) is_open: bool,
+    /// Whether the editor has closed or deleted the session.
+    pub(super) is_closed: bool,
+}
+
+impl Followed {
+    /// Whether the editor has received only a part of the history.
+    pub(super) fn is_in_history(&self) -> bool {
+        self.history_end.is_some_and(|end| {
+            let last = self.last.as_deref().and_then(event_of);
+            last.is_none_or(|last| last <= end)
+        })
+    }
+}
+
+/// The number of the event in an SSE id of a session's stream: `<epoch>-<seq>.<part>/...`.
+fn event_of(id: &str) -> Option<u64> {
+    seq_of(id.split_once('.')?.0)
+}
+
+/// The number in an event id: `<epoch>-<seq>`.
+pub(super) fn seq_of(event_id: &str) -> Option<u64> {
+    event_id.rsplit_once('-')?.1.parse().ok()
+}
+
+/// The SSE id of the position before the first event.
+pub(super) fn first_position(epoch: &str) -> String {
+    format!("{epoch}-0.0/-.0")
+}
+
+impl Sessions {
+    pub(super) fn get(&self, session: &str) -> Option<&Followed> {
+        self.0.get(session)
+    }
+
+    pub(super) fn get_mut(&mut self, session: &str) -> Option<&mut Followed> {
+        self.0.get_mut(session)
+    }
+
+    pub(super) fn insert(&mut self, session: &str, followed: Followed) {
+        self.0.insert(session.into(), followed);
+    }
+
+    pub(super) fn remove(&mut self, session: &str) -> bool {
+        self.0.remove(session).is_some()
+    }
+
+    pub(super) fn ids(&self) -> Vec<Box<str>> {
+        self.0.keys().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn history_lasts_until_its_last_event() {
+        let followed = |last: Option<&str>, history_end| Followed {
+            last: last.map(str::to_owned),
+            history_end,
+            ..Followed::default()
+        };
+        for (last, end, expected) in [
+            (None, None, false),
+            (None, Some(3), true),
+            (Some("k-3-3.1/c.0"), Some(3), true),
+            (Some("k-3-4.0/c.0"), Some(3), false),
+            (Some("k-3-4.0/c.0"), None, false),
+        ] {
+            assert_eq!(followed(last, end).is_in_history(), expected, "{last:?} {end:?}");
+        }
+        assert_eq!(first_position("k3"), "k3-0.0/-.0");
+        assert_eq!(event_of(&first_position("k3")), Some(0));
+    }
+}

@@ -1,0 +1,119 @@
+//! Decodes Server-Sent Events (WHATWG HTML, Server-sent events).
+
+use bytes::{Bytes, BytesMut};
+
+/// The maximum size of one event. The gateway sends no larger message.
+const MAX_EVENT_BYTES: usize = 256 << 20;
+
+/// A message of the gateway, with its position in the stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Event {
+    pub(super) id: Option<String>,
+    pub(super) data: Bytes,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a message of the gateway is larger than {MAX_EVENT_BYTES} bytes")]
+pub(super) struct EventTooLarge;
+
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    buffer: BytesMut,
+    /// The number of bytes at the start of `buffer` without a line end.
+    scanned: usize,
+    id: Option<String>,
+    data: Option<BytesMut>,
+}
+
+impl Decoder {
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), EventTooLarge> {
+        self.buffer.extend_from_slice(bytes);
+        let size = self.buffer.len() + self.data.as_ref().map_or(0, BytesMut::len);
+        if size > MAX_EVENT_BYTES { Err(EventTooLarge) } else { Ok(()) }
+    }
+
+    /// The next complete event. Comments and events without data are skipped.
+    pub(super) fn next_event(&mut self) -> Option<Event> {
+        loop {
+            let Some(end) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) else {
+                self.scanned = self.buffer.len();
+                return None;
+            };
+            let mut line = self.buffer.split_to(self.scanned + end + 1);
+            self.scanned = 0;
+            line.truncate(line.len() - 1);
+            if line.ends_with(b"\r") {
+                line.truncate(line.len() - 1);
+            }
+            if line.is_empty() {
+                let id = self.id.take();
+                if let Some(data) = self.data.take() {
+                    return Some(Event { id, data: data.freeze() });
+                }
+            } else {
+                self.field(line);
+            }
+        }
+    }
+
+    fn field(&mut self, mut line: BytesMut) {
+        let colon = memchr::memchr(b':', &line).unwrap_or(line.len());
+        let name = line.split_to(colon);
+        let skip = if line.starts_with(b": ") { 2 } else { line.len().min(1) };
+        let value = line.split_off(skip);
+        match &name[..] {
+            b"id" => self.id = String::from_utf8(value.to_vec()).ok(),
+            b"data" => match &mut self.data {
+                // A line break can only be between two tokens of a JSON text, so a blank has the same meaning.
+                Some(data) => {
+                    data.extend_from_slice(b" ");
+                    data.extend_from_slice(&value);
+                }
+                None => self.data = Some(value),
+            },
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decode(chunks: &[&[u8]]) -> Vec<(Option<String>, String)> {
+        let mut decoder = Decoder::default();
+        let mut events = Vec::new();
+        for chunk in chunks {
+            decoder.push(chunk).unwrap();
+            while let Some(Event { id, data }) = decoder.next_event() {
+                events.push((id, String::from_utf8(data.to_vec()).unwrap()));
+            }
+        }
+        events
+    }
+
+    const STREAM: &[u8] = b":\nid: k-1.1/c.0\ndata: {\"a\":1}\n\n:\r\n\r\nevent: x\r\ndata:{\r\ndata: }\r\n\r\nid: 7\n\ndata: 3\n\nid: 8\ndata: cut";
+
+    fn expected() -> Vec<(Option<String>, String)> {
+        vec![
+            (Some("k-1.1/c.0".to_owned()), "{\"a\":1}".to_owned()),
+            (None, "{ }".to_owned()),
+            (None, "3".to_owned()),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_chunking_yields_the_same_events(cuts in prop::collection::vec(1usize..9, 1..40)) {
+            let (mut chunks, mut rest) = (Vec::new(), STREAM);
+            for cut in cuts.iter().cycle() {
+                if rest.is_empty() { break; }
+                let (head, tail) = rest.split_at((*cut).min(rest.len()));
+                chunks.push(head);
+                rest = tail;
+            }
+            prop_assert_eq!(decode(&chunks), expected());
+        }
+    }
+}

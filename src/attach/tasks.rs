@@ -1,0 +1,201 @@
+//! The tasks of one connection to the gateway. Each reports to the driver.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Uri;
+use http_body_util::BodyExt as _;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use super::bridge::{Post, PostError};
+use super::client::{Connection, GatewayClient, RequestError};
+use super::sse::{Decoder, Event};
+use crate::jsonrpc::RpcError;
+use crate::shutdown::Shutdown;
+
+/// The maximum number of messages that wait for the driver.
+const QUEUE_MESSAGES: usize = 16;
+/// A stream without a byte for this long has ended. The gateway sends comments more often.
+const STREAM_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// Returns the URL of `/acp`, or the reason why there is none now. Called before each connection, because the address of a
+/// gateway can change.
+pub type Endpoint = Arc<dyn Fn() -> Result<Uri, String> + Send + Sync>;
+
+/// The result of a task.
+#[derive(Debug)]
+pub(super) enum Report {
+    Connected(Result<Result<(Connection, Box<RawValue>), RpcError>, RequestError>),
+    Posted(Result<Result<(), PostError>, RequestError>),
+    /// The stream of a session is open.
+    Opened(Box<str>),
+    Received {
+        session: Option<Box<str>>,
+        event: Event,
+    },
+    /// A stream has ended, or could not be opened.
+    Ended(RequestError),
+}
+
+/// Starts tasks for the current connection, and receives their reports. The reports of earlier connections are dropped.
+#[derive(Debug)]
+pub(super) struct Tasks {
+    client: GatewayClient,
+    shutdown: Shutdown,
+    /// Counts the connections.
+    generation: u64,
+    sender: mpsc::Sender<(u64, Report)>,
+    reports: mpsc::Receiver<(u64, Report)>,
+    running: Vec<AbortHandle>,
+    streams: HashMap<Box<str>, AbortHandle>,
+}
+
+/// Sends the reports of a task.
+#[derive(Debug, Clone)]
+struct Reporter {
+    generation: u64,
+    sender: mpsc::Sender<(u64, Report)>,
+}
+
+impl Reporter {
+    async fn send(&self, report: Report) {
+        // The driver has ended.
+        drop(self.sender.send((self.generation, report)).await);
+    }
+}
+
+impl Tasks {
+    pub(super) fn new(client: GatewayClient, shutdown: Shutdown) -> Self {
+        let (sender, reports) = mpsc::channel(QUEUE_MESSAGES);
+        Self {
+            client,
+            shutdown,
+            generation: 0,
+            sender,
+            reports,
+            running: Vec::new(),
+            streams: HashMap::new(),
+        }
+    }
+
+    /// The next report of the current connection.
+    pub(super) async fn next(&mut self) -> Report {
+        loop {
+            match self.reports.recv().await {
+                Some((generation, report)) if generation == self.generation => return report,
+                Some(_) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Ends all tasks of the current connection.
+    pub(super) fn end(&mut self) {
+        self.generation += 1;
+        let streams = std::mem::take(&mut self.streams).into_values();
+        for task in self.running.drain(..).chain(streams) {
+            task.abort();
+        }
+    }
+
+    fn spawn<F>(&mut self, task: impl FnOnce(GatewayClient, Reporter) -> F) -> AbortHandle
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let reporter = Reporter { generation: self.generation, sender: self.sender.clone() };
+        self.shutdown.spawn_client(task(self.client.clone(), reporter)).abort_handle()
+    }
+
+    /// Ends the current connection, and opens another one after `delay`.
+    pub(super) fn connect(&mut self, delay: Duration, endpoint: Endpoint, body: Bytes) {
+        self.end();
+        let task = self.spawn(|client, reporter| async move {
+            tokio::time::sleep(delay).await;
+            let connected = match endpoint() {
+                Ok(url) => client.initialize(url, body).await,
+                Err(reason) => Err(RequestError::Failed(reason)),
+            };
+            reporter.send(Report::Connected(connected)).await;
+        });
+        self.running.push(task);
+    }
+
+    pub(super) fn post(&mut self, connection: &Connection, post: Post) {
+        let connection = connection.clone();
+        let task = self.spawn(|client, reporter| async move {
+            reporter.send(Report::Posted(client.post(&connection, post).await)).await;
+        });
+        self.running.retain(|task| !task.is_finished());
+        self.running.push(task);
+    }
+
+    pub(super) fn open_stream(
+        &mut self,
+        connection: &Connection,
+        session: Option<Box<str>>,
+        last: Option<String>,
+    ) {
+        let (connection, of) = (connection.clone(), session.clone());
+        let task = self.spawn(|client, reporter| async move {
+            let ended = follow(&client, &connection, (of, last), &reporter).await;
+            reporter.send(Report::Ended(ended)).await;
+        });
+        match session {
+            Some(session) => {
+                if let Some(former) = self.streams.insert(session, task) {
+                    former.abort();
+                }
+            }
+            None => self.running.push(task),
+        }
+    }
+
+    pub(super) fn close_stream(&mut self, session: &str) {
+        if let Some(task) = self.streams.remove(session) {
+            task.abort();
+        }
+    }
+
+    /// Ends a connection at the gateway, beside other requests.
+    pub(super) fn forget(&mut self, connection: Connection) {
+        // The task ends within the timeout of the request.
+        drop(self.spawn(|client, _| async move { client.delete(&connection).await }));
+    }
+}
+
+/// Reads a stream until it ends. A full queue of reports stops the reads, and thus the gateway.
+async fn follow(
+    client: &GatewayClient,
+    connection: &Connection,
+    (session, last): (Option<Box<str>>, Option<String>),
+    reporter: &Reporter,
+) -> RequestError {
+    let mut body = match client.stream(connection, session.as_deref(), last.as_deref()).await {
+        Ok(body) => body,
+        Err(error) => return error,
+    };
+    if let Some(session) = &session {
+        reporter.send(Report::Opened(session.clone())).await;
+    }
+    let mut decoder = Decoder::default();
+    loop {
+        let frame = match timeout(STREAM_TIMEOUT, body.frame()).await {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(Some(Err(error))) => return RequestError::Failed(error.to_string()),
+            Ok(None) => return RequestError::Failed("the gateway has ended a stream".to_owned()),
+            Err(_) => return RequestError::Failed("a stream was silent for too long".to_owned()),
+        };
+        let Ok(bytes) = frame.into_data() else { continue };
+        if let Err(error) = decoder.push(&bytes) {
+            return RequestError::Failed(error.to_string());
+        }
+        while let Some(event) = decoder.next_event() {
+            reporter.send(Report::Received { session: session.clone(), event }).await;
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! A gateway behind a TLS proxy, whose certificate the system trusts or does not trust.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use super::editor::{Editor, attach, initialize};
+use crate::support::gateway::command;
+use crate::support::{Gateway, Setup};
+
+/// The TLS proxy, which ends with the test.
+struct TlsProxy {
+    child: Child,
+    port: u16,
+}
+
+impl Drop for TlsProxy {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl TlsProxy {
+    fn start(folder: &Path, gateway: &Gateway) -> (Self, PathBuf) {
+        let (key, certificate) = (folder.join("key.pem"), folder.join("certificate.pem"));
+        let mut openssl = command("openssl");
+        openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
+        openssl.args(["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]);
+        openssl.args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"]).arg(&key);
+        let made = openssl.arg("-out").arg(&certificate).output().expect("openssl is there");
+        assert!(made.status.success(), "{made:?}");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/clients/tls_proxy.mjs");
+        let mut node = command("node");
+        node.arg(script).args([&key, &certificate]).arg(gateway.address().port().to_string());
+        let mut child = node.stdout(Stdio::piped()).spawn().expect("node is there");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        let port = line.trim().parse().expect("a port");
+        (Self { child, port }, certificate)
+    }
+}
+
+#[tokio::test]
+async fn attach_uses_tls_with_the_certificates_of_the_system() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut gateway = Setup::fake(&[]).start();
+    let (proxy, certificate) = TlsProxy::start(folder.path(), &gateway);
+    let url = format!("https://localhost:{}", proxy.port);
+    super::set_public_url(&mut gateway, &url);
+
+    let mut command = attach();
+    command.args(["--url", &url]).env("SSL_CERT_FILE", &certificate);
+    let mut editor = Editor::of(command);
+    let session = editor.new_session("").await;
+    editor.prompt(2, &session, "echo secret").await;
+    assert_eq!(editor.response(2).await["result"]["stopReason"], "end_turn");
+    assert_eq!(editor.texts(), ["secret"]);
+    assert_eq!(editor.end().await.0, Some(0));
+
+    // Without the certificate, the bridge does not send its key.
+    let mut command = attach();
+    command.args(["--url", &url]).env_remove("SSL_CERT_FILE");
+    let mut editor = Editor::of(command);
+    editor.send(&initialize()).await;
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    let (code, log) = editor.end().await;
+    assert!(log.contains("certificate"), "{code:?} {log}");
+}
