@@ -31,7 +31,7 @@ fn rust_files(folder: &str) -> Vec<PathBuf> {
 }
 
 /// Every file below `folder` with one of these extensions, as paths relative to the repository.
-fn files_below(folder: &str, extensions: &[&str]) -> Vec<PathBuf> {
+pub(crate) fn files_below(folder: &str, extensions: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![root().join(folder)];
     while let Some(next) = open.pop() {
