@@ -114,7 +114,8 @@ impl Chunks {
                 let (now, rest) = piece.split_at(due.min(piece.len()));
                 content(now);
                 piece = rest;
-                self.state = if due == now.len() { ChunkState::Tail } else { ChunkState::Content(due - now.len()) };
+                self.state =
+                    if due == now.len() { ChunkState::Tail } else { ChunkState::Content(due - now.len()) };
                 continue;
             }
             piece = &piece[1..];

@@ -109,8 +109,12 @@ mod tests {
     #[test]
     fn every_scene_has_a_text() {
         let folder = PathBuf::from("/nowhere");
-        let places =
-            Places { gateway: folder.clone(), programs: folder.clone(), peers: folder.clone(), scratch: folder };
+        let places = Places {
+            gateway: folder.clone(),
+            programs: folder.clone(),
+            peers: folder.clone(),
+            scratch: folder,
+        };
         let results = made(&[
             (Test::Fan, GATEWAY, "events_s", &[6_000_000.0]),
             (Test::Fan, LIMIT, "events_s", &[9_000_000.0]),
