@@ -59,9 +59,9 @@ impl Queue {
 
     /// The message that is in flight is the next one again.
     pub(super) fn return_in_flight(&mut self) {
-        if let Some(item) = self.in_flight.take()
-            && !self.items.contains(&item)
-        {
+        let Some(item) = self.in_flight.take() else { return };
+        // A call can be in the queue again. Equal notifications are different messages.
+        if matches!(item, Item::Message(_)) || !self.items.contains(&item) {
             self.items.push_front(item);
         }
     }

@@ -6,7 +6,6 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use tracing::Instrument;
@@ -15,6 +14,7 @@ use super::client::required_scope;
 use super::connection::{Connection, SentPrompt};
 use super::failure::Failure;
 use super::message::{self, is_valid_id, raw};
+use super::outbox::Place;
 use super::projector::parse_request_id;
 use super::session_view::SessionView;
 use crate::acp::{self, RequestKind, TraceContext, error_code, method, to_one_line};
@@ -36,16 +36,13 @@ pub(super) struct Caller {
 /// The response to a request, and the place of the response.
 pub(super) struct Reply {
     pub(super) outcome: Result<Box<RawValue>, Failure>,
+    /// The session of the request.
     pub(super) view: Option<Arc<SessionView>>,
-    /// The event of the session that the response follows.
-    pub(super) after: u64,
-    /// Requests of the agent that follow the response.
-    pub(super) open_requests: Vec<Bytes>,
 }
 
 impl<E: Into<Failure>> From<Result<Box<RawValue>, E>> for Reply {
     fn from(outcome: Result<Box<RawValue>, E>) -> Self {
-        Self { outcome: outcome.map_err(Into::into), view: None, after: 0, open_requests: Vec::new() }
+        Self { outcome: outcome.map_err(Into::into), view: None }
     }
 }
 
@@ -101,16 +98,8 @@ impl Caller {
     }
 
     fn respond(&self, id: &RawValue, reply: Reply) {
-        let Reply { outcome, view, after, open_requests } = reply;
-        let message = message::response(id, outcome.as_deref());
-        self.connection.respond(view.as_deref(), after, message);
-        for request in open_requests {
-            // They belong to the session, whose stream may open later.
-            let pushed = view.as_deref().map_or(Ok(()), |view| view.responses().push(after, request));
-            if pushed.is_err() {
-                self.connection.close();
-            }
-        }
+        let Reply { outcome, view } = reply;
+        self.connection.respond(view.as_deref(), Place::default(), message::response(id, outcome.as_deref()));
     }
 
     async fn request(&self, id: Box<RawValue>, method: &str, params: Box<RawValue>) {
@@ -128,8 +117,9 @@ impl Caller {
         };
         let (caller, method) = (self.clone(), method.to_owned());
         let call = async move {
-            let reply = caller.call(&id, &method, params).await;
-            caller.respond(&id, reply);
+            if let Some(reply) = caller.call(&id, &method, params).await {
+                caller.respond(&id, reply);
+            }
             drop(permit);
         };
         // The task may outlive the connection: a session that was created exists.
@@ -183,9 +173,9 @@ impl Caller {
         method: &str,
         body: &RawValue,
     ) -> Option<IdempotencyKey> {
-        let client = &self.connection.client().name;
-        (**client != *self.connection.id()).then(|| IdempotencyKey {
-            key: format!("{client} {id}"),
+        let client = self.connection.client();
+        client.keeps_name.then(|| IdempotencyKey {
+            key: format!("{} {id}", client.name),
             route: format!("acp {method}"),
             body_hash: Sha256::digest(body.get()).into(),
         })

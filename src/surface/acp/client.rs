@@ -28,8 +28,11 @@ pub(super) struct FileMethods {
 
 #[derive(Debug)]
 pub(super) struct Client {
-    /// Identifies the client in the log. A client that reconnects can keep its name.
+    /// Identifies the client in the log: the principal, and the id of the connection or the name that the client has
+    /// chosen. A client of another principal cannot have the same name.
     pub(super) name: Box<str>,
+    /// The client has chosen its name, and keeps it when it reconnects.
+    pub(super) keeps_name: bool,
     pub(super) capabilities: Capabilities,
     pub(super) scopes: Scopes,
 }
@@ -108,6 +111,7 @@ mod tests {
     fn requests_need_a_capability_and_a_scope() {
         let client = |scopes: &[Scope]| Client {
             name: "c".into(),
+            keeps_name: false,
             capabilities: Capabilities {
                 files: FileMethods { read: true, write: false },
                 ..Capabilities::default()

@@ -14,15 +14,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
-use super::outbox::{Outbox, OutboxFull};
+use super::outbox::{Outbox, OutboxFull, Place};
 use super::session_view::SessionView;
+use super::too_many::{MAX_SESSIONS, MAX_UNCONFIRMED, TooManySessions};
 use crate::shutdown::lock_or_abort;
 use crate::types::{AgentName, KeyedGuard, PrincipalKey, PromptId, SessionId};
 
-/// The maximum number of sessions of a connection.
-pub(super) const MAX_SESSIONS: usize = 1024;
-/// The maximum number of sessions whose stream is open before a request has named them.
-const MAX_UNCONFIRMED: usize = 16;
 /// The maximum number of prompts whose ids are remembered for `$/cancel_request` and `session/cancel`.
 const MAX_PROMPTS: usize = 256;
 /// The maximum number of calls that run at the same time.
@@ -65,15 +62,6 @@ struct Usage {
     last_used: Mutex<Instant>,
     /// Counts the connection of its principal.
     _counted: KeyedGuard<PrincipalKey>,
-}
-
-/// Why a connection cannot follow another session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum TooManySessions {
-    #[error("this connection follows too many sessions (limit {MAX_SESSIONS})")]
-    Followed,
-    #[error("too many streams of sessions that no request has named (limit {MAX_UNCONFIRMED})")]
-    Unconfirmed,
 }
 
 /// An open stream of a connection.
@@ -161,6 +149,10 @@ impl Connection {
         self.closed.cancel();
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.is_cancelled()
+    }
+
     pub(super) async fn wait_closed(&self) {
         self.closed.cancelled().await;
     }
@@ -183,6 +175,25 @@ impl Connection {
         };
         let room = if unconfirmed < MAX_UNCONFIRMED { MAX_SESSIONS } else { 0 };
         self.view_or_insert(session, room, TooManySessions::Unconfirmed)
+    }
+
+    /// Whether the connection can follow another session.
+    pub(super) fn check_room(&self) -> Result<(), TooManySessions> {
+        let followed = lock_or_abort(self.sessions.views.lock()).len();
+        if followed < MAX_SESSIONS { Ok(()) } else { Err(TooManySessions::Followed) }
+    }
+
+    /// Forgets a session that was deleted.
+    pub(super) fn remove_view(&self, session: &str) {
+        lock_or_abort(self.sessions.views.lock()).remove(session);
+    }
+
+    /// Forgets the session of a stream that has ended, if no request has attached it.
+    pub(super) fn release_view(&self, session: &str) {
+        let mut views = lock_or_abort(self.sessions.views.lock());
+        if views.get(session).is_some_and(|view| !view.is_attached() && !view.has_stream()) {
+            views.remove(session);
+        }
     }
 
     fn view_or_insert(
@@ -209,11 +220,11 @@ impl Connection {
     }
 
     /// Delivers a response: on the session's stream, if the session has an open one, otherwise on the connection's stream.
-    /// On the session's stream it follows the event `after`.
-    pub(super) fn respond(&self, session: Option<&SessionView>, after: u64, message: Bytes) {
+    /// On the session's stream it follows a place.
+    pub(super) fn respond(&self, session: Option<&SessionView>, follows: Place, message: Bytes) {
         let pushed = match session.filter(|view| view.has_stream()) {
-            Some(view) => view.responses().push(after, message),
-            None => self.responses.push(0, message),
+            Some(view) => view.responses().push(follows, message),
+            None => self.responses.push(Place::default(), message),
         };
         if let Err(error @ OutboxFull) = pushed {
             tracing::warn!(connection = %self.id, %error, "closed a connection of an ACP client");

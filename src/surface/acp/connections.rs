@@ -36,7 +36,8 @@ impl Connections {
     pub(super) fn count(&self, principal: &PrincipalKey) -> Option<KeyedGuard<PrincipalKey>> {
         let now = Instant::now();
         self.open().retain(|_, connection| {
-            let is_idle = connection.idle_for(now).is_some_and(|idle| idle >= IDLE_TIMEOUT);
+            let is_idle =
+                connection.idle_for(now).is_some_and(|idle| idle >= IDLE_TIMEOUT) || connection.is_closed();
             if is_idle {
                 connection.close();
             }
@@ -50,7 +51,11 @@ impl Connections {
     }
 
     pub(super) fn find(&self, id: &str, principal: &PrincipalKey) -> Option<Arc<Connection>> {
-        let found = self.open().get(id).filter(|connection| connection.is_of(principal)).cloned();
+        let found = self
+            .open()
+            .get(id)
+            .filter(|connection| connection.is_of(principal) && !connection.is_closed())
+            .cloned();
         if let Some(connection) = &found {
             connection.touch();
         }

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
 use super::connection::Connection;
+use super::outbox::Place;
 use super::position::Position;
 use super::projector::Projector;
 use super::session_view::{Attached, SessionView, Start};
@@ -49,7 +50,7 @@ pub(super) async fn deliver_responses(
     let mut timer = keep_alive_timer(keep_alive);
     let mut number = last.unwrap_or_else(|| responses.delivered());
     loop {
-        while let Some((next, message)) = responses.next(number, 0) {
+        while let Some((next, message)) = responses.next(number, Place::default()) {
             sink.push(&format!("{}.{next}", connection.id()), message);
             number = next;
         }
@@ -86,6 +87,7 @@ impl SessionDelivery {
         let mut from = from.and_then(|from| from.resume(&self.epoch));
         let mut cursor = Cursor {
             at: Start::default(),
+            attachment: 0,
             response: number,
             responses: responses.subscribe(),
             timer: keep_alive_timer(self.keep_alive),
@@ -132,8 +134,12 @@ impl SessionDelivery {
         sink: &mut impl MessageSink,
     ) {
         let (session, start) = (&attached.session, cursor.at);
-        let projector =
-            Projector { session: session.id(), client: self.connection.client(), history: attached.history };
+        let projector = Projector::new(
+            session.id(),
+            self.connection.client(),
+            (attached.history, attached.responses_after),
+        );
+        cursor.attachment = attached.number;
         let mut reader = Some(session.log().reader(ReaderStart::After(start.after)));
         loop {
             self.push_responses(cursor, sink);
@@ -160,7 +166,12 @@ impl SessionDelivery {
                     Some(Item::Reset { before, .. }) => cursor.at = Start { after: before, skip: 0 },
                     Some(Item::Ready { .. }) => {}
                     // The stream stays open, because the official clients fail at its end.
-                    Some(Item::End) | None => reader = None,
+                    Some(Item::End) => reader = None,
+                    // The client must not wait for messages that cannot be read.
+                    None => {
+                        reader = None;
+                        self.connection.close();
+                    }
                 },
                 _ = cursor.responses.changed() => {}
                 _ = cursor.timer.tick() => sink.keep_alive().await,
@@ -186,7 +197,7 @@ impl SessionDelivery {
         if *cursor.responses.borrow() <= cursor.response {
             return;
         }
-        while let Some((number, message)) = self.view.responses().next(cursor.response, cursor.at.after) {
+        while let Some((number, message)) = self.view.responses().next(cursor.response, cursor.place()) {
             cursor.response = number;
             sink.push(&self.id(cursor), message);
         }
@@ -211,13 +222,20 @@ type Attachments = watch::Receiver<Option<Arc<Attached>>>;
 struct Cursor {
     /// The place of the next message of the log.
     at: Start,
+    attachment: u64,
     /// The number of the last response.
     response: u64,
     responses: watch::Receiver<u64>,
     timer: Interval,
 }
 
-/// The next item of the log. `None` after an error, which the log of the gateway has. Waits for ever without a reader.
+impl Cursor {
+    fn place(&self) -> Place {
+        Place { attachment: self.attachment, event: self.at.after }
+    }
+}
+
+/// The next item of the log. `None` after an error, which is logged. Waits for ever without a reader.
 async fn next_item(reader: &mut Option<Reader>, session: &SessionHandle) -> Option<Item> {
     let Some(reader) = reader else { return std::future::pending().await };
     let next = reader.next().await;

@@ -3,6 +3,7 @@
 use serde::{Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
+use super::too_many::TooManySessions;
 use crate::acp::error_code;
 use crate::api::{Problem, ProblemCode};
 use crate::session::ToProblem;
@@ -33,11 +34,12 @@ impl Failure {
     }
 
     pub(super) fn method_not_found(method: &str) -> Self {
-        Self::new(error_code::METHOD_NOT_FOUND, format!("the gateway does not serve the method {method}"))
+        let detail = format!("the gateway does not serve the method {}", shortened(method));
+        Self::new(error_code::METHOD_NOT_FOUND, detail)
     }
 
     pub(super) fn no_such_session(id: &str) -> Self {
-        let detail = format!("session {id} does not exist, or this key has no access to it");
+        let detail = format!("session {} does not exist, or this key has no access to it", shortened(id));
         Self::new(error_code::RESOURCE_NOT_FOUND, detail)
     }
 
@@ -45,6 +47,18 @@ impl Failure {
     pub(super) fn from_raw_problem(problem: Option<&RawValue>) -> Self {
         let parsed = problem.and_then(|problem| serde_json::from_str::<Problem>(problem.get()).ok());
         parsed.map_or_else(|| Self::new(error_code::INTERNAL, "the turn failed"), Self::from)
+    }
+}
+
+/// The beginning of a text of the client. Errors stay small.
+fn shortened(text: &str) -> &str {
+    const MAX_BYTES: usize = 128;
+    &text[..text.floor_char_boundary(MAX_BYTES)]
+}
+
+impl From<TooManySessions> for Failure {
+    fn from(error: TooManySessions) -> Self {
+        Self::invalid_request(error.to_string())
     }
 }
 

@@ -143,19 +143,24 @@ fn stream(
     let admission = Arc::clone(&head.admission);
     let keep_alive = gateway.limits.keep_alive_interval;
     let view = session
-        .map(|session| connection.view_for_stream(&session))
+        .map(|session| connection.view_for_stream(&session).map(|view| (view, session)))
         .transpose()
-        .map_err(|error| TransportError::new(StatusCode::NOT_FOUND, error.to_string()))?;
+        .map_err(|error| TransportError::new(StatusCode::TOO_MANY_REQUESTS, error.to_string()))?;
     let body = move |out: ChunkSender| async move {
         let mut sink = EventSink { out, buffer: BytesMut::new() };
         let deliver = async {
-            if let Some(view) = view {
+            if let Some((view, session)) = view {
+                let _released = ReleaseView { connection: Arc::clone(&connection), session };
                 let _open = OpenSessionStream::new(&view);
                 let from = last.and_then(|last| last.parse::<Position>().ok());
                 let (connection, epoch) = (Arc::clone(&connection), gateway.epoch());
                 SessionDelivery { connection, view, epoch, from, keep_alive }.run(&mut sink).await
             } else {
-                let last = last.and_then(|last| last.rsplit_once('.')?.1.parse().ok());
+                // Responses of an earlier connection are not on this stream.
+                let last = last.and_then(|last| {
+                    let (id, number) = last.rsplit_once('.')?;
+                    (id == connection.id()).then(|| number.parse().ok())?
+                });
                 deliver_responses(&connection, last, keep_alive, &mut sink).await
             }
         };
@@ -168,6 +173,18 @@ fn stream(
         drop((open, guard));
     };
     Ok(event_response("text/event-stream", Body::new(body_from(body))))
+}
+
+/// Forgets a session that no request has attached when its stream ends.
+struct ReleaseView {
+    connection: Arc<Connection>,
+    session: String,
+}
+
+impl Drop for ReleaseView {
+    fn drop(&mut self) {
+        self.connection.release_view(&self.session);
+    }
 }
 
 /// Writes messages as Server-Sent Events.

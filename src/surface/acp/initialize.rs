@@ -66,8 +66,10 @@ pub(super) async fn open_connection(
     let key = principal.key();
     let counted = gateway.acp().count(&key);
     let counted = counted.ok_or_else(|| Failure::invalid_request("too many connections of this key"))?;
+    let chosen = chosen_name(params.meta);
     let client = Client {
-        name: chosen_name(params.meta).unwrap_or_else(|| id.clone()),
+        name: format!("{}/{}", principal.id, chosen.as_deref().unwrap_or(&id)).into(),
+        keeps_name: chosen.is_some(),
         capabilities: Capabilities::parse(params.client_capabilities),
         scopes: principal.scopes,
     };

@@ -13,7 +13,8 @@ use serde_json::value::RawValue;
 use super::caller::{Caller, Reply, session_of, trace_of};
 use super::client::META;
 use super::failure::Failure;
-use super::message::raw;
+use super::message::{self, raw};
+use super::outbox::Place;
 use super::projector::Projector;
 use super::session_view::{Attached, Start};
 use crate::acp::auth::AuthMethod;
@@ -62,11 +63,12 @@ enum Begin {
 }
 
 impl Caller {
-    pub(super) async fn call(&self, id: &RawValue, method: &str, params: Box<RawValue>) -> Reply {
-        match method {
+    /// Handles a request. `None`: the response is delivered already.
+    pub(super) async fn call(&self, id: &RawValue, method: &str, params: Box<RawValue>) -> Option<Reply> {
+        Some(match method {
             method::SESSION_NEW => self.new_session(id, &params).await.into(),
-            method::SESSION_LOAD => self.restore(&params, Begin::History).await,
-            method::SESSION_RESUME => self.restore(&params, Begin::Tail).await,
+            method::SESSION_LOAD => return self.restore(id, &params, Begin::History).await,
+            method::SESSION_RESUME => return self.restore(id, &params, Begin::Tail).await,
             method::SESSION_FORK => self.fork(&params).await.into(),
             method::SESSION_LIST => self.list(&params).await.into(),
             method::SESSION_CLOSE => self.close(&params).await.into(),
@@ -76,7 +78,7 @@ impl Caller {
                 Reply::from(Err(Failure::invalid_request("this connection is initialized already")))
             }
             _ => self.call_agent(method, params).await,
-        }
+        })
     }
 
     async fn new_session(&self, id: &RawValue, params: &RawValue) -> Result<Box<RawValue>, Failure> {
@@ -95,6 +97,7 @@ impl Caller {
             agent_session_id: None,
             meta,
         };
+        self.require_room()?;
         let created = self.sessions.create(self.principal(), request, key, trace).await?;
         self.follow_new(created.session).await
     }
@@ -103,8 +106,15 @@ impl Caller {
         self.require(Scope::Prompt)?;
         let params: SessionParams<'_> = parse_borrowed(params)?;
         let parent = self.open(&params.session_id).await?;
+        self.require_room()?;
         let forked = self.sessions.fork(self.principal(), &parent, None, trace_of(params.meta)).await?;
         self.follow_new(forked.session).await
+    }
+
+    /// The client follows a new session at once, so it must be able to read it.
+    fn require_room(&self) -> Result<(), Failure> {
+        self.require(Scope::Read)?;
+        Ok(self.connection.check_room()?)
     }
 
     /// Follows a new session from its first event. The result is that of the agent, with the gateway's session id.
@@ -112,24 +122,20 @@ impl Caller {
         let id = created.session_id.to_string();
         let session = self.open(&id).await?;
         let result = attached_result(&session).await?;
-        let view = self
-            .connection
-            .view_for_request(&id)
-            .map_err(|error| Failure::invalid_request(error.to_string()))?;
-        view.attach(Attached { session, start: Start::default(), history: 0 });
+        let view = self.connection.view_for_request(&id)?;
+        let (start, number) = (Start::default(), view.next_number());
+        view.attach(Attached { session, start, history: 0, responses_after: 0, number });
         Ok(result.unwrap_or_else(|| raw(&json!({ "sessionId": id }))))
     }
 
-    /// Loads or resumes a session of the gateway.
-    async fn restore(&self, params: &RawValue, begin: Begin) -> Reply {
+    /// Loads or resumes a session of the gateway. Responds itself if it succeeds.
+    async fn restore(&self, id: &RawValue, params: &RawValue, begin: Begin) -> Option<Reply> {
         let view = session_of(params).and_then(|session| self.connection.view(&session));
-        match self.try_restore(params, begin).await {
-            Ok(reply) => reply,
-            Err(failure) => Reply { view, ..Reply::from(Err(failure)) },
-        }
+        let failed = self.try_restore(id, params, begin).await.err()?;
+        Some(Reply { view, ..Reply::from(Err(failed)) })
     }
 
-    async fn try_restore(&self, params: &RawValue, begin: Begin) -> Result<Reply, Failure> {
+    async fn try_restore(&self, id: &RawValue, params: &RawValue, begin: Begin) -> Result<(), Failure> {
         self.require(Scope::Read)?;
         let params: SessionParams<'_> = parse_borrowed(params)?;
         let session = self.open(&params.session_id).await?;
@@ -138,36 +144,39 @@ impl Caller {
             self.require(Scope::Prompt)?;
             snapshot = session.attach(trace_of(params.meta)).await?;
         }
-        let view = self
-            .connection
-            .view_for_request(&params.session_id)
-            .map_err(|error| Failure::invalid_request(error.to_string()))?;
+        let view = self.connection.view_for_request(&params.session_id)?;
+        let result = restored(&snapshot)?;
         let last = snapshot.last_event_id.seq;
-        let (start, history) = match begin {
+        let delivered = view.delivered_event();
+        if begin == Begin::Tail && delivered.is_some() {
+            // The client follows the session already. Its stream continues.
+            self.connection.respond(Some(&view), Place::default(), message::response(id, Ok(&result)));
+            return Ok(());
+        }
+        let (after, history) = match begin {
             Begin::History => (0, last),
             Begin::Tail => (last, 0),
         };
-        view.attach(Attached { session, start: Start { after: start, skip: 0 }, history });
-        // The Python SDK opens the stream of a session when a result names the session.
-        let mut result = serde_json::Map::new();
-        result.insert("sessionId".to_owned(), json!(snapshot.session_id));
-        for (name, value) in [("modes", &snapshot.modes), ("configOptions", &snapshot.config_options)] {
-            if let Some(value) = value {
-                let value = serde_json::from_str(value.get()).map_err(|_| Failure::internal())?;
-                result.insert(name.to_owned(), value);
+        let number = view.next_number();
+        // The response and the open requests wait for the attachment. A request that ends meanwhile is withdrawn after it.
+        let follows = Place { attachment: number, event: last };
+        self.connection.respond(Some(&view), follows, message::response(id, Ok(&result)));
+        for request in self.open_requests(&snapshot) {
+            // They belong to the session, whose stream may open later.
+            if view.responses().push(follows, request).is_err() {
+                self.connection.close();
             }
         }
-        let last_event_id = snapshot.last_event_id.to_string();
-        result.insert("_meta".to_owned(), json!({ META: { "lastEventId": last_event_id } }));
-        let open_requests = self.open_requests(&snapshot);
-        Ok(Reply { outcome: Ok(raw(&result)), view: Some(view), after: last, open_requests })
+        let responses_after = delivered.map_or(history, |delivered| delivered.min(history));
+        view.attach(Attached { session, start: Start { after, skip: 0 }, history, responses_after, number });
+        Ok(())
     }
 
     /// The requests of the agent that wait for an answer. Their events are before the start of the client's messages, or in
     /// its history.
     fn open_requests(&self, snapshot: &Session) -> Vec<Bytes> {
         let client = self.connection.client();
-        let projector = Projector { session: snapshot.session_id, client, history: 0 };
+        let projector = Projector::new(snapshot.session_id, client, (0, 0));
         let open = snapshot.requests.iter();
         open.filter_map(|open| projector.agent_request(open.request_id, &open.method, &open.params)).collect()
     }
@@ -210,6 +219,7 @@ impl Caller {
         self.require(Scope::Prompt)?;
         let params: SessionParams<'_> = parse_borrowed(params)?;
         self.open(&params.session_id).await?.delete(self.principal(), trace_of(params.meta)).await?;
+        self.connection.remove_view(&params.session_id);
         Ok(acp::empty_result())
     }
 
@@ -305,6 +315,22 @@ impl Caller {
         self.open(&id).await?.call(self.principal(), call, None).await?;
         Ok(())
     }
+}
+
+/// The result of `session/load` and `session/resume`.
+fn restored(snapshot: &Session) -> Result<Box<RawValue>, Failure> {
+    // The Python SDK opens the stream of a session when a result names the session.
+    let mut result = serde_json::Map::new();
+    result.insert("sessionId".to_owned(), json!(snapshot.session_id));
+    for (name, value) in [("modes", &snapshot.modes), ("configOptions", &snapshot.config_options)] {
+        if let Some(value) = value {
+            let value = serde_json::from_str(value.get()).map_err(|_| Failure::internal())?;
+            result.insert(name.to_owned(), value);
+        }
+    }
+    let last_event_id = snapshot.last_event_id.to_string();
+    result.insert("_meta".to_owned(), json!({ META: { "lastEventId": last_event_id } }));
+    Ok(raw(&result))
 }
 
 /// The agent's result for a new session, from the event of its first process.

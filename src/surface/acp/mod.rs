@@ -27,6 +27,7 @@ mod projector;
 mod request;
 mod session_view;
 mod socket;
+mod too_many;
 
 use ::http::StatusCode;
 use axum::Router;

@@ -31,9 +31,22 @@ struct State {
 #[derive(Debug)]
 struct Entry {
     number: u64,
-    /// The message follows this event of the log.
-    after: u64,
+    follows: Place,
     message: Bytes,
+}
+
+/// A place in the messages of a session: an event of the log, since an attachment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Attachments count from 1. A session that is not attached has 0.
+    pub(super) attachment: u64,
+    pub(super) event: u64,
+}
+
+impl Place {
+    fn has_reached(self, other: Self) -> bool {
+        self.attachment >= other.attachment && self.event >= other.event
+    }
 }
 
 /// The client does not read its responses.
@@ -52,12 +65,12 @@ impl Outbox {
         lock_or_abort(self.state.lock())
     }
 
-    /// Adds a message that follows the event `after` of the log. Fails if there is only room for unread messages.
-    pub(super) fn push(&self, after: u64, message: Bytes) -> Result<(), OutboxFull> {
+    /// Adds a message that follows a place. Fails if there is only room for unread messages.
+    pub(super) fn push(&self, follows: Place, message: Bytes) -> Result<(), OutboxFull> {
         let mut state = self.state();
         let number = *self.last.borrow() + 1;
         state.bytes += message.len();
-        state.messages.push_back(Entry { number, after, message });
+        state.messages.push_back(Entry { number, follows, message });
         let delivered = state.delivered;
         while state.messages.len() > MAX_MESSAGES || state.bytes > MAX_BYTES {
             // A single message can be larger than the limit.
@@ -76,11 +89,11 @@ impl Outbox {
         Ok(())
     }
 
-    /// The first message after `number`, if a reader at the event `cursor` may deliver it.
-    pub(super) fn next(&self, number: u64, cursor: u64) -> Option<(u64, Bytes)> {
+    /// The first message after `number`, if a reader at this place may deliver it.
+    pub(super) fn next(&self, number: u64, reader: Place) -> Option<(u64, Bytes)> {
         let state = self.state();
         let entry = state.messages.iter().find(|entry| entry.number > number)?;
-        (entry.after <= cursor).then(|| (entry.number, entry.message.clone()))
+        reader.has_reached(entry.follows).then(|| (entry.number, entry.message.clone()))
     }
 
     pub(super) fn set_delivered(&self, number: u64) {
@@ -107,20 +120,25 @@ mod tests {
         vec![b'x'; bytes].into()
     }
 
+    fn at(attachment: u64, event: u64) -> Place {
+        Place { attachment, event }
+    }
+
     #[test]
     fn messages_wait_for_their_event_and_keep_their_order() {
         let outbox = Outbox::default();
-        outbox.push(5, Bytes::from_static(b"a")).unwrap();
-        outbox.push(0, Bytes::from_static(b"b")).unwrap();
-        assert_eq!(outbox.next(0, 4), None);
-        assert_eq!(outbox.next(0, 5), Some((1, Bytes::from_static(b"a"))));
-        assert_eq!(outbox.next(1, 5), Some((2, Bytes::from_static(b"b"))));
-        assert_eq!(outbox.next(2, 5), None);
+        outbox.push(at(1, 5), Bytes::from_static(b"a")).unwrap();
+        outbox.push(Place::default(), Bytes::from_static(b"b")).unwrap();
+        assert_eq!(outbox.next(0, at(1, 4)), None);
+        assert_eq!(outbox.next(0, at(0, 9)), None, "the session is not attached yet");
+        assert_eq!(outbox.next(0, at(1, 5)), Some((1, Bytes::from_static(b"a"))));
+        assert_eq!(outbox.next(1, at(1, 5)), Some((2, Bytes::from_static(b"b"))));
+        assert_eq!(outbox.next(2, at(1, 5)), None);
         outbox.set_delivered(2);
         outbox.set_delivered(1);
         assert_eq!(outbox.delivered(), 2);
         assert_eq!(
-            outbox.next(0, 5).map(|(number, _)| number),
+            outbox.next(0, at(1, 5)).map(|(number, _)| number),
             Some(1),
             "a reader that reconnects gets it again"
         );
@@ -130,18 +148,18 @@ mod tests {
     fn unread_messages_are_bounded_and_delivered_ones_make_room() {
         let outbox = Outbox::default();
         for _ in 0..MAX_MESSAGES {
-            outbox.push(0, message(1)).unwrap();
+            outbox.push(Place::default(), message(1)).unwrap();
         }
-        assert_eq!(outbox.push(0, message(1)), Err(OutboxFull));
+        assert_eq!(outbox.push(Place::default(), message(1)), Err(OutboxFull));
         outbox.set_delivered(2);
-        outbox.push(0, message(1)).unwrap();
-        assert_eq!(outbox.next(0, 0).map(|(number, _)| number), Some(2));
+        outbox.push(Place::default(), message(1)).unwrap();
+        assert_eq!(outbox.next(0, Place::default()).map(|(number, _)| number), Some(2));
 
         let outbox = Outbox::default();
-        outbox.push(0, message(MAX_BYTES + 1)).unwrap();
-        assert_eq!(outbox.push(0, message(1)), Err(OutboxFull));
+        outbox.push(Place::default(), message(MAX_BYTES + 1)).unwrap();
+        assert_eq!(outbox.push(Place::default(), message(1)), Err(OutboxFull));
         outbox.set_delivered(1);
-        outbox.push(0, message(1)).unwrap();
-        assert_eq!(outbox.next(0, 0).map(|(number, _)| number), Some(2));
+        outbox.push(Place::default(), message(1)).unwrap();
+        assert_eq!(outbox.next(0, Place::default()).map(|(number, _)| number), Some(2));
     }
 }

@@ -17,11 +17,13 @@ use crate::types::{PromptId, RequestId, SessionId};
 /// Converts the events of one session for one client.
 #[derive(Debug)]
 pub(super) struct Projector<'a> {
-    pub(super) session: SessionId,
-    pub(super) client: &'a Client,
+    session: SessionId,
+    client: &'a Client,
     /// The last event of the history that `session/load` replays. Of the history, the client gets messages and updates
     /// only.
-    pub(super) history: u64,
+    history: u64,
+    /// The client gets the responses to its prompts after this event.
+    responses_after: u64,
 }
 
 /// The params of `session/update`. The members of the agent keep their bytes.
@@ -55,7 +57,15 @@ pub(super) fn parse_request_id(id: &RawValue) -> Option<(SessionId, RequestId)> 
     Some((session.parse().ok()?, request.parse().ok()?))
 }
 
-impl Projector<'_> {
+impl<'a> Projector<'a> {
+    pub(super) fn new(
+        session: SessionId,
+        client: &'a Client,
+        (history, responses_after): (u64, u64),
+    ) -> Self {
+        Self { session, client, history, responses_after }
+    }
+
     /// The turn whose content must be read from its `prompt.queued` event, because this event has none.
     pub(super) fn queued_turn(event: &EventRef<'_>) -> Option<PromptId> {
         (event.kind() == "prompt.started" && event.payload()?.prompt.is_none())
@@ -79,10 +89,10 @@ impl Projector<'_> {
             "prompt.started" => event
                 .payload()
                 .map_or_else(Vec::new, |payload| self.user_messages(&payload, queued, is_history)),
-            _ if is_history => Vec::new(),
-            "prompt.completed" | "prompt.failed" => {
+            "prompt.completed" | "prompt.failed" if event.seq() > self.responses_after => {
                 event.payload().and_then(|payload| self.response(&payload)).into_iter().collect()
             }
+            _ if is_history => Vec::new(),
             "request.created" => {
                 event.payload().and_then(|payload| self.request(&payload)).into_iter().collect()
             }

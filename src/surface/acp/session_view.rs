@@ -36,6 +36,10 @@ pub(super) struct Attached {
     pub(super) start: Start,
     /// The last event of the history that `session/load` replays, otherwise 0.
     pub(super) history: u64,
+    /// The responses to prompts after this event were not delivered, also if they are in the history.
+    pub(super) responses_after: u64,
+    /// The number of the attachment.
+    pub(super) number: u64,
 }
 
 /// The first message that a client gets.
@@ -79,6 +83,17 @@ impl SessionView {
     /// Begins to deliver the session from `start`. Open streams restart there.
     pub(super) fn attach(&self, attached: Attached) {
         self.attached.send_replace(Some(Arc::new(attached)));
+    }
+
+    /// The number of the next attachment.
+    pub(super) fn next_number(&self) -> u64 {
+        self.attached.borrow().as_ref().map_or(1, |attached| attached.number + 1)
+    }
+
+    /// The event up to which the client has all messages of the current attachment. `None` if there is none.
+    pub(super) fn delivered_event(&self) -> Option<u64> {
+        let attached = self.attached.borrow().clone()?;
+        Some(self.start(&attached).after)
     }
 
     pub(super) fn is_attached(&self) -> bool {

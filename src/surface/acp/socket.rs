@@ -9,13 +9,16 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
-use super::connection::{Connection, MAX_SESSIONS, OpenStream};
+use super::caller::Caller;
+use super::connection::{Connection, OpenStream};
 use super::delivery::{MessageSink, SessionDelivery, deliver_responses};
 use super::initialize::open_connection;
 use super::message::{self, is_valid_id};
 use super::request::{CONNECTION_ID, Head, TransportError, parse};
 use super::session_view::SessionView;
+use super::too_many::MAX_SESSIONS;
 use crate::acp::method;
 use crate::jsonrpc::Message;
 use crate::server::ConnectionPermit;
@@ -27,7 +30,7 @@ const SUBPROTOCOL: &str = "acp.v1";
 const QUEUED_MESSAGES: usize = 64;
 /// How long a client may wait before it sends `initialize`.
 const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The delay of a notification or an answer above the rate of the principal.
+/// The delay of a message above the rate of the principal.
 const OVER_RATE_DELAY: Duration = Duration::from_secs(1);
 /// The time limit for the close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -72,24 +75,27 @@ type End = Option<(u16, &'static str)>;
 /// The lines that the client has sent. A frame can have several.
 struct Incoming<'a> {
     socket: &'a mut WebSocket,
-    lines: std::collections::VecDeque<Bytes>,
+    /// The rest of the last frame.
+    frame: Bytes,
 }
 
 impl Incoming<'_> {
     /// The next line that is not empty. `None`: the client is gone. Cancel safe.
     async fn line(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(line) = self.lines.pop_front() {
-                return Some(line);
+            while !self.frame.is_empty() {
+                let end = memchr::memchr(b'\n', &self.frame).map_or(self.frame.len(), |end| end + 1);
+                let line = self.frame.split_to(end);
+                if !line.trim_ascii().is_empty() {
+                    return Some(line);
+                }
             }
-            let frame: Bytes = match self.socket.recv().await?.ok()? {
-                Frame::Text(text) => text.into(),
-                Frame::Binary(bytes) => bytes,
-                Frame::Ping(_) | Frame::Pong(_) => continue,
+            match self.socket.recv().await?.ok()? {
+                Frame::Text(text) => self.frame = text.into(),
+                Frame::Binary(bytes) => self.frame = bytes,
+                Frame::Ping(_) | Frame::Pong(_) => {}
                 Frame::Close(_) => return None,
-            };
-            let lines = frame.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
-            self.lines.extend(lines.map(|line| frame.slice_ref(line)));
+            }
         }
     }
 
@@ -102,7 +108,7 @@ impl Incoming<'_> {
 
 impl AcpSocket {
     async fn run(self, mut socket: WebSocket) {
-        let mut incoming = Incoming { socket: &mut socket, lines: std::collections::VecDeque::new() };
+        let mut incoming = Incoming { socket: &mut socket, frame: Bytes::new() };
         let Err(end) = self.serve(&mut incoming).await;
         if let Some((code, reason)) = end {
             let close = socket.send(Frame::Close(Some(CloseFrame { code, reason: reason.into() })));
@@ -113,10 +119,7 @@ impl AcpSocket {
 
     async fn serve(&self, incoming: &mut Incoming<'_>) -> Result<std::convert::Infallible, End> {
         let (new_views, mut views) = mpsc::channel(MAX_SESSIONS);
-        let initialized =
-            tokio::time::timeout(INITIALIZE_TIMEOUT, self.initialize(incoming, new_views)).await;
-        let connection =
-            initialized.map_err(|_| Some((close_code::PROTOCOL, "initialize did not arrive in time")))??;
+        let connection = self.initialize(incoming, new_views).await?;
         let _removed = RemoveOnDrop { head: &self.head, connection: Arc::clone(&connection) };
         let _open = OpenStream::new(&connection);
         let (outgoing, mut messages) = mpsc::channel(QUEUED_MESSAGES);
@@ -151,8 +154,11 @@ impl AcpSocket {
         new_views: mpsc::Sender<Arc<SessionView>>,
     ) -> Result<Arc<Connection>, End> {
         let gateway = &self.head.gateway;
+        let deadline = Instant::now() + INITIALIZE_TIMEOUT;
         loop {
-            let line = incoming.line().await.ok_or(None)?;
+            let line = tokio::time::timeout_at(deadline, incoming.line()).await;
+            let line = line.map_err(|_| Some((close_code::PROTOCOL, "initialize did not arrive in time")))?;
+            let line = line.ok_or(None)?;
             let (id, params) = match parse(&line, gateway.limits.max_json_depth) {
                 Ok(Message::Request { id, method, params })
                     if *method == *method::INITIALIZE && is_valid_id(&id) =>
@@ -186,18 +192,22 @@ impl AcpSocket {
     }
 
     /// Handles a line. Returns the response to a line that is no message, or that exceeds the rate of the principal.
-    async fn handle(&self, caller: &super::caller::Caller, line: &[u8]) -> Option<Bytes> {
+    async fn handle(&self, caller: &Caller, line: &[u8]) -> Option<Bytes> {
         let gateway = &self.head.gateway;
+        let exceeded = gateway.rates().check_request(caller.principal()).err();
+        if exceeded.is_some() {
+            // The socket reads no further message meanwhile.
+            tokio::time::sleep(OVER_RATE_DELAY).await;
+        }
         let message = match parse(line, gateway.limits.max_json_depth) {
             Ok(message) => message,
             Err(error) => return Some(error.message()),
         };
-        if let Err(limit) = gateway.rates().check_request(caller.principal()) {
-            if let Message::Request { id, .. } = &message {
-                return Some(message::response(id, Err(&limit.into())));
-            }
-            // A cancel or an answer must not be lost. The socket reads no further message meanwhile.
-            tokio::time::sleep(OVER_RATE_DELAY).await;
+        // A cancel or an answer must not be lost.
+        if let (Some(limit), Message::Request { id, .. }) = (exceeded, &message)
+            && is_valid_id(id)
+        {
+            return Some(message::response(id, Err(&limit.into())));
         }
         caller.handle(message).await;
         None

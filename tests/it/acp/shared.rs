@@ -161,3 +161,40 @@ async fn modes_options_and_lists_work_for_every_agent() {
     let brought = acp.send("session/new", json!({ "cwd": "", "mcpServers": servers })).await;
     assert_eq!(connection.response(brought).await["error"]["data"]["code"], "forbidden");
 }
+
+#[tokio::test]
+async fn client_of_another_principal_cannot_take_a_name() {
+    let gateway = Setup::fake(&[]).start();
+    let mut acp = Acp::open(&gateway).await;
+    let (session, mut messages) = acp.session().await;
+    let prompt = acp.prompt(&session, "permission").await;
+    let request = messages.request(PERMISSION).await;
+    let events = gateway.all_events(&session).await;
+    let started = events.iter().find(|event| event["type"] == "prompt.started").expect("it");
+    assert_eq!(started["acpRequest"], json!({ "client": format!("admin/{}", acp.id), "id": prompt }));
+    // The other client chooses the id of the connection as its name, and uses the same JSON-RPC id.
+    let other = key(&gateway, "other", "read,prompt").await;
+    let name = json!({ "_meta": { "acp-gateway": { "client": acp.id } } });
+    let mut thief = Acp::open_with(&gateway, &other, &name).await;
+    load(&mut thief, &session).await;
+    let params =
+        json!({ "sessionId": session, "prompt": [{ "type": "text", "text": "stop reason=refusal" }] });
+    let message = json!({ "jsonrpc": "2.0", "id": prompt, "method": "session/prompt", "params": params });
+    thief.post(&message).await;
+    acp.allow(&request).await;
+    assert_eq!(messages.response(prompt).await["result"]["stopReason"], "end_turn");
+    let turns =
+        messages.until(|message| message["params"]["update"]["sessionUpdate"] == "user_message_chunk").await;
+    assert!(!turns.iter().any(|message| message["id"] == prompt));
+    // A key without `read` cannot follow a session, also not one that it creates.
+    let blind = key(&gateway, "blind", "prompt").await;
+    let mut blind = Acp::open_with(&gateway, &blind, &json!({})).await;
+    let mut connection = blind.stream(None, None).await;
+    for (method, params) in [
+        ("session/new", json!({ "cwd": "", "mcpServers": [] })),
+        ("session/load", json!({ "sessionId": session, "cwd": "/", "mcpServers": [] })),
+    ] {
+        let id = blind.send(method, params).await;
+        assert_eq!(connection.response(id).await["error"]["data"]["code"], "forbidden", "{method}");
+    }
+}

@@ -128,3 +128,53 @@ async fn named_client_continues_on_a_new_connection_after_a_kill() {
     let prompts = gateway.get(&format!("/v1/sessions/{session}/prompts")).await;
     assert_eq!(prompts["prompts"].as_array().expect("a list").len(), 2);
 }
+
+#[tokio::test]
+async fn position_of_an_earlier_connection_hides_no_response() {
+    let gateway = Setup::fake(&[]).start();
+    let mut acp = Acp::open(&gateway).await;
+    let id = acp.send("session/list", json!({})).await;
+    let mut stream = acp.stream(None, Some("01938c5e-7a3b-7c4d-8e5f-0123456789ab.57")).await;
+    assert_eq!(stream.next().await["id"], id);
+}
+
+#[tokio::test]
+async fn second_load_keeps_the_response_that_no_stream_has_delivered() {
+    let gateway = Setup::fake(&[]).start();
+    let mut acp = Acp::open(&gateway).await;
+    let (session, messages) = acp.session().await;
+    drop(messages);
+    let prompt = acp.prompt(&session, "echo one").await;
+    gateway.log_until(&session, |event| event["type"] == "prompt.completed").await;
+    let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
+    let resume = acp.send("session/resume", params.clone()).await;
+    let load = acp.send("session/load", params).await;
+    let mut connection = acp.stream(None, None).await;
+    for id in [resume, load] {
+        assert!(connection.response(id).await["error"].is_null());
+    }
+    let mut messages = acp.stream(Some(&session), None).await;
+    let seen = messages.until(|message| message["id"] == prompt).await;
+    assert_eq!(chunks(&seen), ["one"]);
+}
+
+#[tokio::test]
+async fn streams_of_unknown_sessions_are_bounded_and_released() {
+    let gateway = Setup::fake(&[]).start();
+    let acp = Acp::open(&gateway).await;
+    let open = async |name: &str| {
+        let get = acp.head(reqwest::Method::GET).header("accept", "text/event-stream");
+        get.header("acp-session-id", name).send().await.expect("a response")
+    };
+    let mut streams = Vec::new();
+    for at in 0..16 {
+        streams.push(open(&format!("unknown-{at}")).await);
+        assert!(streams[at].status().is_success());
+    }
+    assert_eq!(open("one-more").await.status().as_u16(), 429);
+    drop(streams);
+    crate::support::eventually("room for a stream", std::time::Duration::from_secs(10), || async {
+        open("one-more").await.status().is_success().then_some(())
+    })
+    .await;
+}

@@ -12,7 +12,7 @@ const SESSION: &str = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
 const TIME: &str = "2026-01-01T00:00:00.000Z";
 
 fn client(scopes: &[Scope], capabilities: Capabilities) -> Client {
-    Client { name: "me".into(), capabilities, scopes: scopes.iter().copied().collect() }
+    Client { name: "me".into(), keeps_name: false, capabilities, scopes: scopes.iter().copied().collect() }
 }
 
 /// The messages of an event with the seq 5 for a client with the scope `approve`.
@@ -23,7 +23,7 @@ fn messages(history: u64, kind: &str, members: &str) -> Vec<Value> {
 fn messages_for(client: &Client, history: u64, kind: &str, members: &str) -> Vec<Value> {
     let frame = frame(5, kind, Some(1), TIME, members);
     let event = EventRef::parse(5, &frame).unwrap();
-    let projector = Projector { session: SESSION.parse().unwrap(), client, history };
+    let projector = Projector::new(SESSION.parse().unwrap(), client, (history, history));
     let messages = projector.messages(&event, None, |request| request == RequestId::new(9));
     messages.iter().map(|message| serde_json::from_slice(message).unwrap()).collect()
 }
@@ -38,7 +38,7 @@ fn updates_keep_the_bytes_and_the_members_of_the_agent() {
     let frame = frame(5, "session.update", Some(1), TIME, members);
     let event = EventRef::parse(5, &frame).unwrap();
     let client = client(&[], Capabilities::default());
-    let projector = Projector { session: SESSION.parse().unwrap(), client: &client, history: 0 };
+    let projector = Projector::new(SESSION.parse().unwrap(), &client, (0, 0));
     let [message] = &projector.messages(&event, None, |_| false)[..] else { panic!("one message") };
     let expected = format!(
         r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{SESSION}","update":{{"sessionUpdate":"x","n":1.10}},"_meta":{{"a":1}},"later":[1e2]}}}}"#
@@ -138,7 +138,7 @@ proptest! {
             let client = client(&[], Capabilities::default());
             let frame = frame(seq, kind, None, TIME, &members);
             let event = EventRef::parse(seq, &frame).unwrap();
-            let projector = Projector { session: SESSION.parse().unwrap(), client: &client, history: 0 };
+            let projector = Projector::new(SESSION.parse().unwrap(), &client, (0, 0));
             for message in projector.messages(&event, None, |_| false) {
                 prop_assert!(!message.contains(&b'\n'));
                 let value: Value = serde_json::from_slice(&message).unwrap();
