@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::support::Gateway;
 use crate::support::gateway::KEY;
@@ -120,6 +120,8 @@ impl Messages {
 
     /// The next message. `None` at the end of the stream.
     pub(super) async fn try_next(&mut self) -> Option<Value> {
+        // Comments of the stream do not extend the wait.
+        let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some((block, rest)) = self.buffer.split_once("\n\n") {
                 let (block, rest) = (block.to_owned(), rest.to_owned());
@@ -137,7 +139,7 @@ impl Messages {
                 }
                 continue;
             }
-            let chunk = timeout(PATIENCE, self.response.chunk()).await.expect("a message in time");
+            let chunk = timeout_at(deadline, self.response.chunk()).await.expect("a message in time");
             let chunk = chunk.ok()??;
             assert!(chunk.is_ascii(), "some clients decode each read separately");
             self.buffer.push_str(std::str::from_utf8(&chunk).expect("ASCII"));

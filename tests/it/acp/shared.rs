@@ -154,7 +154,7 @@ async fn modes_options_and_lists_work_for_every_agent() {
     assert_eq!(connection.response(deleted).await["result"], json!({}));
     let gone =
         acp.send("session/resume", json!({ "sessionId": session, "cwd": "/", "mcpServers": [] })).await;
-    assert_eq!(messages.response(gone).await["error"]["code"], -32002);
+    assert_eq!(connection.response(gone).await["error"]["code"], -32002);
     let other = acp.send("nonsense", json!({})).await;
     assert_eq!(connection.response(other).await["error"]["code"], -32601);
     let servers = json!([{ "name": "x", "command": "/bin/sh", "args": [], "env": [] }]);
@@ -176,7 +176,8 @@ async fn client_of_another_principal_cannot_take_a_name() {
     let other = key(&gateway, "other", "read,prompt").await;
     let name = json!({ "_meta": { "acp-gateway": { "client": acp.id } } });
     let mut thief = Acp::open_with(&gateway, &other, &name).await;
-    load(&mut thief, &session).await;
+    let mut loaded = load(&mut thief, &session).await;
+    loaded.until(|message| message["result"]["sessionId"] == session).await;
     let params =
         json!({ "sessionId": session, "prompt": [{ "type": "text", "text": "stop reason=refusal" }] });
     let message = json!({ "jsonrpc": "2.0", "id": prompt, "method": "session/prompt", "params": params });
