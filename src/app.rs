@@ -375,7 +375,7 @@ impl Gateway {
         self.isolation.mechanism
     }
 
-    /// What this machine lacks for the best mechanism.
+    /// The reason why this machine does not support the best mechanism. `None` if it does.
     pub fn isolation_shortcoming(&self) -> Option<&str> {
         self.isolation.shortcoming.as_deref()
     }

@@ -33,7 +33,7 @@ pub(super) use queue::{Post, PostError};
 /// The JSON-RPC id of `initialize` at the gateway. No other call has it.
 pub(super) const INITIALIZE_ID: &str = "b-0";
 
-/// What the driver of the bridge has to do.
+/// An action of the driver that the bridge requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Effect {
     /// Write a line to the editor.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::Mechanism;
 
-/// What a child may access, its user, and its environment. All paths are absolute, and those of visible and writable
+/// The access rights of a child, its user, and its environment. All paths are absolute, and those of visible and writable
 /// folders contain no symbolic link.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::process) struct Confinement {

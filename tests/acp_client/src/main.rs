@@ -18,7 +18,7 @@ use agent_client_protocol_http::HttpClient;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde_json::{Value, json};
 
-/// What the client has seen since the last step.
+/// The messages that the client has received since the last step.
 #[derive(Default)]
 struct Seen {
     chunks: usize,

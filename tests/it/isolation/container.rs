@@ -8,7 +8,7 @@ use super::ground::{Machine, NOBODY, User, open, outside_tmp, script, start};
 use crate::container::compose;
 use crate::support::Setup;
 
-/// The mounts of a container: `$1` is the only folder that can be written to besides /tmp, and `$2` tells whether the
+/// The mounts of a container: `$1` is the only folder that can be written to besides /tmp, and `$2` selects whether the
 /// engine covers parts of /proc.
 const MOUNTS: &str = r#"set -e
 mount --make-rprivate /

@@ -101,7 +101,7 @@ impl Field {
     }
 }
 
-/// What the agent wrote, if it ran.
+/// The output of the agent. `None` if it did not run.
 fn seen(cwd: &Path) -> Option<String> {
     std::fs::read_to_string(cwd.join("looked.json")).ok()
 }
