@@ -19,14 +19,14 @@ use crate::event::{ActorKind, LinkPrinted};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::process::{
-    self, AgentUsers, ControlGroups, OpenFiles, Sandbox, Spawner, SupervisorLock, UsersError,
+    self, AgentUsers, ControlGroups, HostIsolation, OpenFiles, Sandbox, Spawner, SupervisorLock, UsersError,
 };
 use crate::server::BoundListeners;
 use crate::session::{Context, MayPrompt, SessionRegistry};
 use crate::shutdown::Shutdown;
 use crate::store::{CheckError, CheckReport, OpenError, SqliteStore};
 use crate::stream::StreamWorkers;
-use crate::types::{Ids, Isolation, Limits, Mechanism, Scope};
+use crate::types::{Ids, Isolation, Limits, Scope};
 use crate::workspace::Workspaces;
 use crate::{server, surface};
 
@@ -87,15 +87,7 @@ pub struct Gateway {
     stream_workers: StreamWorkers,
     fatal: oneshot::Receiver<String>,
     reloader: Reloader,
-    isolation: AgentIsolation,
-}
-
-/// The isolation of agents on this machine.
-#[derive(Debug)]
-struct AgentIsolation {
-    mechanism: Mechanism,
-    shortcoming: Option<String>,
-    control_groups: Arc<ControlGroups>,
+    isolation: HostIsolation,
 }
 
 /// Opens the store in a data folder.
@@ -171,8 +163,8 @@ pub async fn start(
     let (ids, limits) = (Ids::system(), Arc::new(config.limits.clone()));
     let users = agent_users(&config)?;
     let open_files = open_files(&config);
-    // The probe runs while the store opens.
-    let sandbox = probe_isolation(&config, &shutdown);
+    // It continues after the gateway accepts connections.
+    let (isolation, isolated) = prepare_isolation(&config, users.clone(), &shutdown);
     let store = open_store(&config.data, &limits, &ids)?;
     check_after_unclean_shutdown(&store, &limits, &shutdown).await?;
     let admin = config.admin_key.map(KeyHash::from_bytes);
@@ -184,10 +176,7 @@ pub async fn start(
 
     let catalogue = Arc::new(catalogue::build(&config)?);
     let spawner = Spawner::new(OWN_PROGRAM.into(), config.data.run(), shutdown.clone(), Arc::clone(&limits));
-    let (sandbox, isolation) = isolation(sandbox).await;
-    let sandbox = sandbox.with_users(users.clone());
-    let spawner = spawner.with_open_files(open_files).with_sandbox(sandbox);
-    let spawner = spawner.with_control_groups(Arc::clone(&isolation.control_groups));
+    let spawner = spawner.with_open_files(open_files).with_isolation(isolation.clone());
     let spawner = spawner.with_held(held_by_supervisors(&listeners, supervisors)?);
     let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
     let workspaces = workspaces.map_err(StartError::Workspaces)?.with_users(users.clone());
@@ -238,7 +227,11 @@ pub async fn start(
     let acceptor = acceptor(config, &limits, &workers, &shutdown);
     shutdown.spawn_critical(server::serve(listeners, router, acceptor));
     // Start idle processes only now, so that their start does not delay the first requests.
-    prestart_pool.start_maintenance();
+    shutdown.spawn(async move {
+        // The panic of a preparation is in the log.
+        drop(isolated.await);
+        prestart_pool.start_maintenance();
+    });
     Ok(Gateway { keys, shutdown, limits, log, audit, stream_workers: workers, fatal, reloader, isolation })
 }
 
@@ -319,28 +312,27 @@ fn agent_users(config: &Config) -> Result<Option<AgentUsers>, UsersError> {
     AgentUsers::open(range, data.path(), data.homes(), root).map(Some)
 }
 
-/// Begins to probe the isolation of this machine. The control groups come first: the gateway moves itself.
-fn probe_isolation(config: &Config, shutdown: &Shutdown) -> JoinHandle<(Sandbox, ControlGroups)> {
+/// Begins to prepare the isolation of children. The control groups come first: the gateway moves itself, and the probe
+/// starts processes.
+fn prepare_isolation(
+    config: &Config,
+    users: Option<AgentUsers>,
+    shutdown: &Shutdown,
+) -> (HostIsolation, JoinHandle<()>) {
     let mut hidden = vec![config.data.path().to_owned(), config.workspaces.root.clone()];
     hidden.extend(config.workspaces.allow.iter().cloned());
     let folders = (hidden, config.child_environment.home.clone());
     let (temporary, policy) = (config.data.temporary(), config.isolation);
     let record = config.data.control_groups();
-    shutdown.spawn_blocking(move || {
+    HostIsolation::prepare(shutdown, move || {
         let groups = ControlGroups::open(&record);
-        (Sandbox::probe(OWN_PROGRAM.as_ref(), folders, temporary, policy), groups)
+        let sandbox = Sandbox::probe(OWN_PROGRAM.as_ref(), folders, temporary, policy).with_users(users);
+        if let Some(missing) = sandbox.shortcoming() {
+            let mechanism = sandbox.applied(Isolation::Private).mechanism;
+            tracing::warn!(%mechanism, missing, "agents cannot be isolated completely");
+        }
+        (sandbox, groups)
     })
-}
-
-/// Waits for the probe, and logs what the machine lacks. A probe that failed isolates nothing and starts nothing as root.
-async fn isolation(probe: JoinHandle<(Sandbox, ControlGroups)>) -> (Sandbox, AgentIsolation) {
-    let (sandbox, groups) = probe.await.unwrap_or_default();
-    let mechanism = sandbox.applied(Isolation::Private).mechanism;
-    if let Some(missing) = sandbox.shortcoming() {
-        tracing::warn!(%mechanism, missing, "agents cannot be isolated completely");
-    }
-    let shortcoming = sandbox.shortcoming().map(str::to_owned);
-    (sandbox, AgentIsolation { mechanism, shortcoming, control_groups: Arc::new(groups) })
 }
 
 /// Raises the limit of open files, and logs a warning if the limit is too low for the configuration.
@@ -370,19 +362,9 @@ impl Gateway {
         self.keys.create_link_key()
     }
 
-    /// The mechanism that isolates agents.
-    pub fn isolation(&self) -> Mechanism {
-        self.isolation.mechanism
-    }
-
-    /// The reason why this machine does not support the best mechanism. `None` if it does.
-    pub fn isolation_shortcoming(&self) -> Option<&str> {
-        self.isolation.shortcoming.as_deref()
-    }
-
-    /// The control groups of agents.
-    pub fn control_groups(&self) -> &ControlGroups {
-        &self.isolation.control_groups
+    /// The isolation of agents on this machine.
+    pub fn isolation(&self) -> &HostIsolation {
+        &self.isolation
     }
 
     /// Records that the link with this key was printed.
@@ -405,7 +387,7 @@ impl Gateway {
                 shutdown.start_drain();
                 shutdown.abort();
                 workers.stop(DRAIN_SLACK).await;
-                close_groups(isolation.control_groups, &shutdown).await;
+                close_groups(isolation, &shutdown).await;
                 return Err(LogFailure(reason));
             }
         }
@@ -418,7 +400,7 @@ impl Gateway {
             shutdown.abort();
             shutdown.wait_for_tasks(DRAIN_SLACK).await;
         }
-        close_groups(isolation.control_groups, &shutdown).await;
+        close_groups(isolation, &shutdown).await;
         // The stream workers still send events during the drain, so they end after it.
         workers.stop(DRAIN_SLACK).await;
         audit.finish().await;
@@ -428,8 +410,8 @@ impl Gateway {
 }
 
 /// Removes the control groups after the end of all agents. If this fails, the next start removes them.
-async fn close_groups(groups: Arc<ControlGroups>, shutdown: &Shutdown) {
-    drop(shutdown.spawn_blocking(move || groups.close()).await);
+async fn close_groups(isolation: HostIsolation, shutdown: &Shutdown) {
+    drop(shutdown.spawn_blocking(move || isolation.groups().close()).await);
 }
 
 fn policy_options(config: &Config, bound: SocketAddr) -> PolicyOptions {

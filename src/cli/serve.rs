@@ -23,6 +23,8 @@ use crate::telemetry::{self, ErrorChain};
 const EXTRA_PORTS: u16 = 20;
 /// How long blocking tasks have to end when the runtime shuts down.
 const RUNTIME_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a thread for blocking calls waits for the next one. They come in bursts, so an idle gateway keeps no such thread.
+const BLOCKING_THREAD_KEEP_ALIVE: Duration = Duration::from_millis(250);
 
 #[derive(Debug, thiserror::Error)]
 enum BindError {
@@ -55,7 +57,11 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     // A busy tokio worker wakes another worker to look for more work. With few cores, that slows the agents
     // and the writer of the log. Long work runs on other threads, or yields.
     let workers = cores.saturating_sub(StreamWorkers::count()).max(1);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .thread_keep_alive(BLOCKING_THREAD_KEEP_ALIVE)
+        .enable_all()
+        .build()?;
     let announcement = Announcement::new(&config, recorder, lock.try_clone()?);
     let ended = runtime.block_on(serve(source, config, (listeners, supervisors), announcement));
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);

@@ -12,8 +12,8 @@ use super::output;
 use super::recorded::Recorder;
 use crate::app::Gateway;
 use crate::config::Config;
-use crate::types::Mechanism;
 use crate::types::text::strip_controls;
+use crate::types::{Isolation, Mechanism};
 
 const STOP: &str = "SIGINT (Ctrl-C) or SIGTERM; a second signal stops at once";
 
@@ -88,10 +88,13 @@ impl Summary {
         let Self { data, agents, workspaces, run_as } = self;
         if io::stderr().is_terminal() {
             // A start does not fail because its terminal is gone.
-            let isolation = isolation_text(gateway.isolation(), gateway.isolation_shortcoming());
+            let sandbox = gateway.isolation().sandbox();
+            let mechanism = sandbox.applied(Isolation::Private).mechanism;
+            let isolation = isolation_text(mechanism, sandbox.shortcoming());
             drop(io::stderr().lock().write_all(self.text(&isolation).as_bytes()));
         } else {
-            let (isolation, control_groups) = (gateway.isolation(), gateway.control_groups());
+            let isolation = gateway.isolation().sandbox().applied(Isolation::Private).mechanism;
+            let control_groups = gateway.isolation().groups();
             tracing::info!(
                 %data,
                 %agents,

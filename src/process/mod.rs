@@ -15,13 +15,15 @@
 //!
 //! Reading order: [`spec`], [`spawn`], [`handshake`] with [`report`], [`supervisor`], [`exit`], [`child`],
 //! [`kill_switch`], [`reaper`], [`stdin`], [`stderr`] with [`mask`], then [`pty`] and [`terminal`].
-//! [`isolation`] decides what a child may access, and [`control_groups`] limits and ends it. [`run_file`], [`tree`] and [`procfs`] find processes,
+//! [`isolation`] decides what a child may access, and [`control_groups`] limits and ends it.
+//! [`host_isolation`] prepares both. [`run_file`], [`tree`] and [`procfs`] find processes,
 //! [`resolve`] finds programs, and [`real_folder`] opens folders.
 
 mod child;
 mod control_groups;
 mod exit;
 mod handshake;
+mod host_isolation;
 mod isolation;
 mod kill_switch;
 mod mask;
@@ -46,6 +48,7 @@ mod tree;
 pub use child::Child;
 pub use control_groups::{ControlGroups, sweep_groups};
 pub use exit::Exit;
+pub use host_isolation::HostIsolation;
 pub use isolation::{AgentUsers, FolderGrants, Sandbox, UserError, UsersError};
 pub use kill_switch::StopReason;
 pub use mask::masked;

@@ -19,6 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::child::Child;
 use super::control_groups::{ChildGroup, ControlGroups};
+use super::host_isolation::HostIsolation;
 use super::isolation::{Confinement, FolderGrants, Sandbox, give};
 use super::kill_switch::{ExitState, KillSwitch, StopRequest};
 use super::open_files::{self, OpenFiles};
@@ -61,8 +62,7 @@ pub struct Spawner {
     shutdown: Shutdown,
     limits: Arc<Limits>,
     open_files: Option<OpenFiles>,
-    sandbox: Arc<Sandbox>,
-    groups: Arc<ControlGroups>,
+    isolation: HostIsolation,
     /// Each supervisor holds copies of these until its end.
     held: Arc<[OwnedFd]>,
 }
@@ -76,8 +76,7 @@ impl Spawner {
             shutdown,
             limits,
             open_files: None,
-            sandbox: Arc::new(Sandbox::disabled()),
-            groups: Arc::default(),
+            isolation: HostIsolation::new(Sandbox::disabled(), ControlGroups::default()),
             held: Arc::default(),
         }
     }
@@ -88,16 +87,11 @@ impl Spawner {
         Self { open_files, ..self }
     }
 
-    /// Sets the isolation of children. Without it, children are not isolated.
+    /// Sets the isolation and the control groups of children. Without it, children are not isolated, and stay in the group
+    /// of this process.
     #[must_use]
-    pub fn with_sandbox(self, sandbox: Sandbox) -> Self {
-        Self { sandbox: Arc::new(sandbox), ..self }
-    }
-
-    /// Sets the control groups of children. Without them, children stay in the group of this process.
-    #[must_use]
-    pub fn with_control_groups(self, groups: Arc<ControlGroups>) -> Self {
-        Self { groups, ..self }
+    pub fn with_isolation(self, isolation: HostIsolation) -> Self {
+        Self { isolation, ..self }
     }
 
     /// Sets descriptors of which each supervisor holds copies until its end: the lock of the supervisors, and the
@@ -108,8 +102,9 @@ impl Spawner {
         Self { held: descriptors.into(), ..self }
     }
 
+    /// The isolation of children. Blocks for some milliseconds after the start of the gateway.
     pub fn sandbox(&self) -> &Sandbox {
-        &self.sandbox
+        self.isolation.sandbox()
     }
 
     /// Starts `spec` under a supervisor. Returns when the program itself runs.
@@ -227,12 +222,13 @@ impl Spawner {
     /// Decides what the child may access, moves its environment there, and creates its temporary folder and its control
     /// group. Without namespaces, a variable names the folder.
     fn confine(&self, spec: &mut ChildSpec) -> Result<(Confinement, Resources), SpawnError> {
-        let (mut confinement, temporary) = self.sandbox.confinement(spec)?;
-        let group = self.groups.create_child(spec.isolation.limits).map_err(SpawnError::ControlGroup)?;
-        let groups = Arc::clone(&self.groups);
+        let groups = self.isolation.groups();
+        let (mut confinement, temporary) = self.isolation.sandbox().confinement(spec)?;
+        let group = groups.create_child(spec.isolation.limits).map_err(SpawnError::ControlGroup)?;
+        let isolation = self.isolation.clone();
         // Nothing waits for it. It would delay the creation of the group.
-        drop(self.shutdown.spawn_blocking(move || groups.prepare_entrance()));
-        if self.groups.limit_processes() && confinement.mechanism != Mechanism::Namespaces {
+        drop(self.shutdown.spawn_blocking(move || isolation.groups().prepare_entrance()));
+        if groups.limit_processes() && confinement.mechanism != Mechanism::Namespaces {
             // This limit would count the processes of all agents of the user.
             confinement.maximum.processes = None;
         }

@@ -42,6 +42,7 @@ fn bench(options: &Options) -> Outcome<bool> {
         programs: std::env::current_exe()?.parent().ok_or("a program without a folder")?.to_owned(),
         peers: below.join("peers"),
         scratch: scratch.path().to_owned(),
+        isolation: options.isolation.clone(),
     };
     let targets = targets::all(&places);
     let previous = options.previous.as_ref().map(|program| Gateway::previous(&root.join(program), &places));

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::Outcome;
 use crate::measure::Test;
+use crate::targets::DEFAULT_ISOLATION;
 
 pub(crate) const USAGE: &str = "scripts/bench [OPTION...]
   --quick            a fifth of everything, three rounds; writes no document
@@ -15,6 +16,7 @@ pub(crate) const USAGE: &str = "scripts/bench [OPTION...]
   --events A,B       growth: and at a session with so many events (10000,100000,1000000)
   --gateway PATH     another build of the gateway
   --previous BUILD   also measure an earlier build, a commit or the path of a program, and print the ratios
+  --isolation LEVEL  the level of isolation of the gateway's agents (private); off compares with a build without isolation
   --write            write docs/internals/performance.md also when targets or tests were left out
   --results FILE     make the document from earlier results and measure nothing
   --must             fail when the gateway misses a goal, or costs 5 % more than the previous build in any figure
@@ -39,6 +41,8 @@ pub(crate) struct Options {
     pub(crate) gateway: PathBuf,
     /// The program of an earlier build.
     pub(crate) previous: Option<PathBuf>,
+    /// The level of isolation of the agents of every build that isolates.
+    pub(crate) isolation: String,
 }
 
 impl Options {
@@ -57,6 +61,7 @@ impl Options {
             root: PathBuf::from("."),
             gateway: PathBuf::from("target/dist/acp-gateway"),
             previous: None,
+            isolation: DEFAULT_ISOLATION.to_owned(),
         };
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value\n{USAGE}"));
@@ -73,6 +78,7 @@ impl Options {
                 "--results" => options.results = Some(value()?.into()),
                 "--root" => options.root = value()?.into(),
                 "--gateway" => options.gateway = value()?.into(),
+                "--isolation" => options.isolation = value()?,
                 "--previous" => options.previous = Some(value()?.into()),
                 _ => return Err(format!("there is no {arg}\n{USAGE}").into()),
             }
@@ -93,7 +99,10 @@ impl Options {
 
     /// Whether the document is written by default.
     pub(crate) fn whole(&self) -> bool {
-        !self.quick && self.targets.is_empty() && self.tests.len() >= Test::ALL.len() - 1
+        !self.quick
+            && self.isolation == DEFAULT_ISOLATION
+            && self.targets.is_empty()
+            && self.tests.len() >= Test::ALL.len() - 1
     }
 }
 
@@ -132,6 +141,8 @@ mod tests {
 
     #[test]
     fn invalid_arguments_are_reported() {
+        let isolated = parsed("--isolation off").unwrap();
+        assert_eq!((&*isolated.isolation, isolated.whole()), ("off", false));
         for args in ["--tests nothing", "--rounds", "--rounds x", "--previous", "--fast"] {
             assert!(parsed(args).is_err(), "{args}");
         }

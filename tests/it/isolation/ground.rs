@@ -194,7 +194,7 @@ pub(crate) fn start(setup: Setup, user: User) -> Gateway {
 }
 
 /// As [`start`], after `prepare` has changed the home.
-pub(super) fn start_after(setup: Setup, user: User, prepare: impl FnOnce(&Path)) -> Gateway {
+pub(crate) fn start_after(setup: Setup, user: User, prepare: impl FnOnce(&Path)) -> Gateway {
     setup.start_with(|folder| {
         prepare(folder);
         std::fs::create_dir(folder.join("bin")).expect("the folder is ours");

@@ -7,8 +7,9 @@ use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
 use super::model::Model;
-use super::real::CLAUDE;
+use super::real::{CLAUDE, Running};
 use super::scenarios;
+use crate::isolation::ground::{self, Machine, User, outside_tmp, run_by};
 use crate::support::{Events, Gateway, Setup, eventually};
 
 struct Claude {
@@ -206,4 +207,34 @@ async fn claude_works_at_the_isolation_level_workspace() {
 #[tokio::test]
 async fn claude_works_for_an_unprivileged_gateway_with_each_mechanism() {
     scenarios::unprivileged_gateway(&CLAUDE).await;
+}
+
+/// The sandbox permits changes in the folder of the session only, and a command in it needs no permission.
+#[tokio::test]
+async fn claude_uses_its_own_sandbox_in_the_namespaces_of_an_ordinary_user() {
+    let words = run_by(User::Unprivileged, Machine::Namespaces);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let sandbox = json!({ "sandbox": {
+        "enabled": true,
+        "failIfUnavailable": true,
+        "autoAllowBashIfSandboxed": true,
+        "allowUnsandboxedCommands": false,
+    } });
+    for level in ["private", "workspace"] {
+        let setup = Setup::default().run_by(&words).below(outside_tmp());
+        let model = Model::start().await;
+        let setup = CLAUDE.configure(setup, &model, &format!("isolation = {level:?}\n"), &[]);
+        let gateway = ground::start_after(setup, User::Unprivileged, |folder| {
+            let settings = folder.join("data/homes/default/claude/.claude");
+            std::fs::create_dir_all(&settings).expect("the folder is ours");
+            std::fs::write(settings.join("settings.json"), sandbox.to_string()).expect("the folder is ours");
+        });
+        let running = Running::new(&CLAUDE, gateway, model);
+        let session = running.session().await;
+        let command = "echo runs >inside.txt; cat inside.txt; touch \"$HOME/outside.txt\"";
+        let turn = running.turn(&session, &CLAUDE.shell(command)).await;
+        let text = turn["text"].as_str().expect("a text");
+        assert!(text.contains("runs") && text.contains("Read-only file system"), "{level}: {turn}");
+        assert!(running.cwd(&session).await.join("inside.txt").exists(), "{level}");
+    }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use acp_gateway::process::{AgentUsers, ChildIsolation, ChildSpec, ControlGroups, Sandbox, Spawner};
+use acp_gateway::process::{
+    AgentUsers, ChildIsolation, ChildSpec, ControlGroups, HostIsolation, Sandbox, Spawner,
+};
 use acp_gateway::shutdown::Shutdown;
 use acp_gateway::types::{Isolation, IsolationPolicy, Limits};
 use rustix::process::geteuid;
@@ -54,14 +56,17 @@ async fn isolation_adds_at_most_ten_milliseconds_to_a_start() {
     let policy = IsolationPolicy { required: true, allow_root: true, ..IsolationPolicy::default() };
     let sandbox = Sandbox::probe(&binary(), (vec![path("data")], None), path("data/tmp"), policy);
     let spawner = Spawner::new(binary(), path("run"), Shutdown::new(), Arc::new(Limits::default()));
-    let groups = Arc::new(ControlGroups::open(&path("control-groups")));
+    let groups = ControlGroups::open(&path("control-groups"));
     println!("control groups: {groups}");
-    let isolating = |users| spawner.clone().with_sandbox(sandbox.clone().with_users(users));
-    let grouping = isolating(None).with_control_groups(Arc::clone(&groups));
+    let grouping = HostIsolation::new(sandbox.clone(), groups);
+    let isolating = |users| {
+        let sandbox = sandbox.clone().with_users(users);
+        spawner.clone().with_isolation(HostIsolation::new(sandbox, ControlGroups::default()))
+    };
     let mut variants = vec![
         (Isolation::Off, isolating(None)),
         (Isolation::Private, isolating(None)),
-        (Isolation::Private, grouping),
+        (Isolation::Private, spawner.clone().with_isolation(grouping.clone())),
     ];
     if geteuid().is_root() {
         let range = USERS.parse().expect("a range");
@@ -86,7 +91,7 @@ async fn isolation_adds_at_most_ten_milliseconds_to_a_start() {
             child.stop().await;
         }
     }
-    groups.close();
+    grouping.groups().close();
     for times in &mut times {
         times.sort();
     }

@@ -114,6 +114,7 @@ mod tests {
             programs: folder.clone(),
             peers: folder.clone(),
             scratch: folder,
+            isolation: targets::DEFAULT_ISOLATION.to_owned(),
         };
         let results = made(&[
             (Test::Fan, GATEWAY, "events_s", &[6_000_000.0]),

@@ -12,6 +12,9 @@ use serde_json::json;
 
 use crate::Outcome;
 
+/// The level of isolation of the gateway's default configuration.
+pub(crate) const DEFAULT_ISOLATION: &str = "private";
+
 /// The templates, the newest first.
 pub(super) const FLAVORS: &[ConfigFlavor] = &[
     ConfigFlavor { name: "isolation", template: include_str!("configs/isolation.toml") },
@@ -23,7 +26,7 @@ pub(super) const FLAVORS: &[ConfigFlavor] = &[
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ConfigFlavor {
     pub(super) name: &'static str,
-    /// TOML with the placeholders `@COMMAND@` and `@PROCESSES@`.
+    /// TOML with the placeholders `@COMMAND@`, `@PROCESSES@` and, from the first build that isolates agents, `@ISOLATION@`.
     pub(super) template: &'static str,
 }
 
@@ -37,7 +40,7 @@ impl ConfigFlavor {
         let path = folder.join("flavor.toml");
         let mut answers = String::new();
         for flavor in flavors {
-            fs::write(&path, flavor.render(program, 1))?;
+            fs::write(&path, flavor.render(program, 1, DEFAULT_ISOLATION))?;
             let output = Command::new(program)
                 .args(["check", "--config"])
                 .arg(&path)
@@ -58,11 +61,12 @@ impl ConfigFlavor {
         Err(format!("{} accepts no configuration of the harness:{answers}", program.display()).into())
     }
 
-    /// The file for an agent with at most this many processes.
-    pub(super) fn render(self, command: &Path, processes: usize) -> String {
+    /// The file for an agent with at most this many processes and this level of isolation.
+    pub(super) fn render(self, command: &Path, processes: usize, isolation: &str) -> String {
         self.template
             .replace("@COMMAND@", &json!(command).to_string())
             .replace("@PROCESSES@", &processes.to_string())
+            .replace("@ISOLATION@", &json!(isolation).to_string())
     }
 }
 
@@ -107,7 +111,7 @@ mod tests {
     #[test]
     fn a_rendered_file_has_no_placeholder() {
         for flavor in FLAVORS {
-            let text = flavor.render(Path::new("/a \"b\""), 256);
+            let text = flavor.render(Path::new("/a \"b\""), 256, "off");
             assert!(text.contains(r#"= "/a \"b\"""#) && text.contains("256"), "{text}");
             assert!(!text.contains('@'), "{text}");
         }

@@ -29,6 +29,7 @@ pub(crate) struct Gateway {
     program: PathBuf,
     agent: PathBuf,
     processes: usize,
+    isolation: String,
     /// Detected before the first start.
     flavor: OnceLock<ConfigFlavor>,
     /// Further variables of its environment.
@@ -53,6 +54,7 @@ impl Gateway {
             program: program.to_owned(),
             agent: places.agent(),
             processes: PROCESSES,
+            isolation: places.isolation.clone(),
             flavor: OnceLock::new(),
             environment: Vec::new(),
         }
@@ -81,7 +83,7 @@ impl Gateway {
         let path = |name: &str| folder.join(name);
         let (key, config, data) = (path("key"), path("gateway.toml"), path("data"));
         fs::write(&key, KEY)?;
-        fs::write(&config, self.flavor(folder)?.render(&self.agent, self.processes))?;
+        fs::write(&config, self.flavor(folder)?.render(&self.agent, self.processes, &self.isolation))?;
         let address = free_port()?;
         let listen = address.to_string();
         let command: [&OsStr; 8] = [

@@ -19,6 +19,7 @@ use crate::Outcome;
 
 use alone::Alone;
 use bridged::Bridged;
+pub(crate) use config::DEFAULT_ISOLATION;
 pub(crate) use gateway::{Gateway, Up as GatewayUp};
 
 pub(crate) const LIMIT: &str = "raw-epoll";
@@ -36,6 +37,8 @@ pub(crate) struct Places {
     pub(crate) peers: PathBuf,
     /// The directory for scratch files, on a real disk.
     pub(crate) scratch: PathBuf,
+    /// The level of isolation of the gateway's agents.
+    pub(crate) isolation: String,
 }
 
 impl Places {

@@ -1,0 +1,47 @@
+//! The isolation and the control groups of this machine, prepared while the gateway starts.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+
+use tokio::task::JoinHandle;
+
+use super::control_groups::ControlGroups;
+use super::isolation::Sandbox;
+use crate::shutdown::Shutdown;
+
+/// How this machine isolates children. Cheap to clone.
+///
+/// The preparation takes about 15 ms, mostly waits of the kernel. The gateway accepts connections meanwhile, and only
+/// code that needs the result waits for it.
+#[derive(Debug, Clone)]
+pub struct HostIsolation(Arc<OnceLock<(Sandbox, ControlGroups)>>);
+
+impl HostIsolation {
+    pub fn new(sandbox: Sandbox, groups: ControlGroups) -> Self {
+        Self(Arc::new(OnceLock::from((sandbox, groups))))
+    }
+
+    /// Begins the preparation on a blocking thread. The handle reports its end. If `prepare` panics, the result isolates
+    /// nothing and starts no child as root.
+    pub fn prepare(
+        shutdown: &Shutdown,
+        prepare: impl FnOnce() -> (Sandbox, ControlGroups) + Send + 'static,
+    ) -> (Self, JoinHandle<()>) {
+        let prepared = Self(Arc::default());
+        let result = prepared.clone();
+        // The panic is in the log.
+        let work = move || drop(result.0.set(catch_unwind(AssertUnwindSafe(prepare)).unwrap_or_default()));
+        let end = shutdown.spawn_blocking(work);
+        (prepared, end)
+    }
+
+    /// The isolation of children. Blocks until the end of the preparation.
+    pub fn sandbox(&self) -> &Sandbox {
+        &self.0.wait().0
+    }
+
+    /// The control groups of children. Blocks until the end of the preparation.
+    pub fn groups(&self) -> &ControlGroups {
+        &self.0.wait().1
+    }
+}
