@@ -1,4 +1,4 @@
-//! Finds denied modes in what clients send, and in the state that an agent reports.
+//! Finds denied modes in the input of clients, and in the state that an agent reports.
 //!
 //! A mode can be selected by a mode id, by the value of an option, by a slash command, and by any other value that the
 //! agent reads. Names are compared as in [`DeniedModes`].
@@ -14,14 +14,14 @@ use super::update;
 use crate::types::known_agents::is_mode_command;
 use crate::types::{DeniedModes, ModeSelection};
 
-/// The categories of options that select no mode, so that a model can be called `auto`.
+/// The categories of options that select no mode. They are not checked, because a model can be called `auto`.
 const OTHER_CATEGORIES: [&str; 3] = ["model", "model_config", "thought_level"];
 
 /// The denied modes of an agent, with the modes and the options of one session as the agent reports them.
 #[derive(Debug, Clone, Copy)]
 pub struct ModePolicy<'a> {
     pub denied: &'a DeniedModes,
-    /// `{currentModeId, availableModes}`
+    /// The mode state of the session: `{currentModeId, availableModes}`.
     pub modes: Option<&'a RawValue>,
     /// The array of options.
     pub config_options: Option<&'a RawValue>,

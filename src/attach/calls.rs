@@ -116,7 +116,7 @@ impl Calls {
         self.open.len()
     }
 
-    /// The size of all requests.
+    /// The size of all open requests in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

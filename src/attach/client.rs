@@ -26,7 +26,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const TCP_KEEPALIVE: Duration = Duration::from_secs(20);
 /// The gateway accepts a message at once.
 const POST_TIMEOUT: Duration = Duration::from_mins(1);
-/// `initialize` can wait for the first start of an agent.
+/// The time limit for the response to `initialize`, which can wait for the first start of an agent.
 const INITIALIZE_TIMEOUT: Duration = Duration::from_mins(5);
 const DELETE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a pooled connection stays open. The gateway closes idle connections later.

@@ -39,7 +39,7 @@ pub struct Options {
     pub uses_tls: bool,
     /// The header with the key.
     pub authorization: HeaderValue,
-    /// The session that `session/new` loads.
+    /// The existing session that the editor's `session/new` loads instead of creating one.
     pub session: Option<String>,
     pub paths: PathMap,
     /// A name under which the gateway recognizes this process.

@@ -9,7 +9,7 @@ use super::message::rpc_error;
 use crate::acp::error_code;
 use crate::jsonrpc::{self, EnvelopeError, Message, RpcError};
 
-/// A longer line is skipped, and an error answers it.
+/// The maximum size of a line. The bridge skips a longer line and responds with an error.
 const MAX_LINE_BYTES: usize = 16 << 20;
 /// The maximum nesting of a message.
 const MAX_DEPTH: usize = 128;

@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 use crate::event::{AuditEntry, AuditLink, Event, EventRef, Framer, Members};
 use crate::types::{Epoch, SessionId};
 
-/// The SHA-256 of an event after its id. The event contains the hash of its predecessor, so the hash covers all
-/// earlier events. The first event contains the hash of zeros.
+/// The SHA-256 of the bytes that follow the id of an event. An event contains the hash of its predecessor, so the
+/// hash covers all earlier events. The first event contains 64 zeros instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Hash([u8; 32]);
 
@@ -105,7 +105,7 @@ impl Verifier {
     pub(super) fn check(&mut self, event: &EventRef<'_>) -> Result<(), ChainError> {
         let seq = event.seq();
         let link = AuditLink::of(event).ok_or(ChainError::Unreadable(seq))?;
-        // Without its predecessors, the first event proves only the later ones.
+        // The log no longer contains the predecessor of this first event, so the hash cannot be checked.
         let linked = match self.first {
             None if seq > 1 => true,
             _ => link.previous == self.last.hash.to_string(),

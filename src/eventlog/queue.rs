@@ -34,7 +34,7 @@ pub(super) enum Job<S> {
 /// commit waits for at most one job.
 pub(super) type MaintenanceJob = Box<dyn FnOnce(&dyn Store) -> Result<(), CommitError> + Send>;
 
-/// First in, first out. A session is queued at most once.
+/// The jobs of the writer, first in, first out. [`Pending`](super::pending::Pending) queues a session at most once.
 pub(super) struct CommitQueue<S> {
     state: Mutex<QueueState<S>>,
     wake: Condvar,
@@ -45,7 +45,7 @@ pub(super) struct CommitQueue<S> {
 }
 
 struct QueueState<S> {
-    /// The audit log, if it has pending events. It precedes all jobs.
+    /// The audit log, if it has pending events. It does not wait behind the jobs: the next transaction contains it.
     audit: Option<Arc<S>>,
     jobs: VecDeque<Job<S>>,
     closing: bool,
@@ -85,7 +85,7 @@ impl<S> CommitQueue<S> {
         self.wake.notify_one();
     }
 
-    /// Queues the audit log before all jobs.
+    /// Queues the audit log for the next transaction.
     pub(super) fn push_audit(&self, log: Arc<S>) {
         let mut state = self.state();
         if state.closed {

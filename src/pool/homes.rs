@@ -89,7 +89,8 @@ impl Homes {
         }
     }
 
-    /// `None` while other starts have to end first. `failures` is the count at the beginning of the wait.
+    /// Returns `None` while another start must end first. `failures`: the number of failed first starts in this HOME
+    /// when the wait began.
     fn try_acquire(
         self: &Arc<Self>,
         home: &Path,

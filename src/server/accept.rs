@@ -44,7 +44,8 @@ const MAX_LATE_ACCEPTS: usize = 4096;
 /// Accepts connections until a shutdown has started and all work has ended. During the drain, clients receive
 /// problems that report it.
 ///
-/// Idle connections close soon, and others after their responses. The abort closes all of them.
+/// Idle connections close soon after the start of the closing phase. Other connections close after their responses. An
+/// abort closes all connections.
 /// [`Shutdown::wait_for_tasks`] waits for the connections.
 pub async fn serve(listeners: Listeners, router: Router, acceptor: Acceptor) {
     let Acceptor { limits, shutdown, .. } = &acceptor;

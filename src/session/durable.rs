@@ -6,7 +6,7 @@ use super::context::Context;
 use super::error::SessionError;
 use crate::eventlog::SessionLog;
 
-/// How long a commit may take.
+/// A wait fails at the first check after this time, with [`SessionError::Internal`].
 const COMMIT_TIMEOUT: Duration = Duration::from_mins(1);
 /// The interval at which a wait checks whether the disk is full.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
@@ -15,11 +15,15 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) async fn wait(context: &Context, log: &SessionLog, seq: u64) -> Result<(), SessionError> {
     let mut waited = Duration::ZERO;
     loop {
-        match tokio::time::timeout(CHECK_INTERVAL, log.wait(seq)).await {
-            Ok(outcome) => return outcome.map_err(SessionError::from),
-            Err(_) if context.log.storage_full() => return Err(SessionError::StorageFull),
-            Err(_) if waited > COMMIT_TIMEOUT => return Err(SessionError::Internal),
-            Err(_) => waited += CHECK_INTERVAL,
+        if let Ok(outcome) = tokio::time::timeout(CHECK_INTERVAL, log.wait(seq)).await {
+            return outcome.map_err(SessionError::from);
+        }
+        waited += CHECK_INTERVAL;
+        if context.log.storage_full() {
+            return Err(SessionError::StorageFull);
+        }
+        if waited >= COMMIT_TIMEOUT {
+            return Err(SessionError::Internal);
         }
     }
 }

@@ -14,7 +14,7 @@ use super::run::RunHeader;
 /// The methods block, except `usages` and `total_bytes`, which answer from memory. They may be called from any
 /// thread.
 pub trait Maintenance: Send + Sync + Debug {
-    /// Returns up to `limit` logs that `wanted` accepts.
+    /// Returns the usage of up to `limit` logs that `filter` accepts.
     fn usages(&self, limit: usize, filter: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage>;
 
     /// The stored bytes of all logs.
@@ -30,7 +30,7 @@ pub trait Maintenance: Send + Sync + Debug {
     ) -> Result<Vec<RunHeader>, ReadError>;
 
     /// Deletes the oldest runs of sessions, at most `max_runs` of each, so that no commit waits long. The
-    /// last run of a session is never deleted, because its seq continues from there.
+    /// last run of a session is never deleted, because it determines the seq of the next event.
     fn prune(&self, cuts: &[Cut], max_runs: usize) -> Result<Pruned, CommitError>;
 
     /// Returns some free pages to the disk. Returns true if more pages are free.

@@ -87,8 +87,8 @@ impl Stream {
 
     /// Writes the stream until its end. The optional notifier reports new commits.
     ///
-    /// `self` is boxed, because a future contains its by-value arguments twice, and each stream has such a
-    /// future. Rarely awaited futures are boxed too. Therefore, the state of a waiting stream is small.
+    /// A future contains its by-value arguments twice. Therefore, `self` and rarely awaited futures are boxed, and a
+    /// waiting stream needs little memory.
     pub(crate) async fn run<W: StreamSink>(
         mut self: Box<Self>,
         mut sink: W,

@@ -64,7 +64,7 @@ impl FileStat {
 pub enum EntityTags {
     /// `*`: any existing file.
     Any,
-    /// Without weak tags, which never match.
+    /// The strong tags of the list. Weak tags are omitted, because they never match.
     Listed(Vec<String>),
 }
 

@@ -99,7 +99,8 @@ impl Bridge {
         }
     }
 
-    /// The params with the paths at the gateway.
+    /// Returns the params with each folder of the editor mapped to its path at the gateway. Fails if a folder is
+    /// invalid or has no mapping.
     fn map_folders(&self, method: &str, params: Box<RawValue>) -> Result<Box<RawValue>, RpcError> {
         let has_folders = matches!(
             method,

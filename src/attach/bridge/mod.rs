@@ -177,7 +177,7 @@ impl Bridge {
         }
     }
 
-    /// Follows a session whose messages begin at `last`.
+    /// Follows a session, and opens its stream after the SSE id `followed.last`.
     fn follow(&mut self, session: &str, followed: Followed) {
         let last = followed.last.clone();
         self.sessions.insert(session, followed);

@@ -26,7 +26,7 @@ pub(super) struct GlobalSource {
     page: VecDeque<Run>,
     /// The last position that the read of `page` covered.
     page_end: u64,
-    /// One for each named session, or one for the tenant.
+    /// One registration for each named session, or one registration for the whole tenant.
     _registrations: Vec<ReaderRegistration>,
 }
 

@@ -83,8 +83,8 @@ fn confine(supervisor: Pid) -> Result<(), SupervisorError> {
     end_with(supervisor)
 }
 
-/// Lets this process end with its parent. A change of the user revokes it. The check of the parent follows the
-/// death signal: a parent that ended before would never cause a signal.
+/// Sets the death signal: the kernel kills this process when its parent ends. A change of the user clears the signal.
+/// The parent is checked after the call, because a parent that ended before the call causes no signal.
 fn end_with(supervisor: Pid) -> Result<(), SupervisorError> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(SupervisorError::at("death signal"))?;
     if getppid() == Some(supervisor) {

@@ -74,7 +74,7 @@ pub(super) struct Mounts {
     sources: Vec<(PathBuf, OwnedFd)>,
     /// The folders over which an empty file system is mounted.
     masks: Vec<PathBuf>,
-    /// The user of the child, if it is not that of this process.
+    /// The user of the child. `None` if the child runs as the user of this process.
     user: Option<u32>,
 }
 

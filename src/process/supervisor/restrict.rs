@@ -282,7 +282,8 @@ pub(super) fn drop_bounding_set() {
 
 fn reduce_bounding_set(kept: CapabilitySet) {
     for capability in CapabilitySet::all().difference(kept).iter() {
-        // The kernel may not know the newest ones. A process without rights has no capability to remove.
+        // An error has no effect: an older kernel does not know the newest capabilities, and a process without SETPCAP
+        // cannot gain a capability, because of no_new_privs.
         remove_capability_from_bounding_set(capability).unwrap_or_default();
     }
 }

@@ -49,7 +49,8 @@ pub(super) fn drop_groups() -> rustix::io::Result<()> {
     }
 }
 
-/// Checks that the user can list and enter a folder. This process has one thread, and keeps its own user.
+/// Checks that the user can list and enter a folder. Requires a process of root with one thread: drops its groups,
+/// switches its effective user and group for the check, and back to root.
 pub(super) fn check_folder(user: u32, folder: impl AsFd, name: &dyn std::fmt::Display) -> io::Result<()> {
     let (owner, group) = ids(user);
     set_thread_groups(&[])?;

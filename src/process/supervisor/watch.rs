@@ -77,7 +77,8 @@ pub(super) fn run_init(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The socket to the supervisor outside of the namespaces, and the requests of the gateway.
+/// Receives the link to the outer supervisor. With pipes, also receives the channel for terminal requests of the
+/// gateway.
 fn receive_channel(stdio: StdioMode) -> Result<(OwnedFd, Channel), SupervisorError> {
     let received = match stdio {
         StdioMode::Pipes => receive::descriptors(stdin())

@@ -55,7 +55,8 @@ pub(super) fn open_checkpointer(path: &Path) -> Result<Connection, rusqlite::Err
 /// Opens a connection that reads.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
     let connection = open(path, READ_ONLY, BUSY)?;
-    // Without this, SQLite prepares a cached statement again for each new cursor.
+    // Without the stable query planner (QPSG), SQLite prepares a cached statement again for each new position in
+    // the log.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }

@@ -33,7 +33,7 @@ pub(super) struct Caller {
     pub(super) admission: Arc<Admission>,
 }
 
-/// The response to a request, and the place of the response.
+/// The response to a request, and the session whose stream delivers it.
 pub(super) struct Reply {
     pub(super) outcome: Result<Box<RawValue>, Failure>,
     /// The session of the request.

@@ -1,4 +1,4 @@
-//! The client of a connection: its name, and the requests of an agent that it can answer.
+//! The client of a connection: its name, and the requests of an agent that the client can answer.
 
 use serde_json::value::RawValue;
 
@@ -31,7 +31,7 @@ pub(super) struct Client {
     /// Identifies the client in the log: the principal, and the id of the connection or the name that the client has
     /// chosen. A client of another principal cannot have the same name.
     pub(super) name: Box<str>,
-    /// The client has chosen its name, and keeps it when it reconnects.
+    /// Whether the client has chosen its name. Such a client has the same name after a reconnect.
     pub(super) keeps_name: bool,
     pub(super) capabilities: Capabilities,
     pub(super) scopes: Scopes,

@@ -1,6 +1,6 @@
 //! A connection of a client, and the sessions that it follows.
 //!
-//! A connection belongs to one principal and one agent. Sessions and turns do not depend on it: its end stops nothing.
+//! A connection belongs to one principal and one agent. Sessions and turns continue after the end of a connection.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -52,7 +52,8 @@ pub(super) struct SentPrompt {
 #[derive(Debug)]
 struct Sessions {
     views: Mutex<HashMap<Box<str>, Arc<SessionView>>>,
-    /// Receives each new view of a WebSocket, which delivers all sessions. With HTTP, each session has its own streams.
+    /// Passes each new view to the WebSocket, which delivers all sessions. `None` for HTTP, where each session has its
+    /// own streams.
     socket: Option<mpsc::Sender<Arc<SessionView>>>,
 }
 
@@ -60,7 +61,7 @@ struct Sessions {
 struct Usage {
     streams: AtomicUsize,
     last_used: Mutex<Instant>,
-    /// Counts the connection of its principal.
+    /// Counts this connection for its principal.
     _counted: KeyedGuard<PrincipalKey>,
 }
 
@@ -129,7 +130,7 @@ impl Connection {
         &self.responses
     }
 
-    /// The permits for calls that run beside the order of the messages.
+    /// The permits for calls. Calls run concurrently, and do not delay later messages.
     pub(super) fn calls(&self) -> &Arc<Semaphore> {
         &self.calls
     }
@@ -220,7 +221,7 @@ impl Connection {
     }
 
     /// Delivers a response: on the session's stream, if the session has an open one, otherwise on the connection's stream.
-    /// On the session's stream it follows a place.
+    /// On the session's stream, the response is delivered after the place `follows`.
     pub(super) fn respond(&self, session: Option<&SessionView>, follows: Place, message: Bytes) {
         let pushed = match session.filter(|view| view.has_stream()) {
             Some(view) => view.responses().push(follows, message),

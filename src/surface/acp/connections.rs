@@ -11,14 +11,14 @@ use crate::shutdown::lock_or_abort;
 use crate::types::{AgentName, KeyedCounts, KeyedGuard, PrincipalKey, Tenant};
 
 /// The maximum number of connections of a principal.
-const MAX_CONNECTIONS: usize = 1024;
-/// A connection that no request and no stream has used for this long is removed.
+pub(super) const MAX_CONNECTIONS: usize = 1024;
+/// The time without a request and without an open stream after which a connection is removed.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Held while an agent starts.
+/// The lock that a request holds while it starts an agent.
 type StartLock = Arc<tokio::sync::Mutex<()>>;
 
-/// Finds a connection by its id. A connection is invisible to other principals.
+/// The open connections by id. A connection is invisible to other principals.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     open: Mutex<HashMap<Box<str>, Arc<Connection>>>,

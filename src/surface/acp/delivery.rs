@@ -28,7 +28,7 @@ pub(super) trait MessageSink: Send {
     /// Waits until the connection has accepted all added messages.
     fn flush(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Sends bytes that are no message.
+    /// Sends a keep-alive, which is no message.
     fn keep_alive(&mut self) -> impl Future<Output = ()> + Send;
 }
 
@@ -69,7 +69,7 @@ pub(super) struct SessionDelivery {
     pub(super) connection: Arc<Connection>,
     pub(super) view: Arc<SessionView>,
     pub(super) epoch: Epoch,
-    /// The position of a client that reconnects.
+    /// The position that the client has sent with its reconnect, if any.
     pub(super) from: Option<Position>,
     pub(super) keep_alive: Duration,
 }
@@ -165,7 +165,7 @@ impl SessionDelivery {
                     }
                     Some(Item::Reset { before, .. }) => cursor.at = Start { after: before, skip: 0 },
                     Some(Item::Ready { .. }) => {}
-                    // The stream stays open, because the official clients fail at its end.
+                    // The stream stays open, because the official clients fail at the end of a stream.
                     Some(Item::End) => reader = None,
                     // The client must not wait for messages that cannot be read.
                     None => {
@@ -192,7 +192,7 @@ impl SessionDelivery {
         projector.messages(event, queued.as_deref(), |request| self.view.was_answered(request))
     }
 
-    /// Adds the responses that are due.
+    /// Adds the responses whose place the delivery has reached.
     fn push_responses(&self, cursor: &mut Cursor, sink: &mut impl MessageSink) {
         if *cursor.responses.borrow() <= cursor.response {
             return;

@@ -8,7 +8,7 @@ use crate::acp::error_code;
 use crate::api::{Problem, ProblemCode};
 use crate::session::ToProblem;
 
-/// A JSON-RPC error. `data` has the problem that REST would answer with, or the `data` of the agent's error.
+/// A JSON-RPC error. `data` contains the problem of REST, or the `data` of the agent's error.
 #[derive(Debug)]
 pub(super) struct Failure {
     code: i64,
@@ -50,7 +50,7 @@ impl Failure {
     }
 }
 
-/// The beginning of a text of the client. Errors stay small.
+/// Returns the beginning of a text of the client, so that errors stay small.
 fn shortened(text: &str) -> &str {
     const MAX_BYTES: usize = 128;
     &text[..text.floor_char_boundary(MAX_BYTES)]

@@ -1,7 +1,8 @@
 //! `/acp` over HTTP: POST for the client's messages, GET for the streams, DELETE for the end of a connection.
 //!
-//! The official clients close a whole connection for most statuses. Therefore, the failure of one request is a JSON-RPC
-//! error on a stream, and a status reports only errors of the transport.
+//! The official clients close the whole connection after a 401, 403, 404 or 410. The Rust client closes it after every
+//! error status. Therefore, the failure of one request is a JSON-RPC error on a stream, and a status reports only
+//! errors of the transport.
 
 use std::sync::Arc;
 
@@ -57,7 +58,7 @@ pub(super) async fn post(
     Ok(StatusCode::ACCEPTED.into_response())
 }
 
-/// The header of the session is optional. If it is there, it must name the session of the message.
+/// Checks that the optional header `Acp-Session-Id` names the session of the message.
 fn check_session(head: &Head, message: &Message) -> Result<(), TransportError> {
     let (Message::Request { params, .. } | Message::Notification { params, .. }) = message else {
         return Ok(());
@@ -156,7 +157,7 @@ fn stream(
                 let (connection, epoch) = (Arc::clone(&connection), gateway.epoch());
                 SessionDelivery { connection, view, epoch, from, keep_alive }.run(&mut sink).await
             } else {
-                // Responses of an earlier connection are not on this stream.
+                // An id of an earlier connection is ignored: this stream has only responses of its own connection.
                 let last = last.and_then(|last| {
                     let (id, number) = last.rsplit_once('.')?;
                     (id == connection.id()).then(|| number.parse().ok())?

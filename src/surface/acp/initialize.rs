@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use super::client::{Capabilities, Client, META, chosen_name};
 use super::connection::Connection;
+use super::connections::MAX_CONNECTIONS;
 use super::failure::Failure;
 use super::message::raw;
 use super::session_view::SessionView;
@@ -65,7 +66,10 @@ pub(super) async fn open_connection(
     }
     let key = principal.key();
     let counted = gateway.acp().count(&key);
-    let counted = counted.ok_or_else(|| Failure::invalid_request("too many connections of this key"))?;
+    let counted = counted.ok_or_else(|| {
+        let detail = format!("too many connections of this principal (limit {MAX_CONNECTIONS})");
+        Failure::invalid_request(detail)
+    })?;
     let chosen = chosen_name(params.meta);
     let client = Client {
         name: format!("{}/{}", principal.id, chosen.as_deref().unwrap_or(&id)).into(),

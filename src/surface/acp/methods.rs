@@ -43,7 +43,7 @@ struct SessionParams<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct NewSession {
-    /// An empty folder asks for a new one.
+    /// The working folder. If it is empty, the gateway creates a new folder.
     cwd: String,
     #[serde(default)]
     mcp_servers: Vec<McpServer>,
@@ -117,7 +117,7 @@ impl Caller {
         Ok(self.connection.check_room()?)
     }
 
-    /// Follows a new session from its first event. The result is that of the agent, with the gateway's session id.
+    /// Follows a new session from its first event. Returns the agent's result with the gateway's session id.
     async fn follow_new(&self, created: Session) -> Result<Box<RawValue>, Failure> {
         let id = created.session_id.to_string();
         let session = self.open(&id).await?;
@@ -172,8 +172,8 @@ impl Caller {
         Ok(())
     }
 
-    /// The requests of the agent that wait for an answer. Their events are before the start of the client's messages, or in
-    /// its history.
+    /// The open requests of the agent. The client does not receive their events, because the events are before the
+    /// start of its messages, or in its history.
     fn open_requests(&self, snapshot: &Session) -> Vec<Bytes> {
         let client = self.connection.client();
         let projector = Projector::new(snapshot.session_id, client, (0, 0));
@@ -335,7 +335,7 @@ fn restored(snapshot: &Session) -> Result<Box<RawValue>, Failure> {
 
 /// The agent's result for a new session, from the event of its first process.
 async fn attached_result(session: &SessionHandle) -> Result<Option<Box<RawValue>>, Failure> {
-    /// `session.attached` is one of the first events.
+    /// The size of the part of the log that is read. `session.attached` is one of the first events.
     const READ_BYTES: usize = 64 << 10;
     let runs = session.log().read(0, READ_BYTES).await.map_err(|_| Failure::internal())?;
     let attached = |event: &EventRef<'_>| event.kind() == "session.attached";

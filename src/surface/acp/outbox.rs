@@ -35,10 +35,10 @@ struct Entry {
     message: Bytes,
 }
 
-/// A place in the messages of a session: an event of the log, since an attachment.
+/// A place in the messages of a session: an attachment of the session, and an event of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Attachments count from 1. A session that is not attached has 0.
+    /// The number of the attachment, from 1. 0 if the session is not attached.
     pub(super) attachment: u64,
     pub(super) event: u64,
 }
@@ -49,7 +49,7 @@ impl Place {
     }
 }
 
-/// The client does not read its responses.
+/// An outbox is full, because the client does not read its responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many unread responses")]
 pub(super) struct OutboxFull;
@@ -65,7 +65,7 @@ impl Outbox {
         lock_or_abort(self.state.lock())
     }
 
-    /// Adds a message that follows a place. Fails if there is only room for unread messages.
+    /// Adds a message that is delivered after the place `follows`. Fails if undelivered messages fill the outbox.
     pub(super) fn push(&self, follows: Place, message: Bytes) -> Result<(), OutboxFull> {
         let mut state = self.state();
         let number = *self.last.borrow() + 1;
@@ -106,7 +106,7 @@ impl Outbox {
         self.state().delivered
     }
 
-    /// Notifies of the number of the last message.
+    /// Returns a receiver of the number of the last message.
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.last.subscribe()
     }

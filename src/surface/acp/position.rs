@@ -1,4 +1,4 @@
-//! The position of a client in a stream of messages, which is the SSE id of a message.
+//! The position of a client in a stream of messages. The SSE id of each message is such a position.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ pub(super) struct Position {
     pub(super) event: EventId,
     /// The number of messages of the event that were delivered. One event can become several messages.
     pub(super) part: usize,
-    /// The responses belong to this connection. The log is the same for all connections.
+    /// The id of the connection whose responses `response` counts. The log is the same for all connections.
     pub(super) connection: Box<str>,
     /// The number of the last delivered response.
     pub(super) response: u64,

@@ -22,11 +22,11 @@ pub(super) struct Projector<'a> {
     /// The last event of the history that `session/load` replays. Of the history, the client gets messages and updates
     /// only.
     history: u64,
-    /// The client gets the responses to its prompts after this event.
+    /// The client receives the response to its prompt if the event of the response is after this one.
     responses_after: u64,
 }
 
-/// The params of `session/update`. The members of the agent keep their bytes.
+/// The params of `session/update`. Members that the agent sent are copied byte for byte.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct UpdateParams<'a, U> {

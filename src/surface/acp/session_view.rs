@@ -29,14 +29,14 @@ pub(super) struct SessionView {
     is_on_socket: bool,
 }
 
-/// The session, since a request of the connection created, loaded or resumed it.
+/// A session that a request of the connection has created, loaded or resumed.
 #[derive(Debug)]
 pub(super) struct Attached {
     pub(super) session: SessionHandle,
     pub(super) start: Start,
     /// The last event of the history that `session/load` replays, otherwise 0.
     pub(super) history: u64,
-    /// The responses to prompts after this event were not delivered, also if they are in the history.
+    /// Responses to prompts are delivered if their event is after this one, also if the event is in the history.
     pub(super) responses_after: u64,
     /// The number of the attachment.
     pub(super) number: u64,
@@ -90,7 +90,8 @@ impl SessionView {
         self.attached.borrow().as_ref().map_or(1, |attached| attached.number + 1)
     }
 
-    /// The event up to which the client has all messages of the current attachment. `None` if there is none.
+    /// The last event whose messages have all been delivered in the current attachment. `None` if the session is not
+    /// attached.
     pub(super) fn delivered_event(&self) -> Option<u64> {
         let attached = self.attached.borrow().clone()?;
         Some(self.start(&attached).after)
@@ -118,7 +119,8 @@ impl SessionView {
         self.is_on_socket || self.streams.load(Ordering::Acquire) > 0
     }
 
-    /// Where a stream without a position begins: after the last message that another stream has delivered.
+    /// The start of a stream without a position: after the last delivered message of this attachment. If no message was
+    /// delivered, the start of the attachment.
     pub(super) fn start(&self, attached: &Arc<Attached>) -> Start {
         let delivered = lock_or_abort(self.delivered.lock());
         match &*delivered {

@@ -69,10 +69,10 @@ struct AcpSocket {
     _permit: Option<ConnectionPermit>,
 }
 
-/// Why the socket ends: the code and the reason for the client. `None`: the client is gone.
+/// The reason for the end of the socket: the close code and a text for the client. `None`: the client has disconnected.
 type End = Option<(u16, &'static str)>;
 
-/// The lines that the client has sent. A frame can have several.
+/// The lines that the client has sent. A frame can contain several lines.
 struct Incoming<'a> {
     socket: &'a mut WebSocket,
     /// The rest of the last frame.
@@ -80,7 +80,7 @@ struct Incoming<'a> {
 }
 
 impl Incoming<'_> {
-    /// The next line that is not empty. `None`: the client is gone. Cancel safe.
+    /// The next line that is not empty. `None`: the client has disconnected. Cancel safe.
     async fn line(&mut self) -> Option<Bytes> {
         loop {
             while !self.frame.is_empty() {
@@ -196,7 +196,7 @@ impl AcpSocket {
         let gateway = &self.head.gateway;
         let exceeded = gateway.rates().check_request(caller.principal()).err();
         if exceeded.is_some() {
-            // The socket reads no further message meanwhile.
+            // The socket reads no message during the delay.
             tokio::time::sleep(OVER_RATE_DELAY).await;
         }
         let message = match parse(line, gateway.limits.max_json_depth) {
@@ -270,11 +270,11 @@ impl MessageSink for SocketSink {
 
     async fn flush(&mut self) {
         for message in self.pending.drain(..) {
-            // The end of the socket also ends this task.
+            // The channel is closed only after the socket has ended, and then this task ends too.
             drop(self.outgoing.send(message).await);
         }
     }
 
-    /// The loop of the socket sends pings.
+    /// Sends nothing, because the loop of the socket sends pings.
     async fn keep_alive(&mut self) {}
 }
