@@ -5,6 +5,7 @@ mod limits_of_the_reference;
 mod messages;
 mod raw;
 mod rules;
+mod serving;
 mod shared;
 mod socket;
 mod streams;

@@ -11,7 +11,7 @@
 //! - `commands`, `inbound`: inputs of clients and of the agent, and the end of a session
 //! - `turn`, `queue`: prompts
 //! - `attach`, `release`: the process
-//! - `requests`, `answers`, `methods`: requests of the agent
+//! - `requests`, `answers`, `methods`, `serving`: requests of the agent
 //! - `audit`: permission decisions and refused requests in the audit log
 //! - `calls`: calls of clients
 //! - `modes`: modes that clients cannot select
@@ -29,6 +29,7 @@ mod queue;
 mod recovery;
 mod release;
 mod requests;
+mod serving;
 mod turn;
 
 use tokio::time::Instant;
@@ -44,6 +45,7 @@ use super::event_loop::{EventLoop, WakeConditions, Wakeup};
 use super::folders::has_session_in;
 use super::journal::Journal;
 use super::process_link::{LinkEvent, ProcessLink};
+use super::serving_clients::ServingClients;
 use super::turns::{TurnClock, Turns};
 use crate::acp::ClientCapabilities;
 use crate::api::Session;
@@ -61,6 +63,7 @@ pub(super) struct Actor {
     agent_requests: AgentRequests,
     client_calls: ClientCalls,
     client_methods: ClientMethods,
+    serving: ServingClients,
     event_loop: EventLoop,
     lifecycle: Lifecycle,
 }
@@ -94,7 +97,10 @@ impl Actor {
                 draining: self.lifecycle.drain_at.is_none(),
                 deadline: self.next_deadline(),
             };
-            let wakeup = self.event_loop.next_wakeup(&mut self.link, conditions).await;
+            let wakeup = self
+                .event_loop
+                .next_wakeup(&mut self.link, self.serving.presence_changed(), conditions)
+                .await;
             if !conditions.batches {
                 // The agent's output is not read now, so the idle time of the turn must not count.
                 self.turns.note_activity(Instant::now());
@@ -132,6 +138,7 @@ impl Actor {
                 // A terminal can flood as well.
                 tokio::task::yield_now().await;
             }
+            Wakeup::Presence => self.serving.note_presence(),
             Wakeup::Deadline => self.check_deadlines(),
             Wakeup::Draining => self.drain(),
         }
@@ -246,6 +253,7 @@ impl Actor {
             self.attachment.deadline(limits, self.idle_timeout()),
             self.attachment.replay_deadline(),
             self.agent_requests.deadline(),
+            self.serving.deadline(),
             self.client_calls.deadline(self.attachment.waits_for_process()),
             self.background_deadline(),
             self.turns.work_deadline(limits),
@@ -265,6 +273,7 @@ impl Actor {
         let has_unread = self.link.process().is_some_and(crate::agent::Process::has_unread);
         self.attachment.check_replay(has_unread, &self.context.limits, now);
         self.expire_requests(now);
+        self.end_requests_of_disconnected(now);
         self.check_call_deadlines(now);
         self.check_background_deadlines(now);
         self.check_terminal_deadline(now);

@@ -3,12 +3,14 @@
 use serde_json::value::RawValue;
 
 use super::Actor;
-use crate::acp::{self, ElicitationMode, Outcome, RequestKind, error_code};
+use super::serving::disconnected;
+use crate::acp::{self, ElicitationMode, Outcome, RequestKind, error_code, method};
 use crate::api::Resolution;
 use crate::event::ElicitationCompleted;
 use crate::jsonrpc::IncomingId;
 use crate::session::agent_requests::{OfferedRequest, Wait, policy};
 use crate::session::client_methods::WorkOutput;
+use crate::session::serving_clients::Route;
 use crate::types::ServedBy;
 
 /// `Err`: the response that the agent receives at once. Clients do not see the request.
@@ -57,6 +59,17 @@ impl Actor {
         let needs_session = !matches!(kind, RequestKind::Elicitation | RequestKind::Extension);
         let own = self.params_for_clients(params).filter(|_| !needs_session || acp::has_session_id(params));
         let own = own.ok_or_else(|| invalid("expected the sessionId of this session"))?;
+        let client = match self.route(kind, params) {
+            Route::Policy => None,
+            Route::Client(client) => Some(client),
+            Route::Disconnected => {
+                if method == method::TERMINAL_RELEASE {
+                    self.forget_terminal(params);
+                }
+                return Err(disconnected());
+            }
+        };
+        let by_gateway = served_by == ServedBy::Gateway && client.is_none();
         let limits = &self.context.limits;
         let wait = match kind {
             // No client is connected that could know the method.
@@ -65,20 +78,36 @@ impl Actor {
             RequestKind::Permission | RequestKind::Elicitation => {
                 policy::answer_wait(self.link.spec(), &self.journal.record().policy)
             }
-            RequestKind::ReadFile | RequestKind::WriteFile if served_by == ServedBy::Gateway => {
+            RequestKind::ReadFile | RequestKind::WriteFile if by_gateway => {
                 return self.serve_file(incoming, method, params);
             }
-            _ if served_by == ServedBy::Gateway => return self.serve_terminal(incoming, method, params),
+            _ if by_gateway => return self.serve_terminal(incoming, method, params),
             // A command may run for hours, and only the client that runs it knows its state.
             RequestKind::WaitForExit => Wait::WhileFollowed(limits.client_answer_timeout),
             _ => Wait::AtMost(limits.client_answer_timeout),
         };
         let (prompt, subagent) = (self.turns.sent(), self.subagent_of(params));
-        let offer = OfferedRequest { method: method.into(), incoming, params: own, prompt, subagent, wait };
+        let acp_client = client.as_ref().map(|client| client.name.to_string());
+        let offer = OfferedRequest {
+            method: method.into(),
+            incoming,
+            params: own,
+            prompt,
+            subagent,
+            acp_client,
+            wait,
+        };
         match kind {
             RequestKind::Permission => self.handle_permission(offer, params),
             RequestKind::Elicitation => self.handle_elicitation(offer, params),
-            _ => self.offer_request(offer).map(drop),
+            _ => {
+                if client.is_some() && kind == RequestKind::CreateTerminal {
+                    self.check_terminal_limit()?;
+                }
+                let id = self.offer_request(offer)?;
+                client.into_iter().for_each(|client| self.serving.offered(id, client));
+                Ok(())
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::acp::TraceContext;
-use crate::api::{Session, SessionPatch};
+use crate::api::{PendingRequest, Session, SessionPatch};
 use crate::eventlog::SessionLog;
 use crate::session::agent_requests::answers;
 use crate::session::command::{Answer, ClientCall, Command, Reply};
@@ -21,7 +21,8 @@ use crate::session::durable;
 use crate::session::entries::ActorEntries;
 use crate::session::entry::ActorEntry;
 use crate::session::error::{
-    AnswerError, AttachError, CallError, PartError, PatchError, RequestResolved, SessionError, WorkspaceError,
+    AnswerError, AttachError, CallError, InputError, PartError, PatchError, RequestResolved, SessionError,
+    WorkspaceError,
 };
 use crate::session::query::SessionQuery;
 use crate::session::record::RequestRecord;
@@ -163,9 +164,15 @@ impl SessionHandle {
         Ok(cancelled)
     }
 
-    /// Answers a request of the agent. The first answer wins.
-    pub async fn answer(&self, by: &Author, request: RequestId, answer: Answer) -> Result<(), AnswerError> {
-        match self.answer_once(by.clone(), request, answer).await {
+    /// Answers a request of the agent. The first answer wins. `client`: the name of the ACP client that answers.
+    pub async fn answer(
+        &self,
+        by: &Author,
+        client: Option<&str>,
+        request: RequestId,
+        answer: Answer,
+    ) -> Result<(), AnswerError> {
+        match self.answer_once(by.clone(), client, request, answer).await {
             Ok(seq) => Ok(self.wait_durable(seq).await?),
             Err(error @ AnswerError::Resolved(_)) => {
                 // A crash could still undo the other answer, so it must be durable before the client sees it.
@@ -182,14 +189,23 @@ impl SessionHandle {
         }
     }
 
-    /// The method of a request of the agent that waits for an answer.
-    pub async fn pending_method(&self, request: RequestId) -> Result<String, AnswerError> {
-        let pending = self.request(|reply| Command::Pending { request, reply }).await?;
-        Ok(pending.method.clone())
+    /// A request of the agent that waits for an answer.
+    pub async fn pending(&self, request: RequestId) -> Result<Arc<PendingRequest>, AnswerError> {
+        self.request(|reply| Command::Pending { request, reply }).await
     }
 
-    async fn answer_once(&self, by: Author, request: RequestId, answer: Answer) -> Result<u64, AnswerError> {
-        let asked = self.request(|reply| Command::Pending { request, reply }).await?;
+    async fn answer_once(
+        &self,
+        by: Author,
+        client: Option<&str>,
+        request: RequestId,
+        answer: Answer,
+    ) -> Result<u64, AnswerError> {
+        let asked = self.pending(request).await?;
+        if asked.acp_client.is_some() && asked.acp_client.as_deref() != client {
+            let detail = "only the ACP client that started the turn can answer this request";
+            return Err(InputError::Forbidden(detail.to_owned()).into());
+        }
         // The agent defines the schema of the answer, so the check may take long.
         let check = self.context().shutdown.spawn_blocking(move || answers::check_answer(&asked, answer));
         let outcome = check.await??;

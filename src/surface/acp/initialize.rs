@@ -84,7 +84,9 @@ pub(super) async fn open_connection(
         meta,
     };
     let result = raw(&answer);
-    let connection = Arc::new(Connection::new(id, client, (key, counted), spec.name.clone(), socket));
+    let presence = gateway.acp().present(&client);
+    let connection =
+        Arc::new(Connection::new(id, client, (key, counted), presence, spec.name.clone(), socket));
     gateway.acp().insert(Arc::clone(&connection));
     Ok((connection, result))
 }

@@ -178,7 +178,11 @@ impl Caller {
         let client = self.connection.client();
         let projector = Projector::new(snapshot.session_id, client, (0, 0));
         let open = snapshot.requests.iter();
-        open.filter_map(|open| projector.agent_request(open.request_id, &open.method, &open.params)).collect()
+        open.filter_map(|open| {
+            let id = (open.request_id, open.acp_client.as_deref());
+            projector.agent_request(id, &open.method, &open.params)
+        })
+        .collect()
     }
 
     async fn list(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
