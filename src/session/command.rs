@@ -12,7 +12,7 @@ use super::error::{
 use super::idempotency::{Claim, IdempotencyKey};
 use super::origin::Origin;
 use super::serving_clients::ServingClient;
-use crate::acp::{self, CancelTarget, Outcome, TraceContext};
+use crate::acp::{self, CancelTarget, McpServer, Outcome, TraceContext};
 use crate::api::{Attachment, PendingRequest, Prompt, Session, SessionPatch};
 use crate::types::{AcpRequest, Author, Principal, PromptId, RequestId, TerminalId};
 
@@ -100,6 +100,8 @@ impl ClientCall {
 #[derive(Debug)]
 pub(super) struct CreateWaiter {
     pub(super) origin: Origin,
+    /// The MCP servers that the client brings.
+    pub(super) servers: Vec<McpServer>,
     pub(super) claim: Option<Claim>,
     pub(super) trace: Option<TraceContext>,
     pub(super) reply: Reply<(Session, u64), CreateError>,
@@ -124,6 +126,11 @@ pub(super) enum Command {
     Attach {
         trace: Option<TraceContext>,
         reply: Reply<u64, AttachError>,
+    },
+    /// Replaces the MCP servers that clients bring.
+    BringServers {
+        servers: Vec<McpServer>,
+        reply: Reply<(), SessionError>,
     },
     Close {
         by: Principal,

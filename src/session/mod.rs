@@ -21,6 +21,7 @@
 mod actor;
 mod agent_requests;
 mod attachment;
+mod brought_servers;
 mod client_calls;
 mod client_methods;
 mod command;

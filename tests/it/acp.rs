@@ -1,5 +1,6 @@
 //! The remote transport of ACP at `/acp`.
 
+mod brought_servers;
 mod clients;
 mod limits_of_the_reference;
 mod messages;

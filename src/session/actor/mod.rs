@@ -32,6 +32,8 @@ mod requests;
 mod serving;
 mod turn;
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use super::agent_requests::AgentRequests;
@@ -47,12 +49,15 @@ use super::journal::Journal;
 use super::process_link::{LinkEvent, ProcessLink};
 use super::serving_clients::ServingClients;
 use super::turns::{TurnClock, Turns};
-use crate::acp::ClientCapabilities;
+use crate::acp::{ClientCapabilities, McpServer};
 use crate::api::Session;
 use crate::event::DetachedReason;
 use crate::eventlog::DiskSpace;
 use crate::pool::{CrashBackoff, LeaseActivity};
 use crate::types::ServedBy;
+
+/// How long an idle session with MCP servers of a client stays loaded. They are in memory only.
+const BROUGHT_SERVERS_TIMEOUT: Duration = Duration::from_hours(24);
 
 pub(super) struct Actor {
     context: Context,
@@ -64,6 +69,8 @@ pub(super) struct Actor {
     client_calls: ClientCalls,
     client_methods: ClientMethods,
     serving: ServingClients,
+    /// The MCP servers that clients bring for the session. They contain secrets.
+    brought_servers: Vec<McpServer>,
     event_loop: EventLoop,
     lifecycle: Lifecycle,
 }
@@ -301,7 +308,11 @@ impl Actor {
     fn unload_at(&self) -> Option<Instant> {
         let idle = !self.journal.is_open() && self.attachment.is_detached();
         // The back-off after crashes is stored in memory only, so the session stays loaded until the back-off ends.
-        let idle_until = self.lifecycle.last_command_at + self.context.limits.session_idle_timeout;
+        let mut timeout = self.context.limits.session_idle_timeout;
+        if !self.brought_servers.is_empty() {
+            timeout = timeout.max(BROUGHT_SERVERS_TIMEOUT);
+        }
+        let idle_until = self.lifecycle.last_command_at + timeout;
         idle.then(|| self.lifecycle.crashes.backoff_until().map_or(idle_until, |until| until.max(idle_until)))
     }
 

@@ -95,6 +95,7 @@ impl Actor {
             client_calls: ClientCalls::default(),
             client_methods: ClientMethods::new(completer, terminals, &context.limits),
             serving: ServingClients::default(),
+            brought_servers: Vec::new(),
             event_loop,
             lifecycle,
         };

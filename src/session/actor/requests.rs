@@ -3,14 +3,12 @@
 use serde_json::value::RawValue;
 
 use super::Actor;
-use super::serving::disconnected;
-use crate::acp::{self, ElicitationMode, Outcome, RequestKind, error_code, method};
+use crate::acp::{self, ElicitationMode, Outcome, RequestKind, error_code};
 use crate::api::Resolution;
 use crate::event::ElicitationCompleted;
 use crate::jsonrpc::IncomingId;
 use crate::session::agent_requests::{OfferedRequest, Wait, policy};
 use crate::session::client_methods::WorkOutput;
-use crate::session::serving_clients::Route;
 use crate::types::ServedBy;
 
 /// `Err`: the response that the agent receives at once. Clients do not see the request.
@@ -23,6 +21,12 @@ pub(super) fn rejected(code: i64, detail: &str) -> Outcome {
 
 pub(super) fn invalid(detail: &str) -> Outcome {
     rejected(error_code::INVALID_PARAMS, detail)
+}
+
+/// The response if the client that must serve a request has disconnected.
+pub(super) fn disconnected() -> Outcome {
+    let detail = "the client that served this request has disconnected from the gateway";
+    Err(acp::error(error_code::INTERNAL, detail))
 }
 
 impl Actor {
@@ -59,16 +63,7 @@ impl Actor {
         let needs_session = !matches!(kind, RequestKind::Elicitation | RequestKind::Extension);
         let own = self.params_for_clients(params).filter(|_| !needs_session || acp::has_session_id(params));
         let own = own.ok_or_else(|| invalid("expected the sessionId of this session"))?;
-        let client = match self.route(kind, params) {
-            Route::Policy => None,
-            Route::Client(client) => Some(client),
-            Route::Disconnected => {
-                if method == method::TERMINAL_RELEASE {
-                    self.forget_terminal(params);
-                }
-                return Err(disconnected());
-            }
-        };
+        let client = self.serving_client(kind, method, params)?;
         let by_gateway = served_by == ServedBy::Gateway && client.is_none();
         let limits = &self.context.limits;
         let wait = match kind {
@@ -105,7 +100,9 @@ impl Actor {
                     self.check_terminal_limit()?;
                 }
                 let id = self.offer_request(offer)?;
-                client.into_iter().for_each(|client| self.serving.offered(id, client));
+                if let Some(client) = client {
+                    self.serving.offered(id, client);
+                }
                 Ok(())
             }
         }

@@ -1,23 +1,18 @@
 //! Files and terminals that the ACP client of a turn serves.
 
+use std::sync::Arc;
+
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::Actor;
-use super::requests::HandlerResult;
+use super::requests::{HandlerResult, disconnected};
 use crate::acp::{self, Outcome, RequestKind, error_code, method};
 use crate::api::{PendingRequest, Resolution};
 use crate::jsonrpc::IncomingId;
 use crate::session::agent_requests::{OfferedRequest, Resolving, Wait};
-use crate::session::serving_clients::Route;
+use crate::session::serving_clients::{Route, ServingClient};
 use crate::types::ServedBy;
-
-/// The reason for the agent if no side serves its request.
-const DISCONNECTED: &str = "the client that served this request has disconnected from the gateway";
-
-pub(super) fn disconnected() -> Outcome {
-    Err(acp::error(error_code::INTERNAL, DISCONNECTED))
-}
 
 /// The terminal that the params of `terminal/*` name.
 fn terminal_of(params: &RawValue) -> Option<String> {
@@ -26,15 +21,29 @@ fn terminal_of(params: &RawValue) -> Option<String> {
 }
 
 impl Actor {
-    /// The side that serves a request of the agent that the policy permits.
-    pub(super) fn route(&self, kind: RequestKind, params: &RawValue) -> Route {
+    /// The client that alone serves a request of the agent that the policy permits. `None`: the policy decides.
+    pub(super) fn serving_client(
+        &mut self,
+        kind: RequestKind,
+        method: &str,
+        params: &RawValue,
+    ) -> Result<Option<Arc<ServingClient>>, Outcome> {
         let terminal = match kind {
             RequestKind::TerminalOutput | RequestKind::WaitForExit | RequestKind::EndTerminal => {
                 terminal_of(params)
             }
             _ => None,
         };
-        self.serving.route(kind, terminal.as_deref(), Instant::now())
+        match self.serving.route(kind, terminal.as_deref(), Instant::now()) {
+            Route::Policy => Ok(None),
+            Route::Client(client) => Ok(Some(client)),
+            Route::Disconnected => {
+                if method == method::TERMINAL_RELEASE {
+                    self.forget_terminal(params);
+                }
+                Err(disconnected())
+            }
+        }
     }
 
     /// Notes the answer to a request that one client had to answer. Returns the outcome for the agent.

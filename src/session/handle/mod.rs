@@ -12,20 +12,22 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::acp::TraceContext;
-use crate::api::{PendingRequest, Session, SessionPatch};
+use crate::api::{McpServer, PendingRequest, Session, SessionPatch};
 use crate::eventlog::SessionLog;
 use crate::session::agent_requests::answers;
+use crate::session::brought_servers;
 use crate::session::command::{Answer, ClientCall, Command, Reply};
 use crate::session::context::Context;
 use crate::session::durable;
 use crate::session::entries::ActorEntries;
 use crate::session::entry::ActorEntry;
 use crate::session::error::{
-    AnswerError, AttachError, CallError, InputError, PartError, PatchError, RequestResolved, SessionError,
-    WorkspaceError,
+    AnswerError, AttachError, CallError, InputError, PartError, PatchError, ProcessError, RequestResolved,
+    SessionError, WorkspaceError,
 };
 use crate::session::query::SessionQuery;
 use crate::session::record::RequestRecord;
+use crate::session::requirements;
 use crate::session::validation::{check_metadata, check_title};
 use crate::types::{Author, Principal, PromptId, RequestId, SessionId, TerminalId};
 use crate::workspace::Workspace;
@@ -129,6 +131,21 @@ impl SessionHandle {
         let seq = self.request(|reply| Command::Attach { trace, reply }).await?;
         self.wait_durable(seq).await?;
         Ok(self.snapshot().await?)
+    }
+
+    /// Replaces the MCP servers that clients bring. They stay in memory. An empty list changes nothing.
+    pub async fn bring_servers(&self, by: &Principal, servers: &[McpServer]) -> Result<(), AttachError> {
+        let servers = brought_servers::parse(by, servers).map_err(ProcessError::from)?;
+        if servers.is_empty() {
+            return Ok(());
+        }
+        let (context, record) = (self.context(), self.query().record().await?);
+        let stats = context.pool.agent_stats(&record.agent, &by.tenant);
+        let spec = context.catalogue.agent(&record.agent);
+        if let (Some(spec), Some(initialized)) = (spec, stats.and_then(|(_, initialized)| initialized)) {
+            requirements::check(&spec, (&[], &servers), &[], &initialized.capabilities)?;
+        }
+        Ok(self.request(|reply| Command::BringServers { servers, reply }).await?)
     }
 
     pub async fn close(&self, by: &Principal, trace: Option<TraceContext>) -> Result<Session, SessionError> {
