@@ -40,6 +40,8 @@ await app.connectWith(connect(), async (ctx) => {
   const { sessionId } = await ctx.request(agent.session.new, { cwd: "", mcpServers: [] });
   for (const prompt of prompts) {
     const { stopReason } = await ctx.request(agent.session.prompt, { sessionId, prompt: [{ type: "text", text: prompt }] });
+    // The SDK passes an update to its handlers in later microtasks, and resolves the response at once.
+    await new Promise((resolve) => setTimeout(resolve, 0));
     process.stdout.write(`${JSON.stringify({ step: "turn", stopReason, text, calls })}\n`);
     [text, calls] = ["", []];
   }
