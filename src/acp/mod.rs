@@ -19,6 +19,7 @@ mod elicitation;
 mod file;
 mod form;
 pub mod client_input_policy;
+mod client_mcp_server;
 mod initialize;
 mod listing;
 pub mod method;

@@ -8,11 +8,12 @@ use super::raw_object::RawObject;
 const SESSION_METHODS: [&str; 4] = ["list", "resume", "close", "delete"];
 
 /// The `agentCapabilities` of a v1 agent for clients of the gateway. Every agent can load, list, resume, close and delete
-/// sessions, because the gateway has their logs. No agent accepts MCP servers of clients. Other members stay unchanged.
-pub fn served_capabilities(agent: &RawValue, fork: bool) -> Box<RawValue> {
+/// sessions, because the gateway has their logs. `mcp`: the client may bring MCP servers. Other members stay unchanged.
+pub fn served_capabilities(agent: &RawValue, fork: bool, mcp: bool) -> Box<RawValue> {
     let object = RawObject::parse(agent).unwrap_or_else(RawObject::empty);
     let mut members = vec![("loadSession".to_owned(), "true".to_owned())];
-    members.push(("mcpCapabilities".to_owned(), r#"{"http":false,"sse":false}"#.to_owned()));
+    let own = object.get("mcpCapabilities").filter(|_| mcp).map(RawValue::get);
+    members.push(("mcpCapabilities".to_owned(), own.unwrap_or(r#"{"http":false,"sse":false}"#).to_owned()));
     let session = object.object("sessionCapabilities").unwrap_or_else(RawObject::empty);
     let mut methods: Vec<_> =
         SESSION_METHODS.iter().map(|name| ((*name).to_owned(), "{}".to_owned())).collect();
@@ -50,11 +51,14 @@ mod tests {
             r#"{"loadSession":false,"promptCapabilities":{"image": 1.10},"mcpCapabilities":{"http":true},"sessionCapabilities":{"fork":{},"x":{}},"_meta":{"a":1}}"#,
         );
         assert_eq!(
-            served_capabilities(agent, false).get(),
+            served_capabilities(agent, false, false).get(),
             r#"{"loadSession":true,"mcpCapabilities":{"http":false,"sse":false},"sessionCapabilities":{"list":{},"resume":{},"close":{},"delete":{},"x":{}},"promptCapabilities":{"image": 1.10},"_meta":{"a":1}}"#
         );
         let fork: serde_json::Value =
-            serde_json::from_str(served_capabilities(raw("{}"), true).get()).unwrap();
+            serde_json::from_str(served_capabilities(raw("{}"), true, true).get()).unwrap();
+        assert_eq!(fork["mcpCapabilities"], serde_json::json!({ "http": false, "sse": false }));
+        let brings = served_capabilities(agent, false, true);
+        assert!(brings.get().contains(r#""mcpCapabilities":{"http":true}"#), "{brings}");
         assert_eq!(fork["sessionCapabilities"]["fork"], serde_json::json!({}));
     }
 }

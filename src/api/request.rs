@@ -25,6 +25,10 @@ pub struct PendingRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub subagent: Option<String>,
+    /// The ACP client that alone can answer: the client of `/acp` that started the turn. Absent if every client can answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub acp_client: Option<String>,
     pub created_at: Timestamp,
     /// The time at which the gateway answers the request if no client has answered. Null if it has no deadline.
     #[schema(required)]

@@ -46,12 +46,12 @@ pub struct CreateSession {
     pub meta: Option<Box<RawValue>>,
 }
 
-/// An MCP server that a client selects. Only names are allowed.
+/// An MCP server that a client selects, or defines itself.
 #[derive(Debug, Clone)]
 pub enum McpServer {
     /// The name of a server in the configuration.
     Name(String),
-    /// An ACP `McpServer`. It is rejected, because clients must not define commands or URLs.
+    /// An ACP `McpServer`. It requires the scope `mcp`, because it defines a command or a URL.
     Inline(Box<RawValue>),
 }
 

@@ -269,21 +269,27 @@ impl Keys {
         Ok(self.insert(KeyKind::Named, ActorKind::CommandLine, new)?)
     }
 
-    /// Creates the key of a printed link. It has every scope except `admin`, and expires without use.
+    /// Creates the key of a printed link. It has every scope except `mcp` and `admin`, and expires without use.
     ///
     /// If there are too many link keys, this removes the least recently used ones.
     pub fn create_link_key(&self) -> Result<KeyText, KeyStoreError> {
-        self.create_expiring(OWNER_NAME, ActorKind::Gateway).map(|(text, _)| text)
+        self.create_expiring(OWNER_NAME, ActorKind::Gateway, &[]).map(|(text, _)| text)
     }
 
     /// Creates the key of an `attach` process, which revokes it at its end. Like a link key, it expires without use,
-    /// because a killed process revokes nothing.
+    /// because a killed process revokes nothing. It may also define MCP servers: its user can start programs anyway.
     pub fn create_attach_key(&self) -> Result<(KeyText, Key), KeyStoreError> {
-        self.create_expiring(ATTACH_NAME, ActorKind::CommandLine)
+        self.create_expiring(ATTACH_NAME, ActorKind::CommandLine, &[Scope::Mcp])
     }
 
-    fn create_expiring(&self, name: &str, by: ActorKind) -> Result<(KeyText, Key), KeyStoreError> {
-        let scopes = [Scope::Read, Scope::Prompt, Scope::Approve, Scope::Files].into_iter().collect();
+    fn create_expiring(
+        &self,
+        name: &str,
+        by: ActorKind,
+        more: &[Scope],
+    ) -> Result<(KeyText, Key), KeyStoreError> {
+        let scopes = [Scope::Read, Scope::Prompt, Scope::Approve, Scope::Files];
+        let scopes = scopes.iter().chain(more).copied().collect();
         let new = NewKey { name, tenant: Tenant::default(), scopes, limits: Vec::new() };
         let created = self.insert(KeyKind::Link, by, &new)?;
         let mut links: Vec<_> = self.list().into_iter().filter(|key| key.kind == KeyKind::Link).collect();

@@ -23,7 +23,7 @@ pub(super) enum KeyCommand {
     Create {
         /// The name of the principal, shown in events. Keys with the same name share one principal
         name: String,
-        /// The scopes of the key: read, prompt, approve, files, admin
+        /// The scopes of the key: read, prompt, approve, files, mcp, admin
         #[arg(
             long,
             value_name = "SCOPES",
@@ -40,7 +40,7 @@ pub(super) enum KeyCommand {
     Update {
         #[arg(value_name = "ID|NAME")]
         key: String,
-        /// The new scopes of the key: read, prompt, approve, files, admin
+        /// The new scopes of the key: read, prompt, approve, files, mcp, admin
         #[arg(long, value_name = "SCOPES", value_delimiter = ',', value_parser = parse_scope)]
         scopes: Option<Vec<Scope>>,
         #[command(flatten)]

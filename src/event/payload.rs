@@ -22,6 +22,8 @@ pub struct Payload<'a> {
     pub prompt: Option<&'a RawValue>,
     /// The request of the ACP client that sent the prompt.
     pub acp_request: Option<AcpRequest>,
+    /// The ACP client that alone can answer a request.
+    pub acp_client: Option<Cow<'a, str>>,
     pub update: Option<&'a RawValue>,
     #[serde(rename = "_meta")]
     pub meta: Option<&'a RawValue>,

@@ -21,6 +21,10 @@ pub struct RequestCreated<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub subagent: Option<&'a str>,
+    /// The ACP client that alone can answer: the client of `/acp` that started the turn. Absent if every client can answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub acp_client: Option<&'a str>,
     /// The time at which the gateway answers the request if no client has answered. Absent if it has no
     /// deadline.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,6 +39,10 @@ pub struct RequestResolved<'a> {
     pub request_id: RequestId,
     pub method: &'a str,
     pub resolution: Resolution,
+    /// The ACP client that alone could answer. Absent if every client could answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub acp_client: Option<&'a str>,
     /// The principal that answered. Absent unless a client answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

@@ -243,20 +243,24 @@ round_trips! {
         method: &v.text,
         params: &v.raw,
         subagent: v.other.as_deref(),
+        acp_client: v.other.as_deref(),
         deadline: v.flag.then_some(v.time),
     } => read.request_id == Some(v.request())
         && read.method.as_deref() == Some(&v.text)
         && is_same(read.params, Some(&v.raw))
+        && read.acp_client == v.other.as_deref().map(Into::into)
         && read.subagent == v.other.as_deref().map(Into::into);
     request_resolved: RequestResolved, |v, read| RequestResolved {
         request_id: v.request(),
         method: &v.text,
         resolution: Resolution::Policy,
+        acp_client: v.other.as_deref(),
         by: v.other.as_deref(),
         result: v.more.as_deref(),
         error: Some(&v.raw),
     } => read.request_id == Some(v.request())
         && read.resolution == Some(Resolution::Policy)
+        && read.acp_client == v.other.as_deref().map(Into::into)
         && read.by == v.other.as_deref().map(Into::into)
         && is_same(read.result, v.more.as_deref())
         && is_same(read.error, Some(&v.raw));

@@ -11,7 +11,8 @@ use super::error::{
 };
 use super::idempotency::{Claim, IdempotencyKey};
 use super::origin::Origin;
-use crate::acp::{self, CancelTarget, Outcome, TraceContext};
+use super::serving_clients::ServingClient;
+use crate::acp::{self, CancelTarget, McpServer, Outcome, TraceContext};
 use crate::api::{Attachment, PendingRequest, Prompt, Session, SessionPatch};
 use crate::types::{AcpRequest, Author, Principal, PromptId, RequestId, TerminalId};
 
@@ -26,6 +27,8 @@ pub struct PromptRequest {
     pub trace: Option<TraceContext>,
     /// The request of the ACP client that sends the prompt.
     pub acp_request: Option<AcpRequest>,
+    /// The ACP client, if it serves files or terminals for the turn.
+    pub serving: Option<ServingClient>,
 }
 
 /// A client's answer to a request of the agent.
@@ -51,6 +54,8 @@ pub(super) struct NewPrompt {
     pub(super) queue: bool,
     pub(super) trace: Option<TraceContext>,
     pub(super) acp_request: Option<AcpRequest>,
+    /// As in [`PromptRequest::serving`].
+    pub(super) serving: Option<ServingClient>,
     /// The idempotency record to be written in the commit of the turn.
     pub(super) claim: Option<Claim>,
 }
@@ -95,6 +100,8 @@ impl ClientCall {
 #[derive(Debug)]
 pub(super) struct CreateWaiter {
     pub(super) origin: Origin,
+    /// The MCP servers that the client brings.
+    pub(super) servers: Vec<McpServer>,
     pub(super) claim: Option<Claim>,
     pub(super) trace: Option<TraceContext>,
     pub(super) reply: Reply<(Session, u64), CreateError>,
@@ -119,6 +126,11 @@ pub(super) enum Command {
     Attach {
         trace: Option<TraceContext>,
         reply: Reply<u64, AttachError>,
+    },
+    /// Replaces the MCP servers that clients bring.
+    BringServers {
+        servers: Vec<McpServer>,
+        reply: Reply<(), SessionError>,
     },
     Close {
         by: Principal,

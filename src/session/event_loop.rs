@@ -22,6 +22,8 @@ pub(super) enum Wakeup {
     /// An event of a terminal that the gateway runs.
     Terminal(TerminalEvent),
     Deadline,
+    /// A client that must answer a request has disconnected or returned.
+    Presence,
     Draining,
 }
 
@@ -51,12 +53,18 @@ pub(super) struct WakeConditions {
 }
 
 impl EventLoop {
-    pub(super) async fn next_wakeup(&mut self, link: &mut ProcessLink, conditions: WakeConditions) -> Wakeup {
+    pub(super) async fn next_wakeup(
+        &mut self,
+        link: &mut ProcessLink,
+        presence: impl Future<Output = ()>,
+        conditions: WakeConditions,
+    ) -> Wakeup {
         tokio::select! {
             biased;
             command = self.commands.recv(), if self.has_handles => Wakeup::Command(command),
             () = self.shutdown.drain_started(), if conditions.draining => Wakeup::Draining,
             () = or_never(conditions.deadline.map(sleep_until)) => Wakeup::Deadline,
+            () = presence => Wakeup::Presence,
             Ok(()) = self.commits.changed(), if conditions.commits => Wakeup::StorageChanged,
             Ok(()) = self.disk_space.changed() => Wakeup::StorageChanged,
             Some(completion) = self.completions.recv() => Wakeup::Completion(completion),

@@ -12,7 +12,7 @@
 //! 4. `record` and `stored`: the stored form of a session. `metadata_index` and `folders` belong to it.
 //! 5. `journal`: appends to the log of a session, and saves its records with the events.
 //! 6. The parts, each a state machine with private state: `turns`, `attachment`, `agent_requests`, `client_calls`,
-//!    `client_methods`. They know neither the actor nor the store.
+//!    `client_methods`, `serving_clients`. They know neither the actor nor the store.
 //! 7. `process_link` and `event_loop`: the process, and the sources that wake the actor.
 //! 8. `actor`: passes each wakeup to its part and applies the effects.
 //!
@@ -21,6 +21,7 @@
 mod actor;
 mod agent_requests;
 mod attachment;
+mod brought_servers;
 mod client_calls;
 mod client_methods;
 mod command;
@@ -41,6 +42,7 @@ mod query;
 mod record;
 mod registry;
 mod requirements;
+mod serving_clients;
 mod snapshot;
 mod stored;
 mod turns;
@@ -58,3 +60,4 @@ pub use idempotency::IdempotencyKey;
 pub use metadata_index::{FILTER_KEY_BYTES, FILTER_VALUE_BYTES};
 pub use query::{ListQuery, MetadataFilter, PromptRange, SessionQuery};
 pub use registry::{BulkAction, Created, SessionRegistry};
+pub use serving_clients::{Presence, ServedMethods, ServingClient};

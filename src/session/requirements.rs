@@ -1,18 +1,19 @@
 //! The requirements of a session on its agent.
 
 use super::error::{InputError, ProcessError};
-use crate::acp::AgentCapabilities;
+use crate::acp::{AgentCapabilities, McpServer};
 use crate::agent::AgentSpec;
 
 /// Rejects the session if the agent does not support one of its MCP servers or its additional directories.
 pub(super) fn check(
     spec: &AgentSpec,
-    servers: &[String],
+    (names, brought): (&[String], &[McpServer]),
     directories: &[String],
     capabilities: &AgentCapabilities,
 ) -> Result<(), ProcessError> {
-    for (at, name) in servers.iter().enumerate() {
-        let missing = spec.mcp.get(name).and_then(|server| server.missing_capability(capabilities));
+    let servers = names.iter().map(|name| spec.mcp.get(name)).chain(brought.iter().map(Some));
+    for (at, server) in servers.enumerate() {
+        let missing = server.and_then(|server| server.missing_capability(capabilities));
         if let Some(capability) = missing {
             let detail =
                 format!("the agent does not support this kind of MCP server (it lacks {capability})");

@@ -256,6 +256,7 @@ fn resolution_text(resolution: Resolution) -> &'static str {
         Resolution::Cancelled => "cancelled",
         Resolution::Withdrawn => "withdrawn",
         Resolution::Expired => "expired",
+        Resolution::Disconnected => "ended, because the client has disconnected",
     }
 }
 

@@ -43,12 +43,14 @@ pub enum Scope {
     Approve,
     /// Read and write the files of a session.
     Files,
-    /// All rights, including those that no other scope covers.
+    /// Define MCP servers for a session. The agent starts their commands.
+    Mcp,
+    /// All rights except `mcp`, including those that no other scope covers.
     Admin,
 }
 
 impl Scope {
-    pub const ALL: [Self; 5] = [Self::Read, Self::Prompt, Self::Approve, Self::Files, Self::Admin];
+    pub const ALL: [Self; 6] = [Self::Read, Self::Prompt, Self::Approve, Self::Files, Self::Mcp, Self::Admin];
 
     /// The name in configuration, commands and the API.
     pub const fn name(self) -> &'static str {
@@ -57,6 +59,7 @@ impl Scope {
             Self::Prompt => "prompt",
             Self::Approve => "approve",
             Self::Files => "files",
+            Self::Mcp => "mcp",
             Self::Admin => "admin",
         }
     }
@@ -66,14 +69,15 @@ impl Scope {
     }
 }
 
-/// A set of scopes. `admin` includes every other scope.
+/// A set of scopes. `admin` includes every other scope except `mcp`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(from = "Vec<Scope>", into = "Vec<Scope>")]
 pub struct Scopes(u8);
 
 impl Scopes {
     pub fn contains(self, scope: Scope) -> bool {
-        self.0 & (scope.bit() | Scope::Admin.bit()) != 0
+        let admin = if scope == Scope::Mcp { 0 } else { Scope::Admin.bit() };
+        self.0 & (scope.bit() | admin) != 0
     }
 
     /// Returns true if the set allows everything that `other` allows.

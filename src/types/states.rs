@@ -53,6 +53,8 @@ pub enum Resolution {
     Withdrawn,
     /// The request expired without an answer.
     Expired,
+    /// The only ACP client that could answer has disconnected.
+    Disconnected,
 }
 
 /// The policy for permission requests.

@@ -1,10 +1,12 @@
 //! The remote transport of ACP at `/acp`.
 
+mod brought_servers;
 mod clients;
 mod limits_of_the_reference;
 mod messages;
 mod raw;
 mod rules;
+mod serving;
 mod shared;
 mod socket;
 mod streams;

@@ -25,6 +25,7 @@ impl Actor {
             method: &request.method,
             params: &request.params,
             subagent: request.subagent.as_deref(),
+            acp_client: request.acp_client.as_deref(),
             deadline: request.deadline,
         };
         let record = RequestRecord::open(&request);
@@ -50,6 +51,7 @@ impl Actor {
     /// Appends the resolution of a request, and answers the agent at once or after the commit.
     pub(in crate::session) fn resolve(&mut self, resolving: Resolving) -> u64 {
         let Resolving { request, incoming, resolution, by, outcome, at_once } = resolving;
+        let outcome = self.client_served(&request, outcome);
         let seq = self.append_resolved(&request, resolution, by, &outcome);
         self.turns.note_activity(Instant::now());
         if at_once {
@@ -76,6 +78,7 @@ impl Actor {
             request_id: id,
             method: &request.method,
             resolution,
+            acp_client: request.acp_client.as_deref(),
             by: by.as_deref(),
             result: outcome.as_deref().ok(),
             error: outcome.as_deref().err().map(|error| &**error),

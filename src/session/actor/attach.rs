@@ -10,7 +10,9 @@ use tokio::time::Instant;
 use super::{Actor, send_reply};
 use crate::acp::{self, McpServer, SessionSetup, auth};
 use crate::agent::{AgentFailure, Process};
-use crate::event::{AttachedBy, Context as AttachedContext, EncodedEvent, LostReason, SessionAttached};
+use crate::event::{
+    AttachedBy, Context as AttachedContext, DetachedReason, EncodedEvent, LostReason, SessionAttached,
+};
 use crate::jsonrpc::RpcError;
 use crate::pool::{Disposition, Lease, RequestedSession};
 use crate::session::agent_requests::EndedBy;
@@ -70,7 +72,8 @@ impl Actor {
     }
 
     /// Begins a new session. No event is written before the agent has the session.
-    pub(super) fn create(&mut self, creating: CreateWaiter) {
+    pub(super) fn create(&mut self, mut creating: CreateWaiter) {
+        self.brought_servers = std::mem::take(&mut creating.servers);
         match self.reserve() {
             Ok(()) => self.client_calls.wait_for_creation(creating),
             Err(error) => {
@@ -126,7 +129,8 @@ impl Actor {
     /// The method that creates or restores the session on a process. Fails if the process does not suit the session.
     fn setup_method(&self, process: &Process) -> Result<AttachMethod, ProcessError> {
         let (record, capabilities) = (self.journal.record(), &process.initialized.capabilities);
-        let (servers, directories) = (&record.mcp_servers, &record.additional_directories);
+        let directories = &record.additional_directories;
+        let servers = (&*record.mcp_servers, &*self.brought_servers);
         requirements::check(self.link.spec(), servers, directories, capabilities)?;
         let untouched = !self.has_history() && !record.called;
         let agent_info = process.initialized.agent_info.as_deref();
@@ -189,12 +193,24 @@ impl Actor {
         }
     }
 
-    /// The MCP servers of the session in the agent's version of ACP, as far as they are still configured.
+    /// The MCP servers of the session in the agent's version of ACP: those that are still configured, and those of clients.
     pub(super) fn mcp_servers(&self) -> Vec<McpServer> {
         let Some(process) = self.link.process() else { return Vec::new() };
         let version = process.dialect().version();
         let named = self.journal.record().mcp_servers.iter().filter_map(|name| process.spec.mcp.get(name));
-        named.map(|server| server.clone().for_version(version)).collect()
+        named.chain(&self.brought_servers).map(|server| server.clone().for_version(version)).collect()
+    }
+
+    /// Replaces the MCP servers that clients bring. An agent learns them only at the set-up of a session, so an idle session
+    /// releases its process, if the agent can restore the session. Otherwise its next process gets them.
+    pub(super) fn bring_servers(&mut self, servers: Vec<McpServer>) {
+        if self.brought_servers == servers {
+            return;
+        }
+        self.brought_servers = servers;
+        if self.link.initialized().is_some_and(|known| known.capabilities.can_restore()) {
+            self.detach_if_idle(DetachedReason::Idle);
+        }
     }
 
     /// Handles the agent's response to new, resume or load.

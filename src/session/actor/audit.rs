@@ -29,7 +29,9 @@ impl Actor {
             (None, Resolution::Policy) => ActorKind::Policy.into(),
             (None, Resolution::Expired) => ActorKind::Timeout.into(),
             (None, Resolution::Withdrawn) => AuditActor::agent(&record.agent),
-            (None, Resolution::Answered | Resolution::Cancelled) => ActorKind::Gateway.into(),
+            (None, Resolution::Answered | Resolution::Cancelled | Resolution::Disconnected) => {
+                ActorKind::Gateway.into()
+            }
         };
         let view = acp::parse_permission(&request.params).ok();
         let selected = outcome.as_deref().ok().and_then(acp::selected_option);

@@ -37,6 +37,10 @@ impl Actor {
                 let deadline = Instant::now() + self.context.limits.settings_queue_timeout;
                 self.attach(AttachWaiter { trace, reply, deadline });
             }
+            Command::BringServers { servers, reply } => {
+                self.bring_servers(servers);
+                send_reply(reply, Ok(()));
+            }
             Command::Close { by, trace, reply } => send_reply(reply, Ok(self.close(&by, trace.as_ref()))),
             Command::Delete { by, trace, reply } => send_reply(reply, Ok(self.delete(&by, trace))),
             Command::Prompt { prompt, reply } => send_reply(reply, self.prompt(*prompt)),

@@ -142,7 +142,8 @@ impl Actor {
             return Err(RequestKind::CreateTerminal.cancelled_reply());
         }
         self.check_terminal_limit()?;
-        let (id, prompt, now) = (self.journal.next_terminal(), self.turns.sent(), self.context.ids.now());
+        let id = self.journal.next_terminal(|id| self.serving.has_terminal(&id.to_string()));
+        let (prompt, now) = (self.turns.sent(), self.context.ids.now());
         let (record, follower) =
             self.client_methods.open_terminal(id, new, prompt, now, &self.context.limits);
         self.context.shutdown.spawn_isolated(follower);
@@ -156,8 +157,9 @@ impl Actor {
         Ok(())
     }
 
-    fn check_terminal_limit(&self) -> HandlerResult {
-        if self.client_methods.terminal_count() < self.context.limits.max_terminals {
+    pub(super) fn check_terminal_limit(&self) -> HandlerResult {
+        let open = self.client_methods.terminal_count() + self.serving.terminal_count();
+        if open < self.context.limits.max_terminals {
             return Ok(());
         }
         Err(rejected(error_code::INTERNAL, "too many terminals are open; release some first"))

@@ -11,7 +11,7 @@
 //! - `commands`, `inbound`: inputs of clients and of the agent, and the end of a session
 //! - `turn`, `queue`: prompts
 //! - `attach`, `release`: the process
-//! - `requests`, `answers`, `methods`: requests of the agent
+//! - `requests`, `answers`, `methods`, `serving`: requests of the agent
 //! - `audit`: permission decisions and refused requests in the audit log
 //! - `calls`: calls of clients
 //! - `modes`: modes that clients cannot select
@@ -29,7 +29,10 @@ mod queue;
 mod recovery;
 mod release;
 mod requests;
+mod serving;
 mod turn;
+
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -44,13 +47,17 @@ use super::event_loop::{EventLoop, WakeConditions, Wakeup};
 use super::folders::has_session_in;
 use super::journal::Journal;
 use super::process_link::{LinkEvent, ProcessLink};
+use super::serving_clients::ServingClients;
 use super::turns::{TurnClock, Turns};
-use crate::acp::ClientCapabilities;
+use crate::acp::{ClientCapabilities, McpServer};
 use crate::api::Session;
 use crate::event::DetachedReason;
 use crate::eventlog::DiskSpace;
 use crate::pool::{CrashBackoff, LeaseActivity};
 use crate::types::ServedBy;
+
+/// How long an idle session with MCP servers of a client stays loaded. They are in memory only.
+const BROUGHT_SERVERS_TIMEOUT: Duration = Duration::from_hours(24);
 
 pub(super) struct Actor {
     context: Context,
@@ -61,6 +68,9 @@ pub(super) struct Actor {
     agent_requests: AgentRequests,
     client_calls: ClientCalls,
     client_methods: ClientMethods,
+    serving: ServingClients,
+    /// The MCP servers that clients bring for the session. They contain secrets.
+    brought_servers: Vec<McpServer>,
     event_loop: EventLoop,
     lifecycle: Lifecycle,
 }
@@ -94,7 +104,10 @@ impl Actor {
                 draining: self.lifecycle.drain_at.is_none(),
                 deadline: self.next_deadline(),
             };
-            let wakeup = self.event_loop.next_wakeup(&mut self.link, conditions).await;
+            let wakeup = self
+                .event_loop
+                .next_wakeup(&mut self.link, self.serving.presence_changed(), conditions)
+                .await;
             if !conditions.batches {
                 // The agent's output is not read now, so the idle time of the turn must not count.
                 self.turns.note_activity(Instant::now());
@@ -132,6 +145,7 @@ impl Actor {
                 // A terminal can flood as well.
                 tokio::task::yield_now().await;
             }
+            Wakeup::Presence => self.serving.note_presence(),
             Wakeup::Deadline => self.check_deadlines(),
             Wakeup::Draining => self.drain(),
         }
@@ -246,6 +260,7 @@ impl Actor {
             self.attachment.deadline(limits, self.idle_timeout()),
             self.attachment.replay_deadline(),
             self.agent_requests.deadline(),
+            self.serving.deadline(),
             self.client_calls.deadline(self.attachment.waits_for_process()),
             self.background_deadline(),
             self.turns.work_deadline(limits),
@@ -265,6 +280,7 @@ impl Actor {
         let has_unread = self.link.process().is_some_and(crate::agent::Process::has_unread);
         self.attachment.check_replay(has_unread, &self.context.limits, now);
         self.expire_requests(now);
+        self.end_requests_of_disconnected(now);
         self.check_call_deadlines(now);
         self.check_background_deadlines(now);
         self.check_terminal_deadline(now);
@@ -292,7 +308,11 @@ impl Actor {
     fn unload_at(&self) -> Option<Instant> {
         let idle = !self.journal.is_open() && self.attachment.is_detached();
         // The back-off after crashes is stored in memory only, so the session stays loaded until the back-off ends.
-        let idle_until = self.lifecycle.last_command_at + self.context.limits.session_idle_timeout;
+        let mut timeout = self.context.limits.session_idle_timeout;
+        if !self.brought_servers.is_empty() {
+            timeout = timeout.max(BROUGHT_SERVERS_TIMEOUT);
+        }
+        let idle_until = self.lifecycle.last_command_at + timeout;
         idle.then(|| self.lifecycle.crashes.backoff_until().map_or(idle_until, |until| until.max(idle_until)))
     }
 

@@ -64,6 +64,7 @@ impl Actor {
     pub(super) fn begin_queued(&mut self) {
         let Some(mut queued) = self.turns.dequeue() else { return };
         let (prompt, now) = (queued.record.prompt_id, Instant::now());
+        self.serving.turn_began(queued.serving.take());
         if queued.record.unsent {
             // The commit of `session.attached` permits the send.
             self.journal.update(|record| record.begin_prompt(prompt));
@@ -115,7 +116,14 @@ impl Actor {
                 RawValue::NULL.to_owned()
             });
             queued.push(prompt);
-            self.turns.enqueue(Queued { record, blocks, trace: None, restored: true, checked: None });
+            self.turns.enqueue(Queued {
+                record,
+                blocks,
+                trace: None,
+                restored: true,
+                checked: None,
+                serving: None,
+            });
         }
         let restored = queued.len() - failed.len();
         self.journal.update(|record: &mut SessionRecord| {

@@ -26,6 +26,7 @@ use crate::session::journal::Journal;
 use crate::session::origin::Origin;
 use crate::session::process_link::ProcessLink;
 use crate::session::record::{self, FoldRecord, RequestRecord, SessionRecord, StoredExit, TerminalRecord};
+use crate::session::serving_clients::ServingClients;
 use crate::session::stored::{agent_spec, read_record};
 use crate::session::turns::Turns;
 use crate::store::Table;
@@ -93,6 +94,8 @@ impl Actor {
             agent_requests: AgentRequests::default(),
             client_calls: ClientCalls::default(),
             client_methods: ClientMethods::new(completer, terminals, &context.limits),
+            serving: ServingClients::default(),
+            brought_servers: Vec::new(),
             event_loop,
             lifecycle,
         };

@@ -73,6 +73,7 @@ impl Actor {
         self.journal.set_agent_busy(false);
         self.attachment.process_released();
         self.client_methods.process_released();
+        self.serving.process_released();
         self.end_terminals();
         for (_, call) in self.client_calls.take_sent() {
             self.call_failed(call, error);

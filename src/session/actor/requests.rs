@@ -23,6 +23,12 @@ pub(super) fn invalid(detail: &str) -> Outcome {
     rejected(error_code::INVALID_PARAMS, detail)
 }
 
+/// The response if the client that must serve a request has disconnected.
+pub(super) fn disconnected() -> Outcome {
+    let detail = "the client that served this request has disconnected from the gateway";
+    Err(acp::error(error_code::INTERNAL, detail))
+}
+
 impl Actor {
     pub(super) fn handle_request(&mut self, incoming: IncomingId, method: &str, params: &RawValue) {
         if let Err(response) = self.serve_request(incoming, method, params) {
@@ -57,6 +63,8 @@ impl Actor {
         let needs_session = !matches!(kind, RequestKind::Elicitation | RequestKind::Extension);
         let own = self.params_for_clients(params).filter(|_| !needs_session || acp::has_session_id(params));
         let own = own.ok_or_else(|| invalid("expected the sessionId of this session"))?;
+        let client = self.serving_client(kind, method, params)?;
+        let by_gateway = served_by == ServedBy::Gateway && client.is_none();
         let limits = &self.context.limits;
         let wait = match kind {
             // No client is connected that could know the method.
@@ -65,20 +73,38 @@ impl Actor {
             RequestKind::Permission | RequestKind::Elicitation => {
                 policy::answer_wait(self.link.spec(), &self.journal.record().policy)
             }
-            RequestKind::ReadFile | RequestKind::WriteFile if served_by == ServedBy::Gateway => {
+            RequestKind::ReadFile | RequestKind::WriteFile if by_gateway => {
                 return self.serve_file(incoming, method, params);
             }
-            _ if served_by == ServedBy::Gateway => return self.serve_terminal(incoming, method, params),
+            _ if by_gateway => return self.serve_terminal(incoming, method, params),
             // A command may run for hours, and only the client that runs it knows its state.
             RequestKind::WaitForExit => Wait::WhileFollowed(limits.client_answer_timeout),
             _ => Wait::AtMost(limits.client_answer_timeout),
         };
         let (prompt, subagent) = (self.turns.sent(), self.subagent_of(params));
-        let offer = OfferedRequest { method: method.into(), incoming, params: own, prompt, subagent, wait };
+        let acp_client = client.as_ref().map(|client| client.name.to_string());
+        let offer = OfferedRequest {
+            method: method.into(),
+            incoming,
+            params: own,
+            prompt,
+            subagent,
+            acp_client,
+            wait,
+        };
         match kind {
             RequestKind::Permission => self.handle_permission(offer, params),
             RequestKind::Elicitation => self.handle_elicitation(offer, params),
-            _ => self.offer_request(offer).map(drop),
+            _ => {
+                if client.is_some() && kind == RequestKind::CreateTerminal {
+                    self.check_terminal_limit()?;
+                }
+                let id = self.offer_request(offer)?;
+                if let Some(client) = client {
+                    self.serving.offered(id, client);
+                }
+                Ok(())
+            }
         }
     }
 

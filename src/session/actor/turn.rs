@@ -1,5 +1,7 @@
 //! Turns: from a prompt to exactly one end (ACP, Prompt Turn).
 
+use std::sync::Arc;
+
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 
@@ -35,7 +37,8 @@ impl TurnEnd {
 
 impl Actor {
     pub(super) fn prompt(&mut self, prompt: NewPrompt) -> Result<(Prompt, u64), PromptError> {
-        let NewPrompt { by, blocks, queue, trace, acp_request, claim } = prompt;
+        let NewPrompt { by, blocks, queue, trace, acp_request, serving, claim } = prompt;
+        let serving = serving.map(Arc::new);
         let admission = self.admit(&by, &blocks, queue)?;
         let prompt_id = self.journal.next_prompt();
         let mut record = PromptRecord {
@@ -81,9 +84,13 @@ impl Actor {
             }
         });
         let prompt = record.to_prompt(self.journal.session(), self.journal.log().id(seq));
-        let queued = Queued { record, blocks, trace, restored: false, checked: Some(self.client_rules()) };
+        let checked = Some(self.client_rules());
+        let queued = Queued { record, blocks, trace, restored: false, checked, serving };
         match admission {
-            Admission::Run => self.turns.begin(queued, seq, Instant::now()),
+            Admission::Run => {
+                self.serving.turn_began(queued.serving.clone());
+                self.turns.begin(queued, seq, Instant::now());
+            }
             Admission::Queue { .. } => self.turns.enqueue(queued),
         }
         Ok((prompt, seq))

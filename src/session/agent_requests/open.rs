@@ -52,6 +52,8 @@ pub(in crate::session) struct OfferedRequest {
     pub(in crate::session) prompt: Option<PromptId>,
     /// The child session that sent the request.
     pub(in crate::session) subagent: Option<String>,
+    /// The ACP client that alone can answer.
+    pub(in crate::session) acp_client: Option<String>,
     pub(in crate::session) wait: Wait,
 }
 
@@ -132,13 +134,14 @@ impl AgentRequests {
         created_at: Timestamp,
         now: Instant,
     ) -> Arc<PendingRequest> {
-        let OfferedRequest { method, incoming, params, prompt, subagent, wait } = offer;
+        let OfferedRequest { method, incoming, params, prompt, subagent, acp_client, wait } = offer;
         let request = Arc::new(PendingRequest {
             request_id: id,
             method,
             params,
             prompt_id: prompt,
             subagent,
+            acp_client,
             created_at,
             deadline: match wait {
                 Wait::AtMost(limit) => Some(created_at.after(limit)),
@@ -181,7 +184,8 @@ impl AgentRequests {
         if self.resolved.len() > MAX_RESOLVED {
             self.resolved.pop_front();
         }
-        let at_once = matches!(resolution, Resolution::Cancelled | Resolution::Withdrawn);
+        let at_once =
+            matches!(resolution, Resolution::Cancelled | Resolution::Withdrawn | Resolution::Disconnected);
         Some(Resolving { request, incoming, resolution, by: by.cloned(), outcome, at_once })
     }
 

@@ -63,6 +63,7 @@ impl Fixture {
             params: raw(OPTIONS),
             prompt: prompt.map(PromptId::new),
             subagent: Some("child".to_owned()),
+            acp_client: None,
             wait,
         };
         self.part.offer(RequestId::new(self.last), offered, Timestamp::from_millis(1000), self.base)

@@ -75,7 +75,14 @@ impl Fixture {
 
     fn create(&mut self, origin: Origin, deadline: u64, trace: Option<TraceContext>) {
         let (reply, deadline) = (oneshot::channel().0, self.at(deadline));
-        self.part.wait_for_creation(CreateWaiter { origin, claim: None, trace, reply, deadline });
+        self.part.wait_for_creation(CreateWaiter {
+            origin,
+            servers: Vec::new(),
+            claim: None,
+            trace,
+            reply,
+            deadline,
+        });
     }
 
     fn call(&self, call: ClientCall, deadline: u64) -> PendingCall {

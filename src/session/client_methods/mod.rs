@@ -146,6 +146,11 @@ impl ClientMethods {
         self.terminals.open(id, new, prompt, created_at, limits)
     }
 
+    /// Whether the agent has a terminal with this id.
+    pub(super) fn has_terminal(&self, id: &str) -> bool {
+        self.terminals.has(id)
+    }
+
     /// The record of a terminal whose command runs.
     pub(super) fn running_terminal(&self, id: TerminalId) -> Option<&TerminalRecord> {
         self.terminals.running(id)

@@ -63,6 +63,11 @@ impl Terminals {
         self.open.len()
     }
 
+    /// Whether a terminal has this id. A released terminal has it until its command ends.
+    pub(super) fn has(&self, id: &str) -> bool {
+        id.parse().is_ok_and(|id: TerminalId| self.open.contains_key(&id))
+    }
+
     /// Whether a command runs.
     pub(super) fn is_busy(&self) -> bool {
         self.open.values().any(OpenTerminal::is_running)

@@ -12,19 +12,22 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::acp::TraceContext;
-use crate::api::{Session, SessionPatch};
+use crate::api::{McpServer, PendingRequest, Session, SessionPatch};
 use crate::eventlog::SessionLog;
 use crate::session::agent_requests::answers;
+use crate::session::brought_servers;
 use crate::session::command::{Answer, ClientCall, Command, Reply};
 use crate::session::context::Context;
 use crate::session::durable;
 use crate::session::entries::ActorEntries;
 use crate::session::entry::ActorEntry;
 use crate::session::error::{
-    AnswerError, AttachError, CallError, PartError, PatchError, RequestResolved, SessionError, WorkspaceError,
+    AnswerError, AttachError, CallError, InputError, PartError, PatchError, ProcessError, RequestResolved,
+    SessionError, WorkspaceError,
 };
 use crate::session::query::SessionQuery;
 use crate::session::record::RequestRecord;
+use crate::session::requirements;
 use crate::session::validation::{check_metadata, check_title};
 use crate::types::{Author, Principal, PromptId, RequestId, SessionId, TerminalId};
 use crate::workspace::Workspace;
@@ -130,6 +133,21 @@ impl SessionHandle {
         Ok(self.snapshot().await?)
     }
 
+    /// Replaces the MCP servers that clients bring. They stay in memory. An empty list changes nothing.
+    pub async fn bring_servers(&self, by: &Principal, servers: &[McpServer]) -> Result<(), AttachError> {
+        let servers = brought_servers::parse(by, servers).map_err(ProcessError::from)?;
+        if servers.is_empty() {
+            return Ok(());
+        }
+        let (context, record) = (self.context(), self.query().record().await?);
+        let stats = context.pool.agent_stats(&record.agent, &by.tenant);
+        let spec = context.catalogue.agent(&record.agent);
+        if let (Some(spec), Some(initialized)) = (spec, stats.and_then(|(_, initialized)| initialized)) {
+            requirements::check(&spec, (&[], &servers), &[], &initialized.capabilities)?;
+        }
+        Ok(self.request(|reply| Command::BringServers { servers, reply }).await?)
+    }
+
     pub async fn close(&self, by: &Principal, trace: Option<TraceContext>) -> Result<Session, SessionError> {
         let by = by.clone();
         let seq = self.request(|reply| Command::Close { by, trace, reply }).await?;
@@ -163,9 +181,15 @@ impl SessionHandle {
         Ok(cancelled)
     }
 
-    /// Answers a request of the agent. The first answer wins.
-    pub async fn answer(&self, by: &Author, request: RequestId, answer: Answer) -> Result<(), AnswerError> {
-        match self.answer_once(by.clone(), request, answer).await {
+    /// Answers a request of the agent. The first answer wins. `client`: the name of the ACP client that answers.
+    pub async fn answer(
+        &self,
+        by: &Author,
+        client: Option<&str>,
+        request: RequestId,
+        answer: Answer,
+    ) -> Result<(), AnswerError> {
+        match self.answer_once(by.clone(), client, request, answer).await {
             Ok(seq) => Ok(self.wait_durable(seq).await?),
             Err(error @ AnswerError::Resolved(_)) => {
                 // A crash could still undo the other answer, so it must be durable before the client sees it.
@@ -182,14 +206,23 @@ impl SessionHandle {
         }
     }
 
-    /// The method of a request of the agent that waits for an answer.
-    pub async fn pending_method(&self, request: RequestId) -> Result<String, AnswerError> {
-        let pending = self.request(|reply| Command::Pending { request, reply }).await?;
-        Ok(pending.method.clone())
+    /// A request of the agent that waits for an answer.
+    pub async fn pending(&self, request: RequestId) -> Result<Arc<PendingRequest>, AnswerError> {
+        self.request(|reply| Command::Pending { request, reply }).await
     }
 
-    async fn answer_once(&self, by: Author, request: RequestId, answer: Answer) -> Result<u64, AnswerError> {
-        let asked = self.request(|reply| Command::Pending { request, reply }).await?;
+    async fn answer_once(
+        &self,
+        by: Author,
+        client: Option<&str>,
+        request: RequestId,
+        answer: Answer,
+    ) -> Result<u64, AnswerError> {
+        let asked = self.pending(request).await?;
+        if asked.acp_client.is_some() && asked.acp_client.as_deref() != client {
+            let detail = "only the ACP client that started the turn can answer this request";
+            return Err(InputError::Forbidden(detail.to_owned()).into());
+        }
         // The agent defines the schema of the answer, so the check may take long.
         let check = self.context().shutdown.spawn_blocking(move || answers::check_answer(&asked, answer));
         let outcome = check.await??;

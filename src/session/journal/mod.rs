@@ -148,9 +148,10 @@ impl Journal {
         RequestId::new(self.record.last_request + 1)
     }
 
-    /// The id of the next terminal.
-    pub(super) fn next_terminal(&self) -> TerminalId {
-        TerminalId::new(self.record.last_terminal + 1)
+    /// The id of the next terminal. Skips ids that clients have chosen for terminals that they run.
+    pub(super) fn next_terminal(&self, is_taken: impl Fn(TerminalId) -> bool) -> TerminalId {
+        let mut ids = (self.record.last_terminal + 1..u32::MAX).map(TerminalId::new);
+        ids.find(|id| !is_taken(*id)).unwrap_or(TerminalId::new(u32::MAX))
     }
 
     /// Whether a restart has to close anything of this session.

@@ -8,15 +8,33 @@ use crate::types::{EventId, SessionId};
 
 impl From<StoredRequest> for PendingRequest {
     fn from(stored: StoredRequest) -> Self {
-        let StoredRequest { request_id, method, params, prompt_id, subagent, created_at, deadline } = stored;
-        Self { request_id, method, params, prompt_id, subagent, created_at, deadline }
+        let StoredRequest {
+            request_id,
+            method,
+            params,
+            prompt_id,
+            subagent,
+            acp_client,
+            created_at,
+            deadline,
+        } = stored;
+        Self { request_id, method, params, prompt_id, subagent, acp_client, created_at, deadline }
     }
 }
 
 impl From<PendingRequest> for StoredRequest {
     fn from(shown: PendingRequest) -> Self {
-        let PendingRequest { request_id, method, params, prompt_id, subagent, created_at, deadline } = shown;
-        Self { request_id, method, params, prompt_id, subagent, created_at, deadline }
+        let PendingRequest {
+            request_id,
+            method,
+            params,
+            prompt_id,
+            subagent,
+            acp_client,
+            created_at,
+            deadline,
+        } = shown;
+        Self { request_id, method, params, prompt_id, subagent, acp_client, created_at, deadline }
     }
 }
 

@@ -31,6 +31,9 @@ pub(in crate::session) struct StoredRequest {
     /// The child session that sent the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::session) subagent: Option<String>,
+    /// The ACP client that alone can answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::session) acp_client: Option<String>,
     pub(in crate::session) created_at: Timestamp,
     pub(in crate::session) deadline: Option<Timestamp>,
 }

@@ -95,14 +95,14 @@ impl SessionRegistry {
         }
         let trace = trace.or_else(|| acp::split_meta(request.meta.as_deref()?).1);
         let origin = if adopted.is_some() { Origin::Adopted } else { Origin::New };
-        let record = new_session::record(context, by, id, request, &spec).await?;
-        self.start_actor(record, origin, claim, trace).await
+        let (record, servers) = new_session::record(context, by, id, request, &spec).await?;
+        self.start_actor((record, servers), origin, claim, trace).await
     }
 
-    /// Runs the actor of a new session until the agent has the session. On failure nothing of it remains.
+    /// Runs the actor of a new session until the agent has the session. `servers`: the MCP servers that the client brings. On failure nothing of it remains.
     pub(super) async fn start_actor(
         &self,
-        record: SessionRecord,
+        (record, servers): (SessionRecord, Vec<acp::McpServer>),
         origin: Origin,
         claim: Option<Claim>,
         trace: Option<TraceContext>,
@@ -113,7 +113,7 @@ impl SessionRegistry {
         let (actor, entry) = Actor::new(context, log, record, origin);
         let (reply, created) = oneshot::channel();
         let deadline = Instant::now() + context.limits.settings_queue_timeout;
-        let create = Command::Create(CreateWaiter { origin, claim, trace, reply, deadline });
+        let create = Command::Create(CreateWaiter { origin, servers, claim, trace, reply, deadline });
         drop(entry.commands.try_send(create));
         // Other clients can find the session only after its creation succeeded.
         entry.visible.store(false, Ordering::Release);

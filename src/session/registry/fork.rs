@@ -7,8 +7,9 @@ use super::adopt::begin_adoption;
 use super::create::Created;
 use crate::acp::{self, TraceContext};
 use crate::agent::AgentFailure;
-use crate::api::Session;
+use crate::api::{McpServer, Session};
 use crate::jsonrpc::RpcError;
+use crate::session::brought_servers;
 use crate::session::command::ClientCall;
 use crate::session::error::{CreateError, ProcessError};
 use crate::session::handle::SessionHandle;
@@ -18,16 +19,18 @@ use crate::session::upstream_delete;
 use crate::types::Principal;
 
 impl SessionRegistry {
-    /// Creates a fork of a session with its history. The operation continues if the caller is dropped.
+    /// Creates a fork of a session with its history, and with the MCP servers that the client brings. The operation continues if the caller is dropped.
     pub async fn fork(
         &self,
         by: &Principal,
         parent: &SessionHandle,
+        servers: &[McpServer],
         key: Option<IdempotencyKey>,
         trace: Option<TraceContext>,
     ) -> Result<Created, CreateError> {
+        let servers = brought_servers::parse(by, servers)?;
         let (registry, owner, parent) = (self.clone(), by.clone(), parent.clone());
-        let create = async move |claim| registry.create_fork(&owner, &parent, trace, claim).await;
+        let create = async move |claim| registry.create_fork(&owner, &parent, servers, trace, claim).await;
         self.create_once(by, key, create).await
     }
 
@@ -35,6 +38,7 @@ impl SessionRegistry {
         &self,
         by: &Principal,
         parent: &SessionHandle,
+        servers: Vec<acp::McpServer>,
         trace: Option<TraceContext>,
         claim: Option<Claim>,
     ) -> Result<Session, CreateError> {
@@ -50,7 +54,8 @@ impl SessionRegistry {
         let _adoption =
             begin_adoption(context, &self.adoptions, by, &record.agent, &agent_session_id).await?;
         record.begin_fork(context.ids.session(), by, agent_session_id, context.ids.now());
-        let session = self.start_actor(record.clone(), Origin::Forked(parent.id()), claim, trace).await;
+        let session =
+            self.start_actor((record.clone(), servers), Origin::Forked(parent.id()), claim, trace).await;
         session.inspect_err(|_| {
             // No session of the gateway refers to the fork, so the agent must delete it.
             upstream_delete::request_delete(context, &record, by, None);

@@ -7,6 +7,7 @@ use tracing::Span;
 use crate::acp::{self, ClientCapabilities, client_input_policy};
 use crate::agent::{AgentSpec, IdleFolder};
 use crate::api::{CreateSession, McpServer};
+use crate::session::brought_servers;
 use crate::session::context::Context;
 use crate::session::error::{CreateError, InputError};
 use crate::session::folders::Folder;
@@ -20,23 +21,24 @@ const MAX_LIST_LEN: usize = 64;
 /// The maximum number of bytes of a path.
 const PATH_BYTES: usize = 4096;
 
-/// Checks the request and builds the record of its session. Creates the session's folder if the request names none.
+/// Checks the request and builds the record of its session, and returns the MCP servers that the client brings. Creates the session's folder if the request names none.
 pub(super) async fn record(
     context: &Context,
     by: &Principal,
     id: SessionId,
     request: CreateSession,
     spec: &AgentSpec,
-) -> Result<SessionRecord, CreateError> {
+) -> Result<(SessionRecord, Vec<acp::McpServer>), CreateError> {
     check_request(&request, spec)?;
     let (metadata, policy) = (request.metadata.unwrap_or_default(), request.policy.unwrap_or_default());
     let mcp_servers = mcp_servers(spec, &request.mcp_servers)?;
+    let brought = brought_servers::parse(by, &request.mcp_servers)?;
     // If the capabilities are not known yet, the check happens when a process is leased.
     if let Some(initialized) =
         context.pool.agent_stats(&spec.name, &by.tenant).and_then(|(_, initialized)| initialized)
     {
         let directories = &request.additional_directories;
-        requirements::check(spec, &mcp_servers, directories, &initialized.capabilities)?;
+        requirements::check(spec, (&mcp_servers, &brought), directories, &initialized.capabilities)?;
     }
     let idle_folder = claim_idle_folder(
         context,
@@ -49,7 +51,7 @@ pub(super) async fn record(
     let (folder, additional_directories) =
         folders(context, (id, spec.home_of(&by.tenant)), requested, idle_folder).await?;
     let now = context.ids.now();
-    Ok(SessionRecord {
+    let record = SessionRecord {
         session_id: id,
         tenant: by.tenant.as_str().to_owned(),
         owner: by.id.to_string(),
@@ -84,7 +86,8 @@ pub(super) async fn record(
         called: false,
         load_not_before: None,
         seq: 0,
-    })
+    };
+    Ok((record, brought))
 }
 
 /// The folder of an idle process. `None` if the session names folders.
@@ -163,18 +166,17 @@ fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result<(), InputE
     Ok(())
 }
 
-/// Clients name MCP servers. They never supply a command or a URL.
+/// The configured MCP servers that the client names.
 fn mcp_servers(spec: &AgentSpec, servers: &[McpServer]) -> Result<Vec<String>, InputError> {
     let server = |(at, server): (usize, &McpServer)| match server {
-        McpServer::Name(name) if spec.mcp.contains_key(name) => Ok(name.clone()),
+        McpServer::Name(name) if spec.mcp.contains_key(name) => Some(Ok(name.clone())),
         McpServer::Name(_) => {
-            Err(InputError::invalid(format!("/mcpServers/{at}"), "no MCP server of that name is configured"))
+            let detail = "no MCP server of that name is configured";
+            Some(Err(InputError::invalid(format!("/mcpServers/{at}"), detail)))
         }
-        McpServer::Inline(_) => Err(InputError::Forbidden(
-            "clients cannot define MCP servers; name one of the configuration ([mcp.<name>])".to_owned(),
-        )),
+        McpServer::Inline(_) => None,
     };
-    servers.iter().enumerate().map(server).collect()
+    servers.iter().enumerate().filter_map(server).collect()
 }
 
 /// A client can only narrow the agent's policy.

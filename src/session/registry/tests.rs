@@ -26,7 +26,8 @@ async fn in_time<T>(what: impl Future<Output = T>) -> T {
 
 fn prompt(queue: bool) -> PromptRequest {
     let blocks = RawValue::from_string(r#"[{"type":"text","text":"hello"}]"#.to_owned()).unwrap();
-    PromptRequest { blocks, attachments: Vec::new(), queue, key: None, trace: None, acp_request: None }
+    let (attachments, acp_request, serving) = (Vec::new(), None, None);
+    PromptRequest { blocks, attachments, queue, key: None, trace: None, acp_request, serving }
 }
 
 /// A session whose turns wait for a process forever. It already has `last_prompt` turns.

@@ -167,7 +167,7 @@ impl Turns {
         let Some(turn) = self.running.take_if(|turn| turn.call.is_none()) else { return false };
         let Turn { mut record, blocks, trace, checked, .. } = turn;
         record.unsent = true;
-        self.queue.push_front(Queued { record, blocks, trace, restored: false, checked });
+        self.queue.push_front(Queued { record, blocks, trace, restored: false, checked, serving: None });
         true
     }
 

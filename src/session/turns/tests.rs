@@ -130,7 +130,14 @@ fn queued(number: u32) -> Queued {
         acp_request: None,
     };
     let blocks = raw(&format!(r#"[{{"type":"text","text":"{number}"}}]"#));
-    Queued { record, blocks, trace: TraceContext::parse(PARENT, None), restored: false, checked: None }
+    Queued {
+        record,
+        blocks,
+        trace: TraceContext::parse(PARENT, None),
+        restored: false,
+        checked: None,
+        serving: None,
+    }
 }
 
 fn limits() -> Limits {

@@ -11,6 +11,7 @@ use crate::acp::{TraceContext, stop_reason};
 use crate::agent::AgentSpec;
 use crate::jsonrpc::{CallId, RpcError};
 use crate::session::record::PromptRecord;
+use crate::session::serving_clients::ServingClient;
 use crate::types::PromptId;
 
 /// A prompt that waits for the end of the turn before it.
@@ -23,6 +24,8 @@ pub(in crate::session) struct Queued {
     pub(in crate::session) restored: bool,
     /// The entry whose denied modes the prompt was checked against. `None` if an earlier actor checked it.
     pub(in crate::session) checked: Option<Arc<AgentSpec>>,
+    /// The ACP client that sent the prompt, if it serves files or terminals.
+    pub(in crate::session) serving: Option<Arc<ServingClient>>,
 }
 
 /// The running turn.

@@ -157,6 +157,7 @@ impl Caller {
                 client: self.connection.client().name.clone(),
                 id: id.to_owned(),
             }),
+            serving: self.connection.serving(self.principal()),
         };
         let turn =
             NewTurn::begin::<Failure>(&self.gateway, self.principal(), &session, request, false).await?;
@@ -237,12 +238,14 @@ impl Caller {
         outcome: Result<Box<RawValue>, RpcError>,
     ) -> Result<(), Failure> {
         let handle = self.open(&session.to_string()).await?;
-        let method = handle.pending_method(request).await?;
-        self.require(required_scope(RequestKind::from_method(&method)))?;
+        let asked = handle.pending(request).await?;
+        self.require(required_scope(RequestKind::from_method(&asked.method)))?;
         let answer = match outcome {
             Ok(result) => Answer::Result(to_one_line(result)),
             // The client does not know the method. Another client may.
-            Err(error) if error.code == error_code::METHOD_NOT_FOUND => return Ok(()),
+            Err(error) if error.code == error_code::METHOD_NOT_FOUND && asked.acp_client.is_none() => {
+                return Ok(());
+            }
             Err(RpcError { code, message, data }) => {
                 let error = serde_json::json!({ "code": code, "message": message, "data": data });
                 Answer::Error(to_one_line(raw(&error)))
@@ -251,7 +254,8 @@ impl Caller {
         if let Some(view) = self.connection.view(&session.to_string()) {
             view.set_answered(request);
         }
-        handle.answer(&self.author(), request, answer).await?;
+        let client = Some(&*self.connection.client().name);
+        handle.answer(&self.author(), client, request, answer).await?;
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::value::RawValue;
 
 use crate::acp::{RawObject, RequestKind};
+use crate::session::ServedMethods;
 use crate::types::{Scope, Scopes};
 
 /// The longest name that a client can choose for itself.
@@ -53,6 +54,15 @@ impl Capabilities {
 }
 
 impl Client {
+    /// The requests of the agent that the client serves for its own turns. Its key needs the scope `files`.
+    pub(super) fn serves(&self) -> ServedMethods {
+        if !self.scopes.contains(Scope::Files) {
+            return ServedMethods::default();
+        }
+        let FileMethods { read, write } = self.capabilities.files;
+        ServedMethods { read, write, terminals: self.capabilities.terminals }
+    }
+
     /// Whether the client gets requests of this kind: it supports them, and its key may answer them.
     pub(super) fn answers(&self, kind: RequestKind) -> bool {
         let offered = match kind {

@@ -15,10 +15,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
 use super::outbox::{Outbox, OutboxFull, Place};
+use super::presence::PresentConnection;
 use super::session_view::SessionView;
 use super::too_many::{MAX_SESSIONS, MAX_UNCONFIRMED, TooManySessions};
+use crate::session::{ServedMethods, ServingClient};
 use crate::shutdown::lock_or_abort;
-use crate::types::{AgentName, KeyedGuard, PrincipalKey, PromptId, SessionId};
+use crate::types::{AgentName, KeyedGuard, Principal, PrincipalKey, PromptId, Scope, SessionId};
 
 /// The maximum number of prompts whose ids are remembered for `$/cancel_request` and `session/cancel`.
 const MAX_PROMPTS: usize = 256;
@@ -61,6 +63,7 @@ struct Sessions {
 struct Usage {
     streams: AtomicUsize,
     last_used: Mutex<Instant>,
+    presence: PresentConnection,
     /// Counts this connection for its principal.
     _counted: KeyedGuard<PrincipalKey>,
 }
@@ -72,6 +75,7 @@ pub(super) struct OpenStream(Arc<Connection>);
 impl OpenStream {
     pub(super) fn new(connection: &Arc<Connection>) -> Self {
         connection.usage.streams.fetch_add(1, Ordering::AcqRel);
+        connection.usage.presence.stream_opened();
         Self(Arc::clone(connection))
     }
 }
@@ -80,6 +84,7 @@ impl Drop for OpenStream {
     fn drop(&mut self) {
         self.0.touch();
         self.0.usage.streams.fetch_sub(1, Ordering::AcqRel);
+        self.0.usage.presence.stream_closed();
     }
 }
 
@@ -89,6 +94,7 @@ impl Connection {
         id: Box<str>,
         client: Client,
         (principal, counted): (PrincipalKey, KeyedGuard<PrincipalKey>),
+        presence: PresentConnection,
         agent: AgentName,
         socket: Option<mpsc::Sender<Arc<SessionView>>>,
     ) -> Self {
@@ -104,6 +110,7 @@ impl Connection {
             usage: Usage {
                 streams: AtomicUsize::new(0),
                 last_used: Mutex::new(Instant::now()),
+                presence,
                 _counted: counted,
             },
             closed: CancellationToken::new(),
@@ -145,9 +152,26 @@ impl Connection {
         (!is_open).then(|| now.saturating_duration_since(*lock_or_abort(self.usage.last_used.lock())))
     }
 
-    /// Ends all streams.
+    /// Ends all streams. A client that keeps its name may open another connection.
     pub(super) fn close(&self) {
+        self.usage.presence.leave(self.client.keeps_name);
         self.closed.cancel();
+    }
+
+    /// The client ends the connection and does not return.
+    pub(super) fn leave(&self) {
+        self.usage.presence.leave(false);
+    }
+
+    /// The client for the turns that it starts. `None` if it serves no files and no terminals, or its key may not.
+    pub(super) fn serving(&self, by: &Principal) -> Option<ServingClient> {
+        let serves = self.client.serves();
+        let may_serve = by.scopes.contains(Scope::Files) && serves != ServedMethods::default();
+        may_serve.then(|| ServingClient {
+            name: self.client.name.clone(),
+            serves,
+            presence: self.usage.presence.state(),
+        })
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -1,12 +1,14 @@
 //! The open connections.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::client::Client;
 use super::connection::Connection;
+use super::presence::{ClientPresence, PresentConnection};
 use crate::shutdown::lock_or_abort;
 use crate::types::{AgentName, KeyedCounts, KeyedGuard, PrincipalKey, Tenant};
 
@@ -23,6 +25,8 @@ type StartLock = Arc<tokio::sync::Mutex<()>>;
 pub(crate) struct Connections {
     open: Mutex<HashMap<Box<str>, Arc<Connection>>>,
     counts: KeyedCounts<PrincipalKey>,
+    /// The presence of clients that keep their names, by name.
+    named: Mutex<HashMap<Box<str>, Weak<ClientPresence>>>,
     /// Only one request starts an agent to learn its capabilities. Others wait for the result.
     starts: Mutex<HashMap<(Tenant, AgentName), StartLock>>,
 }
@@ -44,6 +48,19 @@ impl Connections {
             !is_idle
         });
         self.counts.acquire(principal.clone(), MAX_CONNECTIONS)
+    }
+
+    /// Counts a connection of a client, which may have others with the same name.
+    pub(super) fn present(&self, client: &Client) -> PresentConnection {
+        if !client.keeps_name {
+            return PresentConnection::new(ClientPresence::new());
+        }
+        let mut named = lock_or_abort(self.named.lock());
+        named.retain(|_, presence| presence.strong_count() > 0);
+        let known = named.get(&client.name).and_then(Weak::upgrade).filter(|known| !known.has_ended());
+        let presence = known.unwrap_or_else(ClientPresence::new);
+        named.insert(client.name.clone(), Arc::downgrade(&presence));
+        PresentConnection::new(presence)
     }
 
     pub(super) fn insert(&self, connection: Arc<Connection>) {

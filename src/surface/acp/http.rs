@@ -217,6 +217,7 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, TransportError> {
     let (parts, _) = request.into_parts();
     let connection = Head::of(&gateway, &parts)?.connection()?;
+    connection.leave();
     gateway.acp().remove(&connection);
     Ok(StatusCode::ACCEPTED)
 }

@@ -16,7 +16,7 @@ use crate::acp::{self, AcpVersion, InitializeResult};
 use crate::agent::AgentSpec;
 use crate::pool::Priority;
 use crate::surface::Gateway;
-use crate::types::{AgentName, Principal};
+use crate::types::{AgentName, Principal, Scope};
 
 /// The params of `initialize` that matter to the gateway (ACP, Initialization).
 #[derive(Debug, Deserialize)]
@@ -82,13 +82,15 @@ pub(super) async fn open_connection(
     let meta = serde_json::json!({ META: { "connectionId": id, "agent": spec.name, "epoch": epoch } });
     let answer = Answer {
         protocol_version: AcpVersion::V1.number(),
-        agent_capabilities: served_capabilities(&initialized),
+        agent_capabilities: served_capabilities(&initialized, principal.scopes.contains(Scope::Mcp)),
         agent_info: initialized.agent_info.as_deref(),
         auth_methods: initialized.client_auth_methods(),
         meta,
     };
     let result = raw(&answer);
-    let connection = Arc::new(Connection::new(id, client, (key, counted), spec.name.clone(), socket));
+    let presence = gateway.acp().present(&client);
+    let connection =
+        Arc::new(Connection::new(id, client, (key, counted), presence, spec.name.clone(), socket));
     gateway.acp().insert(Arc::clone(&connection));
     Ok((connection, result))
 }
@@ -144,8 +146,8 @@ fn known(gateway: &Gateway, principal: &Principal, spec: &AgentSpec) -> Option<A
     gateway.pool.agent_stats(&spec.name, &principal.tenant).and_then(|(_, initialized)| initialized)
 }
 
-/// The agent's capabilities, with those that the gateway has for every agent. Clients cannot bring MCP servers.
-fn served_capabilities(initialized: &InitializeResult) -> Box<RawValue> {
+/// The agent's capabilities, with those that the gateway has for every agent. `mcp`: the client may bring MCP servers.
+fn served_capabilities(initialized: &InitializeResult, mcp: bool) -> Box<RawValue> {
     let fork = initialized.capabilities.session.fork && initialized.capabilities.can_restore();
-    acp::served_capabilities(&initialized.raw_capabilities, fork)
+    acp::served_capabilities(&initialized.raw_capabilities, fork, mcp)
 }

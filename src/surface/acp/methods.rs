@@ -36,6 +36,9 @@ const PAGE_SESSIONS: usize = 100;
 struct SessionParams<'a> {
     #[serde(borrow)]
     session_id: Cow<'a, str>,
+    /// Of `session/load`, `session/resume` and `session/fork`.
+    #[serde(borrow, default)]
+    mcp_servers: Option<&'a RawValue>,
     #[serde(borrow, rename = "_meta")]
     meta: Option<&'a RawValue>,
 }
@@ -107,8 +110,16 @@ impl Caller {
         let params: SessionParams<'_> = parse_borrowed(params)?;
         let parent = self.open(&params.session_id).await?;
         self.require_room()?;
-        let forked = self.sessions.fork(self.principal(), &parent, None, trace_of(params.meta)).await?;
+        let servers = self.brought_servers(params.mcp_servers)?;
+        let forked =
+            self.sessions.fork(self.principal(), &parent, &servers, None, trace_of(params.meta)).await?;
         self.follow_new(forked.session).await
+    }
+
+    /// The MCP servers that a client brings for an existing session. Without the scope `mcp`, the session keeps its servers.
+    fn brought_servers(&self, servers: Option<&RawValue>) -> Result<Vec<McpServer>, Failure> {
+        let may_bring = self.principal().scopes.contains(Scope::Mcp);
+        servers.filter(|_| may_bring).map_or_else(|| Ok(Vec::new()), parse)
     }
 
     /// The client follows a new session at once, so it must be able to read it.
@@ -139,6 +150,7 @@ impl Caller {
         self.require(Scope::Read)?;
         let params: SessionParams<'_> = parse_borrowed(params)?;
         let session = self.open(&params.session_id).await?;
+        session.bring_servers(self.principal(), &self.brought_servers(params.mcp_servers)?).await?;
         let mut snapshot = session.snapshot().await?;
         if snapshot.state == SessionState::Closed {
             self.require(Scope::Prompt)?;
@@ -178,7 +190,11 @@ impl Caller {
         let client = self.connection.client();
         let projector = Projector::new(snapshot.session_id, client, (0, 0));
         let open = snapshot.requests.iter();
-        open.filter_map(|open| projector.agent_request(open.request_id, &open.method, &open.params)).collect()
+        open.filter_map(|open| {
+            let id = (open.request_id, open.acp_client.as_deref());
+            projector.agent_request(id, &open.method, &open.params)
+        })
+        .collect()
     }
 
     async fn list(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {

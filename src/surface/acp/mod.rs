@@ -5,7 +5,7 @@
 //! its end stops no turn. The module must not know the store or processes.
 //!
 //! Read in this order:
-//! 1. `client`, `session_view`, `connection`, `connections`: a client, and the sessions that it follows.
+//! 1. `client`, `presence`, `session_view`, `connection`, `connections`: a client, and the sessions that it follows.
 //! 2. `request`, `http`, `socket`, `initialize`: requests, sockets, and the start of a connection.
 //! 3. `caller`, `methods`: the messages of a client.
 //! 4. `projector`, `outbox`, `position`, `delivery`: the messages to a client, and their order.
@@ -23,6 +23,7 @@ mod message;
 mod methods;
 mod outbox;
 mod position;
+mod presence;
 mod projector;
 mod request;
 mod session_view;

@@ -162,20 +162,28 @@ impl<'a> Projector<'a> {
 
     fn request(&self, payload: &Payload<'_>) -> Option<Bytes> {
         let (id, method, params) = (payload.request_id?, payload.method.as_deref()?, payload.params?);
-        self.agent_request(id, method, params)
+        self.agent_request((id, payload.acp_client.as_deref()), method, params)
     }
 
-    /// A request of the agent, if the client can answer it.
-    pub(super) fn agent_request(&self, id: RequestId, method: &str, params: &RawValue) -> Option<Bytes> {
-        self.client
-            .answers(RequestKind::from_method(method))
-            .then(|| message::request(&request_id(self.session, id), method, params))
+    /// A request of the agent, if the client can answer it. `only`: the client that alone can answer.
+    pub(super) fn agent_request(
+        &self,
+        (id, only): (RequestId, Option<&str>),
+        method: &str,
+        params: &RawValue,
+    ) -> Option<Bytes> {
+        self.answers(method, only).then(|| message::request(&request_id(self.session, id), method, params))
+    }
+
+    fn answers(&self, method: &str, only: Option<&str>) -> bool {
+        only.is_none_or(|name| *name == *self.client.name)
+            && self.client.answers(RequestKind::from_method(method))
     }
 
     /// `$/cancel_request` for a request that has ended without the client's answer.
     fn cancellation(&self, payload: &Payload<'_>, was_answered: impl Fn(RequestId) -> bool) -> Option<Bytes> {
         let (id, method) = (payload.request_id?, payload.method.as_deref()?);
-        let has_request = self.client.answers(RequestKind::from_method(method)) && !was_answered(id);
+        let has_request = self.answers(method, payload.acp_client.as_deref()) && !was_answered(id);
         has_request.then(|| {
             let params = serde_json::json!({ "requestId": request_id(self.session, id) });
             message::notification(method::CANCEL_REQUEST, &params)

@@ -111,3 +111,40 @@ async fn python_sdk_over_http() {
 async fn python_sdk_over_websocket() {
     runs_complete_turns(|url| python("ws", url)).await;
 }
+
+/// The client of the SDK serves files and a terminal of the agent. The script has a deadline.
+async fn serves_files_and_terminals(transport: &str) {
+    let gateway = Setup::fake_with(&[], "files = \"gateway\"\nterminals = \"gateway\"").start();
+    let steps_of_terminal = json!([{ "create": { "command": "make" } }, "wait", "output", "release"]);
+    let prompts = [
+        "read path=/editor/a; write path=/editor/b text=new".to_owned(),
+        format!("terminal {steps_of_terminal}"),
+    ];
+    let mut node = command("node");
+    node.arg(folder().join("clients/acp_files.mjs")).args([transport, &format!("{}/acp", gateway.url), KEY]);
+    node.args(prompts);
+    let turns = steps(node);
+    assert_eq!(turns[0]["text"], "[unsaved][written]");
+    let calls = json!([{ "method": "read", "path": "/editor/a" }, { "method": "write", "path": "/editor/b", "content": "new" }]);
+    assert_eq!(turns[0]["calls"], calls);
+    let methods: Vec<_> =
+        turns[1]["calls"].as_array().expect("a list").iter().map(|call| &call["method"]).collect();
+    assert_eq!(methods, ["create", "wait", "output", "release"], "{turns:?}");
+    assert_eq!(turns[1]["stopReason"], "end_turn");
+    let listed = gateway.get("/v1/sessions").await;
+    let events = gateway.all_events(listed["sessions"][0]["sessionId"].as_str().expect("an id")).await;
+    assert!(
+        !events.iter().any(|event| event["type"] == "terminal.created"),
+        "no command runs at the gateway"
+    );
+}
+
+#[tokio::test]
+async fn typescript_sdk_serves_files_and_terminals_over_http() {
+    serves_files_and_terminals("http").await;
+}
+
+#[tokio::test]
+async fn typescript_sdk_serves_files_and_terminals_over_websocket() {
+    serves_files_and_terminals("ws").await;
+}

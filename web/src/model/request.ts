@@ -26,6 +26,7 @@ export function requestCreated(log: SessionLog, event: LogEvent): SessionLog {
     title: line(params["title"]) ?? line(toolCall?.["title"]) ?? line(params["message"]) ?? titleOf(method, params),
     description: line(params["description"]) ?? line(subject?.["command"]),
     deadline: text(event["deadline"]),
+    reserved: text(event["acpClient"]) !== null,
     resolution: null,
     done: false,
   };

@@ -78,6 +78,8 @@ export interface RequestItem {
   title: string;
   description: string | null;
   deadline: string | null;
+  /** Another client alone can answer. */
+  reserved: boolean;
   resolution: Resolution | null;
   /** The page that was to be opened is done with. */
   done: boolean;
@@ -215,8 +217,10 @@ export function runningTurn(log: SessionLog): Turn | null {
   return log.turns.findLast((turn) => turn.status === "running") ?? null;
 }
 
+/** The requests that this page can answer. */
 export function openRequests(log: SessionLog): RequestItem[] {
-  return log.turns.flatMap((turn) => turn.items.filter((item) => item.kind === "request" && item.resolution === null) as RequestItem[]);
+  const isOpen = (item: Item): item is RequestItem => item.kind === "request" && item.resolution === null && !item.reserved;
+  return log.turns.flatMap((turn) => turn.items.filter(isOpen));
 }
 
 /** The card of the tool call that a request is about. */

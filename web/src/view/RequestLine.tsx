@@ -12,7 +12,7 @@ export const RequestLine = memo(function RequestLine({ item, live }: { item: Req
     <p className={waits ? "request-line waits" : "request-line"}>
       <span className="request-line-title">{item.title.replace(/[.:]$/, "") || "The agent asked a question"}</span>
       <span>
-        {item.resolution ? resolutionWords(item, item.resolution) : live ? "waits for your answer" : "was not answered"}
+        {item.resolution ? resolutionWords(item, item.resolution) : live ? (item.reserved ? "waits for the editor" : "waits for your answer") : "was not answered"}
         {item.done && ", and done"}
       </span>
     </p>
@@ -34,6 +34,8 @@ export function resolutionWords(item: RequestItem, resolution: Resolution): stri
       return "cancelled with the turn";
     case "withdrawn":
       return "withdrawn by the agent";
+    case "disconnected":
+      return "ended, because the editor has disconnected";
     case "expired":
       return "ran out unanswered";
     default:

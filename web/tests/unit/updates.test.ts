@@ -123,6 +123,13 @@ describe("questions", () => {
     expect(item(log, "request", 3)).toMatchObject({ title: "_x/ask", resolution: { refused: true, optionId: null } });
   });
 
+  test("of another client's turn are shown and not offered", () => {
+    const asked = { requestId: "r1", method: "fs/read_text_file", params: { path: "/w/a" }, acpClient: "bob/1" };
+    const log = played(startedScript().add("request.created", asked, "p1"));
+    expect(item(log, "request")).toMatchObject({ title: "Read /w/a", reserved: true });
+    expect(openRequests(log)).toEqual([]);
+  });
+
   test("of version 2 have a title, a description and a subject", () => {
     const params = { title: "Run it?", description: "It deletes.", subject: { type: "tool_call", toolCall: { toolCallId: "t1", title: "rm" } }, options: [] };
     const log = played(startedScript().add("request.created", { requestId: "r1", method: "session/request_permission", params }, "p1"));

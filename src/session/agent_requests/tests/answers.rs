@@ -12,6 +12,7 @@ fn asked(method: &str) -> PendingRequest {
         params: raw(if method == ELICITATION { FORM } else { OPTIONS }),
         prompt_id: None,
         subagent: None,
+        acp_client: None,
         created_at: Timestamp::from_millis(0),
         deadline: None,
     }

@@ -116,6 +116,7 @@ fn only_an_end_without_a_decision_is_sent_before_its_commit() {
         (Resolution::Expired, false),
         (Resolution::Cancelled, true),
         (Resolution::Withdrawn, true),
+        (Resolution::Disconnected, true),
     ] {
         let mut fixture = Fixture::new();
         fixture.offer(PERMISSION, None, Wait::Turn);

@@ -28,7 +28,7 @@ pub(super) async fn list_requests(
 type AnswerRequest = ApiRequest<CanApprove, (SessionId, RequestId)>;
 
 async fn submit_answer(request: AnswerRequest, answer: Answer) -> Result<StatusCode, ApiError> {
-    request.open_session().await?.answer(&request.by.author(), request.ids.1, answer).await?;
+    request.open_session().await?.answer(&request.by.author(), None, request.ids.1, answer).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

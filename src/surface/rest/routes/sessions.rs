@@ -55,7 +55,7 @@ pub(super) async fn fork_session(
 ) -> Result<Response, ApiError> {
     let session = request.open_session().await?;
     Ok(created_response(
-        request.gateway.sessions.fork(&request.by, &session, key.bind(&[]), request.trace).await?,
+        request.gateway.sessions.fork(&request.by, &session, &[], key.bind(&[]), request.trace).await?,
     ))
 }
 

@@ -120,6 +120,10 @@ impl Process {
 impl Actor {
     /// The audit log is not part of the model.
     pub(super) fn audit_decision(&self, _: &PendingRequest, _: Resolution, _: Option<&Author>, _: &Outcome) {}
+
+    pub(super) fn client_served(&mut self, _: &PendingRequest, outcome: Outcome) -> Outcome {
+        outcome
+    }
 }
 
 impl Journal {

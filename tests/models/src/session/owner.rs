@@ -82,7 +82,8 @@ async fn run_actor(mut actor: Actor, mut inputs: mpsc::Receiver<Input>) {
         let incoming = process.connection.received(AGENTS_ID);
         let params = RawValue::from_string(r#"{"sessionId":"s","options":[]}"#.to_owned()).expect("invalid JSON");
         let method = acp::method::SESSION_REQUEST_PERMISSION.to_owned();
-        let offer = OfferedRequest { method, incoming, params, prompt: Some(PROMPT), subagent: None, wait };
+        let (prompt, subagent, acp_client) = (Some(PROMPT), None, None);
+        let offer = OfferedRequest { method, incoming, params, prompt, subagent, acp_client, wait };
         assert!(actor.offer_request(offer).is_ok(), "two requests may be pending");
     }
     let mut commits = actor.journal.log().commits();
