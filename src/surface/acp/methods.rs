@@ -69,7 +69,7 @@ impl Caller {
             method::SESSION_NEW => self.new_session(id, &params).await.into(),
             method::SESSION_LOAD => return self.restore(id, &params, Begin::History).await,
             method::SESSION_RESUME => return self.restore(id, &params, Begin::Tail).await,
-            method::SESSION_FORK => self.fork(&params).await.into(),
+            method::SESSION_FORK => self.fork(id, &params).await.into(),
             method::SESSION_LIST => self.list(&params).await.into(),
             method::SESSION_CLOSE => self.close(&params).await.into(),
             method::SESSION_DELETE => self.delete(&params).await.into(),
@@ -102,12 +102,13 @@ impl Caller {
         self.follow_new(created.session).await
     }
 
-    async fn fork(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
+    async fn fork(&self, id: &RawValue, params: &RawValue) -> Result<Box<RawValue>, Failure> {
         self.require(Scope::Prompt)?;
+        let key = self.idempotency_key(id, method::SESSION_FORK, params);
         let params: SessionParams<'_> = parse_borrowed(params)?;
         let parent = self.open(&params.session_id).await?;
         self.require_room()?;
-        let forked = self.sessions.fork(self.principal(), &parent, None, trace_of(params.meta)).await?;
+        let forked = self.sessions.fork(self.principal(), &parent, key, trace_of(params.meta)).await?;
         self.follow_new(forked.session).await
     }
 
