@@ -8,8 +8,9 @@ use super::raw_object::RawObject;
 const SESSION_METHODS: [&str; 4] = ["list", "resume", "close", "delete"];
 
 /// The `agentCapabilities` of a v1 agent for clients of the gateway. Every agent can load, list, resume, close and delete
-/// sessions, because the gateway has their logs. No agent accepts MCP servers of clients. Other members stay unchanged.
-pub fn served_capabilities(agent: &RawValue, fork: bool) -> Box<RawValue> {
+/// sessions, because the gateway has their logs. `attach`: the roles of the draft of `session/attach`, for a client that has
+/// asked for it. No agent accepts MCP servers of clients. Other members stay unchanged.
+pub fn served_capabilities(agent: &RawValue, fork: bool, attach: &[&str]) -> Box<RawValue> {
     let object = RawObject::parse(agent).unwrap_or_else(RawObject::empty);
     let mut members = vec![("loadSession".to_owned(), "true".to_owned())];
     members.push(("mcpCapabilities".to_owned(), r#"{"http":false,"sse":false}"#.to_owned()));
@@ -19,7 +20,10 @@ pub fn served_capabilities(agent: &RawValue, fork: bool) -> Box<RawValue> {
     if fork {
         methods.push(("fork".to_owned(), "{}".to_owned()));
     }
-    extend(&mut methods, &session, &["list", "resume", "close", "delete", "fork"]);
+    if !attach.is_empty() {
+        methods.push(("attach".to_owned(), serde_json::json!({ "roles": attach }).to_string()));
+    }
+    extend(&mut methods, &session, &["list", "resume", "close", "delete", "fork", "attach"]);
     members.push(("sessionCapabilities".to_owned(), encode(&methods)));
     extend(&mut members, &object, &["loadSession", "mcpCapabilities", "sessionCapabilities"]);
     RawValue::from_string(encode(&members)).expect("names and values are JSON")
@@ -47,14 +51,15 @@ mod tests {
     #[test]
     fn the_gateways_methods_are_offered_and_other_members_keep_their_bytes() {
         let agent = raw(
-            r#"{"loadSession":false,"promptCapabilities":{"image": 1.10},"mcpCapabilities":{"http":true},"sessionCapabilities":{"fork":{},"x":{}},"_meta":{"a":1}}"#,
+            r#"{"loadSession":false,"promptCapabilities":{"image": 1.10},"mcpCapabilities":{"http":true},"sessionCapabilities":{"fork":{},"attach":{},"x":{}},"_meta":{"a":1}}"#,
         );
         assert_eq!(
-            served_capabilities(agent, false).get(),
+            served_capabilities(agent, false, &[]).get(),
             r#"{"loadSession":true,"mcpCapabilities":{"http":false,"sse":false},"sessionCapabilities":{"list":{},"resume":{},"close":{},"delete":{},"x":{}},"promptCapabilities":{"image": 1.10},"_meta":{"a":1}}"#
         );
         let fork: serde_json::Value =
-            serde_json::from_str(served_capabilities(raw("{}"), true).get()).unwrap();
+            serde_json::from_str(served_capabilities(raw("{}"), true, &["a"]).get()).unwrap();
         assert_eq!(fork["sessionCapabilities"]["fork"], serde_json::json!({}));
+        assert_eq!(fork["sessionCapabilities"]["attach"], serde_json::json!({ "roles": ["a"] }));
     }
 }

@@ -34,6 +34,10 @@ pub struct RequestCreated<'a> {
 pub struct RequestResolved<'a> {
     pub request_id: RequestId,
     pub method: &'a str,
+    /// The tool call of a permission request, if the request names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub tool_call_id: Option<&'a str>,
     pub resolution: Resolution,
     /// The principal that answered. Absent unless a client answered.
     #[serde(skip_serializing_if = "Option::is_none")]

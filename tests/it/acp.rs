@@ -1,7 +1,9 @@
 //! The remote transport of ACP at `/acp`.
 
+mod attach;
 mod clients;
 mod limits_of_the_reference;
+mod matrix;
 mod messages;
 mod raw;
 mod rules;

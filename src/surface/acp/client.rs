@@ -2,6 +2,7 @@
 
 use serde_json::value::RawValue;
 
+use super::participant::ClientInfo;
 use crate::acp::{RawObject, RequestKind};
 use crate::types::{Scope, Scopes};
 
@@ -35,6 +36,9 @@ pub(super) struct Client {
     pub(super) keeps_name: bool,
     pub(super) capabilities: Capabilities,
     pub(super) scopes: Scopes,
+    pub(super) info: Option<ClientInfo>,
+    /// The client has asked for the draft of `session/attach`.
+    pub(super) uses_attach: bool,
 }
 
 impl Capabilities {
@@ -117,6 +121,8 @@ mod tests {
                 ..Capabilities::default()
             },
             scopes: scopes.iter().copied().collect(),
+            info: None,
+            uses_attach: false,
         };
         assert!(client(&[Scope::Files]).answers(RequestKind::ReadFile));
         assert!(!client(&[Scope::Files]).answers(RequestKind::WriteFile));

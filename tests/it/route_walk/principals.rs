@@ -26,12 +26,12 @@ impl Clock for LateClock {
 
 /// A key with the name of its kind.
 #[derive(Debug, Clone)]
-pub(super) struct Principal {
-    pub(super) name: &'static str,
+pub(crate) struct Principal {
+    pub(crate) name: &'static str,
     /// The text of the key. `None` sends no key.
-    pub(super) key: Option<String>,
+    pub(crate) key: Option<String>,
     /// `None` if the key is not valid.
-    pub(super) scopes: Option<Scopes>,
+    pub(crate) scopes: Option<Scopes>,
 }
 
 impl Principal {
@@ -77,7 +77,7 @@ pub(super) async fn foreign_key(gateway: &Gateway) -> String {
 }
 
 /// One principal of every kind.
-pub(super) async fn principals(gateway: &Gateway) -> Vec<Principal> {
+pub(crate) async fn principals(gateway: &Gateway) -> Vec<Principal> {
     let expired = stored(gateway, &Ids::new(Arc::new(LateClock)));
     let expired = expired.create_link_key().expect("a key").expose().to_owned();
     let keys = stored(gateway, &Ids::system());
