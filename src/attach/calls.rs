@@ -39,9 +39,8 @@ impl CallKind {
         match method {
             method::SESSION_NEW | method::SESSION_FORK => Self::Create,
             method::SESSION_LOAD => Self::Load,
-            method::SESSION_RESUME => Self::Resume,
             method::SESSION_ATTACH if has_history(params) => Self::Load,
-            method::SESSION_ATTACH => Self::Resume,
+            method::SESSION_RESUME | method::SESSION_ATTACH => Self::Resume,
             method::SESSION_DETACH => Self::Detach,
             method::SESSION_CLOSE | method::SESSION_DELETE => Self::Close,
             method::SESSION_PROMPT => Self::Prompt,

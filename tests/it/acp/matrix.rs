@@ -1,5 +1,6 @@
 //! The routes of `/acp` with every kind of principal and every method. They speak JSON-RPC and are not in the OpenAPI document.
 
+use acp_gateway::types::Scope;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 
@@ -8,6 +9,8 @@ use crate::route_walk::principals::{Principal, principals};
 use crate::support::{Gateway, Setup};
 
 const PATHS: [&str; 4] = ["/acp", "/acp/fake", "/acp?agent=fake", "/acp/nobody"];
+/// The test sends more invalid keys than a person may.
+const LIMITS: &str = "auth.max_failed_keys_per_minute = 100000";
 const UNKNOWN: &str = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
 
 fn request(gateway: &Gateway, principal: &Principal, method: &Method, path: &str) -> RequestBuilder {
@@ -36,7 +39,7 @@ async fn error(request: RequestBuilder, status: u16, what: &str) {
 
 #[tokio::test]
 async fn every_route_answers_every_principal_and_method() {
-    let gateway = Setup::fake(&[]).settings("auth.max_failed_keys_per_minute = 100000").start();
+    let gateway = Setup::fake(&[]).settings(LIMITS).start();
     let owner = Acp::open(&gateway).await;
     let known = ["GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "PROPFIND", "get"];
     for principal in &principals(&gateway).await {
@@ -97,21 +100,21 @@ async fn every_route_answers_every_principal_and_method() {
 
 #[tokio::test]
 async fn every_method_checks_the_scopes_before_the_session() {
-    let gateway = Setup::fake(&[]).start();
+    let gateway = Setup::fake(&[]).settings(LIMITS).start();
     let methods = [
-        ("session/new", "prompt"),
-        ("session/load", "read"),
-        ("session/resume", "read"),
-        ("session/attach", "read"),
-        ("session/list", "read"),
-        ("session/fork", "prompt"),
-        ("session/close", "prompt"),
-        ("session/delete", "prompt"),
-        ("session/prompt", "prompt"),
-        ("session/set_mode", "approve"),
-        ("session/set_config_option", "approve"),
-        ("_vendor/x", "approve"),
-        ("authenticate", "admin"),
+        ("session/new", Scope::Prompt),
+        ("session/load", Scope::Read),
+        ("session/resume", Scope::Read),
+        ("session/attach", Scope::Read),
+        ("session/list", Scope::Read),
+        ("session/fork", Scope::Prompt),
+        ("session/close", Scope::Prompt),
+        ("session/delete", Scope::Prompt),
+        ("session/prompt", Scope::Prompt),
+        ("session/set_mode", Scope::Approve),
+        ("session/set_config_option", Scope::Approve),
+        ("_vendor/x", Scope::Approve),
+        ("authenticate", Scope::Admin),
     ];
     let asks = json!({ "_meta": { "acp-gateway": { "attach": true } } });
     for principal in &principals(&gateway).await {
@@ -122,7 +125,7 @@ async fn every_method_checks_the_scopes_before_the_session() {
             let id = acp.send(method, json!({ "sessionId": UNKNOWN })).await;
             let response = stream.response(id).await;
             let is_forbidden = response["error"]["data"]["code"] == "forbidden";
-            let has_scope = scopes.iter().any(|own| own.name() == scope);
+            let has_scope = scopes.contains(scope);
             assert_eq!(is_forbidden, !has_scope, "{} {method}: {response}", principal.name);
         }
     }
