@@ -35,6 +35,11 @@ pub(crate) struct Principal {
 }
 
 impl Principal {
+    pub(crate) fn has_scope(&self, name: &str) -> bool {
+        let scope = Scope::ALL.into_iter().find(|scope| scope.name() == name).expect("a scope");
+        self.scopes.is_some_and(|scopes| scopes.contains(scope))
+    }
+
     /// The status with which admission rejects its requests. `None` admits them.
     pub(super) fn rejection(&self, needs: Needs) -> Option<StatusCode> {
         let Needs::Key(needed) = needs else { return None };
