@@ -12,6 +12,10 @@ pub const SESSION_FORK: &str = "session/fork";
 pub const SESSION_LIST: &str = "session/list";
 pub const SESSION_CLOSE: &str = "session/close";
 pub const SESSION_DELETE: &str = "session/delete";
+/// A draft (agent-client-protocol, pull request 533). Only clients of the gateway use it.
+pub const SESSION_ATTACH: &str = "session/attach";
+/// A draft, as `session/attach`.
+pub const SESSION_DETACH: &str = "session/detach";
 pub const SESSION_PROMPT: &str = "session/prompt";
 pub const SESSION_CANCEL: &str = "session/cancel";
 pub const SESSION_SET_MODE: &str = "session/set_mode";

@@ -8,8 +8,9 @@ use super::raw_object::RawObject;
 const SESSION_METHODS: [&str; 4] = ["list", "resume", "close", "delete"];
 
 /// The `agentCapabilities` of a v1 agent for clients of the gateway. Every agent can load, list, resume, close and delete
-/// sessions, because the gateway has their logs. `mcp`: the client may bring MCP servers. Other members stay unchanged.
-pub fn served_capabilities(agent: &RawValue, fork: bool, mcp: bool) -> Box<RawValue> {
+/// sessions, because the gateway has their logs. `mcp`: the client may bring MCP servers. `attach`: the roles of the draft of
+/// `session/attach`, for a client that has asked for it. Other members stay unchanged.
+pub fn served_capabilities(agent: &RawValue, fork: bool, mcp: bool, attach: &[&str]) -> Box<RawValue> {
     let object = RawObject::parse(agent).unwrap_or_else(RawObject::empty);
     let mut members = vec![("loadSession".to_owned(), "true".to_owned())];
     let own = object.get("mcpCapabilities").filter(|_| mcp).map(RawValue::get);
@@ -20,7 +21,10 @@ pub fn served_capabilities(agent: &RawValue, fork: bool, mcp: bool) -> Box<RawVa
     if fork {
         methods.push(("fork".to_owned(), "{}".to_owned()));
     }
-    extend(&mut methods, &session, &["list", "resume", "close", "delete", "fork"]);
+    if !attach.is_empty() {
+        methods.push(("attach".to_owned(), serde_json::json!({ "roles": attach }).to_string()));
+    }
+    extend(&mut methods, &session, &["list", "resume", "close", "delete", "fork", "attach"]);
     members.push(("sessionCapabilities".to_owned(), encode(&methods)));
     extend(&mut members, &object, &["loadSession", "mcpCapabilities", "sessionCapabilities"]);
     RawValue::from_string(encode(&members)).expect("names and values are JSON")
@@ -48,17 +52,18 @@ mod tests {
     #[test]
     fn the_gateways_methods_are_offered_and_other_members_keep_their_bytes() {
         let agent = raw(
-            r#"{"loadSession":false,"promptCapabilities":{"image": 1.10},"mcpCapabilities":{"http":true},"sessionCapabilities":{"fork":{},"x":{}},"_meta":{"a":1}}"#,
+            r#"{"loadSession":false,"promptCapabilities":{"image": 1.10},"mcpCapabilities":{"http":true},"sessionCapabilities":{"fork":{},"attach":{},"x":{}},"_meta":{"a":1}}"#,
         );
         assert_eq!(
-            served_capabilities(agent, false, false).get(),
+            served_capabilities(agent, false, false, &[]).get(),
             r#"{"loadSession":true,"mcpCapabilities":{"http":false,"sse":false},"sessionCapabilities":{"list":{},"resume":{},"close":{},"delete":{},"x":{}},"promptCapabilities":{"image": 1.10},"_meta":{"a":1}}"#
         );
         let fork: serde_json::Value =
-            serde_json::from_str(served_capabilities(raw("{}"), true, true).get()).unwrap();
+            serde_json::from_str(served_capabilities(raw("{}"), true, true, &["a"]).get()).unwrap();
         assert_eq!(fork["mcpCapabilities"], serde_json::json!({ "http": false, "sse": false }));
-        let brings = served_capabilities(agent, false, true);
+        let brings = served_capabilities(agent, false, true, &[]);
         assert!(brings.get().contains(r#""mcpCapabilities":{"http":true}"#), "{brings}");
         assert_eq!(fork["sessionCapabilities"]["fork"], serde_json::json!({}));
+        assert_eq!(fork["sessionCapabilities"]["attach"], serde_json::json!({ "roles": ["a"] }));
     }
 }

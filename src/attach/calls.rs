@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use crate::acp::method;
+use crate::acp::{RawObject, method};
 
 /// The number of a call. Its JSON-RPC id is `b-<number>`. No number is used twice, so the gateway recognizes a call that
 /// it receives again.
@@ -18,27 +18,44 @@ pub(super) enum CallKind {
     Create,
     /// The editor's `session/new`, which loads this session instead.
     LoadAsNew(Box<str>),
+    /// `session/load`, or a `session/attach` with the history.
     Load,
+    /// `session/resume`, or a `session/attach` without the history.
     Resume,
+    Detach,
     /// `session/close` and `session/delete`.
     Close,
     Prompt,
+    /// Another method. A second run has no further effect.
     Other,
+    /// A method whose second run can have another effect, for example an extension of the agent.
+    Once,
     /// A `session/resume` or `session/load` of the bridge itself, after a reconnect.
     Restore,
 }
 
 impl CallKind {
-    pub(super) fn of(method: &str) -> Self {
+    pub(super) fn of(method: &str, params: &RawValue) -> Self {
         match method {
             method::SESSION_NEW | method::SESSION_FORK => Self::Create,
             method::SESSION_LOAD => Self::Load,
-            method::SESSION_RESUME => Self::Resume,
+            method::SESSION_ATTACH if has_history(params) => Self::Load,
+            method::SESSION_RESUME | method::SESSION_ATTACH => Self::Resume,
+            method::SESSION_DETACH => Self::Detach,
             method::SESSION_CLOSE | method::SESSION_DELETE => Self::Close,
             method::SESSION_PROMPT => Self::Prompt,
-            _ => Self::Other,
+            method::SESSION_LIST | method::SESSION_SET_MODE | method::SESSION_SET_CONFIG_OPTION => {
+                Self::Other
+            }
+            _ => Self::Once,
         }
     }
+}
+
+/// Whether the gateway sends the history to a client that attaches with these params.
+fn has_history(params: &RawValue) -> bool {
+    let object = RawObject::parse(params).unwrap_or_else(RawObject::empty);
+    !matches!(object.text("historyPolicy").as_deref(), Some("none" | "pending_only"))
 }
 
 #[derive(Debug)]

@@ -144,7 +144,8 @@ impl GatewayClient {
         match response.status() {
             status if status.is_success() => Ok(Ok(())),
             StatusCode::TOO_MANY_REQUESTS => Ok(Err(PostError::Busy)),
-            StatusCode::NOT_FOUND | StatusCode::REQUEST_TIMEOUT => Ok(Err(PostError::Lost)),
+            StatusCode::NOT_FOUND => Ok(Err(PostError::Gone)),
+            StatusCode::REQUEST_TIMEOUT => Ok(Err(PostError::Lost)),
             status if status.is_server_error() => Ok(Err(PostError::Lost)),
             _ => match rejection(response).await {
                 error @ RequestError::Denied(_) => Err(error),

@@ -273,7 +273,7 @@ impl Driver {
             Report::Connected(Ok(Ok((connection, result)))) => self.connected(connection, result),
             Report::Connected(Ok(Err(error))) => self.rejected(error),
             Report::Posted(Ok(posted)) => {
-                if posted == Err(PostError::Lost) {
+                if matches!(posted, Err(PostError::Lost | PostError::Gone)) {
                     self.log_failure("the gateway has ended the connection");
                 }
                 let is_stable = self.connected_at.is_some_and(|since| since.elapsed() >= STABLE);

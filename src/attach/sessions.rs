@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::value::RawValue;
+
 use super::calls::CallNumber;
 
 #[derive(Debug, Default)]
@@ -16,6 +18,8 @@ pub(super) struct Followed {
     pub(super) restoring: Option<CallNumber>,
     /// Whether the editor's own load or resume is the first one of the session.
     pub(super) is_new: bool,
+    /// The params of `session/attach` for a session that the editor has attached.
+    pub(super) attach: Option<Box<RawValue>>,
     /// The last event of a history that the gateway sends after the response to its load.
     pub(super) history_end: Option<u64>,
     /// Whether the stream is open.

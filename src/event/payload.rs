@@ -39,6 +39,8 @@ pub struct Payload<'a> {
     pub request_id: Option<RequestId>,
     pub method: Option<Cow<'a, str>>,
     pub params: Option<&'a RawValue>,
+    /// The tool call of a permission request that was resolved.
+    pub tool_call_id: Option<Cow<'a, str>>,
     pub resolution: Option<Resolution>,
     pub result: Option<&'a RawValue>,
     pub error: Option<&'a RawValue>,

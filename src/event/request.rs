@@ -38,6 +38,10 @@ pub struct RequestCreated<'a> {
 pub struct RequestResolved<'a> {
     pub request_id: RequestId,
     pub method: &'a str,
+    /// The tool call of a permission request, if the request names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub tool_call_id: Option<&'a str>,
     pub resolution: Resolution,
     /// The ACP client that alone could answer. Absent if every client could answer.
     #[serde(skip_serializing_if = "Option::is_none")]

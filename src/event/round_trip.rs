@@ -253,12 +253,14 @@ round_trips! {
     request_resolved: RequestResolved, |v, read| RequestResolved {
         request_id: v.request(),
         method: &v.text,
+        tool_call_id: v.other.as_deref(),
         resolution: Resolution::Policy,
         acp_client: v.other.as_deref(),
         by: v.other.as_deref(),
         result: v.more.as_deref(),
         error: Some(&v.raw),
     } => read.request_id == Some(v.request())
+        && read.tool_call_id == v.other.as_deref().map(Into::into)
         && read.resolution == Some(Resolution::Policy)
         && read.acp_client == v.other.as_deref().map(Into::into)
         && read.by == v.other.as_deref().map(Into::into)

@@ -27,8 +27,10 @@ impl NewTurn {
         // Acquire the stream before the turn starts: if that failed later, the client would have neither the
         // stream nor the id of the turn.
         let guard = held.then(|| gateway.streams().acquire(by)).transpose()?;
-        gateway.rates().check_prompt(by)?;
-        Ok(Self { admitted: session.prompt(by, request).await?, guard })
+        // A repetition of a request with an idempotency key begins no turn, so the rate does not apply to it.
+        let (rates, principal) = (gateway.clone(), by.clone());
+        let count = move || rates.rates().check_prompt(&principal);
+        Ok(Self { admitted: session.prompt(by, request, count).await?, guard })
     }
 }
 

@@ -1,8 +1,10 @@
 //! The remote transport of ACP at `/acp`.
 
+mod attach;
 mod brought_servers;
 mod clients;
 mod limits_of_the_reference;
+mod matrix;
 mod messages;
 mod raw;
 mod rules;

@@ -2,6 +2,7 @@
 
 mod editor;
 mod guide;
+mod observer;
 mod sdk;
 mod tls;
 

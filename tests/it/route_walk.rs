@@ -3,7 +3,7 @@
 
 mod matrix;
 pub(crate) mod operations;
-mod principals;
+pub(crate) mod principals;
 mod unknown_ids;
 
 use reqwest::StatusCode;

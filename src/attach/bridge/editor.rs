@@ -75,7 +75,7 @@ impl Bridge {
     }
 
     fn open_request(&mut self, id: Box<RawValue>, method: &str, params: &RawValue) {
-        let kind = CallKind::of(method);
+        let kind = CallKind::of(method, params);
         let loaded = self.settings.session.clone().filter(|_| method == method::SESSION_NEW);
         if let Some(session) = loaded {
             let object = RawObject::parse(params).unwrap_or_else(RawObject::empty);
@@ -136,7 +136,8 @@ impl Bridge {
         if method == method::CANCEL_REQUEST {
             return self.cancel_request(params);
         }
-        self.push_message(session_of(params), call(None, method, params));
+        let is_cancel = method == method::SESSION_CANCEL;
+        self.push_notification(session_of(params), call(None, method, params), is_cancel);
     }
 
     /// `$/cancel_request` names a request of the editor, which has another id at the gateway.

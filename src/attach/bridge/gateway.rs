@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::{Bridge, Effect, Phase};
 use crate::acp::{self, RawObject, error_code, method};
-use crate::attach::calls::{CallKind, CallNumber, number_of};
+use crate::attach::calls::{Call, CallKind, CallNumber, number_of};
 use crate::attach::message::{gateway_meta, raw, rpc_error, with_members};
 use crate::attach::sessions::{Followed, first_position, seq_of};
 use crate::jsonrpc::{self, Message, RpcError};
@@ -107,9 +107,17 @@ impl Bridge {
             CallKind::LoadAsNew(session) => self.loaded_as_new(number, &session, outcome),
             CallKind::Restore => self.restored(number, session.as_deref(), &outcome),
             CallKind::Load | CallKind::Resume => {
-                self.end_call(number, &outcome);
+                let call = self.end_call(number, &outcome);
                 if let Some(session) = session {
-                    self.restored_by_editor(number, &session, outcome.is_ok());
+                    let attach = call.as_ref().and_then(attach_params);
+                    self.restored_by_editor(number, &session, outcome.map(|_| attach));
+                }
+            }
+            CallKind::Detach => {
+                self.end_call(number, &outcome);
+                if let (Some(session), Ok(_)) = (session, outcome) {
+                    let detail = "the editor has detached from the session before the end of this request";
+                    self.forget(&session, &rpc_error(error_code::INTERNAL, detail));
                 }
             }
             CallKind::Close => {
@@ -127,7 +135,7 @@ impl Bridge {
                     self.forget_if_done(&session);
                 }
             }
-            CallKind::Other => drop(self.end_call(number, &outcome)),
+            CallKind::Other | CallKind::Once => drop(self.end_call(number, &outcome)),
         }
     }
 
@@ -156,18 +164,36 @@ impl Bridge {
         }
     }
 
-    fn restored_by_editor(&mut self, number: CallNumber, session: &str, is_ok: bool) {
+    /// `outcome`: the params to attach again, if the editor has attached.
+    fn restored_by_editor(
+        &mut self,
+        number: CallNumber,
+        session: &str,
+        outcome: Result<Option<Box<RawValue>>, RpcError>,
+    ) {
         let Some(followed) = self.sessions.get_mut(session) else { return };
         if followed.restoring != Some(number) {
             return;
         }
         followed.restoring = None;
-        let is_gone = followed.is_new && !is_ok;
+        let is_gone = followed.is_new && outcome.is_err();
+        if let Ok(Some(attach)) = outcome {
+            followed.attach = Some(attach);
+        }
         followed.is_new = false;
         if is_gone && self.sessions.remove(session) {
             self.effects.push_back(Effect::CloseStream(session.into()));
         }
     }
+}
+
+/// The params with which a `session/attach` continues after a reconnect: with the same role, without a history.
+fn attach_params(call: &Call) -> Option<Box<RawValue>> {
+    let Ok(Message::Request { method, params, .. }) = jsonrpc::parse(&call.body, MAX_DEPTH) else {
+        return None;
+    };
+    let object = RawObject::parse(&params).filter(|_| *method == *method::SESSION_ATTACH)?;
+    Some(with_members(&object, &[("historyPolicy", raw("none"))]))
 }
 
 /// Whether the same request can succeed later without a change.

@@ -1,14 +1,15 @@
 //! The decisions of the bridge: inputs of the editor and the gateway, and their effects. Without I/O and without time.
 //!
-//! Every request of the editor becomes a call with an id that the bridge uses once. The gateway recognizes a prompt or a
-//! new session that it receives again by this id. Therefore, after a reconnect, the bridge sends every call without a
-//! response again. A call ends with the first response.
+//! Every request of the editor becomes a call with an id that the bridge uses once. The gateway recognizes a prompt, a new
+//! session or a fork that it receives again by this id. Therefore, after a reconnect, the bridge sends the calls without a
+//! response again. A call ends with the first response. Calls that must not run twice end with an error.
 //!
-//! `queue` and `sending` have the messages to the gateway, `editor` and `gateway` handle the messages of both sides, and
-//! `restore` continues after a reconnect.
+//! `queue` and `sending` have the messages to the gateway, `editor` and `gateway` handle the messages of both sides,
+//! `restore` continues after a reconnect, and `once` has the messages that are not repeated.
 
 mod editor;
 mod gateway;
+mod once;
 mod queue;
 mod restore;
 mod sending;
@@ -128,6 +129,7 @@ impl Bridge {
 
     /// The connection has ended. The next one continues at the position of the editor.
     pub(super) fn lost(&mut self) {
+        self.end_once();
         self.queue.return_in_flight();
         match self.phase {
             Phase::New => {}

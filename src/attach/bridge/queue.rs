@@ -22,13 +22,35 @@ pub(in crate::attach) enum PostError {
     Rejected(String),
     /// The connection has ended, or nobody knows whether the gateway has the message.
     Lost,
+    /// The gateway does not know the connection, so it has not handled the message.
+    Gone,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Item {
     Call(CallNumber),
-    /// A notification, or the response to a request of the agent.
+    /// A message that the gateway can receive twice without a second effect.
     Message(Post),
+    /// A notification that the gateway must not receive twice.
+    Once(Notification),
+}
+
+/// A notification of the editor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Notification {
+    pub(super) post: Post,
+    /// It is a `session/cancel`.
+    pub(super) is_cancel: bool,
+}
+
+impl Item {
+    /// The size of a message that is no call.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Call(_) => 0,
+            Self::Message(post) | Self::Once(Notification { post, .. }) => post.body.len(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -46,6 +68,12 @@ impl Queue {
         self.items.is_empty() && self.in_flight.is_none()
     }
 
+    /// Enqueues a message that is no call.
+    pub(super) fn push(&mut self, item: Item) {
+        self.bytes += item.bytes();
+        self.items.push_back(item);
+    }
+
     pub(super) fn push_call(&mut self, number: CallNumber) {
         self.items.push_back(Item::Call(number));
     }
@@ -60,10 +88,35 @@ impl Queue {
     /// The message that is in flight is the next one again.
     pub(super) fn return_in_flight(&mut self) {
         let Some(item) = self.in_flight.take() else { return };
-        // A call can be in the queue again. Equal notifications are different messages.
-        if matches!(item, Item::Message(_)) || !self.items.contains(&item) {
+        // A call can be in the queue again. Equal messages are different ones.
+        if !matches!(item, Item::Call(_)) || !self.items.contains(&item) {
             self.items.push_front(item);
         }
+    }
+
+    /// Whether a call waits and is not in flight.
+    pub(super) fn has_call(&self, number: CallNumber) -> bool {
+        self.items.contains(&Item::Call(number))
+    }
+
+    /// Ends the message that is in flight, if it must not be sent again.
+    pub(super) fn take_once(&mut self) -> Option<Notification> {
+        match self.in_flight.take() {
+            Some(Item::Once(notification)) => {
+                self.bytes -= notification.post.body.len();
+                Some(notification)
+            }
+            item => {
+                self.in_flight = item;
+                None
+            }
+        }
+    }
+
+    /// Enqueues a message that is no call before the others.
+    pub(super) fn push_front(&mut self, post: Post) {
+        self.bytes += post.body.len();
+        self.items.push_front(Item::Message(post));
     }
 
     /// The calls that wait to be sent.

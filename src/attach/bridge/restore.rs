@@ -52,8 +52,12 @@ impl Bridge {
             followed.last = self.epoch.as_deref().map(first_position);
         }
         let former = followed.restoring.take();
-        let params = raw(&json!({ "sessionId": session, "cwd": "/", "mcpServers": [] }));
-        let method = if is_load { method::SESSION_LOAD } else { method::SESSION_RESUME };
+        let (method, params) = if let Some(attach) = &followed.attach {
+            (method::SESSION_ATTACH, attach.clone())
+        } else {
+            let method = if is_load { method::SESSION_LOAD } else { method::SESSION_RESUME };
+            (method, raw(&json!({ "sessionId": session, "cwd": "/", "mcpServers": [] })))
+        };
         let number = self.open_call(CallKind::Restore, None, Some(session.into()), (method, &params));
         if let Some(followed) = self.sessions.get_mut(session) {
             followed.restoring = Some(number);

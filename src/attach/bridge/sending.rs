@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::queue::{Item, Post, PostError};
+use super::queue::{Item, Notification, Post, PostError};
 use super::{Bridge, Effect, Phase};
 use crate::acp::error_code;
 use crate::attach::calls::CallKind;
@@ -29,11 +29,21 @@ impl Bridge {
     /// Enqueues a message that is no call. Without room, the message is dropped.
     pub(super) fn push_message(&mut self, session: Option<Box<str>>, body: Bytes) {
         if !self.has_room(body.len()) {
-            tracing::warn!("dropped a message of the editor: too many messages wait for the gateway");
-            return;
+            return Self::warn_dropped();
         }
-        self.queue.bytes += body.len();
-        self.queue.items.push_back(Item::Message(Post { session, body }));
+        self.queue.push(Item::Message(Post { session, body }));
+    }
+
+    /// Enqueues a notification of the editor. Without room, it is dropped.
+    pub(super) fn push_notification(&mut self, session: Option<Box<str>>, body: Bytes, is_cancel: bool) {
+        if !self.has_room(body.len()) {
+            return Self::warn_dropped();
+        }
+        self.queue.push(Item::Once(Notification { post: Post { session, body }, is_cancel }));
+    }
+
+    fn warn_dropped() {
+        tracing::warn!("dropped a message of the editor: too many messages wait for the gateway");
     }
 
     /// The next message. The caller must report its result with [`posted`](Self::posted).
@@ -45,11 +55,11 @@ impl Bridge {
         let calls = &self.calls;
         self.queue.items.retain(|item| match item {
             Item::Call(number) => calls.get(*number).is_some(),
-            Item::Message(_) => true,
+            Item::Message(_) | Item::Once(_) => true,
         });
         let index = self.queue.items.iter().position(|item| self.may_send(item))?;
         match self.queue.send(index)? {
-            Item::Message(post) => Some(post),
+            Item::Message(post) | Item::Once(Notification { post, .. }) => Some(post),
             Item::Call(number) => {
                 let call = self.calls.get(number)?;
                 Some(Post { session: call.session.clone(), body: call.body.clone() })
@@ -65,7 +75,7 @@ impl Bridge {
                 Some(call) => (Some((*number, &call.kind)), call.session.as_deref()),
                 None => return false,
             },
-            Item::Message(post) => (None, post.session.as_deref()),
+            Item::Message(post) | Item::Once(Notification { post, .. }) => (None, post.session.as_deref()),
         };
         let Some(followed) = session.and_then(|session| self.sessions.get(session)) else { return true };
         match (followed.restoring, call) {
@@ -90,6 +100,10 @@ impl Bridge {
                 Some(format!("the gateway does not accept a message of {size} bytes"))
             }
             Err(PostError::Lost) => return self.lost(),
+            Err(PostError::Gone) => {
+                self.queue.return_in_flight();
+                return self.lost();
+            }
             Err(PostError::Busy) => {
                 self.queue.return_in_flight();
                 self.effects.push_back(Effect::Pause);
@@ -99,7 +113,7 @@ impl Bridge {
             Ok(()) => None,
         };
         match self.queue.in_flight.take() {
-            Some(Item::Message(post)) => {
+            Some(Item::Message(post) | Item::Once(Notification { post, .. })) => {
                 self.queue.bytes -= post.body.len();
                 if let Some(reason) = error {
                     tracing::warn!(reason, "the gateway rejected a message of the editor");
@@ -121,7 +135,7 @@ impl Bridge {
     fn size(&self, item: &Item) -> usize {
         match item {
             Item::Call(number) => self.calls.get(*number).map_or(0, |call| call.body.len()),
-            Item::Message(post) => post.body.len(),
+            Item::Message(post) | Item::Once(Notification { post, .. }) => post.body.len(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Sequences of inputs, and the messages and effects that follow.
 
+mod once;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -473,7 +475,7 @@ fn waiting_messages_are_bounded() {
 fn a_large_message_that_ends_connections_fails() {
     let mut test = Test::with_session();
     let params = json!({ "padding": "x".repeat(1 << 20) });
-    test.editor(&json!({ "id": 7, "method": "_vendor/large", "params": params }));
+    test.editor(&json!({ "id": 7, "method": "session/set_mode", "params": params }));
     test.editor(&json!({ "id": 8, "method": "session/list" }));
     for attempt in 1..=3 {
         let sent = std::iter::from_fn(|| {

@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::Actor;
-use crate::acp::{self, Outcome, error_code};
+use crate::acp::{self, Outcome, error_code, method};
 use crate::api::{PendingRequest, Resolution};
 use crate::event::{EncodedEvent, RequestCreated, RequestResolved};
 use crate::session::agent_requests::{EndedBy, OfferedRequest, Resolving};
@@ -74,9 +74,12 @@ impl Actor {
         self.audit_decision(request, resolution, by.as_ref(), outcome);
         let id = request.request_id;
         let by = by.map(|author| author.name.to_string());
+        let is_permission = request.method == method::SESSION_REQUEST_PERMISSION;
+        let view = is_permission.then(|| acp::parse_permission(&request.params).ok()).flatten();
         let event = EncodedEvent::from(&RequestResolved {
             request_id: id,
             method: &request.method,
+            tool_call_id: view.as_ref().and_then(|view| view.tool_call_id.as_deref()),
             resolution,
             acp_client: request.acp_client.as_deref(),
             by: by.as_deref(),

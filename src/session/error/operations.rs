@@ -52,6 +52,7 @@ operation_errors! {
     /// The error of a prompt, also of one that waited in the queue.
     PromptError {
         Claim(ClaimError),
+        Limit(LimitExceeded),
         Workspace(WorkspaceError),
         Input(InputError),
         Admit(AdmitError),

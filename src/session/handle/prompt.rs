@@ -10,7 +10,7 @@ use super::{SessionHandle, attachments};
 use crate::api::Prompt;
 use crate::session::command::{Command, NewPrompt, PromptRequest};
 use crate::session::error::{NotFound, PartError, PromptError};
-use crate::types::{Principal, PromptId};
+use crate::types::{LimitExceeded, Principal, PromptId};
 
 /// A turn that was accepted and is durable.
 #[derive(Debug)]
@@ -25,14 +25,16 @@ pub struct AdmittedPrompt {
 
 impl SessionHandle {
     /// Begins or queues a turn. The operation continues if the caller is dropped, because its idempotency key
-    /// must not be released before the turn is durable.
+    /// must not be released before the turn is durable. `count` counts a new turn, or rejects it. It is not called for a
+    /// repeated request.
     pub async fn prompt(
         &self,
         by: &Principal,
         request: PromptRequest,
+        count: impl FnOnce() -> Result<(), LimitExceeded> + Send + 'static,
     ) -> Result<AdmittedPrompt, PromptError> {
         let (handle, by) = (self.clone(), by.clone());
-        let begun = async move { handle.prompt_once(&by, request).await }.in_current_span();
+        let begun = async move { handle.prompt_once(&by, request, count).await }.in_current_span();
         self.context().shutdown.spawn_isolated(begun).await?
     }
 
@@ -40,6 +42,7 @@ impl SessionHandle {
         &self,
         by: &Principal,
         request: PromptRequest,
+        count: impl FnOnce() -> Result<(), LimitExceeded>,
     ) -> Result<AdmittedPrompt, PromptError> {
         let claimed = self.entries.idempotency().claim(by, request.key.as_ref()).await?;
         if let Some(prompt) = claimed.previous.and_then(|previous| previous.prompt) {
@@ -49,6 +52,7 @@ impl SessionHandle {
             let (first_seq, last_seq) = (record.first_seq, record.last_seq);
             return Ok(AdmittedPrompt { prompt, first_seq, last_seq, replayed: true });
         }
+        count()?;
         let PromptRequest { blocks, attachments, queue, trace, acp_request, serving, .. } = request;
         let blocks =
             attachments::append_attachments(self.context(), self.query(), blocks, attachments).await?;

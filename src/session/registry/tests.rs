@@ -137,12 +137,13 @@ async fn panicked_actor_fails_its_turn_and_restarts() {
     registry.entries.install(actor, slot);
 
     let session = registry.open(&by, id).await.unwrap();
-    let first = in_time(session.prompt(&by, prompt(false))).await.unwrap();
+    let first = in_time(session.prompt(&by, prompt(false), || Ok(()))).await.unwrap();
     assert_eq!(first.prompt.prompt_id, PromptId::new(u32::MAX));
     let waits = session.clone();
     let waiting = async move { waits.wait_ended(PromptId::new(u32::MAX), Duration::from_mins(1)).await };
     let (ended, rejected) =
-        in_time(Box::pin(async { tokio::join!(waiting, session.prompt(&by, prompt(true))) })).await;
+        in_time(Box::pin(async { tokio::join!(waiting, session.prompt(&by, prompt(true), || Ok(()))) }))
+            .await;
     assert!(matches!(rejected, Err(PromptError::Session(SessionError::Internal))), "{rejected:?}");
     let ended = ended.unwrap().expect("the turn has ended");
     let problem: api::Problem = serde_json::from_str(ended.error.unwrap().get()).unwrap();
@@ -152,7 +153,7 @@ async fn panicked_actor_fails_its_turn_and_restarts() {
     let snapshot = in_time(session.snapshot()).await.unwrap();
     assert_eq!((snapshot.state, snapshot.prompt_id), (SessionState::Idle, None));
     assert!(matches!(
-        in_time(session.prompt(&by, prompt(false))).await,
+        in_time(session.prompt(&by, prompt(false), || Ok(()))).await,
         Err(PromptError::Session(SessionError::Internal))
     ));
     assert_eq!(in_time(session.snapshot()).await.unwrap().last_event_id, snapshot.last_event_id);

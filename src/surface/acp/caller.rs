@@ -103,6 +103,10 @@ impl Caller {
     }
 
     async fn request(&self, id: Box<RawValue>, method: &str, params: Box<RawValue>) {
+        if let Err(failure) = self.check_role(method, &params) {
+            let view = session_of(&params).and_then(|session| self.connection.view(&session));
+            return self.respond(&id, Reply { view, ..Reply::from(Err(failure)) });
+        }
         if method == method::SESSION_PROMPT {
             if let Err(failure) = self.prompt(&id, &params).await {
                 let view = session_of(&params).and_then(|session| self.connection.view(&session));
@@ -184,6 +188,7 @@ impl Caller {
 
     async fn notification(&self, method: &str, params: &RawValue) {
         let handled = match method {
+            _ if let Err(failure) = self.check_role(method, params) => Err(failure),
             method::SESSION_CANCEL => self.cancel(params).await,
             method::CANCEL_REQUEST => self.cancel_request(params).await,
             // Other notifications of the protocol level are optional.
@@ -217,7 +222,9 @@ impl Caller {
         let request: acp::CancelRequest<'_> =
             acp::parse(params).map_err(|_| Failure::invalid_params("expected a requestId"))?;
         if let Some(SentPrompt { session, prompt, .. }) = self.connection.sent_prompt(request.request_id) {
-            self.open(&session.to_string()).await?.cancel(Some(prompt), None).await?;
+            let session = session.to_string();
+            self.check_controller(&session)?;
+            self.open(&session).await?.cancel(Some(prompt), None).await?;
         }
         Ok(())
     }
@@ -237,6 +244,7 @@ impl Caller {
         request: RequestId,
         outcome: Result<Box<RawValue>, RpcError>,
     ) -> Result<(), Failure> {
+        self.check_controller(&session.to_string())?;
         let handle = self.open(&session.to_string()).await?;
         let asked = handle.pending(request).await?;
         self.require(required_scope(RequestKind::from_method(&asked.method)))?;

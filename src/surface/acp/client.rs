@@ -2,6 +2,7 @@
 
 use serde_json::value::RawValue;
 
+use super::participant::ClientInfo;
 use crate::acp::{RawObject, RequestKind};
 use crate::session::ServedMethods;
 use crate::types::{Scope, Scopes};
@@ -36,6 +37,9 @@ pub(super) struct Client {
     pub(super) keeps_name: bool,
     pub(super) capabilities: Capabilities,
     pub(super) scopes: Scopes,
+    pub(super) info: Option<ClientInfo>,
+    /// The client has asked for the draft of `session/attach`.
+    pub(super) uses_attach: bool,
 }
 
 impl Capabilities {
@@ -127,6 +131,8 @@ mod tests {
                 ..Capabilities::default()
             },
             scopes: scopes.iter().copied().collect(),
+            info: None,
+            uses_attach: false,
         };
         assert!(client(&[Scope::Files]).answers(RequestKind::ReadFile));
         assert!(!client(&[Scope::Files]).answers(RequestKind::WriteFile));

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
 use super::outbox::{Outbox, OutboxFull, Place};
+use super::participant::{ClientInfo, Participant, Role};
 use super::presence::PresentConnection;
 use super::session_view::SessionView;
 use super::too_many::{MAX_SESSIONS, MAX_UNCONFIRMED, TooManySessions};
@@ -185,6 +187,21 @@ impl Connection {
     /// The view of a session, if the connection has one.
     pub(super) fn view(&self, session: &str) -> Option<Arc<SessionView>> {
         lock_or_abort(self.sessions.views.lock()).get(session).cloned()
+    }
+
+    /// The client as an object of `connectedClients`. `None` if it does not follow the session.
+    pub(super) fn as_peer(&self, session: &str) -> Option<serde_json::Value> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Peer<'a> {
+            client_id: &'a str,
+            #[serde(flatten)]
+            info: Option<&'a ClientInfo>,
+            role: Role,
+        }
+        let Participant { role, info } = self.view(session).filter(|view| view.is_attached())?.participant();
+        let info = info.as_ref().or(self.client.info.as_ref());
+        serde_json::to_value(Peer { client_id: &self.client.name, info, role }).ok()
     }
 
     /// The view of a session that a request names.

@@ -10,7 +10,7 @@ use super::client::Client;
 use super::connection::Connection;
 use super::presence::{ClientPresence, PresentConnection};
 use crate::shutdown::lock_or_abort;
-use crate::types::{AgentName, KeyedCounts, KeyedGuard, PrincipalKey, Tenant};
+use crate::types::{AgentName, KeyedCounts, KeyedGuard, PrincipalKey, SessionId, Tenant};
 
 /// The maximum number of connections of a principal.
 pub(super) const MAX_CONNECTIONS: usize = 1024;
@@ -83,6 +83,19 @@ impl Connections {
     pub(super) fn remove(&self, connection: &Connection) {
         self.open().remove(connection.id());
         connection.close();
+    }
+
+    /// The other connections that follow a session, as objects of `connectedClients`. At most `max`.
+    pub(super) fn clients_of(
+        &self,
+        session: SessionId,
+        except: &Connection,
+        max: usize,
+    ) -> Vec<serde_json::Value> {
+        let session = session.to_string();
+        let open = self.open();
+        let others = open.values().filter(|other| other.id() != except.id() && !other.is_closed());
+        others.filter_map(|other| other.as_peer(&session)).take(max).collect()
     }
 
     /// The lock for the first start of an agent.

@@ -189,6 +189,7 @@ impl SessionDelivery {
         if let Some(turn) = Projector::queued_turn(event) {
             queued = session.query().prompt_blocks(turn).await.unwrap_or_default();
         }
+        let projector = projector.with_role(self.view.role());
         projector.messages(event, queued.as_deref(), |request| self.view.was_answered(request))
     }
 

@@ -21,6 +21,18 @@ impl Failure {
         Self { code, message: message.into(), data: None }
     }
 
+    pub(super) fn with_code(self, code: i64) -> Self {
+        Self { code, ..self }
+    }
+
+    pub(super) fn with_data(self, data: Box<RawValue>) -> Self {
+        Self { data: Some(data), ..self }
+    }
+
+    pub(super) fn code(&self) -> i64 {
+        self.code
+    }
+
     pub(super) fn invalid_params(detail: impl Into<String>) -> Self {
         Self::new(error_code::INVALID_PARAMS, detail)
     }

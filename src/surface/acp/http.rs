@@ -21,7 +21,7 @@ use super::initialize::open_connection;
 use super::message::{self, is_valid_id, to_ascii};
 use super::position::Position;
 use super::request::{CONNECTION_ID, Head, LAST_EVENT_ID, SESSION_ID, TransportError, json_response, parse};
-use super::session_view::OpenSessionStream;
+use super::session_view::{OpenSessionStream, SessionView};
 use super::socket;
 use crate::acp::method;
 use crate::event::write_block;
@@ -147,6 +147,7 @@ fn stream(
         .map(|session| connection.view_for_stream(&session).map(|view| (view, session)))
         .transpose()
         .map_err(|error| TransportError::new(StatusCode::TOO_MANY_REQUESTS, error.to_string()))?;
+    let ended = view.as_ref().map(|(view, _)| Arc::clone(view));
     let body = move |out: ChunkSender| async move {
         let mut sink = EventSink { out, buffer: BytesMut::new() };
         let deliver = async {
@@ -168,12 +169,21 @@ fn stream(
         tokio::select! {
             never = deliver => match never {},
             () = connection.wait_closed() => {}
+            () = wait_ended(ended.as_deref()) => {}
             () = admission.wait_key_ended() => {}
             () = gateway.shutdown.closing_started() => {}
         }
         drop((open, guard));
     };
     Ok(event_response("text/event-stream", Body::new(body_from(body))))
+}
+
+/// Waits until the client detaches from the session. The stream of a connection waits for ever.
+async fn wait_ended(view: Option<&SessionView>) {
+    match view {
+        Some(view) => view.wait_ended().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Forgets a session that no request has attached when its stream ends.

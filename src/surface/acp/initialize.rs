@@ -6,13 +6,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
+use super::attach::asks_for_attach;
 use super::client::{Capabilities, Client, META, chosen_name};
 use super::connection::Connection;
 use super::connections::MAX_CONNECTIONS;
 use super::failure::Failure;
 use super::message::raw;
+use super::participant::{ClientInfo, Role};
 use super::session_view::SessionView;
-use crate::acp::{self, AcpVersion, InitializeResult};
+use crate::acp::{self, AcpVersion, InitializeResult, method};
 use crate::agent::AgentSpec;
 use crate::pool::Priority;
 use crate::surface::Gateway;
@@ -25,6 +27,8 @@ struct Params<'a> {
     protocol_version: u64,
     #[serde(borrow)]
     client_capabilities: Option<&'a RawValue>,
+    #[serde(borrow)]
+    client_info: Option<&'a RawValue>,
     #[serde(borrow, rename = "_meta")]
     meta: Option<&'a RawValue>,
 }
@@ -76,13 +80,18 @@ pub(super) async fn open_connection(
         keeps_name: chosen.is_some(),
         capabilities: Capabilities::parse(params.client_capabilities),
         scopes: principal.scopes,
+        info: ClientInfo::parse(params.client_info),
+        uses_attach: asks_for_attach(params.meta),
     };
     // With the epoch, a client can name the position before the first event of a new session.
     let epoch = gateway.epoch().to_string();
-    let meta = serde_json::json!({ META: { "connectionId": id, "agent": spec.name, "epoch": epoch } });
+    let mut meta = serde_json::json!({ META: { "connectionId": id, "agent": spec.name, "epoch": epoch } });
+    if client.uses_attach {
+        meta[META]["unstable"] = serde_json::json!([method::SESSION_ATTACH, method::SESSION_DETACH]);
+    }
     let answer = Answer {
         protocol_version: AcpVersion::V1.number(),
-        agent_capabilities: served_capabilities(&initialized, principal.scopes.contains(Scope::Mcp)),
+        agent_capabilities: served_capabilities(&initialized, principal.scopes.contains(Scope::Mcp), client.uses_attach),
         agent_info: initialized.agent_info.as_deref(),
         auth_methods: initialized.client_auth_methods(),
         meta,
@@ -147,7 +156,8 @@ fn known(gateway: &Gateway, principal: &Principal, spec: &AgentSpec) -> Option<A
 }
 
 /// The agent's capabilities, with those that the gateway has for every agent. `mcp`: the client may bring MCP servers.
-fn served_capabilities(initialized: &InitializeResult, mcp: bool) -> Box<RawValue> {
+fn served_capabilities(initialized: &InitializeResult, mcp: bool, attach: bool) -> Box<RawValue> {
     let fork = initialized.capabilities.session.fork && initialized.capabilities.can_restore();
-    acp::served_capabilities(&initialized.raw_capabilities, fork, mcp)
+    let roles: &[&str] = if attach { &Role::ALL } else { &[] };
+    acp::served_capabilities(&initialized.raw_capabilities, fork, mcp, roles)
 }

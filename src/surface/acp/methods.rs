@@ -3,6 +3,7 @@
 //! The gateway answers them from its own log and pool, for every agent.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -16,7 +17,7 @@ use super::failure::Failure;
 use super::message::{self, raw};
 use super::outbox::Place;
 use super::projector::Projector;
-use super::session_view::{Attached, Start};
+use super::session_view::{Attached, SessionView, Start};
 use crate::acp::auth::AuthMethod;
 use crate::acp::client_input_policy::check_meta;
 use crate::acp::{self, method};
@@ -58,11 +59,23 @@ struct NewSession {
 
 /// Where the messages of a session begin for a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Begin {
+pub(super) enum Begin {
     /// At the first event, as history (`session/load`).
     History,
     /// After the last event (`session/resume`).
     Tail,
+}
+
+/// A session that a client begins to follow.
+pub(super) struct Restoring {
+    pub(super) session: SessionHandle,
+    pub(super) view: Arc<SessionView>,
+    /// The last event of the log.
+    pub(super) last: u64,
+    pub(super) begin: Begin,
+    pub(super) result: Box<RawValue>,
+    /// The open requests of the agent, which follow the response.
+    pub(super) requests: Vec<Bytes>,
 }
 
 impl Caller {
@@ -72,7 +85,9 @@ impl Caller {
             method::SESSION_NEW => self.new_session(id, &params).await.into(),
             method::SESSION_LOAD => return self.restore(id, &params, Begin::History).await,
             method::SESSION_RESUME => return self.restore(id, &params, Begin::Tail).await,
-            method::SESSION_FORK => self.fork(&params).await.into(),
+            method::SESSION_ATTACH => return self.attach(id, &params).await,
+            method::SESSION_DETACH => self.detach(&params).into(),
+            method::SESSION_FORK => self.fork(id, &params).await.into(),
             method::SESSION_LIST => self.list(&params).await.into(),
             method::SESSION_CLOSE => self.close(&params).await.into(),
             method::SESSION_DELETE => self.delete(&params).await.into(),
@@ -105,14 +120,15 @@ impl Caller {
         self.follow_new(created.session).await
     }
 
-    async fn fork(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
+    async fn fork(&self, id: &RawValue, params: &RawValue) -> Result<Box<RawValue>, Failure> {
         self.require(Scope::Prompt)?;
+        let key = self.idempotency_key(id, method::SESSION_FORK, params);
         let params: SessionParams<'_> = parse_borrowed(params)?;
         let parent = self.open(&params.session_id).await?;
         self.require_room()?;
         let servers = self.brought_servers(params.mcp_servers)?;
         let forked =
-            self.sessions.fork(self.principal(), &parent, &servers, None, trace_of(params.meta)).await?;
+            self.sessions.fork(self.principal(), &parent, &servers, key, trace_of(params.meta)).await?;
         self.follow_new(forked.session).await
     }
 
@@ -158,35 +174,44 @@ impl Caller {
         }
         let view = self.connection.view_for_request(&params.session_id)?;
         let result = restored(&snapshot)?;
+        // A client that follows the session already has the open requests.
+        let continues = begin == Begin::Tail && view.is_attached();
+        let requests = if continues { Vec::new() } else { self.open_requests(&snapshot) };
         let last = snapshot.last_event_id.seq;
+        self.follow(id, Restoring { session, view, last, begin, result, requests });
+        Ok(())
+    }
+
+    /// Begins to deliver a session, and responds to the request with this id.
+    pub(super) fn follow(&self, id: &RawValue, restoring: Restoring) {
+        let Restoring { session, view, last, begin, result, requests } = restoring;
         let delivered = view.delivered_event();
-        if begin == Begin::Tail && delivered.is_some() {
-            // The client follows the session already. Its stream continues.
-            self.connection.respond(Some(&view), Place::default(), message::response(id, Ok(&result)));
-            return Ok(());
-        }
-        let (after, history) = match begin {
-            Begin::History => (0, last),
-            Begin::Tail => (last, 0),
-        };
+        // A client that follows the session already keeps its place: its stream continues.
+        let continues = begin == Begin::Tail && delivered.is_some();
         let number = view.next_number();
         // The response and the open requests wait for the attachment. A request that ends meanwhile is withdrawn after it.
-        let follows = Place { attachment: number, event: last };
+        let follows = if continues { Place::default() } else { Place { attachment: number, event: last } };
         self.connection.respond(Some(&view), follows, message::response(id, Ok(&result)));
-        for request in self.open_requests(&snapshot) {
+        for request in requests {
             // They belong to the session, whose stream may open later.
             if view.responses().push(follows, request).is_err() {
                 self.connection.close();
             }
         }
+        if continues {
+            return;
+        }
+        let (after, history) = match begin {
+            Begin::History => (0, last),
+            Begin::Tail => (last, 0),
+        };
         let responses_after = delivered.map_or(history, |delivered| delivered.min(history));
         view.attach(Attached { session, start: Start { after, skip: 0 }, history, responses_after, number });
-        Ok(())
     }
 
     /// The open requests of the agent. The client does not receive their events, because the events are before the
     /// start of its messages, or in its history.
-    fn open_requests(&self, snapshot: &Session) -> Vec<Bytes> {
+    pub(super) fn open_requests(&self, snapshot: &Session) -> Vec<Bytes> {
         let client = self.connection.client();
         let projector = Projector::new(snapshot.session_id, client, (0, 0));
         let open = snapshot.requests.iter();
@@ -334,7 +359,7 @@ impl Caller {
 }
 
 /// The result of `session/load` and `session/resume`.
-fn restored(snapshot: &Session) -> Result<Box<RawValue>, Failure> {
+pub(super) fn restored(snapshot: &Session) -> Result<Box<RawValue>, Failure> {
     // The Python SDK opens the stream of a session when a result names the session.
     let mut result = serde_json::Map::new();
     result.insert("sessionId".to_owned(), json!(snapshot.session_id));
@@ -364,7 +389,7 @@ fn parse<T: DeserializeOwned>(params: &RawValue) -> Result<T, Failure> {
     serde_json::from_str(params.get()).map_err(|error| Failure::invalid_params(describe(&error)))
 }
 
-fn parse_borrowed<'a, T: Deserialize<'a>>(params: &'a RawValue) -> Result<T, Failure> {
+pub(super) fn parse_borrowed<'a, T: Deserialize<'a>>(params: &'a RawValue) -> Result<T, Failure> {
     serde_json::from_str(params.get()).map_err(|error| Failure::invalid_params(describe(&error)))
 }
 

@@ -5,23 +5,27 @@
 //! its end stops no turn. The module must not know the store or processes.
 //!
 //! Read in this order:
-//! 1. `client`, `presence`, `session_view`, `connection`, `connections`: a client, and the sessions that it follows.
+//! 1. `client`, `participant`, `presence`, `session_view`, `connection`, `connections`: a client, and the sessions that it
+//!    follows.
 //! 2. `request`, `http`, `socket`, `initialize`: requests, sockets, and the start of a connection.
-//! 3. `caller`, `methods`: the messages of a client.
-//! 4. `projector`, `outbox`, `position`, `delivery`: the messages to a client, and their order.
+//! 3. `caller`, `methods`, `attach`: the messages of a client.
+//! 4. `projector`, `draft_update`, `outbox`, `position`, `delivery`: the messages to a client, and their order.
 //! 5. `message`, `failure`: JSON-RPC messages and errors.
 
+mod attach;
 mod caller;
 mod client;
 mod connection;
 mod connections;
 mod delivery;
+mod draft_update;
 mod failure;
 mod http;
 mod initialize;
 mod message;
 mod methods;
 mod outbox;
+mod participant;
 mod position;
 mod presence;
 mod projector;

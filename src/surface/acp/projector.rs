@@ -8,8 +8,10 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::client::{Client, META};
+use super::draft_update::DraftUpdate;
 use super::failure::Failure;
 use super::message::{self, raw};
+use super::participant::Role;
 use crate::acp::{RequestKind, method};
 use crate::event::{EventRef, Payload};
 use crate::types::{PromptId, RequestId, SessionId};
@@ -24,6 +26,7 @@ pub(super) struct Projector<'a> {
     history: u64,
     /// The client receives the response to its prompt if the event of the response is after this one.
     responses_after: u64,
+    role: Role,
 }
 
 /// The params of `session/update`. Members that the agent sent are copied byte for byte.
@@ -63,7 +66,12 @@ impl<'a> Projector<'a> {
         client: &'a Client,
         (history, responses_after): (u64, u64),
     ) -> Self {
-        Self { session, client, history, responses_after }
+        Self { session, client, history, responses_after, role: Role::default() }
+    }
+
+    /// The same for a client that has this role now.
+    pub(super) fn with_role(&self, role: Role) -> Self {
+        Self { role, ..*self }
     }
 
     /// The turn whose content must be read from its `prompt.queued` event, because this event has none.
@@ -89,18 +97,16 @@ impl<'a> Projector<'a> {
             "prompt.started" => event
                 .payload()
                 .map_or_else(Vec::new, |payload| self.user_messages(&payload, queued, is_history)),
-            "prompt.completed" | "prompt.failed" if event.seq() > self.responses_after => {
-                event.payload().and_then(|payload| self.response(&payload)).into_iter().collect()
+            "prompt.completed" | "prompt.failed" => {
+                event.payload().and_then(|payload| self.turn_end(event.seq(), &payload)).into_iter().collect()
             }
             _ if is_history => Vec::new(),
             "request.created" => {
                 event.payload().and_then(|payload| self.request(&payload)).into_iter().collect()
             }
-            "request.resolved" => event
-                .payload()
-                .and_then(|payload| self.cancellation(&payload, was_answered))
-                .into_iter()
-                .collect(),
+            "request.resolved" => {
+                event.payload().map_or_else(Vec::new, |payload| self.resolved(&payload, was_answered))
+            }
             "session.changed" => self.changes(event),
             "elicitation.completed" | "extension" => event
                 .payload()
@@ -138,10 +144,12 @@ impl<'a> Projector<'a> {
         queued: Option<&RawValue>,
         is_history: bool,
     ) -> Vec<Bytes> {
-        let is_own = payload.acp_request.as_ref().is_some_and(|request| request.client == self.client.name);
-        let Some(prompt) = payload.prompt.or(queued).filter(|_| is_history || !is_own) else {
+        let Some(prompt) = payload.prompt.or(queued).filter(|_| is_history || !self.is_own(payload)) else {
             return Vec::new();
         };
+        if self.client.uses_attach && !is_history {
+            return vec![self.draft_update(&DraftUpdate::prompt_received(payload, prompt))];
+        }
         let blocks: Vec<&RawValue> = serde_json::from_str(prompt.get()).unwrap_or_default();
         let author = payload.by.as_deref().unwrap_or_default();
         let meta = raw(&serde_json::json!({ META: { "by": author } }));
@@ -149,6 +157,26 @@ impl<'a> Projector<'a> {
             .into_iter()
             .map(|content| self.own_update(OwnUpdate::UserMessageChunk { content }, Some(&meta)))
             .collect()
+    }
+
+    /// Whether the client itself has sent the prompt.
+    fn is_own(&self, payload: &Payload<'_>) -> bool {
+        payload.acp_request.as_ref().is_some_and(|request| request.client == self.client.name)
+    }
+
+    fn draft_update(&self, update: &DraftUpdate<'_>) -> Bytes {
+        let session = self.session.to_string();
+        let params = UpdateParams { session_id: &session, update, meta: None };
+        message::notification(method::SESSION_UPDATE, &params)
+    }
+
+    /// The end of a turn: the response to the client's own prompt. For the turns of others, the draft has an update.
+    fn turn_end(&self, seq: u64, payload: &Payload<'_>) -> Option<Bytes> {
+        if self.is_own(payload) {
+            return (seq > self.responses_after).then(|| self.response(payload))?;
+        }
+        let is_sent = self.client.uses_attach && seq > self.history;
+        is_sent.then(|| DraftUpdate::turn_complete(payload).map(|update| self.draft_update(&update)))?
     }
 
     /// The response to the client's own `session/prompt`.
@@ -175,16 +203,27 @@ impl<'a> Projector<'a> {
         self.answers(method, only).then(|| message::request(&request_id(self.session, id), method, params))
     }
 
+    /// Whether the client gets requests with this method. `only`: the client that alone can answer.
     fn answers(&self, method: &str, only: Option<&str>) -> bool {
-        only.is_none_or(|name| *name == *self.client.name)
+        self.role == Role::Controller
+            && only.is_none_or(|name| *name == *self.client.name)
             && self.client.answers(RequestKind::from_method(method))
     }
 
+    /// The end of a request that the client has not answered.
+    fn resolved(&self, payload: &Payload<'_>, was_answered: impl Fn(RequestId) -> bool) -> Vec<Bytes> {
+        if payload.request_id.is_some_and(was_answered) {
+            return Vec::new();
+        }
+        let draft = self.client.uses_attach.then(|| DraftUpdate::permission_resolved(payload)).flatten();
+        let draft = draft.map(|update| self.draft_update(&update));
+        draft.into_iter().chain(self.cancellation(payload)).collect()
+    }
+
     /// `$/cancel_request` for a request that has ended without the client's answer.
-    fn cancellation(&self, payload: &Payload<'_>, was_answered: impl Fn(RequestId) -> bool) -> Option<Bytes> {
+    fn cancellation(&self, payload: &Payload<'_>) -> Option<Bytes> {
         let (id, method) = (payload.request_id?, payload.method.as_deref()?);
-        let has_request = self.answers(method, payload.acp_client.as_deref()) && !was_answered(id);
-        has_request.then(|| {
+        self.answers(method, payload.acp_client.as_deref()).then(|| {
             let params = serde_json::json!({ "requestId": request_id(self.session, id) });
             message::notification(method::CANCEL_REQUEST, &params)
         })

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::outbox::Outbox;
+use super::participant::{Participant, Role};
 use crate::session::SessionHandle;
 use crate::shutdown::lock_or_abort;
 use crate::types::RequestId;
@@ -25,6 +27,9 @@ pub(super) struct SessionView {
     /// The requests of the agent that this connection has answered.
     answered: Mutex<VecDeque<RequestId>>,
     streams: AtomicUsize,
+    participant: Mutex<Participant>,
+    /// The client has detached from the session.
+    ended: CancellationToken,
     /// A WebSocket delivers every session of its connection.
     is_on_socket: bool,
 }
@@ -76,6 +81,8 @@ impl SessionView {
             delivered: Mutex::default(),
             answered: Mutex::default(),
             streams: AtomicUsize::new(0),
+            participant: Mutex::default(),
+            ended: CancellationToken::new(),
             is_on_socket,
         }
     }
@@ -83,6 +90,27 @@ impl SessionView {
     /// Begins to deliver the session from `start`. Open streams restart there.
     pub(super) fn attach(&self, attached: Attached) {
         self.attached.send_replace(Some(Arc::new(attached)));
+    }
+
+    pub(super) fn participant(&self) -> Participant {
+        lock_or_abort(self.participant.lock()).clone()
+    }
+
+    pub(super) fn role(&self) -> Role {
+        lock_or_abort(self.participant.lock()).role
+    }
+
+    pub(super) fn set_participant(&self, participant: Participant) {
+        *lock_or_abort(self.participant.lock()) = participant;
+    }
+
+    /// Ends the streams of the view.
+    pub(super) fn end(&self) {
+        self.ended.cancel();
+    }
+
+    pub(super) async fn wait_ended(&self) {
+        self.ended.cancelled().await;
     }
 
     /// The number of the next attachment.

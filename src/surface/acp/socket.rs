@@ -235,11 +235,12 @@ impl AcpSocket {
         let keep_alive = gateway.limits.keep_alive_interval;
         let mut sink = SocketSink { outgoing, pending: Vec::new() };
         drop(gateway.shutdown.spawn_client(async move {
-            let closed = Arc::clone(&connection);
+            let (closed, ended) = (Arc::clone(&connection), Arc::clone(&view));
             let delivery = SessionDelivery { connection, view, epoch, from: None, keep_alive };
             tokio::select! {
                 never = delivery.run(&mut sink) => match never {},
                 () = closed.wait_closed() => {}
+                () = ended.wait_ended() => {}
             }
         }));
     }

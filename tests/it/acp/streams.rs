@@ -178,3 +178,40 @@ async fn streams_of_unknown_sessions_are_bounded_and_released() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn repeated_requests_of_a_named_client_run_once_and_count_once() {
+    let gateway = Setup::fake(&["--fork", "--state", "state", "--resume"])
+        .settings("limits.per_key.max_prompts_per_minute = 1")
+        .start();
+    let name = json!({ "_meta": { "acp-gateway": { "client": "client-0123456789" } } });
+    let mut acp = Acp::open_with(&gateway, crate::support::gateway::KEY, &name).await;
+    let (session, mut messages) = acp.session().await;
+    let blocks = json!([{ "type": "text", "text": "echo once" }]);
+    let params = json!({ "sessionId": session, "prompt": blocks });
+    let prompt = json!({ "jsonrpc": "2.0", "id": "again", "method": "session/prompt", "params": params });
+    for _ in 0..3 {
+        acp.post(&prompt).await;
+        gateway.log_until(&session, |event| event["type"] == "prompt.completed").await;
+    }
+    let response = messages.until(|message| message["id"] == "again").await.pop().expect("it");
+    assert_eq!(response["result"]["stopReason"], "end_turn", "{response}");
+    let other = acp.prompt(&session, "echo other").await;
+    let rest = messages.until(|message| message["id"] == other).await;
+    assert_eq!(rest.len(), 1, "a repeated prompt has no second response: {rest:?}");
+    assert_eq!(rest[0]["error"]["data"]["code"], "rate_limited");
+    // A fork that is sent again is the same session.
+    let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
+    let fork = json!({ "jsonrpc": "2.0", "id": "fork", "method": "session/fork", "params": params });
+    let mut connection = acp.stream(None, None).await;
+    let mut forks = Vec::new();
+    for _ in 0..2 {
+        acp.post(&fork).await;
+        let response = connection.until(|message| message["id"] == "fork").await.pop().expect("it");
+        forks.push(
+            response["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned(),
+        );
+    }
+    assert_eq!(forks[0], forks[1]);
+    assert_eq!(gateway.get("/v1/sessions").await["sessions"].as_array().map(Vec::len), Some(2));
+}

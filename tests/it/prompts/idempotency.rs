@@ -40,6 +40,22 @@ async fn the_same_prompt_again_is_the_same_turn() {
 }
 
 #[tokio::test]
+async fn repeated_prompt_is_not_counted_by_the_rate_limit() {
+    let gateway = Setup::fake(&[]).settings("limits.per_key.max_prompts_per_minute = 1").start();
+    let session = gateway.session("fake").await;
+    let first = keyed(&gateway, &session, "k", "hello").await;
+    assert_eq!(first.status, StatusCode::OK);
+    for _ in 0..3 {
+        let again = keyed(&gateway, &session, "k", "hello").await;
+        assert_eq!((again.status, again.header("idempotency-replayed")), (StatusCode::OK, Some("true")));
+    }
+    keyed(&gateway, &session, "another", "hello").await.problem(429, "rate_limited");
+    // The rejected prompt has not used its key.
+    keyed(&gateway, &session, "another", "hello again").await.problem(429, "rate_limited");
+    one(&gateway.lawful(&session).await, "prompt.started");
+}
+
+#[tokio::test]
 async fn the_same_prompt_again_while_it_runs_waits_for_the_same_end() {
     let (gateway, session) = fake().await;
     let body = json!({ "prompt": "slow chunks=5 ms=100" });

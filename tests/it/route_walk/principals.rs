@@ -26,15 +26,20 @@ impl Clock for LateClock {
 
 /// A key with the name of its kind.
 #[derive(Debug, Clone)]
-pub(super) struct Principal {
-    pub(super) name: &'static str,
+pub(crate) struct Principal {
+    pub(crate) name: &'static str,
     /// The text of the key. `None` sends no key.
-    pub(super) key: Option<String>,
+    pub(crate) key: Option<String>,
     /// `None` if the key is not valid.
-    pub(super) scopes: Option<Scopes>,
+    pub(crate) scopes: Option<Scopes>,
 }
 
 impl Principal {
+    pub(crate) fn has_scope(&self, name: &str) -> bool {
+        let scope = Scope::ALL.into_iter().find(|scope| scope.name() == name).expect("a scope");
+        self.scopes.is_some_and(|scopes| scopes.contains(scope))
+    }
+
     /// The status with which admission rejects its requests. `None` admits them.
     pub(super) fn rejection(&self, needs: Needs) -> Option<StatusCode> {
         let Needs::Key(needed) = needs else { return None };
@@ -77,7 +82,7 @@ pub(super) async fn foreign_key(gateway: &Gateway) -> String {
 }
 
 /// One principal of every kind.
-pub(super) async fn principals(gateway: &Gateway) -> Vec<Principal> {
+pub(crate) async fn principals(gateway: &Gateway) -> Vec<Principal> {
     let expired = stored(gateway, &Ids::new(Arc::new(LateClock)));
     let expired = expired.create_link_key().expect("a key").expose().to_owned();
     let keys = stored(gateway, &Ids::system());

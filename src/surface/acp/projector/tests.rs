@@ -12,7 +12,8 @@ const SESSION: &str = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
 const TIME: &str = "2026-01-01T00:00:00.000Z";
 
 fn client(scopes: &[Scope], capabilities: Capabilities) -> Client {
-    Client { name: "me".into(), keeps_name: false, capabilities, scopes: scopes.iter().copied().collect() }
+    let scopes = scopes.iter().copied().collect();
+    Client { name: "me".into(), keeps_name: false, capabilities, scopes, info: None, uses_attach: false }
 }
 
 /// The messages of an event with the seq 5 for a client with the scope `approve`.
@@ -105,6 +106,58 @@ fn requests_and_their_ends_have_ids_of_the_request() {
     assert!(messages(0, "request.resolved", &resolved("r9")).is_empty(), "its own answer");
     let raw_id: Box<RawValue> = raw(&id);
     assert_eq!(parse_request_id(&raw_id), Some((SESSION.parse().unwrap(), RequestId::new(2))));
+}
+
+/// The messages for a client that has asked for the draft of `session/attach`.
+fn draft_messages(role: Role, history: u64, kind: &str, members: &str) -> Vec<Value> {
+    let client = Client { uses_attach: true, ..client(&[Scope::Approve], Capabilities::default()) };
+    let frame = frame(5, kind, Some(1), TIME, members);
+    let event = EventRef::parse(5, &frame).unwrap();
+    let projector = Projector::new(SESSION.parse().unwrap(), &client, (history, history)).with_role(role);
+    let messages = projector.messages(&event, None, |request| request == RequestId::new(9));
+    messages.iter().map(|message| serde_json::from_slice(message).unwrap()).collect()
+}
+
+#[test]
+fn draft_reports_the_prompts_and_turns_of_others() {
+    let role = Role::Controller;
+    let blocks = r#""prompt":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"by":"alice""#;
+    let [received] = &draft_messages(role, 0, "prompt.started", blocks)[..] else { panic!("one message") };
+    assert_eq!(received["params"]["update"]["type"], "prompt_received");
+    assert_eq!(received["params"]["update"]["sentBy"], json!({ "name": "alice" }));
+    assert_eq!(draft_messages(role, 5, "prompt.started", blocks).len(), 2, "history has chunks");
+    let own = format!(r#"{blocks},"acpRequest":{{"client":"me","id":7}}"#);
+    assert!(draft_messages(role, 0, "prompt.started", &own).is_empty());
+    let end = r#""stopReason":"max_tokens","result":{"stopReason":"max_tokens"}"#;
+    let expected = update(&json!({ "type": "turn_complete", "stopReason": "max_tokens" }));
+    assert_eq!(draft_messages(role, 0, "prompt.completed", end), [expected]);
+    assert!(draft_messages(role, 5, "prompt.completed", end).is_empty());
+    let problem = serde_json::to_string(&crate::api::Problem::internal()).unwrap();
+    let failed = &draft_messages(role, 0, "prompt.failed", &format!(r#""problem":{problem}"#))[0];
+    assert_eq!(failed["params"]["update"]["error"]["code"], -32603, "{failed}");
+}
+
+#[test]
+fn draft_reports_the_end_of_a_permission_once() {
+    let resolved = |id: &str, method: &str| {
+        format!(
+            r#""requestId":"{id}","method":"{method}","toolCallId":"c","resolution":"answered","by":"bob","result":{{"outcome":{{"outcome":"selected","optionId":"y"}}}}"#
+        )
+    };
+    let permission = |id: &str| resolved(id, "session/request_permission");
+    let expected = json!({ "type": "permission_resolved", "toolCallId": "c", "chosenOptionId": "y",
+        "resolvedBy": { "name": "bob" } });
+    let messages = draft_messages(Role::Controller, 0, "request.resolved", &permission("r2"));
+    assert_eq!((messages.len(), &messages[0]), (2, &update(&expected)));
+    assert_eq!(messages[1]["method"], "$/cancel_request");
+    let observed = draft_messages(Role::Observer, 0, "request.resolved", &permission("r2"));
+    assert_eq!(observed, [update(&expected)], "an observer did not get the request");
+    assert!(draft_messages(Role::Controller, 0, "request.resolved", &permission("r9")).is_empty());
+    let extension = resolved("r2", "_vendor/ask");
+    assert_eq!(draft_messages(Role::Controller, 0, "request.resolved", &extension).len(), 1);
+    let created = r#""requestId":"r2","method":"session/request_permission","params":{}"#;
+    assert!(draft_messages(Role::Observer, 0, "request.created", created).is_empty());
+    assert_eq!(draft_messages(Role::Controller, 0, "request.created", created).len(), 1);
 }
 
 #[test]

@@ -1,0 +1,245 @@
+//! `session/attach` and `session/detach` (agent-client-protocol, pull request 533), and the limits of observers.
+//!
+//! The extension is a draft and unstable. The messages are those of revision 2026-03-27, with the roles of revision
+//! 2026-02-18. A client asks for it with `_meta["acp-gateway"].attach` of `initialize`.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::caller::{Caller, Reply, session_of};
+use super::client::META;
+use super::failure::Failure;
+use super::message::raw;
+use super::methods::{Begin, Restoring, parse_borrowed, restored};
+use super::participant::{ClientInfo, Participant, Role};
+use crate::acp::{self, RawObject, error_code, method};
+use crate::api::{Problem, ProblemCode, Session, SessionState};
+use crate::types::Scope;
+
+/// The codes of the draft. It defines -32002, which ACP uses for a missing resource, as "not authorised".
+const NOT_FOUND: i64 = -32001;
+const NOT_AUTHORISED: i64 = -32002;
+const UNSUPPORTED: i64 = -32003;
+/// The maximum number of clients in `connectedClients`.
+const MAX_LISTED_CLIENTS: usize = 256;
+/// The methods that an observer can use on its session.
+const OBSERVER_METHODS: [&str; 9] = [
+    method::INITIALIZE,
+    method::AUTHENTICATE,
+    method::SESSION_NEW,
+    method::SESSION_LOAD,
+    method::SESSION_RESUME,
+    method::SESSION_FORK,
+    method::SESSION_LIST,
+    method::SESSION_ATTACH,
+    method::SESSION_DETACH,
+];
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AttachParams<'a> {
+    #[serde(borrow)]
+    session_id: Cow<'a, str>,
+    #[serde(borrow)]
+    role: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    history_policy: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    client_info: Option<&'a RawValue>,
+}
+
+/// The history that a client gets when it attaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HistoryPolicy {
+    Full,
+    PendingOnly,
+    None,
+}
+
+impl HistoryPolicy {
+    fn parse(text: Option<&str>) -> Option<Self> {
+        match text {
+            // Messages have no ids that the gateway keeps, so `after_message` falls back to `full`, as the draft says.
+            None | Some("full" | "after_message") => Some(Self::Full),
+            Some("pending_only") => Some(Self::PendingOnly),
+            Some("none") => Some(Self::None),
+            Some(_) => None,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::PendingOnly => "pending_only",
+            Self::None => "none",
+        }
+    }
+}
+
+/// Whether a client asks for the extension with its `_meta` of `initialize`.
+pub(super) fn asks_for_attach(meta: Option<&RawValue>) -> bool {
+    let own = meta.and_then(RawObject::parse).and_then(|meta| meta.object(META));
+    own.is_some_and(|own| own.get("attach").is_some_and(|value| value.get() == "true"))
+}
+
+impl Caller {
+    /// Follows a session with a role. Responds itself if it succeeds.
+    pub(super) async fn attach(&self, id: &RawValue, params: &RawValue) -> Option<Reply> {
+        let view = session_of(params).and_then(|session| self.connection.view(&session));
+        let failed = self.try_attach(id, params).await.err()?;
+        Some(Reply { view, ..Reply::from(Err(failed)) })
+    }
+
+    async fn try_attach(&self, id: &RawValue, params: &RawValue) -> Result<(), Failure> {
+        self.require_extension()?;
+        let params: AttachParams<'_> = parse_borrowed(params)?;
+        let role = params.role.as_deref().map_or(Some(Role::default()), Role::parse);
+        let role = role.ok_or_else(|| Failure::invalid_params("role: expected controller or observer"))?;
+        let policy = HistoryPolicy::parse(params.history_policy.as_deref()).ok_or_else(|| {
+            Failure::invalid_params("historyPolicy: expected full, pending_only, none or after_message")
+        })?;
+        self.require(Scope::Read).map_err(|failure| failure.with_code(NOT_AUTHORISED))?;
+        let session = self.open(&params.session_id).await.map_err(|failure| {
+            if failure.code() == error_code::RESOURCE_NOT_FOUND {
+                not_found(&params.session_id, "Session not found")
+            } else {
+                failure
+            }
+        })?;
+        let snapshot = session.snapshot().await?;
+        if snapshot.state == SessionState::Closed {
+            return Err(not_found(&params.session_id, "the session is closed: session/load opens it again"));
+        }
+        let view = self.connection.view_for_request(&params.session_id)?;
+        let info = ClientInfo::parse(params.client_info);
+        view.set_participant(Participant { role, info });
+        let begin = if policy == HistoryPolicy::Full { Begin::History } else { Begin::Tail };
+        let requests = match (policy, role) {
+            (HistoryPolicy::None, _) | (_, Role::Observer) => Vec::new(),
+            (_, Role::Controller) => self.open_requests(&snapshot),
+        };
+        let result = self.attached_result(&snapshot, role, policy)?;
+        self.follow(
+            id,
+            Restoring { session, view, last: snapshot.last_event_id.seq, begin, result, requests },
+        );
+        Ok(())
+    }
+
+    fn attached_result(
+        &self,
+        snapshot: &Session,
+        role: Role,
+        policy: HistoryPolicy,
+    ) -> Result<Box<RawValue>, Failure> {
+        let restored = restored(snapshot)?;
+        let mut result: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(restored.get()).map_err(|_| Failure::internal())?;
+        result.insert("role".to_owned(), json!(role));
+        result.insert("historyPolicy".to_owned(), json!(policy.name()));
+        result.insert("clientId".to_owned(), json!(self.connection.client().name));
+        let clients = self.acp().clients_of(snapshot.session_id, &self.connection, MAX_LISTED_CLIENTS);
+        result.insert("connectedClients".to_owned(), json!(clients));
+        if policy != HistoryPolicy::None {
+            result.insert("history".to_owned(), json!(pending_permissions(snapshot)));
+        }
+        Ok(raw(&result))
+    }
+
+    /// Ends the streams of a session on this connection. The session and its turn continue.
+    pub(super) fn detach(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
+        self.require_extension()?;
+        let session = session_of(params).ok_or_else(|| Failure::invalid_params("expected a sessionId"))?;
+        let followed = self.connection.view(&session).filter(|view| view.is_attached());
+        let view =
+            followed.ok_or_else(|| not_found(&session, "this connection does not follow the session"))?;
+        self.connection.remove_view(&session);
+        view.end();
+        Ok(raw(&json!({ "sessionId": session, "status": "detached" })))
+    }
+
+    fn require_extension(&self) -> Result<(), Failure> {
+        if self.connection.client().uses_attach {
+            return Ok(());
+        }
+        let detail = format!(
+            "session/attach and session/detach are unstable: ask for them with _meta[\"{META}\"].attach = true in initialize"
+        );
+        Err(Failure::new(UNSUPPORTED, detail))
+    }
+
+    /// Rejects a method that changes a session, if this connection follows the session as an observer.
+    pub(super) fn check_role(&self, method: &str, params: &RawValue) -> Result<(), Failure> {
+        if !self.connection.client().uses_attach || OBSERVER_METHODS.contains(&method) {
+            return Ok(());
+        }
+        session_of(params).map_or(Ok(()), |session| self.check_controller(&session))
+    }
+
+    /// Rejects observers of a session.
+    pub(super) fn check_controller(&self, session: &str) -> Result<(), Failure> {
+        let view = self.connection.view(session);
+        if view.is_none_or(|view| view.role() == Role::Controller) {
+            return Ok(());
+        }
+        let detail = "this connection follows the session as an observer: \
+                      send session/attach with the role controller first";
+        Err(Problem::new(ProblemCode::Forbidden, detail).into())
+    }
+}
+
+fn not_found(session: &str, message: &str) -> Failure {
+    Failure::new(NOT_FOUND, message).with_data(raw(&json!({ "sessionId": session })))
+}
+
+/// The open permission requests, as the history of the draft describes them.
+fn pending_permissions(snapshot: &Session) -> Vec<serde_json::Value> {
+    let open = snapshot.requests.iter();
+    let permissions = open.filter(|open| open.method == method::SESSION_REQUEST_PERMISSION);
+    permissions
+        .map(|open| {
+            let view = acp::parse_permission(&open.params).ok();
+            let tool_call = view.as_ref().and_then(|view| view.tool_call_id.as_deref());
+            let mut item = json!({ "type": "permission_request", "status": "pending" });
+            if let Some(tool_call) = tool_call {
+                item["toolCallId"] = json!(tool_call);
+            }
+            item
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_true_member_asks_for_the_extension() {
+        for (meta, expected) in [
+            (r#"{"acp-gateway":{"attach":true}}"#, true),
+            (r#"{"acp-gateway":{"attach":"true"}}"#, false),
+            (r#"{"attach":true}"#, false),
+            ("[]", false),
+        ] {
+            assert_eq!(asks_for_attach(Some(serde_json::from_str(meta).unwrap())), expected, "{meta}");
+        }
+        assert!(!asks_for_attach(None));
+    }
+
+    #[test]
+    fn policies_without_message_ids_fall_back_to_full() {
+        for (text, expected) in [
+            (None, Some("full")),
+            (Some("full"), Some("full")),
+            (Some("after_message"), Some("full")),
+            (Some("pending_only"), Some("pending_only")),
+            (Some("none"), Some("none")),
+            (Some("all"), None),
+        ] {
+            assert_eq!(HistoryPolicy::parse(text).map(HistoryPolicy::name), expected, "{text:?}");
+        }
+    }
+}
