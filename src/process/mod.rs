@@ -20,6 +20,7 @@
 
 mod child;
 mod control_groups;
+mod detached;
 mod exit;
 mod handshake;
 mod isolation;
@@ -45,6 +46,7 @@ mod tree;
 
 pub use child::Child;
 pub use control_groups::{ControlGroups, sweep_groups};
+pub use detached::spawn_detached;
 pub use exit::Exit;
 pub use isolation::{AgentUsers, FolderGrants, Sandbox, UserError, UsersError};
 pub use kill_switch::StopReason;

@@ -33,7 +33,7 @@ impl Bridge {
             return;
         }
         self.queue.bytes += body.len();
-        self.queue.items.push_back(Item::Message(Post { session, body }));
+        self.queue.items.push_back(Item::Message(Post { session, folders: Vec::new(), body }));
     }
 
     /// The next message. The caller must report its result with [`posted`](Self::posted).
@@ -52,7 +52,8 @@ impl Bridge {
             Item::Message(post) => Some(post),
             Item::Call(number) => {
                 let call = self.calls.get(number)?;
-                Some(Post { session: call.session.clone(), body: call.body.clone() })
+                let (session, folders) = (call.session.clone(), call.folders.clone());
+                Some(Post { session, folders, body: call.body.clone() })
             }
         }
     }
@@ -87,7 +88,8 @@ impl Bridge {
         let error = match result {
             Err(PostError::Lost) if self.queue.failures >= MAX_FAILURES => {
                 self.queue.failures = 0;
-                Some(format!("the gateway does not accept a message of {size} bytes"))
+                let reason = format!("the gateway does not accept a message of {size} bytes");
+                Some((error_code::INVALID_REQUEST, reason))
             }
             Err(PostError::Lost) => return self.lost(),
             Err(PostError::Busy) => {
@@ -95,19 +97,20 @@ impl Bridge {
                 self.effects.push_back(Effect::Pause);
                 return;
             }
-            Err(PostError::Rejected(reason)) => Some(reason),
+            Err(PostError::Rejected(reason)) => Some((error_code::INVALID_REQUEST, reason)),
+            Err(PostError::InvalidFolder(reason)) => Some((error_code::INVALID_PARAMS, reason)),
             Ok(()) => None,
         };
         match self.queue.in_flight.take() {
             Some(Item::Message(post)) => {
                 self.queue.bytes -= post.body.len();
-                if let Some(reason) = error {
+                if let Some((_, reason)) = error {
                     tracing::warn!(reason, "the gateway rejected a message of the editor");
                 }
             }
             Some(Item::Call(number)) => {
-                if let Some(reason) = error {
-                    let failure = rpc_error(error_code::INVALID_REQUEST, reason);
+                if let Some((code, reason)) = error {
+                    let failure = rpc_error(code, reason);
                     self.answered(number, Err(failure));
                 }
             }

@@ -29,7 +29,7 @@ use crate::session::record::{self, FoldRecord, RequestRecord, SessionRecord, Sto
 use crate::session::stored::{agent_spec, read_record};
 use crate::session::turns::Turns;
 use crate::store::Table;
-use crate::types::{Principal, Scope, SessionId, SessionState, Tenant};
+use crate::types::{GrantedFolders, Principal, Scope, SessionId, SessionState, Tenant};
 
 /// The principal on whose behalf the session leases processes.
 fn owner(record: &SessionRecord) -> Principal {
@@ -37,6 +37,7 @@ fn owner(record: &SessionRecord) -> Principal {
         id: record.owner.as_str().into(),
         tenant: record.tenant(),
         scopes: Scope::ALL.into_iter().collect(),
+        folders: GrantedFolders::default(),
     }
 }
 
