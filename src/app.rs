@@ -1,6 +1,7 @@
 //! The composition root: builds every module from `Config`, from the store to the router.
 
 mod catalogue;
+mod local;
 mod reload;
 
 use std::net::SocketAddr;
@@ -21,7 +22,7 @@ use crate::pool::Pool;
 use crate::process::{
     self, AgentUsers, ControlGroups, HostIsolation, OpenFiles, Sandbox, Spawner, SupervisorLock, UsersError,
 };
-use crate::server::BoundListeners;
+use crate::server::{BoundListeners, ConnectionUse};
 use crate::session::{Context, MayPrompt, SessionRegistry};
 use crate::shutdown::Shutdown;
 use crate::store::{CheckError, CheckReport, OpenError, SqliteStore};
@@ -84,10 +85,24 @@ pub struct Gateway {
     limits: Arc<Limits>,
     log: EventLog,
     audit: Audit,
-    stream_workers: StreamWorkers,
+    clients: Clients,
     fatal: oneshot::Receiver<String>,
     reloader: Reloader,
     isolation: HostIsolation,
+}
+
+/// The connections and streams of clients.
+#[derive(Debug)]
+struct Clients {
+    stream_workers: StreamWorkers,
+    connection_use: ConnectionUse,
+}
+
+impl Clients {
+    fn start() -> Result<Self, StartError> {
+        let stream_workers = StreamWorkers::start().map_err(StartError::StreamWorkers)?;
+        Ok(Self { stream_workers, connection_use: ConnectionUse::default() })
+    }
 }
 
 /// Opens the store in a data folder.
@@ -223,8 +238,8 @@ pub async fn start(
         shutdown: shutdown.clone(),
     }));
     let listeners = listeners.register().map_err(StartError::Listener)?;
-    let workers = StreamWorkers::start().map_err(StartError::StreamWorkers)?;
-    let acceptor = acceptor(config, &limits, &workers, &shutdown);
+    let clients = Clients::start()?;
+    let acceptor = acceptor(config, &limits, &clients, &shutdown);
     shutdown.spawn_critical(server::serve(listeners, router, acceptor));
     // Start idle processes only now, so that their start does not delay the first requests.
     shutdown.spawn(async move {
@@ -232,7 +247,7 @@ pub async fn start(
         drop(isolated.await);
         prestart_pool.start_maintenance();
     });
-    Ok(Gateway { keys, shutdown, limits, log, audit, stream_workers: workers, fatal, reloader, isolation })
+    Ok(Gateway { keys, shutdown, limits, log, audit, clients, fatal, reloader, isolation })
 }
 
 /// The descriptors of which each supervisor holds copies. The lock comes first: Linux closes the descriptors of an ended
@@ -267,7 +282,7 @@ async fn start_log(
 fn acceptor(
     config: &Config,
     limits: &Arc<Limits>,
-    stream_workers: &StreamWorkers,
+    clients: &Clients,
     shutdown: &Shutdown,
 ) -> server::Acceptor {
     let proxies = config.trusted_proxies.clone();
@@ -276,7 +291,8 @@ fn acceptor(
         // Without proxies, the listener is on loopback or the operator has set `insecure_http`.
         require_proxy: !proxies.is_empty() && !config.insecure_http,
         proxies,
-        stream_workers: stream_workers.clone(),
+        stream_workers: clients.stream_workers.clone(),
+        connection_use: clients.connection_use.clone(),
         shutdown: shutdown.clone(),
     }
 }
@@ -380,7 +396,8 @@ impl Gateway {
 
     /// Completes when a requested stop is complete. Fails if the log has failed.
     pub async fn wait_ended(self) -> Result<(), LogFailure> {
-        let Self { shutdown, limits, log, audit, stream_workers: workers, mut fatal, isolation, .. } = self;
+        let Self { shutdown, limits, log, audit, clients, mut fatal, isolation, .. } = self;
+        let workers = clients.stream_workers;
         tokio::select! {
             () = shutdown.drain_started() => {}
             Ok(reason) = &mut fatal => {

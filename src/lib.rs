@@ -20,6 +20,7 @@ pub mod pool;
 pub mod workspace;
 pub mod session;
 pub mod auth;
+pub mod control;
 pub mod stream;
 pub mod server;
 pub mod surface;

@@ -1,6 +1,7 @@
 //! Sign-in to an agent: its methods, its state, and the messages (ACP, Authentication).
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -101,6 +102,23 @@ impl InitializeResult {
         let methods: Vec<&RawValue> = serde_json::from_str(methods).unwrap_or_default();
         let is_callable = |raw: &&RawValue| RawObject::parse(raw).is_some_and(|method| !is_terminal(&method));
         to_raw(&methods.into_iter().filter(is_callable).collect::<Vec<_>>())
+    }
+
+    /// All methods for a client that runs terminal methods through the gateway. Those have no arguments and variables,
+    /// which are for the agent's command.
+    pub fn bridged_auth_methods(&self) -> Box<RawValue> {
+        let methods = self.auth_methods.as_deref().map_or("[]", RawValue::get);
+        let methods: Vec<&RawValue> = serde_json::from_str(methods).unwrap_or_default();
+        let bridged = methods.into_iter().filter_map(|raw| {
+            let method = RawObject::parse(raw)?;
+            if !is_terminal(&method) {
+                return Some(raw.to_owned());
+            }
+            let kept = ["type", "id", "name", "description"];
+            let kept = kept.into_iter().filter_map(|name| Some((name, method.get(name)?)));
+            Some(to_raw(&kept.collect::<BTreeMap<_, _>>()))
+        });
+        to_raw(&bridged.collect::<Vec<_>>())
     }
 
     /// Returns the method with this id.

@@ -64,6 +64,8 @@ pub(super) struct Call {
     /// The JSON-RPC id of the editor. `None` for a call of the bridge itself.
     pub(super) editor_id: Option<Box<RawValue>>,
     pub(super) session: Option<Box<str>>,
+    /// The folders that the gateway must accept before the request.
+    pub(super) folders: Vec<String>,
     /// The whole request, to send it again after a reconnect.
     pub(super) body: Bytes,
 }

@@ -35,12 +35,16 @@ const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_RESPONSE_BYTES: usize = 4 << 20;
 const MAX_DEPTH: usize = 128;
 
-/// A client with the key. Cheap to clone.
+/// The URL of `/acp` of a gateway, and the header with the key.
 #[derive(Debug, Clone)]
-pub(super) struct GatewayClient {
-    http: Http,
-    authorization: HeaderValue,
+pub struct Target {
+    pub url: Uri,
+    pub authorization: HeaderValue,
 }
+
+/// A client. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct GatewayClient(Http);
 
 #[derive(Debug, Clone)]
 enum Http {
@@ -51,7 +55,7 @@ enum Http {
 /// A connection that the gateway has opened.
 #[derive(Debug, Clone)]
 pub(super) struct Connection {
-    pub(super) url: Uri,
+    pub(super) target: Target,
     pub(super) id: HeaderValue,
 }
 
@@ -66,8 +70,8 @@ pub(super) enum RequestError {
 }
 
 impl GatewayClient {
-    /// `authorization`: the key as a header. Fails if TLS is used and the system has no certificates.
-    pub(super) fn new(uses_tls: bool, authorization: HeaderValue) -> std::io::Result<Self> {
+    /// Fails if TLS is used and the system has no certificates.
+    pub(super) fn new(uses_tls: bool) -> std::io::Result<Self> {
         let mut tcp = HttpConnector::new();
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
         tcp.set_keepalive(Some(TCP_KEEPALIVE));
@@ -81,49 +85,38 @@ impl GatewayClient {
         } else {
             Http::Plain(builder.build(tcp))
         };
-        Ok(Self { http, authorization })
+        Ok(Self(http))
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, RequestError> {
-        let response = match &self.http {
+    pub(super) async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, RequestError> {
+        let response = match &self.0 {
             Http::Plain(client) => client.request(request).await,
             Http::Tls(client) => client.request(request).await,
         };
         response.map_err(|error| RequestError::Failed(ErrorChain(&error).to_string()))
     }
 
-    fn request(&self, method: Method, url: &Uri) -> Request<Full<Bytes>> {
-        let mut request = Request::new(Full::default());
-        *request.method_mut() = method;
-        *request.uri_mut() = url.clone();
-        request.headers_mut().insert(AUTHORIZATION, self.authorization.clone());
-        request
-    }
-
-    fn request_on(&self, method: Method, connection: &Connection) -> Request<Full<Bytes>> {
-        let mut request = self.request(method, &connection.url);
-        request.headers_mut().insert(CONNECTION_ID, connection.id.clone());
-        request
-    }
-
     /// Sends `initialize`. Returns the connection with the result, or the JSON-RPC error of the gateway.
     pub(super) async fn initialize(
         &self,
-        url: Uri,
+        target: Target,
         body: Bytes,
     ) -> Result<Result<(Connection, Box<serde_json::value::RawValue>), RpcError>, RequestError> {
-        let request = with_json(self.request(Method::POST, &url), body);
+        let request = with_json(request(Method::POST, &target), body);
         let response = within(INITIALIZE_TIMEOUT, self.send(request)).await?;
         let (status, headers) = (response.status(), response.headers().clone());
         if status != StatusCode::OK {
             return Err(rejection(response).await);
         }
         let body = within(POST_TIMEOUT, read(response)).await?;
-        let invalid = || RequestError::Failed(format!("no ACP gateway answers at {url}"));
+        let invalid = || RequestError::Failed(format!("no ACP gateway answers at {}", target.url));
         match jsonrpc::parse(&body, MAX_DEPTH) {
             Ok(Message::Response { outcome: Ok(result), .. }) => {
                 let id = headers.get(CONNECTION_ID).cloned().ok_or_else(invalid)?;
-                Ok(Ok((Connection { url, id }, result)))
+                Ok(Ok((Connection { target: target.clone(), id }, result)))
             }
             Ok(Message::Response { outcome: Err(error), .. }) => Ok(Err(error)),
             _ => Err(invalid()),
@@ -136,7 +129,7 @@ impl GatewayClient {
         connection: &Connection,
         post: Post,
     ) -> Result<Result<(), PostError>, RequestError> {
-        let mut request = with_json(self.request_on(Method::POST, connection), post.body);
+        let mut request = with_json(request_on(Method::POST, connection), post.body);
         if let Some(session) = post.session.and_then(|session| HeaderValue::try_from(&*session).ok()) {
             request.headers_mut().insert(SESSION_ID, session);
         }
@@ -161,7 +154,7 @@ impl GatewayClient {
         session: Option<&str>,
         last: Option<&str>,
     ) -> Result<Incoming, RequestError> {
-        let mut request = self.request_on(Method::GET, connection);
+        let mut request = request_on(Method::GET, connection);
         let headers = request.headers_mut();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         for (name, value) in [(SESSION_ID, session), (LAST_EVENT_ID, last)] {
@@ -181,20 +174,34 @@ impl GatewayClient {
 
     /// Ends a connection. Failures have no effect, because the gateway ends idle connections itself.
     pub(super) async fn delete(&self, connection: &Connection) {
-        let request = self.request_on(Method::DELETE, connection);
+        let request = request_on(Method::DELETE, connection);
         if let Err(error) = within(DELETE_TIMEOUT, self.send(request)).await {
             tracing::debug!(%error, "could not end a connection at the gateway");
         }
     }
 }
 
-fn with_json(mut request: Request<Full<Bytes>>, body: Bytes) -> Request<Full<Bytes>> {
+pub(super) fn request(method: Method, target: &Target) -> Request<Full<Bytes>> {
+    let mut request = Request::new(Full::default());
+    *request.method_mut() = method;
+    *request.uri_mut() = target.url.clone();
+    request.headers_mut().insert(AUTHORIZATION, target.authorization.clone());
+    request
+}
+
+fn request_on(method: Method, connection: &Connection) -> Request<Full<Bytes>> {
+    let mut request = request(method, &connection.target);
+    request.headers_mut().insert(CONNECTION_ID, connection.id.clone());
+    request
+}
+
+pub(super) fn with_json(mut request: Request<Full<Bytes>>, body: Bytes) -> Request<Full<Bytes>> {
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     *request.body_mut() = Full::new(body);
     request
 }
 
-async fn within<T>(
+pub(super) async fn within<T>(
     limit: Duration,
     request: impl Future<Output = Result<T, RequestError>>,
 ) -> Result<T, RequestError> {
@@ -202,7 +209,7 @@ async fn within<T>(
     timeout(limit, request).await.unwrap_or_else(failed)
 }
 
-async fn read(response: Response<Incoming>) -> Result<Bytes, RequestError> {
+pub(super) async fn read(response: Response<Incoming>) -> Result<Bytes, RequestError> {
     let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
     body.map(http_body_util::Collected::to_bytes).map_err(|error| RequestError::Failed(error.to_string()))
 }

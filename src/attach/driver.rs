@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::mpsc;
@@ -19,7 +18,7 @@ use super::bridge::{Bridge, Effect, PostError, Settings};
 use super::client::{Connection, GatewayClient, RequestError};
 use super::input::{self, Input};
 use super::path_map::PathMap;
-use super::tasks::{Endpoint, Report, Tasks};
+use super::tasks::{Locator, Report, Tasks};
 use crate::jsonrpc::RpcError;
 use crate::shutdown::Shutdown;
 
@@ -34,11 +33,12 @@ const STABLE: Duration = Duration::from_secs(5);
 
 /// The settings of `attach`.
 pub struct Options {
-    /// The URL of `/acp`.
-    pub endpoint: Endpoint,
+    pub locator: Arc<dyn Locator>,
     pub uses_tls: bool,
-    /// The header with the key.
-    pub authorization: HeaderValue,
+    /// Ask the gateway to accept the folders of new sessions.
+    pub allow_folders: bool,
+    /// The command of this process, for terminal methods of sign-ins.
+    pub command: Vec<String>,
     /// The existing session that the editor's `session/new` loads instead of creating one.
     pub session: Option<String>,
     pub paths: PathMap,
@@ -48,9 +48,10 @@ pub struct Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { uses_tls, session, paths, client, .. } = self;
+        let Self { uses_tls, allow_folders, session, paths, client, .. } = self;
         f.debug_struct("Options")
             .field("uses_tls", uses_tls)
+            .field("allow_folders", allow_folders)
             .field("session", session)
             .field("paths", paths)
             .field("client", client)
@@ -76,19 +77,18 @@ pub async fn run(
     (input, output): (impl AsyncRead + Send + Unpin + 'static, impl AsyncWrite + Send + Unpin + 'static),
     stop: impl Future<Output = ()>,
 ) -> Result<(), AttachError> {
-    let Options { endpoint, uses_tls, authorization, session, paths, client } = options;
-    let http = GatewayClient::new(uses_tls, authorization).map_err(AttachError::Tls)?;
+    let Options { locator, uses_tls, allow_folders, command, session, paths, client } = options;
+    let http = GatewayClient::new(uses_tls).map_err(AttachError::Tls)?;
     let shutdown = Shutdown::new();
     let (lines, inputs) = mpsc::channel(QUEUE_LINES);
     let reader = BufReader::with_capacity(64 << 10, input);
     drop(shutdown.spawn_client(read(reader, lines)));
     let (output_lines, unwritten) = mpsc::channel(QUEUE_LINES);
     let writer = shutdown.spawn_client(write(output, unwritten));
-    let settings = Settings { session: session.map(Into::into), paths };
+    let settings = Settings { session: session.map(Into::into), paths, allow_folders, sign_in: command };
     let driver = Driver {
         bridge: Bridge::new(settings, client),
-        tasks: Tasks::new(http.clone(), shutdown),
-        endpoint,
+        tasks: Tasks::new(http.clone(), locator, shutdown),
         connection: None,
         former: None,
         backoff: Backoff::default(),
@@ -146,7 +146,6 @@ impl Output {
 struct Driver {
     bridge: Bridge,
     tasks: Tasks,
-    endpoint: Endpoint,
     connection: Option<Connection>,
     /// The connection before the current one, which the gateway still has.
     former: Option<Connection>,
@@ -254,7 +253,7 @@ impl Driver {
             _ => self.backoff.next(),
         };
         let body = self.bridge.initialize_request();
-        self.tasks.connect(delay, Arc::clone(&self.endpoint), body);
+        self.tasks.connect(delay, body);
     }
 
     fn send_next(&mut self) {

@@ -49,12 +49,56 @@ pub(super) fn with_members(object: &RawObject<'_>, members: &[(&str, Box<RawValu
 /// The member of `_meta` that belongs to the gateway.
 pub(super) const META: &str = "acp-gateway";
 
-/// The params of `initialize` with the name of the bridge.
+/// The member of `_meta` for terminal methods in editors that precede the capability of ACP.
+const TERMINAL_AUTH: &str = "terminal-auth";
+
+/// The params of `initialize` with the name of the bridge. If the editor runs terminal methods of sign-ins, this asks the
+/// gateway for them.
 pub(super) fn with_client(params: &RawObject<'_>, client: &str) -> Box<RawValue> {
     let meta = params.object("_meta").unwrap_or_else(RawObject::empty);
     let own = meta.object(META).unwrap_or_else(RawObject::empty);
-    let own = with_members(&own, &[("client", raw(client))]);
+    let mut members = vec![("client", raw(client))];
+    if runs_terminal_methods(params) {
+        members.push(("terminalSignIn", raw(&true)));
+    }
+    let own = with_members(&own, &members);
     with_members(params, &[("_meta", with_members(&meta, &[(META, own)]))])
+}
+
+/// Whether the editor runs terminal methods: with the capability of ACP, or with the older one in `_meta`.
+fn runs_terminal_methods(params: &RawObject<'_>) -> bool {
+    let Some(capabilities) = params.object("clientCapabilities") else { return false };
+    let is_true = |object: Option<RawObject<'_>>, name: &str| {
+        object.is_some_and(|object| object.get(name).is_some_and(|value| value.get() == "true"))
+    };
+    is_true(capabilities.object("auth"), "terminal") || is_true(capabilities.object("_meta"), TERMINAL_AUTH)
+}
+
+/// The result of `initialize`, in which terminal methods run the command `sign_in`: its first word is a program. Editors
+/// append `args` to the command of the agent. Editors with the older capability read the whole command from `_meta`.
+pub(super) fn with_sign_in(result: Box<RawValue>, sign_in: &[String]) -> Box<RawValue> {
+    let Some(object) = RawObject::parse(&result) else { return result };
+    let methods = object.get("authMethods").and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let methods: Vec<&RawValue> = methods.unwrap_or_default();
+    let rewritten = methods.into_iter().map(|raw_method| {
+        let method =
+            RawObject::parse(raw_method).filter(|method| method.text("type").as_deref() == Some("terminal"));
+        let id = method.as_ref().and_then(|method| method.text("id"));
+        let (Some(method), Some(id), Some((program, words))) = (&method, id, sign_in.split_first()) else {
+            return raw_method.to_owned();
+        };
+        let args = ["sign-in", "--method", &*id];
+        let all: Vec<&str> = words.iter().map(String::as_str).chain(args).collect();
+        let label = method.text("name").unwrap_or_default();
+        let command = json!({ "label": label, "command": program, "args": all, "env": {} });
+        with_members(method, &[("args", raw(&args)), ("_meta", raw(&json!({ TERMINAL_AUTH: command })))])
+    });
+    let rewritten: Vec<Box<RawValue>> = rewritten.collect();
+    if rewritten.is_empty() {
+        result.clone()
+    } else {
+        with_members(&object, &[("authMethods", raw(&rewritten))])
+    }
 }
 
 /// A text in the gateway's member of a result's `_meta`.
@@ -80,6 +124,36 @@ mod tests {
         assert_eq!(gateway_meta(&changed, "client").as_deref(), Some("bridge"));
         let empty = with_client(&RawObject::empty(), "bridge");
         assert_eq!(empty.get(), r#"{"_meta":{"acp-gateway":{"client":"bridge"}}}"#);
+    }
+
+    #[test]
+    fn terminal_methods_run_the_sign_in_of_the_bridge() {
+        let methods = r#"[{"id":"a","name":"A"},{"type":"terminal","id":"t","name":"T"}]"#;
+        let result = object(&format!(r#"{{"authMethods":{methods},"protocolVersion":1}}"#));
+        let command = ["/bin/acp-gateway", "attach", "--agent", "x"].map(str::to_owned);
+        let changed: serde_json::Value = serde_json::from_str(with_sign_in(result, &command).get()).unwrap();
+        assert_eq!(changed["authMethods"][0], json!({ "id": "a", "name": "A" }));
+        let args = ["attach", "--agent", "x", "sign-in", "--method", "t"];
+        let terminal = json!({ "label": "T", "command": "/bin/acp-gateway", "args": args, "env": {} });
+        let expected = json!({ "type": "terminal", "id": "t", "name": "T", "args": args[3..],
+            "_meta": { "terminal-auth": terminal } });
+        assert_eq!(changed["authMethods"][1], expected);
+        let none = object(r#"{"protocolVersion":1}"#);
+        assert_eq!(with_sign_in(none.clone(), &command).get(), none.get());
+    }
+
+    #[test]
+    fn terminal_methods_are_requested_for_editors_that_run_them() {
+        for (capabilities, asks) in [
+            (r#"{"auth":{"terminal":true}}"#, true),
+            (r#"{"_meta":{"terminal-auth":true}}"#, true),
+            (r#"{"auth":{"terminal":false}}"#, false),
+            ("{}", false),
+        ] {
+            let params = object(&format!(r#"{{"clientCapabilities":{capabilities}}}"#));
+            let changed = with_client(&RawObject::parse(&params).unwrap(), "bridge");
+            assert_eq!(changed.get().contains(r#""terminalSignIn":true"#), asks, "{capabilities}");
+        }
     }
 
     #[test]

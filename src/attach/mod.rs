@@ -8,6 +8,7 @@
 //! 2. `path_map`, `message`: folders of the editor, and JSON-RPC messages.
 //! 3. `input`, `sse`: lines of the editor, and Server-Sent Events of the gateway.
 //! 4. `client`, `tasks`, `backoff`, `driver`: HTTP, and the loop that carries out the decisions.
+//! 5. `sign_in`, `raw_terminal`: the sign-in to an agent in a terminal.
 
 mod agent_requests;
 mod backoff;
@@ -18,10 +19,14 @@ mod driver;
 mod input;
 mod message;
 mod path_map;
+mod raw_terminal;
 mod sessions;
+mod sign_in;
 mod sse;
 mod tasks;
 
+pub use client::Target;
 pub use driver::{AttachError, Options, run};
 pub use path_map::{Mapping, MappingError, PathMap};
-pub use tasks::Endpoint;
+pub use sign_in::{SignIn, SignInError};
+pub use tasks::{AllowError, Locator};

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Uri;
 use http_body_util::BodyExt as _;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
@@ -13,7 +12,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::bridge::{Post, PostError};
-use super::client::{Connection, GatewayClient, RequestError};
+use super::client::{Connection, GatewayClient, RequestError, Target};
 use super::sse::{Decoder, Event};
 use crate::jsonrpc::RpcError;
 use crate::shutdown::Shutdown;
@@ -23,9 +22,23 @@ const QUEUE_MESSAGES: usize = 16;
 /// A stream without a byte for this long has ended. The gateway sends comments more often.
 const STREAM_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Returns the URL of `/acp`, or the reason why there is none now. Called before each connection, because the address of a
-/// gateway can change.
-pub type Endpoint = Arc<dyn Fn() -> Result<Uri, String> + Send + Sync>;
+/// The gateway of the bridge. The methods block.
+pub trait Locator: Send + Sync {
+    /// Finds the gateway, or returns the reason why there is none now. Called before each connection, because the address
+    /// and the key can change.
+    fn locate(&self) -> Result<Target, String>;
+
+    /// Asks the gateway to accept folders of the editor.
+    fn allow(&self, folders: &[String]) -> Result<(), AllowError>;
+}
+
+/// Why the gateway does not accept a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AllowError {
+    Rejected(String),
+    /// Another attempt can succeed.
+    Failed(String),
+}
 
 /// The result of a task.
 #[derive(Debug)]
@@ -43,9 +56,9 @@ pub(super) enum Report {
 }
 
 /// Starts tasks for the current connection, and receives their reports. The reports of earlier connections are dropped.
-#[derive(Debug)]
 pub(super) struct Tasks {
     client: GatewayClient,
+    locator: Arc<dyn Locator>,
     shutdown: Shutdown,
     /// Counts the connections.
     generation: u64,
@@ -70,10 +83,11 @@ impl Reporter {
 }
 
 impl Tasks {
-    pub(super) fn new(client: GatewayClient, shutdown: Shutdown) -> Self {
+    pub(super) fn new(client: GatewayClient, locator: Arc<dyn Locator>, shutdown: Shutdown) -> Self {
         let (sender, reports) = mpsc::channel(QUEUE_MESSAGES);
         Self {
             client,
+            locator,
             shutdown,
             generation: 0,
             sender,
@@ -112,12 +126,14 @@ impl Tasks {
     }
 
     /// Ends the current connection, and opens another one after `delay`.
-    pub(super) fn connect(&mut self, delay: Duration, endpoint: Endpoint, body: Bytes) {
+    pub(super) fn connect(&mut self, delay: Duration, body: Bytes) {
         self.end();
+        let (locator, shutdown) = (Arc::clone(&self.locator), self.shutdown.clone());
         let task = self.spawn(|client, reporter| async move {
             tokio::time::sleep(delay).await;
-            let connected = match endpoint() {
-                Ok(url) => client.initialize(url, body).await,
+            let located = shutdown.spawn_blocking(move || locator.locate()).await;
+            let connected = match located.unwrap_or_else(|error| Err(error.to_string())) {
+                Ok(target) => client.initialize(target, body).await,
                 Err(reason) => Err(RequestError::Failed(reason)),
             };
             reporter.send(Report::Connected(connected)).await;
@@ -127,8 +143,21 @@ impl Tasks {
 
     pub(super) fn post(&mut self, connection: &Connection, post: Post) {
         let connection = connection.clone();
+        let (locator, shutdown) = (Arc::clone(&self.locator), self.shutdown.clone());
         let task = self.spawn(|client, reporter| async move {
-            reporter.send(Report::Posted(client.post(&connection, post).await)).await;
+            let folders = post.folders.clone();
+            let allowed = if folders.is_empty() {
+                Ok(())
+            } else {
+                let allowed = shutdown.spawn_blocking(move || locator.allow(&folders)).await;
+                allowed.unwrap_or_else(|error| Err(AllowError::Failed(error.to_string())))
+            };
+            let posted = match allowed {
+                Ok(()) => client.post(&connection, post).await,
+                Err(AllowError::Rejected(reason)) => Ok(Err(PostError::InvalidFolder(reason))),
+                Err(AllowError::Failed(reason)) => Err(RequestError::Failed(reason)),
+            };
+            reporter.send(Report::Posted(posted)).await;
         });
         self.running.retain(|task| !task.is_finished());
         self.running.push(task);

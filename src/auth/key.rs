@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::event::AuditedKey;
-use crate::types::{Ids, KeyLimits, Principal, Scopes, Tenant, Timestamp};
+use crate::types::{GrantedFolders, Ids, KeyLimits, Principal, Scopes, Tenant, Timestamp};
 
 /// The secret text of a key: `acpg_` and 256 random bits in base64url. It is shown once and never stored.
 #[derive(Clone)]
@@ -111,13 +111,21 @@ pub struct Key {
     /// The limits of the principal. All of its keys have the same limits.
     #[serde(default, skip_serializing_if = "KeyLimits::is_empty")]
     pub limits: KeyLimits,
+    /// The folders that the owner of the gateway has granted to the key.
+    #[serde(default, skip_serializing_if = "GrantedFolders::is_empty")]
+    pub folders: GrantedFolders,
     pub created_at: Timestamp,
     pub last_used_at: Option<Timestamp>,
 }
 
 impl Key {
     pub fn principal(&self) -> Principal {
-        Principal { id: self.name.clone(), tenant: self.tenant.clone(), scopes: self.scopes }
+        Principal {
+            id: self.name.clone(),
+            tenant: self.tenant.clone(),
+            scopes: self.scopes,
+            folders: self.folders.clone(),
+        }
     }
 
     /// The key as events of the audit log show it.

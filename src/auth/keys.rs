@@ -5,6 +5,7 @@
 //! time of a key's last use to the store every minute, so the command line sees it with that delay.
 
 mod change;
+mod expiring;
 mod record;
 
 use std::collections::HashMap;
@@ -23,16 +24,16 @@ use crate::event::{ActorKind, AuditEvent, KeyCreated, KeyExpired, KeyRevoked, Ke
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::store::{Batch, CommitError, ReadError, RecordStore, Table};
 use crate::types::{
-    Author, Expiry, Ids, LimitChange, Limits, Principal, PrincipalLimits, Scope, Scopes, Tenant, Timestamp,
+    Author, Expiry, GrantedFolders, Ids, LimitChange, Limits, Principal, PrincipalLimits, Scope, Scopes,
+    Tenant, Timestamp,
 };
 
 pub use change::{KeyChange, UpdateKeyError};
+pub use expiring::GrantError;
 use record::{decode, limits_by_principal, push_delete, push_put};
 
 /// The principal of every link key: the person who started the gateway.
 const OWNER_NAME: &str = "owner";
-/// The principal of `attach` processes without a key of their own.
-const ATTACH_NAME: &str = "attach";
 /// The principal of the operator's key.
 const ADMIN_NAME: &str = "admin";
 /// How often the gateway reloads the keys: a new key is valid and a revoked key invalid after this time.
@@ -269,36 +270,6 @@ impl Keys {
         Ok(self.insert(KeyKind::Named, ActorKind::CommandLine, new)?)
     }
 
-    /// Creates the key of a printed link. It has every scope except `mcp` and `admin`, and expires without use.
-    ///
-    /// If there are too many link keys, this removes the least recently used ones.
-    pub fn create_link_key(&self) -> Result<KeyText, KeyStoreError> {
-        self.create_expiring(OWNER_NAME, ActorKind::Gateway, &[]).map(|(text, _)| text)
-    }
-
-    /// Creates the key of an `attach` process, which revokes it at its end. Like a link key, it expires without use,
-    /// because a killed process revokes nothing. It may also define MCP servers: its user can start programs anyway.
-    pub fn create_attach_key(&self) -> Result<(KeyText, Key), KeyStoreError> {
-        self.create_expiring(ATTACH_NAME, ActorKind::CommandLine, &[Scope::Mcp])
-    }
-
-    fn create_expiring(
-        &self,
-        name: &str,
-        by: ActorKind,
-        more: &[Scope],
-    ) -> Result<(KeyText, Key), KeyStoreError> {
-        let scopes = [Scope::Read, Scope::Prompt, Scope::Approve, Scope::Files];
-        let scopes = scopes.iter().chain(more).copied().collect();
-        let new = NewKey { name, tenant: Tenant::default(), scopes, limits: Vec::new() };
-        let created = self.insert(KeyKind::Link, by, &new)?;
-        let mut links: Vec<_> = self.list().into_iter().filter(|key| key.kind == KeyKind::Link).collect();
-        links.sort_by_key(|key| std::cmp::Reverse(key.last_used_at.unwrap_or(key.created_at)));
-        let surplus: Vec<_> = links.into_iter().skip(self.0.limits.max_link_keys).map(|key| key.id).collect();
-        self.remove_where(|key| surplus.contains(&key.id), &revoked_by(ActorKind::Gateway))?;
-        Ok(created)
-    }
-
     /// All valid keys without their texts, the oldest first.
     pub fn list(&self) -> Vec<Key> {
         let now = self.0.expiry.earliest_now();
@@ -398,6 +369,7 @@ impl Keys {
             tenant: new.tenant.clone(),
             scopes: new.scopes,
             limits: former.with(&new.limits),
+            folders: GrantedFolders::default(),
             created_at: self.0.ids.now(),
             last_used_at: None,
         };
@@ -492,6 +464,11 @@ fn revoked_by(by: ActorKind) -> impl Fn(&Key) -> (ActorKind, AuditEvent) {
 
 fn verified_admin(hash: &KeyHash) -> Verified {
     let scopes = Scopes::from_iter([Scope::Admin]);
-    let principal = Principal { id: ADMIN_NAME.into(), tenant: Tenant::default(), scopes };
+    let principal = Principal {
+        id: ADMIN_NAME.into(),
+        tenant: Tenant::default(),
+        scopes,
+        folders: GrantedFolders::default(),
+    };
     Verified { principal, key: hash.id(), first_use_of_link: false }
 }

@@ -103,6 +103,11 @@ pub(super) fn acquire_unless_running(data: &DataDir) -> Result<Option<DataLock>,
     }
 }
 
+/// Whether a process holds the lock now: a gateway, or for a moment a command.
+pub(super) fn is_held(data: &DataDir) -> Result<bool, DataDirError> {
+    Ok(data.lock().exists() && try_acquire(data)?.is_none())
+}
+
 fn try_acquire(data: &DataDir) -> Result<Option<DataLock>, DataDirError> {
     let path = data.lock();
     let mut options = fs::OpenOptions::new();

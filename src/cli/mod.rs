@@ -52,7 +52,7 @@ struct CommandLine {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the gateway (the default command)
-    Serve,
+    Serve(serve::ServeArgs),
     /// Check the configuration and print the values that are set, with secrets hidden
     Check {
         /// Print the defaults too
@@ -110,7 +110,7 @@ enum DemoCommand {
 /// Parses the arguments of this process and runs the subcommand.
 pub fn main() -> ExitCode {
     let line = CommandLine::parse();
-    let command = line.command.unwrap_or(Command::Serve);
+    let command = line.command.unwrap_or_else(|| Command::Serve(serve::ServeArgs::default()));
     // All other commands may have the environment of the gateway, with its secrets. Agents of the same user
     // must not read it from `/proc`. The demo agent and the supervisor have only the environment of an agent.
     if !matches!(command, Command::DemoAgent { .. } | Command::Supervisor { .. })
@@ -120,12 +120,12 @@ pub fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let done = match command {
-        Command::Serve => serve::run(&line.flags),
+        Command::Serve(args) => serve::run(&args, &line.flags),
         Command::Check { all, sample } => check::run(&line.flags, all, sample),
         Command::Key(command) => keys::run(&command, &line.flags),
         Command::Audit(command) => audit::run(&command, &line.flags),
         Command::Link => link::run(&line.flags),
-        Command::Attach(args) => attach::run(&args, &line.flags),
+        Command::Attach(args) => return exit_code(attach::run(&args, &line.flags)),
         Command::Backup { file } => backup::backup(&file, &line.flags),
         Command::Restore { file } => backup::restore(&file, &line.flags),
         Command::Healthcheck => healthcheck::run(&line.flags),
@@ -135,8 +135,12 @@ pub fn main() -> ExitCode {
         Command::DemoAgent { command: Some(DemoCommand::SignIn) } => return demo_agent::sign_in(),
         Command::Supervisor { args } => return process::supervisor::main(args),
     };
+    exit_code(done.map(|()| ExitCode::SUCCESS))
+}
+
+fn exit_code(done: Result<ExitCode, Failure>) -> ExitCode {
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             print_error(&*failure);
             ExitCode::FAILURE

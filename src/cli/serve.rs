@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Args;
 use tokio::sync::Notify;
 
 use super::failure::Failure;
@@ -12,7 +13,7 @@ use super::source::ConfigSource;
 use super::startup::Announcement;
 use super::{backup, lock};
 use crate::app::{self, Reloader};
-use crate::config::{Config, Flags, Listen};
+use crate::config::{Config, Flags, Listen, parse_duration};
 use crate::process::SupervisorLock;
 use crate::server::{self, BoundListeners};
 use crate::shutdown::Shutdown;
@@ -34,10 +35,32 @@ enum BindError {
     NoFreePort { first: u16, last: u16 },
 }
 
-pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
+#[derive(Debug, Default, Args)]
+pub(super) struct ServeArgs {
+    /// Stop when nobody has used the gateway for this time, such as 10m
+    #[arg(long, value_name = "DURATION", value_parser = parse_idle_time)]
+    exit_when_idle: Option<Duration>,
+    /// Run in a session of its own, with a bounded log on stderr
+    #[arg(long, hide = true)]
+    detached: bool,
+}
+
+fn parse_idle_time(text: &str) -> Result<Duration, &'static str> {
+    let time = parse_duration(text).filter(|time| !time.is_zero());
+    time.ok_or("expected a duration such as 90s or 10m")
+}
+
+pub(super) fn run(args: &ServeArgs, flags: &Flags) -> Result<(), Failure> {
+    if args.detached {
+        // Signals of the terminal that started the command do not reach this process. This fails only for the leader of a
+        // group, which a detached process is not.
+        rustix::process::setsid()?;
+    }
     let source = ConfigSource::new(flags);
     let config = source.load()?;
-    telemetry::init(config.log_filter.as_deref())?;
+    let filter = config.log_filter.as_deref();
+    let init = if args.detached { telemetry::init_bounded } else { telemetry::init };
+    init(filter)?;
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
@@ -47,6 +70,8 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
         }
     }
     let recorder = Recorder::of_process(source.journal_stream()).filter(|_| !flags.print_link);
+    // Nobody reads the link of a detached gateway.
+    let recorder = if args.detached { Some(Recorder::File) } else { recorder };
     lock::create_layout(&config.data)?;
     // Lock before binding the port or reading data: a second gateway must not change the data of the first.
     let lock = lock::acquire(&config.data)?;
@@ -62,7 +87,7 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
         .thread_keep_alive(BLOCKING_THREAD_KEEP_ALIVE)
         .enable_all()
         .build()?;
-    let announcement = Announcement::new(&config, recorder, lock.try_clone()?);
+    let announcement = Announcement::new(&config, recorder, lock.try_clone()?, args.exit_when_idle);
     let ended = runtime.block_on(serve(source, config, (listeners, supervisors), announcement));
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
     // The store is closed now.

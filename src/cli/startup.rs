@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::failure::Failure;
 use super::link::{browser_url, link};
@@ -25,25 +26,35 @@ pub(super) struct Announcement {
     has_admin_key: bool,
     recorder: Option<Recorder>,
     lock: DataLock,
+    exit_when_idle: Option<Duration>,
 }
 
 impl Announcement {
     /// `recorder` is the recorder of the output that must not have a key. `lock` is that of the data folder.
-    pub(super) fn new(config: &Config, recorder: Option<Recorder>, lock: DataLock) -> Self {
+    pub(super) fn new(
+        config: &Config,
+        recorder: Option<Recorder>,
+        lock: DataLock,
+        exit_when_idle: Option<Duration>,
+    ) -> Self {
         Self {
             summary: Summary::of(config),
             public_url: config.public_url.clone(),
             has_admin_key: config.admin_key.is_some(),
             recorder,
             lock,
+            exit_when_idle,
         }
     }
 
-    /// Prints the summary and the URL. The URL has a new key, unless the configuration sets the operator's key or
+    /// Starts the control socket, and prints the summary and the URL. The URL has a new key, unless the configuration sets the operator's key or
     /// the output is recorded.
     pub(super) fn publish(self, address: SocketAddr, gateway: &Gateway) -> Result<(), Failure> {
         let url = browser_url(address, self.public_url.as_deref());
         lock::publish_url(&self.lock, &url)?;
+        if let Err(error) = gateway.serve_local(url.clone(), self.exit_when_idle) {
+            tracing::warn!(%error, "no control socket in the data folder: attach needs --url and a key");
+        }
         self.summary.report(gateway);
         let line = match self.recorder {
             _ if self.has_admin_key => format!("{url}/"),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The variable with the key of `attach`.
-pub(super) const CLIENT_KEY_VARIABLE: &str = "ACP_GATEWAY_KEY";
+pub const CLIENT_KEY_VARIABLE: &str = "ACP_GATEWAY_KEY";
 
 /// A copy of a process's environment that is cheap to clone. `Debug` prints the names and never the values.
 #[derive(Clone, Default)]

@@ -1,5 +1,6 @@
 //! Merges file, environment and flags into one tree that records the origin of each value.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,6 +31,23 @@ pub struct Flags {
     /// Print the link with a key also if a journal, the log of a container or a file records the output
     #[arg(long, global = true)]
     pub print_link: bool,
+}
+
+impl Flags {
+    /// The same flags as arguments of another process.
+    pub fn to_args(&self) -> Vec<OsString> {
+        let Self { config, data, listen, workspaces, insecure_http, print_link } = self;
+        let paths = [("--config", config), ("--data", data)];
+        let paths = paths.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?.as_os_str())));
+        let listen = listen.iter().map(|listen| ("--listen", listen.as_ref()));
+        let workspaces = workspaces.iter().map(|folder| ("--workspace", folder.as_os_str()));
+        let pairs = paths.chain(listen).chain(workspaces);
+        let mut args: Vec<OsString> =
+            pairs.flat_map(|(flag, value)| [OsStr::new(flag).to_owned(), value.to_owned()]).collect();
+        args.extend(insecure_http.then(|| "--insecure-http".into()));
+        args.extend(print_link.then(|| "--print-link".into()));
+        args
+    }
 }
 
 /// The prefix of variables for keys of the file: `ACP_GATEWAY__SECTION__NAME`.

@@ -41,7 +41,7 @@ use std::path::{Path, PathBuf};
 use crate::types::{AgentName, IsolationPolicy, Limits, Network};
 
 pub use agent::{Agent, Home, Launch};
-pub use environment::{ChildEnvironment, Environment};
+pub use environment::{CLIENT_KEY_VARIABLE, ChildEnvironment, Environment};
 pub use error::ConfigError;
 pub use layers::Flags;
 pub use listen::Listen;
@@ -51,6 +51,7 @@ pub use origin::Origin;
 pub use sample::{reference, sample};
 pub use secret::Secret;
 pub use show::{Shown, show};
+pub use units::parse_duration;
 
 /// The validated configuration. The default has no agent, and empty paths instead of directories.
 #[derive(Debug, Clone, Default)]
@@ -115,6 +116,11 @@ impl DataDir {
 
     pub fn lock(&self) -> PathBuf {
         self.private().join("lock")
+    }
+
+    /// The log of a gateway that a command started without a terminal.
+    pub fn gateway_log(&self) -> PathBuf {
+        self.private().join("gateway.log")
     }
 
     /// State files about children, for the clean-up after a crash.

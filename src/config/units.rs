@@ -11,7 +11,7 @@ const UNITS: [(&str, u64); 5] =
 const MAX_MILLIS: u64 = 3650 * 24 * 3_600_000;
 
 /// Parses a duration such as `500ms`, `10m` or `1h30m`.
-pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+pub fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut millis: u64 = 0;
     while !rest.is_empty() {

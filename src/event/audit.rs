@@ -181,6 +181,12 @@ audit_events! {
     KeyRevoked = "key.revoked" {
         key: AuditedKey,
     }
+    /// The owner of the data folder granted a folder to the key of an `attach` process.
+    FolderGranted = "folder.granted" {
+        key: AuditedKey,
+        /// The real path of the folder.
+        folder: String,
+    }
     /// A link key was deleted, because it was not used for `auth.link_key_idle_timeout`.
     KeyExpired = "key.expired" {
         key: AuditedKey,

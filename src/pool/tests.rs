@@ -64,7 +64,12 @@ fn name() -> AgentName {
 }
 
 fn principal(tenant: &str, id: &str) -> Principal {
-    Principal { id: id.into(), tenant: Tenant::new(tenant), scopes: Scopes::default() }
+    Principal {
+        id: id.into(),
+        tenant: Tenant::new(tenant),
+        scopes: Scopes::default(),
+        folders: crate::types::GrantedFolders::default(),
+    }
 }
 
 fn pool(max_size: usize) -> (Pool, MemorySource, Arc<AgentSpec>) {

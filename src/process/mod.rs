@@ -21,6 +21,7 @@
 
 mod child;
 mod control_groups;
+mod detached;
 mod exit;
 mod handshake;
 mod host_isolation;
@@ -47,6 +48,7 @@ mod tree;
 
 pub use child::Child;
 pub use control_groups::{ControlGroups, sweep_groups};
+pub use detached::spawn_detached;
 pub use exit::Exit;
 pub use host_isolation::HostIsolation;
 pub use isolation::{AgentUsers, FolderGrants, Sandbox, UserError, UsersError};

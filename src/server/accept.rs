@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::connection::{ConnectionContext, OpenSocket, serve_connection};
-use super::connection_limit::{AcquireError, ConnectionPermit, Connections};
+use super::connection_limit::{AcquireError, ConnectionPermit, ConnectionUse, Connections};
 use super::listeners::Listeners;
 use super::waiting::{self, WaitingSockets};
 use crate::shutdown::Shutdown;
@@ -27,6 +27,8 @@ pub struct Acceptor {
     /// Accept only proxies and loopback. Other peers would send their keys in clear text.
     pub require_proxy: bool,
     pub stream_workers: StreamWorkers,
+    /// Counts the connections of clients with a key.
+    pub connection_use: ConnectionUse,
     pub shutdown: Shutdown,
 }
 
@@ -50,7 +52,7 @@ const MAX_LATE_ACCEPTS: usize = 4096;
 pub async fn serve(listeners: Listeners, router: Router, acceptor: Acceptor) {
     let Acceptor { limits, shutdown, .. } = &acceptor;
     let context = ConnectionContext::new(router, limits, acceptor.stream_workers.clone(), shutdown);
-    let connections = Connections::new(limits, acceptor.proxies.clone());
+    let connections = Connections::new(limits, acceptor.proxies.clone(), acceptor.connection_use.clone());
     let mut state =
         Listener { context: Arc::new(context), connections, acceptor, waiting: WaitingSockets::default() };
     listeners.all().for_each(set_listen_backlog);

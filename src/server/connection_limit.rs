@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -52,6 +52,37 @@ pub(super) enum ReadPermission {
     Evicted,
 }
 
+/// The use of the gateway by clients with a key. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct ConnectionUse(Arc<UseCounts>);
+
+#[derive(Debug, Default)]
+struct UseCounts {
+    open: AtomicUsize,
+    total: AtomicUsize,
+}
+
+impl ConnectionUse {
+    /// The number of open connections.
+    pub fn open(&self) -> usize {
+        self.0.open.load(Ordering::Relaxed)
+    }
+
+    /// The number of connections so far.
+    pub fn total(&self) -> usize {
+        self.0.total.load(Ordering::Relaxed)
+    }
+
+    fn begin(&self) {
+        self.0.open.fetch_add(1, Ordering::Relaxed);
+        self.0.total.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The open connections, in total and per address.
 #[derive(Debug)]
 pub(super) struct Connections(Arc<ConnectionTable>);
@@ -61,6 +92,7 @@ struct ConnectionTable {
     limits: Arc<Limits>,
     /// The trusted proxies. Many clients share such an address, so it has no limits of its own.
     proxies: Vec<Network>,
+    authenticated: ConnectionUse,
     counts: Mutex<Counts>,
 }
 
@@ -119,9 +151,9 @@ struct ConnectionGuard {
 }
 
 impl Connections {
-    pub(super) fn new(limits: &Arc<Limits>, proxies: Vec<Network>) -> Self {
+    pub(super) fn new(limits: &Arc<Limits>, proxies: Vec<Network>, authenticated: ConnectionUse) -> Self {
         let limits = Arc::clone(limits);
-        Self(Arc::new(ConnectionTable { limits, proxies, counts: Mutex::default() }))
+        Self(Arc::new(ConnectionTable { limits, proxies, authenticated, counts: Mutex::default() }))
     }
 
     /// Counts a connection, and evicts an older unauthenticated connection if a limit is reached.
@@ -149,6 +181,7 @@ impl ConnectionPermit {
         // Every request calls this, so only the first one locks the table.
         if !self.is_authenticated() && guard.table.lock().authenticate(guard.id) {
             guard.authenticated.store(true, Ordering::Relaxed);
+            guard.table.authenticated.begin();
         }
     }
 
@@ -351,6 +384,9 @@ impl Counts {
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         let authenticated = *self.authenticated.get_mut();
+        if authenticated {
+            self.table.authenticated.end();
+        }
         let mut counts = self.table.lock();
         counts.release(self.id, self.address, authenticated);
         counts.evicted.remove(self.id);
@@ -371,7 +407,8 @@ fn max_unauthenticated_per_address(limits: &Limits) -> usize {
 impl ConnectionPermit {
     /// The permit of a connection in a test without limits.
     pub(super) fn unlimited() -> Self {
-        let connections = Connections::new(&Arc::new(Limits::default()), Vec::new());
+        let connections =
+            Connections::new(&Arc::new(Limits::default()), Vec::new(), ConnectionUse::default());
         connections.acquire(IpAddr::from([127, 0, 0, 1]), Instant::now()).unwrap()
     }
 }

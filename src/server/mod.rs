@@ -31,6 +31,7 @@ mod waiting;
 pub use accept::{Acceptor, serve};
 pub(crate) use backlog::SharedBody;
 pub(crate) use connection_limit::ConnectionPermit;
+pub use connection_limit::ConnectionUse;
 pub use listeners::{BindError, BoundListeners};
 pub(crate) use middleware::{AdmitError, RequestContext, RequestId, finish_response};
 pub(crate) use rate_limits::RateLimits;

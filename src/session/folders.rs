@@ -43,9 +43,14 @@ impl Workspaces {
 }
 
 impl Context {
+    /// The roots in which a session may work.
+    pub(super) fn workspaces_of(&self, record: &SessionRecord) -> Workspaces {
+        self.workspaces.with_granted(record.granted_folders.clone())
+    }
+
     /// Opens a session's folders.
     pub(super) async fn open_workspace(&self, record: &SessionRecord) -> Result<Workspace, WorkspaceError> {
-        let (workspaces, cwd) = (self.workspaces.clone(), PathBuf::from(&record.cwd));
+        let (workspaces, cwd) = (self.workspaces_of(record), PathBuf::from(&record.cwd));
         let additional: Vec<PathBuf> = record.additional_directories.iter().map(PathBuf::from).collect();
         let opened = self.shutdown.spawn_blocking(move || workspaces.open(&cwd, &additional)).await;
         opened?.map_err(|error| match error {

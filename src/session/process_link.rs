@@ -17,6 +17,7 @@ use crate::jsonrpc::{CallId, IncomingId, RpcError};
 use crate::pool::{AcquireError, Lease, LeaseActivity, PendingLease, Priority, RequestedSession};
 use crate::types::PrincipalLimit::LiveSessions;
 use crate::types::{AgentName, FolderError, Principal};
+use crate::workspace::Workspaces;
 
 /// The place of the session in the pool's queue.
 #[derive(Debug)]
@@ -116,13 +117,13 @@ impl ProcessLink {
         self.process().map_or(&Acp(AcpVersion::V1), Process::dialect)
     }
 
-    /// Enters the pool's queue, and counts the session as live. `requirements`: the client capabilities that the process was
-    /// started with, and the folders that it may access.
+    /// Enters the pool's queue, and counts the session as live. `workspaces` are those of the session. `requirements`: the
+    /// client capabilities that the process was started with, and the folders that it may access.
     pub(super) fn enqueue(
         &mut self,
         context: &Context,
         agent: &AgentName,
-        requirements: (ClientCapabilities, Vec<PathBuf>),
+        (workspaces, requirements): (Workspaces, (ClientCapabilities, Vec<PathBuf>)),
         session: Option<RequestedSession>,
     ) -> Result<(), ProcessError> {
         if self.live_guard.is_none() {
@@ -131,7 +132,7 @@ impl ProcessLink {
             let exceeded = || AcquireError::from(limits.exceeded(LiveSessions, RETRY_AFTER));
             self.live_guard = Some(guard.ok_or_else(exceeded)?);
         }
-        let (workspaces, folders) = (context.workspaces.clone(), requirements.1.clone());
+        let folders = requirements.1.clone();
         match context.pool.enqueue(agent, &self.owner, requirements, (Priority::Reclaim, session)) {
             Ok(lease) => {
                 let check = context.shutdown.spawn_blocking(move || workspaces.check_directories(&folders));

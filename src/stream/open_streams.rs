@@ -37,7 +37,12 @@ mod tests {
     use crate::types::{Limits, Scopes, Tenant};
 
     fn principal(id: &str) -> Principal {
-        Principal { id: id.into(), tenant: Tenant::default(), scopes: Scopes::default() }
+        Principal {
+            id: id.into(),
+            tenant: Tenant::default(),
+            scopes: Scopes::default(),
+            folders: crate::types::GrantedFolders::default(),
+        }
     }
 
     #[test]

@@ -2,17 +2,20 @@
 //!
 //! The format is human-readable on a terminal and one JSON object a line elsewhere (`format`).
 
+mod bounded_file;
 mod format;
 mod panics;
 
 use std::fmt;
 use std::io::IsTerminal;
+use std::sync::Arc;
 
 use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::JsonFields;
 
+use bounded_file::BoundedFile;
 use format::{JsonRecords, TextFields};
 
 const DEFAULT_FILTER: &str = "info";
@@ -23,6 +26,8 @@ pub enum TelemetryError {
         "invalid log filter {filter:?}: use a filter such as \"info\" or \"info,acp_gateway::session=debug\""
     )]
     Filter { filter: String, source: tracing_subscriber::filter::ParseError },
+    #[error("could not use the file of the log")]
+    File(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("logging is already initialized")]
     AlreadyStarted(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
@@ -60,6 +65,17 @@ enum Format {
 pub fn init(filter: Option<&str>) -> Result<(), TelemetryError> {
     let format = if std::io::stderr().is_terminal() { Format::Terminal } else { Format::Json };
     let subscriber = subscriber(filter.unwrap_or(DEFAULT_FILTER), format, std::io::stderr)?;
+    tracing::subscriber::set_global_default(subscriber)
+        .map_err(|error| TelemetryError::AlreadyStarted(error.into()))?;
+    panics::install_hook();
+    Ok(())
+}
+
+/// The same, if stderr is a file that no other program bounds. The file must be open for appending. It is emptied when it
+/// exceeds a limit.
+pub fn init_bounded(filter: Option<&str>) -> Result<(), TelemetryError> {
+    let file = BoundedFile::stderr().map_err(|error| TelemetryError::File(error.into()))?;
+    let subscriber = subscriber(filter.unwrap_or(DEFAULT_FILTER), Format::Json, Arc::new(file))?;
     tracing::subscriber::set_global_default(subscriber)
         .map_err(|error| TelemetryError::AlreadyStarted(error.into()))?;
     panics::install_hook();

@@ -32,6 +32,7 @@ macro_rules! text_form {
 mod acp_request;
 mod expiry;
 mod folder_error;
+mod granted_folders;
 mod agent_name;
 mod agent_settings;
 pub mod clock;
@@ -59,6 +60,7 @@ pub use cursor::{Epoch, EventId, Position};
 pub use denied_modes::DeniedModes;
 pub use expiry::Expiry;
 pub use folder_error::FolderError;
+pub use granted_folders::GrantedFolders;
 pub use ids::{PromptId, RequestId, SessionId, TerminalId};
 pub use isolation::{AppliedIsolation, Isolation, IsolationPolicy, Mechanism, ResourceLimits};
 pub use keyed_guard::{KeyedCounts, KeyedGuard};

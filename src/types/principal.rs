@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::granted_folders::GrantedFolders;
+
 /// The owner of sessions and processes. Every key of a tenant can access the tenant's sessions. Only the
 /// tenant `default` exists.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -120,6 +122,8 @@ pub struct Principal {
     pub id: Arc<str>,
     pub tenant: Tenant,
     pub scopes: Scopes,
+    /// The folders in which this key may work, in addition to the workspace roots.
+    pub folders: GrantedFolders,
 }
 
 /// The author of a change: a key, the name of its principal, and the address of the client.

@@ -238,7 +238,12 @@ mod tests {
     use super::*;
 
     fn principal(id: &str) -> Principal {
-        Principal { id: id.into(), tenant: Tenant::default(), scopes: Scopes::default() }
+        Principal {
+            id: id.into(),
+            tenant: Tenant::default(),
+            scopes: Scopes::default(),
+            folders: crate::types::GrantedFolders::default(),
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags, openat};
 use super::error::FileError;
 use super::path::normalize;
 use crate::process::{AgentUsers, UserError, check_real_folder};
-use crate::types::FolderError;
+use crate::types::{FolderError, GrantedFolders};
 
 /// An open directory, with the real path that it had when it was opened.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(super) struct Root {
 #[derive(Debug, Clone)]
 pub struct Workspaces {
     roots: Arc<[Root]>,
+    /// Folders outside of the roots in which one key, or one session, may work.
+    granted: GrantedFolders,
     /// The owners of the directories of sessions, if they are not those of the gateway.
     users: Option<AgentUsers>,
 }
@@ -52,13 +54,28 @@ impl Workspaces {
             Ok(Root { path, dir })
         };
         let all = std::iter::once(root).chain(allow.iter().map(PathBuf::as_path));
-        Ok(Self { roots: all.map(open).collect::<io::Result<_>>()?, users: None })
+        Ok(Self {
+            roots: all.map(open).collect::<io::Result<_>>()?,
+            granted: GrantedFolders::default(),
+            users: None,
+        })
     }
 
     /// Sets the owners of the directories of sessions.
     #[must_use]
     pub fn with_users(self, users: Option<AgentUsers>) -> Self {
         Self { users, ..self }
+    }
+
+    /// The same roots, and folders outside of them.
+    #[must_use]
+    pub fn with_granted(&self, granted: GrantedFolders) -> Self {
+        Self { granted, ..self.clone() }
+    }
+
+    /// Whether a real path lies below a root or a granted folder.
+    fn has(&self, path: &Path) -> bool {
+        self.roots.iter().any(|root| path.starts_with(&root.path)) || self.granted.contains(path)
     }
 
     /// Makes a directory of [`Workspaces::create_directory`] usable for the agent with this home, and only for it.
@@ -87,11 +104,10 @@ impl Workspaces {
             return Err(FileError::Malformed);
         }
         let path = self.roots[0].path.join(requested);
-        let inside = |path: &Path| self.roots.iter().any(|root| path.starts_with(&root.path));
         // Only a path below the roots may reveal whether it exists. Otherwise a client could explore the file system.
         let real = match path.canonicalize() {
-            Ok(real) if inside(&real) => real,
-            Err(_) if inside(&path) => return Err(FileError::Missing),
+            Ok(real) if self.has(&real) => real,
+            Err(_) if self.has(&path) => return Err(FileError::Missing),
             Ok(_) | Err(_) => return Err(FileError::OutsideRoots),
         };
         if real.is_dir() { Ok(real) } else { Err(FileError::NotADirectory) }
@@ -100,7 +116,7 @@ impl Workspaces {
     /// Checks that the directories of a session still lie below the roots, and that no link has replaced them.
     pub fn check_directories(&self, directories: &[PathBuf]) -> Result<(), FolderError> {
         directories.iter().try_for_each(|path| {
-            if !self.roots.iter().any(|root| path.starts_with(&root.path)) {
+            if !self.has(path) {
                 return Err(FolderError::OutsideRoots { folder: path.clone() });
             }
             check_real_folder(path)
@@ -114,13 +130,19 @@ impl Workspaces {
         all.map(|path| self.open_beneath(path)).collect::<Result<_, _>>().map(Workspace)
     }
 
-    /// Walks down from a root's handle, name by name. The path was real when it was stored. Therefore a link
-    /// in it was inserted later, and is not followed.
+    /// Walks down from a root's handle, name by name, or from `/` for a granted folder. The path was real when it was
+    /// stored. Therefore a link in it was inserted later, and is not followed.
     fn open_beneath(&self, path: &Path) -> Result<Root, FileError> {
         let inside = self.roots.iter().filter_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)));
         let nearest = inside.min_by_key(|(_, rest)| rest.components().count());
-        let (root, rest) = nearest.ok_or(FileError::OutsideRoots)?;
-        let mut dir = root.dir.try_clone()?;
+        let (mut dir, rest) = match nearest {
+            Some((root, rest)) => (root.dir.try_clone()?, rest),
+            None if self.granted.contains(path) => {
+                let rest = path.strip_prefix("/").map_err(|_| FileError::Relative)?;
+                (Dir::open_ambient_dir("/", ambient_authority())?, rest)
+            }
+            None => return Err(FileError::OutsideRoots),
+        };
         for part in rest.components() {
             let Component::Normal(name) = part else { return Err(FileError::Malformed) };
             dir = open_child(&dir, name)?;
@@ -176,5 +198,43 @@ impl ResolvedPath<'_> {
     /// The path after the resolution of all links, relative to the root. The file or directory must exist.
     pub(super) fn real(&self) -> Result<PathBuf, FileError> {
         Ok(self.root.dir.canonicalize(&self.path)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn granted_folder_is_open_only_with_its_grant_and_not_through_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        let (root, granted, other) = (base.join("root"), base.join("granted"), base.join("other"));
+        for path in [&root, &granted.join("below"), &other] {
+            std::fs::create_dir_all(path).unwrap();
+        }
+        let plain = Workspaces::new(&root, &[]).unwrap();
+        let with = plain.with_granted(GrantedFolders::default().with(granted.clone()));
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        for path in [&granted, &granted.join("below")] {
+            assert!(matches!(plain.resolve_directory(&text(path)), Err(FileError::OutsideRoots)));
+            assert!(matches!(plain.open(path, &[]), Err(FileError::OutsideRoots)));
+            assert!(plain.check_directories(std::slice::from_ref(path)).is_err());
+            assert_eq!(with.resolve_directory(&text(path)).unwrap(), *path);
+            assert!(with.open(path, std::slice::from_ref(&root)).is_ok());
+            assert!(with.check_directories(std::slice::from_ref(path)).is_ok());
+        }
+        symlink(&other, granted.join("link")).unwrap();
+        for path in [&other, &base, &granted.join("link")] {
+            assert!(with.resolve_directory(&text(path)).is_err(), "{}", path.display());
+            assert!(with.open(path, &[]).is_err(), "{}", path.display());
+        }
+        // A link that replaces the folder later is not followed.
+        std::fs::rename(&granted, base.join("moved")).unwrap();
+        symlink(&other, &granted).unwrap();
+        assert!(with.open(&granted, &[]).is_err());
+        assert!(with.check_directories(&[granted]).is_err());
     }
 }

@@ -129,6 +129,17 @@ impl Bridge {
         Ok(with_members(&object, &members))
     }
 
+    /// The folders of a new session, as far as the gateway must accept them.
+    pub(super) fn folders_to_allow(&self, params: &RawValue) -> Vec<String> {
+        if !self.settings.allow_folders {
+            return Vec::new();
+        }
+        // The gateway rejects other params.
+        let Ok(Folders { cwd, additional_directories }) = acp::parse(params) else { return Vec::new() };
+        let cwd = cwd.filter(|cwd| !cwd.is_empty()).map(Cow::into_owned);
+        cwd.into_iter().chain(additional_directories.unwrap_or_default()).collect()
+    }
+
     fn notification(&mut self, method: &str, params: &RawValue) {
         if matches!(self.phase, Phase::New) {
             return;

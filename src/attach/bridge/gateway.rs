@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::{Bridge, Effect, Phase};
 use crate::acp::{self, RawObject, error_code, method};
 use crate::attach::calls::{Call, CallKind, CallNumber, number_of};
-use crate::attach::message::{gateway_meta, raw, rpc_error, with_members};
+use crate::attach::message::{gateway_meta, raw, rpc_error, with_members, with_sign_in};
 use crate::attach::sessions::{Followed, first_position, seq_of};
 use crate::jsonrpc::{self, Message, RpcError};
 
@@ -27,6 +27,7 @@ impl Bridge {
         match (std::mem::replace(&mut self.phase, Phase::New), outcome) {
             (Phase::Initializing(id), Ok(result)) => {
                 self.phase = Phase::Connected;
+                let result = with_sign_in(result, &self.settings.sign_in);
                 self.respond(&id, &Ok(result));
                 self.effects.push_back(Effect::OpenStream { session: None, last: None });
             }

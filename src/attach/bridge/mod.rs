@@ -57,6 +57,10 @@ pub(super) struct Settings {
     /// The session that `session/new` loads.
     pub(super) session: Option<Box<str>>,
     pub(super) paths: PathMap,
+    /// Ask the gateway to accept the folders of new sessions.
+    pub(super) allow_folders: bool,
+    /// The command of this process, to which the words of a sign-in are appended.
+    pub(super) sign_in: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -210,8 +214,10 @@ impl Bridge {
         session: Option<Box<str>>,
         (method, params): (&str, &RawValue),
     ) -> CallNumber {
+        let folders = if kind == CallKind::Create { self.folders_to_allow(params) } else { Vec::new() };
         self.calls.open(|id| Call {
             kind,
+            folders,
             editor_id,
             session,
             body: super::message::call(Some(id), method, params),

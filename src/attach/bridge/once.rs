@@ -46,7 +46,7 @@ impl Bridge {
         for number in prompts.into_iter().rev() {
             let params = raw(&json!({ "requestId": id_of(number) }));
             let body = call(None, method::CANCEL_REQUEST, &params);
-            self.queue.push_front(Post { session: cancel.session.clone(), body });
+            self.queue.push_front(Post { session: cancel.session.clone(), folders: Vec::new(), body });
         }
     }
 }

@@ -10,6 +10,8 @@ use crate::attach::calls::CallNumber;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::attach) struct Post {
     pub(in crate::attach) session: Option<Box<str>>,
+    /// The folders that the gateway must accept first.
+    pub(in crate::attach) folders: Vec<String>,
     pub(in crate::attach) body: Bytes,
 }
 
@@ -20,6 +22,8 @@ pub(in crate::attach) enum PostError {
     Busy,
     /// The gateway rejects the message itself.
     Rejected(String),
+    /// The gateway does not accept a folder of the message.
+    InvalidFolder(String),
     /// The connection has ended, or nobody knows whether the gateway has the message.
     Lost,
     /// The gateway does not know the connection, so it has not handled the message.

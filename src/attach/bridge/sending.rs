@@ -31,7 +31,7 @@ impl Bridge {
         if !self.has_room(body.len()) {
             return Self::warn_dropped();
         }
-        self.queue.push(Item::Message(Post { session, body }));
+        self.queue.push(Item::Message(Post { session, folders: Vec::new(), body }));
     }
 
     /// Enqueues a notification of the editor. Without room, it is dropped.
@@ -39,7 +39,8 @@ impl Bridge {
         if !self.has_room(body.len()) {
             return Self::warn_dropped();
         }
-        self.queue.push(Item::Once(Notification { post: Post { session, body }, is_cancel }));
+        self.queue
+            .push(Item::Once(Notification { post: Post { session, folders: Vec::new(), body }, is_cancel }));
     }
 
     fn warn_dropped() {
@@ -62,7 +63,8 @@ impl Bridge {
             Item::Message(post) | Item::Once(Notification { post, .. }) => Some(post),
             Item::Call(number) => {
                 let call = self.calls.get(number)?;
-                Some(Post { session: call.session.clone(), body: call.body.clone() })
+                let (session, folders) = (call.session.clone(), call.folders.clone());
+                Some(Post { session, folders, body: call.body.clone() })
             }
         }
     }
@@ -97,7 +99,8 @@ impl Bridge {
         let error = match result {
             Err(PostError::Lost) if self.queue.failures >= MAX_FAILURES => {
                 self.queue.failures = 0;
-                Some(format!("the gateway does not accept a message of {size} bytes"))
+                let reason = format!("the gateway does not accept a message of {size} bytes");
+                Some((error_code::INVALID_REQUEST, reason))
             }
             Err(PostError::Lost) => return self.lost(),
             Err(PostError::Gone) => {
@@ -109,19 +112,20 @@ impl Bridge {
                 self.effects.push_back(Effect::Pause);
                 return;
             }
-            Err(PostError::Rejected(reason)) => Some(reason),
+            Err(PostError::Rejected(reason)) => Some((error_code::INVALID_REQUEST, reason)),
+            Err(PostError::InvalidFolder(reason)) => Some((error_code::INVALID_PARAMS, reason)),
             Ok(()) => None,
         };
         match self.queue.in_flight.take() {
             Some(Item::Message(post) | Item::Once(Notification { post, .. })) => {
                 self.queue.bytes -= post.body.len();
-                if let Some(reason) = error {
+                if let Some((_, reason)) = error {
                     tracing::warn!(reason, "the gateway rejected a message of the editor");
                 }
             }
             Some(Item::Call(number)) => {
-                if let Some(reason) = error {
-                    let failure = rpc_error(error_code::INVALID_REQUEST, reason);
+                if let Some((code, reason)) = error {
+                    let failure = rpc_error(code, reason);
                     self.answered(number, Err(failure));
                 }
             }

@@ -76,6 +76,8 @@ pub(super) struct Mounts {
     masks: Vec<PathBuf>,
     /// The user of the child. `None` if the child runs as the user of this process.
     user: Option<u32>,
+    /// Whether the child can write only to the folders of its session.
+    read_only: bool,
 }
 
 impl Mounts {
@@ -85,7 +87,8 @@ impl Mounts {
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         mount_change("/", private).map_err(SupervisorError::at("mount propagation"))?;
         let changes = plan(confinement).map_err(SupervisorError::at("folders"))?;
-        let mut mounts = Self { sources: Vec::new(), masks: Vec::new(), user: confinement.user };
+        let (user, read_only) = (confinement.user, confinement.read_only);
+        let mut mounts = Self { sources: Vec::new(), masks: Vec::new(), user, read_only };
         for path in &confinement.hidden {
             // A folder that does not exist needs no mask.
             if let Ok(source) = open_folder(path) {
@@ -118,12 +121,18 @@ impl Mounts {
         Ok(mounts)
     }
 
-    /// Shows a folder below a hidden one to the running child.
+    /// Shows a folder below a hidden one to the running child. The child can write to the folder.
     pub(super) fn grant(&self, folder: &Path) -> io::Result<()> {
         let hidden = self.sources.iter().filter(|(path, _)| folder.starts_with(path));
         let Some((path, source)) = hidden.max_by_key(|(path, _)| path.components().count()) else {
-            // The child sees it already.
-            return self.check_user(folder, open_real_folder(folder)?);
+            // The child sees it already. A copy keeps the masks of hidden folders below it.
+            let opened = open_real_folder(folder)?;
+            self.check_user(folder, &opened)?;
+            return if self.read_only {
+                remount(&show(&opened, folder)?, MountFlags::empty())
+            } else {
+                Ok(())
+            };
         };
         let below = folder.strip_prefix(path).map_err(io::Error::other)?;
         let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };

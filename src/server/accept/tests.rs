@@ -6,6 +6,7 @@ fn acceptor(limits: Limits, proxies: Vec<Network>) -> Acceptor {
         proxies,
         require_proxy: false,
         stream_workers: StreamWorkers::start().unwrap(),
+        connection_use: crate::server::ConnectionUse::default(),
         shutdown: Shutdown::new(),
     }
 }

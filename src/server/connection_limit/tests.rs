@@ -3,7 +3,7 @@ use futures_util::FutureExt;
 use super::*;
 
 fn connections(limits: Limits) -> Connections {
-    Connections::new(&Arc::new(limits), vec!["10.0.0.0/8".parse().unwrap()])
+    Connections::new(&Arc::new(limits), vec!["10.0.0.0/8".parse().unwrap()], ConnectionUse::default())
 }
 
 /// Opens a connection when the grace period of all others has ended.

@@ -46,7 +46,8 @@ impl Actor {
         let in_use = self.attachment.is_in_use();
         let session = record.agent_session_id.as_deref();
         let session = session.map(|session| RequestedSession { session: session.into(), in_use });
-        let enqueued = self.link.enqueue(&self.context, &record.agent, requirements, session);
+        let allowed = (self.context.workspaces_of(record), requirements);
+        let enqueued = self.link.enqueue(&self.context, &record.agent, allowed, session);
         if enqueued.is_ok() {
             self.attachment.enqueue(Instant::now());
         } else {

@@ -60,7 +60,7 @@ impl Actor {
     fn folders(&self) -> Folders {
         let record = self.journal.record();
         Folders {
-            workspaces: self.context.workspaces.clone(),
+            workspaces: self.context.workspaces_of(record),
             cwd: PathBuf::from(&record.cwd),
             additional: record.additional_directories.iter().map(PathBuf::from).collect(),
             refusals: Refusals {

@@ -30,7 +30,7 @@ use crate::session::serving_clients::ServingClients;
 use crate::session::stored::{agent_spec, read_record};
 use crate::session::turns::Turns;
 use crate::store::Table;
-use crate::types::{Principal, Scope, SessionId, SessionState, Tenant};
+use crate::types::{GrantedFolders, Principal, Scope, SessionId, SessionState, Tenant};
 
 /// The principal on whose behalf the session leases processes.
 fn owner(record: &SessionRecord) -> Principal {
@@ -38,6 +38,7 @@ fn owner(record: &SessionRecord) -> Principal {
         id: record.owner.as_str().into(),
         tenant: record.tenant(),
         scopes: Scope::ALL.into_iter().collect(),
+        folders: GrantedFolders::default(),
     }
 }
 

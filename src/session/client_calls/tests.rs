@@ -86,8 +86,12 @@ impl Fixture {
     }
 
     fn call(&self, call: ClientCall, deadline: u64) -> PendingCall {
-        let by =
-            Principal { id: "alice".into(), tenant: Tenant::default(), scopes: std::iter::empty().collect() };
+        let by = Principal {
+            id: "alice".into(),
+            tenant: Tenant::default(),
+            scopes: std::iter::empty().collect(),
+            folders: crate::types::GrantedFolders::default(),
+        };
         PendingCall { by, call, trace: None, reply: oneshot::channel().0, deadline: self.at(deadline) }
     }
 

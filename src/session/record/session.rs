@@ -13,8 +13,8 @@ use crate::eventlog::Records;
 use crate::store::{Delete, Put, Table};
 use crate::transcript::SessionFold;
 use crate::types::{
-    AgentName, AppliedIsolation, Principal, PromptId, RequestId, SessionId, SessionPolicy, SessionState,
-    Tenant, TerminalId, Timestamp,
+    AgentName, AppliedIsolation, GrantedFolders, Principal, PromptId, RequestId, SessionId, SessionPolicy,
+    SessionState, Tenant, TerminalId, Timestamp,
 };
 
 /// The state of a session.
@@ -37,6 +37,9 @@ pub(in crate::session) struct SessionRecord {
     /// The session whose id names the folder. `None`: this session.
     pub(in crate::session) folder_of: Option<SessionId>,
     pub(in crate::session) additional_directories: Vec<String>,
+    /// The granted folders outside of the workspace roots that contain the session's folders.
+    #[serde(default, skip_serializing_if = "GrantedFolders::is_empty")]
+    pub(in crate::session) granted_folders: GrantedFolders,
     /// Names of configured MCP servers. Their secrets are not stored.
     pub(in crate::session) mcp_servers: Vec<String>,
     /// The `_meta` of the client, checked. It is part of every new, resume and load.

@@ -11,7 +11,7 @@ use crate::session::error::SessionError;
 use crate::session::handle::SessionHandle;
 use crate::session::record::{self, IdempotencyRecord};
 use crate::store::Table;
-use crate::types::{Principal, Scopes};
+use crate::types::{GrantedFolders, Principal, Scopes};
 
 /// The interval between two passes.
 const INTERVAL: Duration = Duration::from_mins(1);
@@ -51,7 +51,12 @@ async fn erase_expired_sessions(entries: &ActorEntries) {
             continue;
         }
         // The retention setting of the operator causes the deletion, not a client.
-        let by = Principal { id: "retention".into(), tenant, scopes: Scopes::default() };
+        let by = Principal {
+            id: "retention".into(),
+            tenant,
+            scopes: Scopes::default(),
+            folders: GrantedFolders::default(),
+        };
         let erased = match entries.find(&by.tenant, id).await {
             Ok(entry) => SessionHandle::new(entries.clone(), entry).delete(&by, None).await,
             Err(error) => Err(error),

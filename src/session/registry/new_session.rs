@@ -1,6 +1,6 @@
 //! The record of a new session, and the checks of the request for it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tracing::Span;
 
@@ -15,6 +15,7 @@ use crate::session::record::SessionRecord;
 use crate::session::requirements;
 use crate::session::validation::{check_metadata, check_title};
 use crate::types::{OnTimeout, Principal, ServedBy, SessionId, SessionPolicy, SessionState};
+use crate::workspace::Workspaces;
 
 /// The maximum number of directories or MCP servers of a session.
 const MAX_LIST_LEN: usize = 64;
@@ -48,8 +49,11 @@ pub(super) async fn record(
         (spec, &policy),
     );
     let requested = (request.cwd, request.additional_directories);
+    let workspaces = context.workspaces.with_granted(by.folders.clone());
     let (folder, additional_directories) =
-        folders(context, (id, spec.home_of(&by.tenant)), requested, idle_folder).await?;
+        folders(context, (workspaces, id, spec.home_of(&by.tenant)), requested, idle_folder).await?;
+    let used = std::iter::once(&*folder.path).chain(additional_directories.iter().map(Path::new));
+    let granted_folders = by.folders.around(used);
     let now = context.ids.now();
     let record = SessionRecord {
         session_id: id,
@@ -63,6 +67,7 @@ pub(super) async fn record(
         shared_folder: false,
         folder_of: None,
         additional_directories,
+        granted_folders,
         mcp_servers,
         meta: request.meta.as_deref().and_then(|meta| acp::split_meta(meta).0).map(acp::to_one_line),
         policy,
@@ -108,11 +113,10 @@ fn claim_idle_folder(
 /// The working folder, which is created if the session names none, and the additional directories.
 async fn folders(
     context: &Context,
-    (id, home): (SessionId, PathBuf),
+    (workspaces, id, home): (Workspaces, SessionId, PathBuf),
     (cwd, directories): (Option<String>, Vec<String>),
     idle_folder: Option<IdleFolder>,
 ) -> Result<(Folder, Vec<String>), CreateError> {
-    let workspaces = context.workspaces.clone();
     let span = Span::current();
     let folders = context.shutdown.spawn_blocking(move || {
         let _entered = span.entered();

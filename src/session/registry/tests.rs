@@ -44,6 +44,7 @@ fn record(id: SessionId, by: &Principal, now: crate::types::Timestamp, last_prom
         shared_folder: false,
         folder_of: None,
         additional_directories: Vec::new(),
+        granted_folders: crate::types::GrantedFolders::default(),
         mcp_servers: Vec::new(),
         meta: None,
         policy: api::SessionPolicy::default(),
@@ -101,7 +102,12 @@ async fn rig() -> Rig {
 }
 
 fn principal(tenant: Tenant) -> Principal {
-    Principal { id: "alice".into(), tenant, scopes: Scope::ALL.into_iter().collect() }
+    Principal {
+        id: "alice".into(),
+        tenant,
+        scopes: Scope::ALL.into_iter().collect(),
+        folders: crate::types::GrantedFolders::default(),
+    }
 }
 
 #[tokio::test]

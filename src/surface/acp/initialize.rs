@@ -14,7 +14,7 @@ use super::failure::Failure;
 use super::message::raw;
 use super::participant::{ClientInfo, Role};
 use super::session_view::SessionView;
-use crate::acp::{self, AcpVersion, InitializeResult, method};
+use crate::acp::{self, AcpVersion, InitializeResult, RawObject, method};
 use crate::agent::AgentSpec;
 use crate::pool::Priority;
 use crate::surface::Gateway;
@@ -91,9 +91,17 @@ pub(super) async fn open_connection(
     }
     let answer = Answer {
         protocol_version: AcpVersion::V1.number(),
-        agent_capabilities: served_capabilities(&initialized, principal.scopes.contains(Scope::Mcp), client.uses_attach),
+        agent_capabilities: served_capabilities(
+            &initialized,
+            principal.scopes.contains(Scope::Mcp),
+            client.uses_attach,
+        ),
         agent_info: initialized.agent_info.as_deref(),
-        auth_methods: initialized.client_auth_methods(),
+        auth_methods: if spec.settings.terminal_auth && runs_terminal_methods(params.meta) {
+            initialized.bridged_auth_methods()
+        } else {
+            initialized.client_auth_methods()
+        },
         meta,
     };
     let result = raw(&answer);
@@ -102,6 +110,12 @@ pub(super) async fn open_connection(
         Arc::new(Connection::new(id, client, (key, counted), presence, spec.name.clone(), socket));
     gateway.acp().insert(Arc::clone(&connection));
     Ok((connection, result))
+}
+
+/// Whether the client runs terminal methods with the gateway's socket for sign-ins.
+fn runs_terminal_methods(meta: Option<&RawValue>) -> bool {
+    let own = meta.and_then(RawObject::parse).and_then(|meta| meta.object(META));
+    own.is_some_and(|own| own.get("terminalSignIn").is_some_and(|value| value.get() == "true"))
 }
 
 /// The agent of a connection: the named one, or the only one.

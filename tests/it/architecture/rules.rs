@@ -57,6 +57,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("auth", &["audit", "event", "store", "types", "shutdown"]),
+    ("control", &["auth", "types", "shutdown"]),
     ("stream", &["auth", "session", "eventlog", "event", "api", "types", "shutdown"]),
     ("server", &["stream", "auth", "types", "shutdown"]),
     (
@@ -89,6 +90,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "surface",
             "server",
             "stream",
+            "control",
             "auth",
             "session",
             "pool",
@@ -117,6 +119,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "surface",
             "server",
             "stream",
+            "control",
             "auth",
             "session",
             "pool",

@@ -138,6 +138,10 @@ impl Editor {
         assert_eq!(ids.len(), count, "a request was answered twice: {ids:?}");
     }
 
+    pub(super) async fn kill(mut self) {
+        self.child.kill().await.expect("it runs");
+    }
+
     /// Closes stdin. Returns the exit code and the text on stderr.
     pub(super) async fn end(mut self) -> (Option<i32>, String) {
         drop(self.stdin.take());

@@ -159,7 +159,7 @@ pub(crate) fn run_by(user: User, machine: Machine) -> Vec<String> {
 }
 
 /// Two agents with the program `hostile.py`, `hostile` and `sibling`, at this level.
-pub(super) fn setup(user: User, machine: Machine, level: &str, more: &str) -> Setup {
+pub(crate) fn setup(user: User, machine: Machine, level: &str, more: &str) -> Setup {
     setup_in(None, user, machine, level, more)
 }
 
@@ -211,10 +211,10 @@ pub(crate) fn start_after(setup: Setup, user: User, prepare: impl FnOnce(&Path))
 }
 
 /// A session and the folder of its files.
-pub(super) struct Opened {
-    pub(super) id: String,
-    pub(super) cwd: PathBuf,
-    pub(super) json: Value,
+pub(crate) struct Opened {
+    pub(crate) id: String,
+    pub(crate) cwd: PathBuf,
+    pub(crate) json: Value,
 }
 
 pub(super) async fn open(gateway: &Gateway, body: &Value) -> Opened {
@@ -225,7 +225,7 @@ pub(super) async fn open(gateway: &Gateway, body: &Value) -> Opened {
 }
 
 /// Runs one order of the agent, and returns the JSON that it wrote to this file of its session.
-pub(super) async fn order(gateway: &Gateway, session: &Opened, order: &Value, result: &str) -> Value {
+pub(crate) async fn order(gateway: &Gateway, session: &Opened, order: &Value, result: &str) -> Value {
     let mut order = order.clone();
     order["cwd"] = json!(session.cwd);
     let turn = gateway.turn(&session.id, &order.to_string()).await;

@@ -17,6 +17,7 @@ fn acceptor() -> Acceptor {
         proxies: Vec::new(),
         require_proxy: false,
         stream_workers: StreamWorkers::start().unwrap(),
+        connection_use: crate::server::ConnectionUse::default(),
         shutdown: Shutdown::new(),
     }
 }

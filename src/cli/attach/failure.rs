@@ -1,0 +1,17 @@
+//! Invalid arguments of `attach`.
+
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AttachFailure {
+    #[error("no key: set ACP_GATEWAY_KEY or --key-file FILE")]
+    NoKey,
+    #[error("the key is empty, or has characters that no key has")]
+    InvalidKey,
+    #[error("could not read the key file {}", path.display())]
+    KeyFile { path: PathBuf, source: std::io::Error },
+    #[error("--url must not contain a key: set ACP_GATEWAY_KEY or --key-file FILE")]
+    KeyInUrl,
+    #[error("invalid --url {0:?}: expected http://HOST or https://HOST")]
+    Url(String),
+}
