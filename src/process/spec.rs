@@ -14,7 +14,7 @@ pub struct ChildSpec {
     pub args: Vec<OsString>,
     /// The whole environment of the child.
     pub env: Vec<(OsString, OsString)>,
-    /// The working directory: the child's own HOME, never a workspace.
+    /// The working directory: the child's own HOME, or the folder of the only session that it serves.
     pub cwd: PathBuf,
     /// Values that are masked in stderr.
     pub secrets: Vec<String>,

@@ -25,6 +25,7 @@ pub struct AgentSettings {
     pub allowed_rpc_methods: Vec<String>,
     /// Whether users may sign in to the agent in a terminal.
     pub terminal_auth: bool,
+    pub dialect: AgentDialect,
     /// The version of ACP that the gateway requests: 1 or 2.
     pub protocol: u64,
     pub pool: PoolSettings,
@@ -53,6 +54,7 @@ impl Default for AgentSettings {
             allowed_meta_keys: Vec::new(),
             allowed_rpc_methods: Vec::new(),
             terminal_auth: false,
+            dialect: AgentDialect::default(),
             protocol: 1,
             pool: PoolSettings::default(),
             isolation: Isolation::default(),
@@ -63,6 +65,24 @@ impl Default for AgentSettings {
             max_line_bytes: 16 << 20,
             turn_idle_timeout: Duration::from_mins(30),
         }
+    }
+}
+
+/// The protocol of an agent on its stdin and stdout.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgentDialect {
+    /// The Agent Client Protocol.
+    #[default]
+    Acp,
+    /// The protocol of the Claude Code CLI.
+    StreamJson,
+}
+
+impl AgentDialect {
+    /// Whether a process serves one session, for which it starts.
+    pub const fn has_one_session(self) -> bool {
+        matches!(self, Self::StreamJson)
     }
 }
 

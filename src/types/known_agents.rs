@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use super::AgentDialect;
+
 /// Every known agent. If several commands of one agent are on PATH, the first is used.
 pub static KNOWN: LazyLock<&'static [KnownAgent]> = LazyLock::new(|| &TABLE.agents);
 
@@ -28,6 +30,7 @@ struct Table {
     own_privileged_modes: BTreeMap<String, Vec<&'static str>>,
     sandbox_off: BTreeMap<String, Vec<(&'static str, &'static str)>>,
     mode_commands: Vec<&'static str>,
+    dialects: BTreeMap<String, AgentDialect>,
     agents: Vec<KnownAgent>,
 }
 
@@ -80,6 +83,11 @@ impl KnownAgent {
         let program = command.rsplit('/').next().unwrap_or(command);
         let by_program = KNOWN.iter().find(|known| known.commands.contains(&program));
         by_program.or_else(|| KNOWN.iter().find(|known| args.iter().any(|arg| known.has_package(arg))))
+    }
+
+    /// The protocol of the agent.
+    pub fn dialect(&self) -> AgentDialect {
+        TABLE.dialects.get(self.name).copied().unwrap_or_default()
     }
 
     /// Variables with values that switch off the agent's own sandbox, and change nothing else. With Landlock a sandbox that

@@ -53,8 +53,8 @@ mod user_range;
 
 pub use acp_request::AcpRequest;
 pub use agent_name::AgentName;
-pub use agent_settings::{AgentSettings, OnTimeout, Permissions, PoolSettings, ServedBy};
-pub use clock::{Clock, Ids, Timestamp};
+pub use agent_settings::{AgentDialect, AgentSettings, OnTimeout, Permissions, PoolSettings, ServedBy};
+pub use clock::{Clock, Ids, Timestamp, random_uuid};
 pub use cursor::{Epoch, EventId, Position};
 pub use denied_modes::DeniedModes;
 pub use expiry::Expiry;
