@@ -13,7 +13,7 @@ use super::failure::{AgentFailure, with_cause};
 use super::handshake::Handshake;
 use super::idle_folder::{IdleFolder, IdleFolders};
 use super::process::{FailedStart, HostAccess, Process};
-use super::process_key::ProcessKey;
+use super::process_key::{ProcessKey, SessionStart};
 use super::spec::AgentSpec;
 use super::stream_json::{self, StartedSession, StreamJson};
 use super::transport::stdio;
@@ -184,9 +184,7 @@ impl Launcher {
     ) -> Result<Process, FailedStart> {
         let mut child = self.child_spec(spec, &key.tenant, key.folders.clone()).await?;
         child.args.extend(arguments.iter().map(OsString::from));
-        if let Some(session) = &key.session {
-            child.cwd.clone_from(&session.cwd);
-        }
+        child.cwd = key.session.as_ref().map(|session| session.cwd.clone());
         let child = self.spawner.spawn(child).await.map_err(|error| failed_spawn(error, key))?;
         let agent_sandbox_off = !self.sandbox_off(spec).is_empty();
         let (isolation, folders) =
@@ -228,19 +226,24 @@ impl Launcher {
         let AgentSettings { isolation: level, folders: configured, resources: limits, .. } = &spec.settings;
         let isolation =
             ChildIsolation { level: *level, folders, configured: configured.clone(), limits: *limits };
-        Ok(ChildSpec { program, args, env, cwd: home, secrets: spec.secrets.clone(), isolation })
+        Ok(ChildSpec { program, args, env, home, cwd: None, secrets: spec.secrets.clone(), isolation })
     }
 }
 
 /// The failure of a spawn. A missing folder of the session concerns only that session.
 fn failed_spawn(error: SpawnError, key: &ProcessKey) -> AgentFailure {
-    match error {
-        SpawnError::Directory { folder, .. }
-            if key.session.as_ref().is_some_and(|session| session.cwd == folder) =>
+    match (error, &key.session) {
+        // The child reports the folder that it cannot enter without its path.
+        (SpawnError::Directory { folder, source }, Some(SessionStart { cwd, .. }))
+            if folder == *cwd || folder.as_os_str().is_empty() =>
         {
-            FolderError::Missing { folder }.into()
+            let folder = cwd.clone();
+            match source.kind() {
+                io::ErrorKind::NotFound => FolderError::Missing { folder }.into(),
+                _ => FolderError::Unusable { folder, cause: source.to_string() }.into(),
+            }
         }
-        error => error.into(),
+        (error, _) => error.into(),
     }
 }
 

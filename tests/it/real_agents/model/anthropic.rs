@@ -28,7 +28,9 @@ pub(super) async fn messages(axum::Json(body): axum::Json<Value>) -> Response {
         format!("event: {kind}\ndata: {data}\n\n")
     };
     let usage = json!({ "input_tokens": 10, "output_tokens": 1 });
-    let message = json!({ "id": "msg_1", "type": "message", "role": "assistant", "model": body["model"],
+    // Claude Code joins messages with the same id.
+    let id = format!("msg_{}", body["messages"].as_array().map_or(0, Vec::len));
+    let message = json!({ "id": id, "type": "message", "role": "assistant", "model": body["model"],
         "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage });
     let mut frames = vec![event("message_start", json!({ "message": message }))];
     let index = Cell::new(0);
