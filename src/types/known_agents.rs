@@ -150,6 +150,16 @@ mod tests {
         assert_eq!(of("node", &["/x/@google/gemini-cli-other/index.js"]), None);
         assert_eq!(of("npx", &["-y", "opencode-ai-fork"]), None);
         assert_eq!(of("my-agent", &[]), None);
+        assert_eq!(of("/opt/bin/claude", &["--model", "opus"]), Some("claude-code"));
+    }
+
+    #[test]
+    fn only_claude_code_has_another_protocol() {
+        for known in *KNOWN {
+            let is_acp = known.dialect() == AgentDialect::Acp;
+            assert_eq!(is_acp, known.name != "claude-code", "{}", known.name);
+        }
+        assert!(TABLE.dialects.keys().all(|name| KNOWN.iter().any(|known| known.name == name)));
     }
 
     #[test]
@@ -187,6 +197,8 @@ mod tests {
             ("claude", "acceptEdits", false),
             ("claude", "auto", false),
             ("claude", "dontAsk", false),
+            ("claude-code", "bypassPermissions", true),
+            ("claude-code", "acceptEdits", false),
             ("codex", "agent-full-access", true),
             ("codex", "full-access", true),
             ("codex", "agent", false),
