@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::agent_dialect::AgentDialect;
 use super::denied_modes::DeniedModes;
 use super::{Isolation, ResourceLimits};
 
@@ -65,24 +66,6 @@ impl Default for AgentSettings {
             max_line_bytes: 16 << 20,
             turn_idle_timeout: Duration::from_mins(30),
         }
-    }
-}
-
-/// The protocol of an agent on its stdin and stdout.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AgentDialect {
-    /// The Agent Client Protocol.
-    #[default]
-    Acp,
-    /// The protocol of the Claude Code CLI.
-    StreamJson,
-}
-
-impl AgentDialect {
-    /// Whether a process serves one session, for which it starts.
-    pub const fn has_one_session(self) -> bool {
-        matches!(self, Self::StreamJson)
     }
 }
 

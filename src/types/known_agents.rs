@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::AgentDialect;
+use super::agent_dialect::AgentDialect;
 
 /// Every known agent. If several commands of one agent are on PATH, the first is used.
 pub static KNOWN: LazyLock<&'static [KnownAgent]> = LazyLock::new(|| &TABLE.agents);

@@ -32,6 +32,7 @@ macro_rules! text_form {
 mod acp_request;
 mod expiry;
 mod folder_error;
+mod agent_dialect;
 mod agent_name;
 mod agent_settings;
 pub mod clock;
@@ -52,8 +53,9 @@ pub mod text;
 mod user_range;
 
 pub use acp_request::AcpRequest;
+pub use agent_dialect::AgentDialect;
 pub use agent_name::AgentName;
-pub use agent_settings::{AgentDialect, AgentSettings, OnTimeout, Permissions, PoolSettings, ServedBy};
+pub use agent_settings::{AgentSettings, OnTimeout, Permissions, PoolSettings, ServedBy};
 pub use clock::{Clock, Ids, Timestamp, random_uuid};
 pub use cursor::{Epoch, EventId, Position};
 pub use denied_modes::DeniedModes;
