@@ -28,7 +28,8 @@ const LOCAL_OUTPUT: (&str, &str) = ("<local-command-stdout>", "</local-command-s
 #[serde(rename_all = "camelCase")]
 struct ToolCall<'a> {
     session_update: &'static str,
-    tool_call_id: &'a str,
+    #[serde(rename = "toolCallId")]
+    id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -156,7 +157,7 @@ impl Translator {
                 "text" if failed.is_some() && self.turn.is_some() => {}
                 "text" | "thinking" => self.text_block(parent, &id, &block_type, &block, out)?,
                 "tool_use" | "server_tool_use" | "mcp_tool_use" => {
-                    self.tool_use(parent, &block, true, out)?
+                    self.tool_use(parent, &block, true, out)?;
                 }
                 "image" => {
                     let content = serde_json::from_str(raw.get()).ok().as_ref().and_then(image);
@@ -213,7 +214,7 @@ impl Translator {
             let info = describe(&name, &input, &self.session.cwd);
             let call = ToolCall {
                 session_update: if begun { kind::TOOL_CALL_UPDATE } else { kind::TOOL_CALL },
-                tool_call_id: &id,
+                id: &id,
                 title: Some(info.title),
                 kind: Some(info.kind),
                 status: (!begun).then_some("pending"),
@@ -290,7 +291,7 @@ impl Translator {
         };
         let result = ToolCall {
             session_update: kind::TOOL_CALL_UPDATE,
-            tool_call_id: &id,
+            id: &id,
             status: Some(if is_error { "failed" } else { "completed" }),
             content,
             raw_output: raw,

@@ -73,7 +73,7 @@ impl Dialect for StreamJson {
     }
 
     fn encode(&self, message: Outgoing<'_>) -> Encoded {
-        lock_or_abort(self.0.lock()).encode(message)
+        lock_or_abort(self.0.lock()).encode(&message)
     }
 
     fn decode(&self, line: Line<'_>, messages: &mut Vec<Decoded>) {

@@ -30,14 +30,14 @@ pub(super) fn todo_plan(name: &str, input: &Value) -> Option<Value> {
         .iter()
         .take(MAX_TASKS)
         .filter_map(|todo| Some(entry(todo["content"].as_str()?, &todo["status"])));
-    Some(plan(entries.collect()))
+    Some(plan(&entries.collect::<Vec<_>>()))
 }
 
 fn entry(content: &str, status: &Value) -> Value {
     json!({ "content": content, "status": status.as_str().unwrap_or("pending"), "priority": "medium" })
 }
 
-fn plan(entries: Vec<Value>) -> Value {
+fn plan(entries: &[Value]) -> Value {
     json!({ "sessionUpdate": "plan", "entries": entries })
 }
 
@@ -62,7 +62,8 @@ impl Tasks {
             "TaskUpdate" => self.update(input)?,
             _ => return None,
         }
-        Some(plan(self.0.iter().map(|task| entry(&task.subject, &json!(task.status))).collect()))
+        let entries: Vec<_> = self.0.iter().map(|task| entry(&task.subject, &json!(task.status))).collect();
+        Some(plan(&entries))
     }
 
     fn update(&mut self, input: &Value) -> Option<()> {

@@ -30,7 +30,7 @@ struct Message<'a> {
 /// The user message for the params of `session/prompt`.
 pub(super) fn user_message(params: &RawValue) -> Result<Box<RawValue>, LineError> {
     let params = Object::parse("params", params)?;
-    let (mut content, mut context) = (Vec::new(), Vec::new());
+    let (mut content, mut embedded) = (Vec::new(), Vec::new());
     for block in params.required_array("prompt")? {
         let block = Object::parse("prompt", block)?;
         match &*block.required_text("type")? {
@@ -40,12 +40,12 @@ pub(super) fn user_message(params: &RawValue) -> Result<Box<RawValue>, LineError
                 let uri = block.required_text("uri")?;
                 content.push(text(&link(&uri, block.text("name").as_deref())));
             }
-            "resource" => resource(&block.required_object("resource")?, &mut content, &mut context)?,
+            "resource" => resource(&block.required_object("resource")?, &mut content, &mut embedded)?,
             _ => return Err(LineError::Member { object: "prompt", member: "type" }),
         }
     }
     // The model reads the context better after the question.
-    content.append(&mut context);
+    content.append(&mut embedded);
     let message = Message { role: "user", content: &content };
     Ok(to_raw(&UserLine { r#type: "user", message, parent_tool_use_id: None, session_id: "" }))
 }
@@ -76,12 +76,12 @@ fn base64(kind: &str, mime: &str, data: &str) -> Value {
 fn resource(
     resource: &Object<'_>,
     content: &mut Vec<Box<RawValue>>,
-    context: &mut Vec<Box<RawValue>>,
+    embedded: &mut Vec<Box<RawValue>>,
 ) -> Result<(), LineError> {
     let uri = resource.required_text("uri")?;
-    if let Some(embedded) = resource.text("text") {
+    if let Some(shown) = resource.text("text") {
         content.push(text(&link(&uri, None)));
-        context.push(text(&format!("\n<context ref=\"{uri}\">\n{embedded}\n</context>")));
+        embedded.push(text(&format!("\n<context ref=\"{uri}\">\n{shown}\n</context>")));
         return Ok(());
     }
     let (data, mime) = (resource.required_text("blob")?, resource.text("mimeType").unwrap_or_default());

@@ -41,7 +41,7 @@ impl Fixture {
         Self { translator: Translator::new(session), tables, ids, messages: Vec::new() }
     }
 
-    fn encode(&mut self, message: Outgoing<'_>) -> Vec<Value> {
+    fn encode(&mut self, message: &Outgoing<'_>) -> Vec<Value> {
         let Encoded { lines, replies } = self.translator.encode(message);
         self.messages.extend(replies);
         let lines = std::str::from_utf8(&lines).unwrap();
@@ -53,7 +53,7 @@ impl Fixture {
     fn call(&mut self, method: &str, params: &Value) -> (CallId, Vec<Value>) {
         let id = self.tables.register_call();
         let params = to_raw(params);
-        let lines = self.encode(Outgoing::Request { id, method, params: &params });
+        let lines = self.encode(&Outgoing::Request { id, method, params: &params });
         (id, lines)
     }
 
@@ -66,13 +66,13 @@ impl Fixture {
 
     fn cancel(&mut self) -> Vec<Value> {
         let params = to_raw(&json!({ "sessionId": SESSION }));
-        self.encode(Outgoing::Notification { method: "session/cancel", params: &params })
+        self.encode(&Outgoing::Notification { method: "session/cancel", params: &params })
     }
 
     fn answer(&mut self, id: &str, option: &str) -> Vec<Value> {
         let id = RawValue::from_string(id.to_owned()).unwrap();
         let outcome = to_raw(&json!({ "outcome": { "outcome": "selected", "optionId": option } }));
-        self.encode(Outgoing::Answer { id: &id, outcome: Ok(&outcome) })
+        self.encode(&Outgoing::Answer { id: &id, outcome: Ok(&outcome) })
     }
 
     /// Receives a line of the CLI.

@@ -54,7 +54,7 @@ pub(super) fn describe(name: &str, input: &Value, cwd: &Path) -> ToolInfo {
             ToolInfo::new(text("command").unwrap_or("Terminal"), "execute").with_text(text("description"))
         }
         "BashOutput" | "KillShell" | "TaskOutput" | "TaskStop" => ToolInfo::new(name, "execute"),
-        "Read" => read(input, path.map(|path| (path, shown(path)))),
+        "Read" => read(input, path, &path.map_or_else(|| "File".to_owned(), shown)),
         "Write" => ToolInfo {
             content: path.map(|path| diff(path, None, text("content"))).into_iter().collect(),
             ..ToolInfo::new(titled("Write"), "edit").at(path.map(|path| json!({ "path": path })))
@@ -90,7 +90,7 @@ pub(super) fn describe(name: &str, input: &Value, cwd: &Path) -> ToolInfo {
     }
 }
 
-fn read(input: &Value, path: Option<(&str, String)>) -> ToolInfo {
+fn read(input: &Value, path: Option<&str>, shown: &str) -> ToolInfo {
     let offset = input["offset"].as_u64();
     let range = match (offset, input["limit"].as_u64()) {
         (_, Some(limit)) if limit > 0 => {
@@ -100,33 +100,19 @@ fn read(input: &Value, path: Option<(&str, String)>) -> ToolInfo {
         (Some(offset), _) => format!(" (from line {offset})"),
         _ => String::new(),
     };
-    let shown = path.as_ref().map_or("File", |(_, shown)| shown);
-    let location = path.as_ref().map(|(path, _)| json!({ "path": path, "line": offset.unwrap_or(1) }));
+    let location = path.map(|path| json!({ "path": path, "line": offset.unwrap_or(1) }));
     ToolInfo::new(format!("Read {shown}{range}"), "read").at(location)
 }
 
 fn grep(input: &Value) -> String {
-    let mut title = "grep".to_owned();
-    for flag in ["-i", "-n"] {
-        if input[flag] == true {
-            title += &format!(" {flag}");
-        }
-    }
-    for flag in ["-A", "-B", "-C"] {
-        if let Some(count) = input[flag].as_u64() {
-            title += &format!(" {flag} {count}");
-        }
-    }
-    if let Some(glob) = input["glob"].as_str() {
-        title += &format!(" --include=\"{glob}\"");
-    }
-    if let Some(pattern) = input["pattern"].as_str() {
-        title += &format!(" \"{pattern}\"");
-    }
-    if let Some(path) = input["path"].as_str() {
-        title += &format!(" {path}");
-    }
-    title
+    let mut words = vec!["grep".to_owned()];
+    words.extend(["-i", "-n"].into_iter().filter(|flag| input[*flag] == true).map(str::to_owned));
+    let counts = ["-A", "-B", "-C"].into_iter();
+    words.extend(counts.filter_map(|flag| Some(format!("{flag} {}", input[flag].as_u64()?))));
+    words.extend(input["glob"].as_str().map(|glob| format!("--include=\"{glob}\"")));
+    words.extend(input["pattern"].as_str().map(|pattern| format!("\"{pattern}\"")));
+    words.extend(input["path"].as_str().map(str::to_owned));
+    words.join(" ")
 }
 
 fn edits(path: Option<&str>, edits: &[Value]) -> Vec<Value> {

@@ -83,8 +83,8 @@ impl Translator {
     }
 
     /// Translates a message of the gateway.
-    pub(super) fn encode(&mut self, message: Outgoing<'_>) -> Encoded {
-        match message {
+    pub(super) fn encode(&mut self, message: &Outgoing<'_>) -> Encoded {
+        match *message {
             Outgoing::Request { id, method, params } => self.request(id, method, params),
             Outgoing::Notification { method: method::SESSION_CANCEL, .. } => lines(self.interrupt()),
             Outgoing::Notification { .. } => Encoded::default(),
@@ -134,7 +134,7 @@ impl Translator {
             let detail = "Invalid request: this process was not started for a new session";
             return Err(error(error_code::INVALID_REQUEST, detail));
         }
-        let requests = set_up_requests(params).map_err(invalid_params)?;
+        let requests = set_up_requests(params).map_err(|error| invalid_params(&error))?;
         let mut lines = String::new();
         for request in &requests {
             lines += &self.control(Purpose::SetUp, request)?;
@@ -175,7 +175,7 @@ impl Translator {
                 "Invalid request: a turn of this session is running",
             ));
         }
-        let line = prompt::user_message(params).map_err(invalid_params)?;
+        let line = prompt::user_message(params).map_err(|error| invalid_params(&error))?;
         self.turn = Some((id, Turn::default()));
         Ok(format!("{line}\n"))
     }
@@ -191,7 +191,7 @@ impl Translator {
     fn select_mode(&mut self, id: CallId, params: &RawValue) -> Step {
         let mode = RawObject::parse(params).and_then(|params| params.text("modeId"));
         let Some(mode) = mode else {
-            return Err(invalid_params(LineError::Member { object: "params", member: "modeId" }));
+            return Err(invalid_params(&LineError::Member { object: "params", member: "modeId" }));
         };
         let request = json!({ "subtype": "set_permission_mode", "mode": mode });
         self.control(Purpose::Mode(id, mode.into_owned()), &request)
@@ -199,7 +199,7 @@ impl Translator {
 
     fn select_option(&mut self, id: CallId, params: &RawValue) -> Step {
         let Some((option, value)) = selected_option(params) else {
-            return Err(invalid_params(LineError::Member { object: "params", member: "value" }));
+            return Err(invalid_params(&LineError::Member { object: "params", member: "value" }));
         };
         if option != MODEL || !self.settings.has_model(&value) {
             let detail =
@@ -224,7 +224,7 @@ impl Translator {
     }
 }
 
-fn invalid_params(detail: LineError) -> RpcError {
+fn invalid_params(detail: &LineError) -> RpcError {
     error(error_code::INVALID_PARAMS, format!("Invalid params: {detail}"))
 }
 

@@ -1,5 +1,7 @@
 //! The end of a turn: the line `result` of the CLI as the response to `session/prompt`.
 
+use std::borrow::Cow;
+
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -56,8 +58,8 @@ impl Turn {
 
     fn failure(&self, result: &Object<'_>, subtype: &str) -> RpcError {
         let text = result.text("result").filter(|text| !text.is_empty());
-        let detail = text
-            .map_or_else(|| errors(result).unwrap_or_else(|| subtype.to_owned()), |text| text.into_owned());
+        let detail =
+            text.map_or_else(|| errors(result).unwrap_or_else(|| subtype.to_owned()), Cow::into_owned);
         if self.api_error.as_deref() == Some("authentication_failed") || detail.contains("Please run /login")
         {
             return error(error_code::AUTH_REQUIRED, format!("Authentication required: {detail}"));

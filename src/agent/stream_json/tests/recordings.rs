@@ -16,9 +16,9 @@ fn replay(recording: &str) -> Vec<String> {
     for line in recording.lines() {
         let line: Value = serde_json::from_str(line).unwrap();
         if line["dir"] == "c2a" {
-            sent(&mut fixture, &line["msg"])
+            sent(&mut fixture, &line["msg"]);
         } else {
-            received(&mut fixture, &line["msg"])
+            received(&mut fixture, &line["msg"]);
         }
     }
     fixture.shown()
@@ -93,87 +93,67 @@ fn ends(messages: &[String]) -> Vec<&str> {
         .collect()
 }
 
-const TOOL: &str = "I will use Bash. tool said: (Bash completed with no output)";
+/// Checks the text of a recording and the ends of its turns.
+fn check(name: &str, recording: &str, expected: &str, end: &[&str]) {
+    let messages = replay(recording);
+    assert_eq!(text(&messages, "agent_message_chunk"), expected, "{name}: {messages:#?}");
+    assert_eq!(ends(&messages), end, "{name}: {messages:#?}");
+    let unknown = |message: &String| message == "invalid" || message.starts_with("notification");
+    assert!(!messages.iter().any(unknown), "{name}: {messages:#?}");
+}
+
+/// The text of a model that writes numbered chunks.
+fn chunks(count: usize) -> String {
+    (0..count).fold(String::new(), |text, number| text + "chunk " + &number.to_string() + " ")
+}
 
 #[test]
-fn every_recording_has_its_text_once_and_the_ends_of_its_turns() {
-    let slow = |count: usize| (0..count).map(|number| format!("chunk {number} ")).collect::<String>();
-    let hello = "mock says: hello.";
+fn recordings_of_messages_have_their_text_once_and_the_ends_of_their_turns() {
+    let (hello, once) = ("mock says: hello.", &["result end_turn"][..]);
+    for (name, recording) in [
+        ("hello", recording!("hello")),
+        ("noinit", recording!("noinit")),
+        ("resume", recording!("resume")),
+        ("replay", recording!("replay")),
+        ("setmode", recording!("setmode")),
+        ("partial", recording!("partial")),
+    ] {
+        check(name, recording, hello, once);
+    }
+    check("think", recording!("think"), "thought it over.", once);
+    let two = "mock says: hello one.mock says: hello two.";
+    check("two", recording!("two"), two, &["result end_turn", "result end_turn"]);
+    let queued = chunks(10) + "mock says: hello while busy.";
+    check("queued", recording!("queued"), &queued, once);
+    check("eofbusy", recording!("eofbusy"), &chunks(40), once);
+    check("sigtermbusy", recording!("sigtermbusy"), "", &[]);
+    let interrupted = chunks(11) + "mock says: hello again.";
+    check("interrupt", recording!("interrupt"), &interrupted, &["result cancelled", "result end_turn"]);
+}
+
+#[test]
+fn recordings_of_tools_and_errors_have_their_text_once_and_the_ends_of_their_turns() {
     let blocked = "Output redirection to '/project/made.txt' was blocked. For security, Claude Code may only write to files in the allowed working directories for this session: '/project'.";
     let written = "File created successfully at: /project/w.txt (file state is current in your context — no need to Read it back)";
-    for (name, recording, expected, end) in [
-        ("hello", recording!("hello"), hello.to_owned(), &["result end_turn"][..]),
-        ("noinit", recording!("noinit"), hello.to_owned(), &["result end_turn"]),
-        ("resume", recording!("resume"), hello.to_owned(), &["result end_turn"]),
-        ("replay", recording!("replay"), hello.to_owned(), &["result end_turn"]),
-        ("setmode", recording!("setmode"), hello.to_owned(), &["result end_turn"]),
-        ("partial", recording!("partial"), hello.to_owned(), &["result end_turn"]),
-        ("think", recording!("think"), "thought it over.".to_owned(), &["result end_turn"]),
-        (
-            "two",
-            recording!("two"),
-            "mock says: hello one.mock says: hello two.".to_owned(),
-            &["result end_turn", "result end_turn"],
-        ),
-        (
-            "queued",
-            recording!("queued"),
-            format!("{}mock says: hello while busy.", slow(10)),
-            &["result end_turn"],
-        ),
-        ("eofbusy", recording!("eofbusy"), slow(40), &["result end_turn"]),
-        ("sigtermbusy", recording!("sigtermbusy"), String::new(), &[]),
-        ("tool-stdio", recording!("tool-stdio"), TOOL.to_owned(), &["result end_turn"]),
-        ("tool-partial", recording!("tool-partial"), TOOL.to_owned(), &["result end_turn"]),
-        (
-            "deny-stdio",
-            recording!("deny-stdio"),
-            "I will use Bash. tool said: no, said the user".to_owned(),
-            &["result end_turn"],
-        ),
-        (
-            "tool-noperm",
-            recording!("tool-noperm"),
-            format!("I will use Bash. tool said: {blocked}"),
-            &["result end_turn"],
-        ),
-        (
-            "tool-accept-write",
-            recording!("tool-accept-write"),
-            format!("I will use Write. tool said: {written}"),
-            &["result end_turn"],
-        ),
-        (
-            "interrupt",
-            recording!("interrupt"),
-            format!("{}mock says: hello again.", slow(11)),
-            &["result cancelled", "result end_turn"],
-        ),
-        ("inttool", recording!("inttool"), "I will use Bash. ".to_owned(), &["result cancelled"]),
-        (
-            "hold-interrupt",
-            recording!("hold-interrupt"),
-            "I will use Bash. ".to_owned(),
-            &["result cancelled"],
-        ),
-        ("err", recording!("err"), String::new(), &["error Internal error: API Error: 400 mock error"]),
-        (
-            "badresume",
-            recording!("badresume"),
-            String::new(),
-            &[
-                "error Internal error: No conversation found with session ID: 00000000-0000-0000-0000-000000000000",
-            ],
-        ),
+    for (name, recording, tool, said) in [
+        ("tool-stdio", recording!("tool-stdio"), "Bash", "(Bash completed with no output)"),
+        ("tool-partial", recording!("tool-partial"), "Bash", "(Bash completed with no output)"),
+        ("deny-stdio", recording!("deny-stdio"), "Bash", "no, said the user"),
+        ("tool-noperm", recording!("tool-noperm"), "Bash", blocked),
+        ("tool-accept-write", recording!("tool-accept-write"), "Write", written),
     ] {
-        let messages = replay(recording);
-        assert_eq!(text(&messages, "agent_message_chunk"), expected, "{name}: {messages:#?}");
-        assert_eq!(ends(&messages), end, "{name}: {messages:#?}");
-        assert!(
-            !messages.iter().any(|message| message == "invalid" || message.starts_with("notification")),
-            "{name}: {messages:#?}"
-        );
+        let expected = format!("I will use {tool}. tool said: {said}");
+        check(name, recording, &expected, &["result end_turn"]);
     }
+    for (name, recording) in
+        [("inttool", recording!("inttool")), ("hold-interrupt", recording!("hold-interrupt"))]
+    {
+        check(name, recording, "I will use Bash. ", &["result cancelled"]);
+    }
+    check("err", recording!("err"), "", &["error Internal error: API Error: 400 mock error"]);
+    let missing =
+        "error Internal error: No conversation found with session ID: 00000000-0000-0000-0000-000000000000";
+    check("badresume", recording!("badresume"), "", &[missing]);
 }
 
 #[test]
