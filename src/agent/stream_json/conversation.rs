@@ -219,7 +219,7 @@ impl Translator {
                 kind: Some(info.kind),
                 status: (!begun).then_some("pending"),
                 content: Some(info.content),
-                locations: Some(info.locations),
+                locations: Some(info.locations).filter(|locations| !locations.is_empty()),
                 raw_input: block.get("input").filter(|_| complete),
                 raw_output: None,
             };

@@ -212,27 +212,30 @@ async fn summary(real: &'static Real) -> Vec<Value> {
     asked.stream.until("prompt.completed").await;
     let transcript = running.gateway.get(&format!("/v1/sessions/{session}/transcript")).await;
     let turns = transcript["turns"].as_array().expect("turns").iter();
-    let item = |item: &Value| match item["type"].as_str() {
+    let item = |item: &Value, cancelled: bool| match item["type"].as_str() {
         Some("message") => json!([item["role"], item["content"]]),
         Some("tool_call") => {
             let call = &item["toolCall"];
+            // After a cancel the adapter drops the result of the tool.
+            let content = if cancelled { &Value::Null } else { &call["content"] };
             json!([
                 call["toolCallId"],
                 call["title"],
                 call["kind"],
                 call["status"],
-                call["content"],
+                content,
                 call["locations"]
             ])
         }
         other => json!([other]),
     };
-    turns
-        .map(|turn| {
-            let items: Vec<_> = turn["items"].as_array().expect("items").iter().map(item).collect();
-            json!({ "stopReason": turn["stopReason"], "status": turn["status"], "items": items })
-        })
-        .collect()
+    let summary = |turn: &Value| {
+        let cancelled = turn["stopReason"] == "cancelled";
+        let items = turn["items"].as_array().expect("items").iter();
+        let items: Vec<_> = items.map(|shown| item(shown, cancelled)).collect();
+        json!({ "stopReason": turn["stopReason"], "status": turn["status"], "items": items })
+    };
+    turns.map(summary).collect()
 }
 
 #[tokio::test]
