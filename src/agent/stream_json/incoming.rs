@@ -125,10 +125,13 @@ impl Translator {
         let input: Value = serde_json::from_str(asked.input.get()).unwrap_or_default();
         let info = describe(&asked.tool, &input, &self.session.cwd);
         let parent = self.conversation.tools.get(&asked.call_id).and_then(|tool| tool.parent.as_deref());
-        let call = json!({
+        let mut call = json!({
             "toolCallId": asked.call_id, "title": info.title, "kind": info.kind, "status": "pending",
-            "content": info.content, "locations": info.locations, "rawInput": input,
+            "content": info.content, "rawInput": input,
         });
+        if !info.locations.is_empty() {
+            call["locations"] = Value::Array(info.locations);
+        }
         json!({ "sessionId": self.lane_session(parent), "toolCall": call, "options": asked.options() })
     }
 
