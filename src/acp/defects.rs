@@ -16,7 +16,7 @@ fn name(agent_info: Option<&RawValue>) -> Option<Cow<'_, str>> {
 /// Codex ACP 2.6 stores a session with its first turn. If the process that created a session closes and
 /// resumes it before the first turn, that turn never ends.
 pub fn restores_empty_sessions(agent_info: Option<&RawValue>) -> bool {
-    name(agent_info).is_none_or(|name| name != "@agentclientprotocol/codex-acp")
+    !name(agent_info).is_some_and(|name| matches!(&*name, "@agentclientprotocol/codex-acp" | "claude-code"))
 }
 
 /// Returns the time before which the agent must not load a session that was created at `began`.

@@ -121,7 +121,7 @@ mod tests {
 
     async fn connect() -> (Process, MemoryAgent) {
         let spec = AgentSpec::removed("a".parse().unwrap());
-        let key = ProcessKey::new(&spec, Tenant::default(), spec.client_capabilities(), Vec::new());
+        let key = ProcessKey::new(&spec, Tenant::default(), spec.client_capabilities(), Vec::new(), None);
         memory::connect(&Arc::new(spec), &key).await
     }
 

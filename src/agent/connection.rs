@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::batch::Batch;
 use super::dialect::{Dialect, Outgoing};
 use super::reader::{ReadEnd, Reader};
+use super::replies::Replies;
 use super::secrets::Secrets;
 use super::transport::{Closed, LineWriter};
 use crate::jsonrpc::{CallId, IncomingId, LineDecoder, PendingTables};
@@ -27,6 +28,8 @@ pub struct Connection {
     secrets: Secrets,
     dialect: Arc<dyn Dialect>,
     outgoing: Arc<dyn LineWriter>,
+    /// `None` if the dialect has no replies of its own.
+    replies: Option<Arc<Replies>>,
     /// Why the reader stopped, once it has.
     read_end: watch::Receiver<Option<ReadEnd>>,
 }
@@ -45,11 +48,13 @@ impl Connection {
         let (batches, receiver) = mpsc::channel(limits.max_queued_batches);
         let (over, watch) = watch::channel(None);
         let secrets = Secrets::new(secrets);
+        let replies = dialect.has_replies().then(Arc::<Replies>::default);
         let reader = Reader {
             tables: Arc::clone(&tables),
             lines: LineDecoder::new(line_cap),
             dialect: Arc::clone(&dialect),
             decoded: Vec::new(),
+            replies: replies.clone(),
             batches,
             invalid_lines: (Instant::now(), 0),
             secrets: secrets.clone(),
@@ -60,7 +65,7 @@ impl Connection {
             let why = reader.run(incoming).await;
             over.send_replace(Some(why));
         });
-        (Self { tables, secrets, dialect, outgoing, read_end: watch }, receiver)
+        (Self { tables, secrets, dialect, outgoing, replies, read_end: watch }, receiver)
     }
 
     fn tables(&self) -> MutexGuard<'_, PendingTables> {
@@ -85,11 +90,21 @@ impl Connection {
     /// Sends a request. The response arrives in a batch.
     pub fn call(&self, method: &str, params: &RawValue) -> Result<CallId, Closed> {
         let id = self.tables().register_call();
-        if self.outgoing.send(self.dialect.encode(Outgoing::Request { id, method, params })).is_err() {
+        let lines = self.encode(Outgoing::Request { id, method, params });
+        if !lines.is_empty() && self.outgoing.send(lines).is_err() {
             self.forget(id);
             return Err(Closed);
         }
         Ok(id)
+    }
+
+    /// Encodes a message and passes the replies of the dialect to the reader.
+    fn encode(&self, message: Outgoing<'_>) -> Bytes {
+        let encoded = self.dialect.encode(message);
+        if let Some(replies) = self.replies.as_deref().filter(|_| !encoded.replies.is_empty()) {
+            replies.push(encoded.replies);
+        }
+        encoded.lines
     }
 
     /// Forgets a call. A late response then counts as an invalid line.
@@ -99,7 +114,8 @@ impl Connection {
 
     /// Sends a notification after all earlier messages, and before the answers that follow from it.
     pub fn notify(&self, method: &str, params: &RawValue) -> Result<(), Closed> {
-        self.outgoing.send_reserved(self.dialect.encode(Outgoing::Notification { method, params }))
+        let lines = self.encode(Outgoing::Notification { method, params });
+        if lines.is_empty() { Ok(()) } else { self.outgoing.send_reserved(lines) }
     }
 
     /// Answers a request of the agent, once. Does nothing if the request was already answered.
@@ -110,7 +126,10 @@ impl Connection {
         held: impl Send + 'static,
     ) -> Result<(), Closed> {
         let Some(raw) = self.tables().resolve_request(id) else { return Ok(()) };
-        let line = self.dialect.encode(Outgoing::Answer { id: &raw, outcome });
+        let line = self.encode(Outgoing::Answer { id: &raw, outcome });
+        if line.is_empty() {
+            return Ok(());
+        }
         self.outgoing.send_reserved(Bytes::from_owner(GuardedLine { line, _guard: held }))
     }
 

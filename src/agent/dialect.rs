@@ -53,19 +53,40 @@ pub enum Decoded {
     Invalid,
 }
 
+/// The effect of a message of the gateway.
+#[derive(Debug, Default)]
+pub struct Encoded {
+    /// Lines for the agent, each with its newline. May be empty.
+    pub lines: Bytes,
+    /// Messages that the reader delivers as messages of the agent, without a line of the agent.
+    pub replies: Vec<Decoded>,
+}
+
+impl From<Bytes> for Encoded {
+    fn from(lines: Bytes) -> Self {
+        Self { lines, replies: Vec::new() }
+    }
+}
+
 /// The translation for one connection. The provided methods encode and decode JSON-RPC messages of ACP.
 pub trait Dialect: fmt::Debug + Send + Sync {
     /// The version of ACP of the messages above the dialect.
     fn version(&self) -> AcpVersion;
 
-    /// Encodes a message as one line with its newline.
-    fn encode(&self, message: Outgoing<'_>) -> Bytes {
-        match message {
+    /// Whether [`encode`](Self::encode) returns replies.
+    fn has_replies(&self) -> bool {
+        false
+    }
+
+    /// Encodes a message. The provided method encodes it as one line.
+    fn encode(&self, message: Outgoing<'_>) -> Encoded {
+        let line = match message {
             Outgoing::Request { id, method, params } => jsonrpc::request(id, method, params),
             Outgoing::Notification { method, params } => jsonrpc::notification(method, params),
             Outgoing::Answer { id, outcome: Ok(result) } => jsonrpc::result(id, result),
             Outgoing::Answer { id, outcome: Err(error) } => jsonrpc::error(id, error),
-        }
+        };
+        line.into()
     }
 
     /// Decodes a line and appends its messages.
@@ -166,7 +187,9 @@ mod tests {
             (Outgoing::Answer { id: raw("0"), outcome: Err(params) }, r#""id":0,"error":{"a":1.10}"#),
         ] {
             let line = format!("{{\"jsonrpc\":\"2.0\",{line}}}\n");
-            assert_eq!(Acp(AcpVersion::V1).encode(message), line.as_bytes());
+            let encoded = Acp(AcpVersion::V1).encode(message);
+            assert_eq!(encoded.lines, line.as_bytes());
+            assert!(encoded.replies.is_empty());
         }
     }
 

@@ -100,7 +100,7 @@ mod tests {
         let mut spec = AgentSpec::removed("a".parse().unwrap());
         spec.secrets = vec!["hunter2-key".to_owned()];
         let spec = Arc::new(spec);
-        let key = ProcessKey::new(&spec, Tenant::default(), ClientCapabilities::default(), Vec::new());
+        let key = ProcessKey::new(&spec, Tenant::default(), ClientCapabilities::default(), Vec::new(), None);
         let handshake = Handshake {
             spec: &spec,
             key: &key,

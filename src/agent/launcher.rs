@@ -6,20 +6,27 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::dialect::Acp;
+use uuid::Uuid;
+
+use super::dialect::{Acp, Dialect};
 use super::failure::{AgentFailure, with_cause};
 use super::handshake::Handshake;
 use super::idle_folder::{IdleFolder, IdleFolders};
 use super::process::{FailedStart, HostAccess, Process};
-use super::process_key::ProcessKey;
+use super::process_key::{ProcessKey, SessionStart};
 use super::spec::AgentSpec;
+use super::stream_json::{self, StartedSession, StreamJson};
 use super::transport::stdio;
-use crate::acp::AcpVersion;
+use crate::acp::{AcpVersion, error_code};
 use crate::audit::Audit;
 use crate::event::{ActorKind, IsolationApplied};
-use crate::process::{ChildIsolation, ChildSpec, Spawner, resolve};
+use crate::jsonrpc::RpcError;
+use crate::process::{ChildIsolation, ChildSpec, SpawnError, Spawner, resolve};
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::types::{AgentName, AgentSettings, AppliedIsolation, Isolation, Limits, Tenant};
+use crate::types::{
+    AgentDialect, AgentName, AgentSettings, AppliedIsolation, FolderError, Isolation, Limits, Tenant,
+    random_uuid,
+};
 
 /// Starts agents.
 #[derive(Debug, Clone)]
@@ -94,12 +101,15 @@ impl Launcher {
     /// only v1 is started again: it ignored the v2 fields of `initialize`, so it assumes that the client has
     /// no capabilities.
     pub async fn launch(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Result<Process, FailedStart> {
+        if spec.settings.dialect == AgentDialect::StreamJson {
+            return self.launch_for_session(spec, key).await;
+        }
         let v1_only = lock_or_abort(self.v1_only.lock()).get(&spec.name).cloned();
         let known = v1_only.is_some_and(|older| Arc::ptr_eq(&older, spec));
         if known || AcpVersion::from_number(spec.settings.protocol) != Some(AcpVersion::V2) {
-            return self.start(spec, key, AcpVersion::V1).await;
+            return self.start_acp(spec, key, AcpVersion::V1).await;
         }
-        match self.start(spec, key, AcpVersion::V2).await {
+        match self.start_acp(spec, key, AcpVersion::V2).await {
             Ok(process) if process.initialized.acp_version == AcpVersion::V2 => return Ok(process),
             Ok(process) => process.stop().await,
             Err(failed) if failed.refuses_version() => failed.wait_stopped().await,
@@ -107,18 +117,75 @@ impl Launcher {
         }
         tracing::info!(agent = %spec.name, "the agent supports only version 1 of the protocol");
         lock_or_abort(self.v1_only.lock()).insert(spec.name.clone(), Arc::clone(spec));
-        self.start(spec, key, AcpVersion::V1).await
+        self.start_acp(spec, key, AcpVersion::V1).await
     }
 
-    /// Spawns and initializes the agent.
-    async fn start(
+    async fn start_acp(
         &self,
         spec: &Arc<AgentSpec>,
         key: &ProcessKey,
         version: AcpVersion,
     ) -> Result<Process, FailedStart> {
-        let child = self.child_spec(spec, &key.tenant, key.folders.clone()).await?;
-        let child = self.spawner.spawn(child).await.map_err(AgentFailure::from)?;
+        self.start(spec, key, Arc::new(Acp(version)), &[]).await
+    }
+
+    /// Starts an agent whose processes serve one session. If the agent does not have the session, the agent is started
+    /// again for a new one. This process answers the restore with the agent's error.
+    async fn launch_for_session(
+        &self,
+        spec: &Arc<AgentSpec>,
+        key: &ProcessKey,
+    ) -> Result<Process, FailedStart> {
+        let restore = key.session.as_ref().and_then(|session| session.restore.as_deref());
+        let cwd = key.session.as_ref().map(|session| session.cwd.clone());
+        let new = StartedSession {
+            id: cwd.is_some().then(|| random_uuid().to_string()),
+            cwd: cwd.unwrap_or_default(),
+            ..StartedSession::default()
+        };
+        let missing = match restore.map(|id| (id, Uuid::try_parse(id))) {
+            None => None,
+            // Only a UUID is an argument.
+            Some((id, Err(_))) => Some((id.to_owned(), session_not_found(id))),
+            Some((id, Ok(uuid))) => {
+                let restored = StartedSession { id: Some(uuid.to_string()), restores: true, ..new.clone() };
+                match self.start_stream_json(spec, key, restored).await {
+                    Err(failed) => match failed.missing_session().cloned() {
+                        Some(error) => {
+                            failed.wait_stopped().await;
+                            Some((id.to_owned(), error))
+                        }
+                        None => return Err(failed),
+                    },
+                    started => return started,
+                }
+            }
+        };
+        self.start_stream_json(spec, key, StartedSession { missing, ..new }).await
+    }
+
+    async fn start_stream_json(
+        &self,
+        spec: &Arc<AgentSpec>,
+        key: &ProcessKey,
+        session: StartedSession,
+    ) -> Result<Process, FailedStart> {
+        let arguments = stream_json::arguments(&session);
+        self.start(spec, key, Arc::new(StreamJson::new(session)), &arguments).await
+    }
+
+    /// Spawns and initializes the agent. `arguments` follow those of the entry.
+    async fn start(
+        &self,
+        spec: &Arc<AgentSpec>,
+        key: &ProcessKey,
+        dialect: Arc<dyn Dialect>,
+        arguments: &[String],
+    ) -> Result<Process, FailedStart> {
+        let mut child = self.child_spec(spec, &key.tenant, key.folders.clone()).await?;
+        child.args.extend(arguments.iter().map(OsString::from));
+        child.cwd = key.session.as_ref().map(|session| session.cwd.clone());
+        let child = self.spawner.spawn(child).await.map_err(|error| failed_spawn(error, key))?;
         let agent_sandbox_off = !self.sandbox_off(spec).is_empty();
         let (isolation, folders) =
             (AppliedIsolation { agent_sandbox_off, ..child.isolation() }, child.folders().cloned());
@@ -127,7 +194,6 @@ impl Launcher {
         let applied = IsolationApplied { agent, level, mechanism, process_id, user_id };
         self.audit.append(ActorKind::Gateway, applied);
         let (tree, terminals) = (child.tree(), child.terminals().clone());
-        let dialect = Arc::new(Acp(version));
         let handshake = Handshake { spec, key, dialect, gateway_version: self.version };
         let mut process = handshake.run(stdio::open(child), &self.limits, &self.shutdown).await?;
         let noted = tree.clone();
@@ -160,8 +226,30 @@ impl Launcher {
         let AgentSettings { isolation: level, folders: configured, resources: limits, .. } = &spec.settings;
         let isolation =
             ChildIsolation { level: *level, folders, configured: configured.clone(), limits: *limits };
-        Ok(ChildSpec { program, args, env, cwd: home, secrets: spec.secrets.clone(), isolation })
+        Ok(ChildSpec { program, args, env, home, cwd: None, secrets: spec.secrets.clone(), isolation })
     }
+}
+
+/// The failure of a spawn. A missing folder of the session concerns only that session.
+fn failed_spawn(error: SpawnError, key: &ProcessKey) -> AgentFailure {
+    match (error, &key.session) {
+        // The child reports the folder that it cannot enter without its path.
+        (SpawnError::Directory { folder, source }, Some(SessionStart { cwd, .. }))
+            if folder == *cwd || folder.as_os_str().is_empty() =>
+        {
+            let folder = cwd.clone();
+            match source.kind() {
+                io::ErrorKind::NotFound => FolderError::Missing { folder }.into(),
+                _ => FolderError::Unusable { folder, cause: source.to_string() }.into(),
+            }
+        }
+        (error, _) => error.into(),
+    }
+}
+
+fn session_not_found(id: &str) -> RpcError {
+    let message = format!("Session not found: {id}");
+    RpcError { code: error_code::RESOURCE_NOT_FOUND, message, data: None }
 }
 
 /// The program and its arguments. At the level `strict` the operator's command is before them.

@@ -3,7 +3,7 @@
 //! This module owns the transport to an agent, the pairing of requests with responses, and the handshake. It does
 //! not know sessions: the holder of a [`Process`] receives every message in the order in which the agent sent it.
 //!
-//! Reading order: [`spec`], [`catalogue`], [`process`] with [`process_key`], [`transport`], [`dialect`], [`connection`] with [`reader`],
+//! Reading order: [`spec`], [`catalogue`], [`process`] with [`process_key`], [`transport`], [`dialect`], [`stream_json`], [`connection`] with [`reader`], [`replies`],
 //! [`batch`] and [`secrets`], [`handshake`], [`launcher`] with [`idle_folder`], [`failure`] with [`next_step`], [`call`], [`sign_in`].
 
 mod batch;
@@ -19,9 +19,11 @@ mod next_step;
 mod process;
 mod process_key;
 mod reader;
+mod replies;
 mod secrets;
 mod sign_in;
 mod spec;
+mod stream_json;
 mod transport;
 
 pub use batch::{Batch, Inbound};
@@ -32,7 +34,7 @@ pub use failure::{AgentExit, AgentFailure};
 pub use idle_folder::{IdleFolder, IdleFolders};
 pub use launcher::Launcher;
 pub use process::{FailedStart, Process};
-pub use process_key::ProcessKey;
+pub use process_key::{ProcessKey, SessionStart};
 pub use secrets::without_secrets;
 pub use sign_in::{SignInCommand, Terminal};
 pub use spec::{AgentSpec, Home, Known};

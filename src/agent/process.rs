@@ -17,7 +17,7 @@ use super::spec::AgentSpec;
 use super::transport::Transport;
 use crate::acp::auth::AuthMethod;
 use crate::acp::{InitializeResult, error_code};
-use crate::jsonrpc::IncomingId;
+use crate::jsonrpc::{IncomingId, RpcError};
 use crate::process::{FolderGrants, ProcessTree, Terminals};
 use crate::types::AppliedIsolation;
 
@@ -74,6 +74,14 @@ impl FailedStart {
             error.code,
             error_code::UNSUPPORTED_VERSION | error_code::INVALID_PARAMS | error_code::INVALID_REQUEST
         )
+    }
+
+    /// The agent's error if it does not have the session for which it started.
+    pub(super) fn missing_session(&self) -> Option<&RpcError> {
+        match &self.failure {
+            AgentFailure::Rpc(error) if error.code == error_code::RESOURCE_NOT_FOUND => Some(error),
+            _ => None,
+        }
     }
 
     /// Returns when the process has ended.

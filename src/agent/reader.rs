@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::batch::{Batch, Inbound};
 use super::dialect::{Decoded, Dialect, Line};
+use super::replies::Replies;
 use super::secrets::Secrets;
 use crate::jsonrpc::{LineDecoder, Message, PendingTables};
 use crate::shutdown::lock_or_abort;
@@ -26,6 +27,8 @@ pub(super) struct Reader {
     pub(super) dialect: Arc<dyn Dialect>,
     /// The messages of the current line. Reused for every line.
     pub(super) decoded: Vec<Decoded>,
+    /// `None` if the dialect has no replies of its own.
+    pub(super) replies: Option<Arc<Replies>>,
     pub(super) batches: mpsc::Sender<Batch>,
     /// The invalid lines since the start of a period.
     pub(super) invalid_lines: (Instant, u32),
@@ -41,7 +44,20 @@ impl Reader {
 
     pub(super) async fn run(mut self, mut incoming: impl AsyncRead + Unpin) -> ReadEnd {
         loop {
-            match incoming.read_buf(self.lines.read_buffer(Self::READ_BYTES)).await {
+            let read = match self.replies.clone() {
+                None => incoming.read_buf(self.lines.read_buffer(Self::READ_BYTES)).await,
+                Some(replies) => tokio::select! {
+                    biased;
+                    () = replies.added() => {
+                        if self.deliver_replies(replies.take()).await {
+                            continue;
+                        }
+                        break;
+                    }
+                    read = incoming.read_buf(self.lines.read_buffer(Self::READ_BYTES)) => read,
+                },
+            };
+            match read {
                 Ok(0) | Err(_) => break,
                 Ok(_) => {}
             }
@@ -113,6 +129,19 @@ impl Reader {
             }
         }
         Ok(batch.messages.is_empty() || self.send(batch).await)
+    }
+
+    /// Sends the replies of the dialect. Returns false if the holder has dropped the receiver.
+    async fn deliver_replies(&mut self, replies: Vec<Decoded>) -> bool {
+        let mut batch = Batch::default();
+        for reply in replies {
+            let message = self.inbound(reply, 0);
+            if matches!(message, Inbound::Response { .. }) {
+                self.startup_bytes = None;
+            }
+            batch.messages.push(message);
+        }
+        batch.messages.is_empty() || self.send(batch).await
     }
 
     async fn send(&self, mut batch: Batch) -> bool {

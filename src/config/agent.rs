@@ -38,8 +38,9 @@ impl Agent {
     pub(super) fn new(launch: Launch) -> Self {
         let mut settings = AgentSettings::default();
         if let Launch::Command { command, args } = &launch {
-            let privileged = privileged_modes(KnownAgent::find(command, args));
-            settings.denied_modes = DeniedModes::new(privileged);
+            let known = KnownAgent::find(command, args);
+            settings.denied_modes = DeniedModes::new(privileged_modes(known));
+            settings.dialect = known.map(KnownAgent::dialect).unwrap_or_default();
         }
         Self { launch, discovered: false, env: BTreeMap::new(), home: Home::Private, settings }
     }

@@ -11,7 +11,7 @@ use super::section::{Field, Section};
 use super::settings::real_folders;
 use super::toml_text;
 use crate::types::method_list::route_of;
-use crate::types::{DeniedModes, Isolation, OnTimeout, Permissions, PoolSettings, ServedBy};
+use crate::types::{AgentDialect, DeniedModes, Isolation, OnTimeout, Permissions, PoolSettings, ServedBy};
 
 /// The keys of an agent's entry, except `builtin`, `command` and `args`.
 pub(super) const KEYS: &[Key<Agent>] = key_table! { Agent:
@@ -34,6 +34,8 @@ pub(super) const KEYS: &[Key<Agent>] = key_table! { Agent:
         rpc: methods => settings.allowed_rpc_methods;
         /// Whether users may sign in to the agent in a terminal.
         terminal_auth: switch => settings.terminal_auth;
+        /// The protocol of the agent: "acp", or "stream-json" for the Claude Code CLI.
+        dialect: word => settings.dialect;
         /// The version of ACP that the gateway requests: 1 or 2.
         protocol: protocol => settings.protocol;
         /// What the agent cannot access: "off", "private", "workspace", or "strict" with `isolation_command`.
@@ -87,6 +89,9 @@ pub(super) fn read(field: Field) -> Result<Agent, ConfigError> {
     if agent.settings.isolation == Isolation::Strict && agent.settings.isolation_command.is_empty() {
         return Err(section.missing("isolation_command"));
     }
+    if agent.settings.dialect != AgentDialect::Acp && agent.settings.protocol != 1 {
+        return Err(section.invalid("protocol = 2 requires dialect = \"acp\""));
+    }
     if !has_launch {
         return Err(section.missing("command"));
     }
@@ -115,6 +120,10 @@ impl Words for Home {
 impl Words for ServedBy {
     const WORDS: &[(&str, Self)] =
         &[("off", Self::Off), ("client", Self::Client), ("gateway", Self::Gateway)];
+}
+
+impl Words for AgentDialect {
+    const WORDS: &[(&str, Self)] = &[("acp", Self::Acp), ("stream-json", Self::StreamJson)];
 }
 
 impl Words for Isolation {

@@ -33,6 +33,8 @@ impl PoolKey {
 pub struct RequestedSession {
     /// The agent's id of the session.
     pub session: Arc<str>,
+    /// Whether the session has a conversation to restore.
+    pub has_history: bool,
     /// The agent has just reported that another process uses the session. A process that held the session
     /// must end first.
     pub in_use: bool,
@@ -352,8 +354,12 @@ impl AgentState {
     }
 
     /// The target number of unused idle processes. It is 0 after a long time without requests. It is also 0
-    /// while the agent requires a sign-in, since a new process could only refuse.
+    /// while the agent requires a sign-in, since a new process could only refuse, and if a process starts for one
+    /// session.
     pub(super) fn min_idle(&self, now: Instant) -> usize {
+        if self.spec.settings.dialect.has_one_session() {
+            return 0;
+        }
         let refuses = self.sign_in.state == AuthState::Unauthenticated;
         let forgotten = now - self.last_requested_at > self.spec.settings.pool.min_idle_for;
         if refuses || forgotten { 0 } else { self.spec.settings.pool.min_idle }
@@ -394,7 +400,8 @@ impl AgentState {
 
     /// The key of a process that starts before a request.
     fn unused_key(&self) -> ProcessKey {
-        ProcessKey::new(&self.spec, self.tenant.clone(), self.spec.client_capabilities(), Vec::new())
+        let capabilities = self.spec.client_capabilities();
+        ProcessKey::new(&self.spec, self.tenant.clone(), capabilities, Vec::new(), None)
     }
 
     /// The next waiter and its idle process. A waiter is skipped only if a starting process will serve it.

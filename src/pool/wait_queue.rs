@@ -1,6 +1,7 @@
 //! The wait queue: requests for a process, in the order of their arrival.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -101,9 +102,11 @@ impl Pool {
             if queued >= limits.max(PrincipalLimit::QueuedPrompts) {
                 return Err(limits.exceeded(PrincipalLimit::QueuedPrompts, RETRY_AFTER).into());
             }
+            let restore = requested.as_ref().filter(|requested| requested.has_history);
+            let restore = restore.map(|requested| Arc::clone(&requested.session));
             pool.queue.push_back(Waiter {
                 principal: principal.clone(),
-                key: ProcessKey::new(&pool.spec, principal.tenant.clone(), offer, folders),
+                key: ProcessKey::new(&pool.spec, principal.tenant.clone(), offer, folders, restore),
                 priority,
                 requested,
                 reply,

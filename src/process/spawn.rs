@@ -306,7 +306,7 @@ impl Spawner {
             .arg(&spec.program)
             .args(&spec.args)
             .env_clear()
-            .current_dir(&spec.cwd)
+            .current_dir(&spec.home)
             .stdin(Stdio::from(std::os::fd::OwnedFd::from(control)))
             .stdout(output())
             .stderr(output());
@@ -325,17 +325,18 @@ impl Spawner {
 /// Checks the directories here, since a spawn reports a missing directory and a missing program alike. The command of
 /// the level `strict` receives only the path of the session's folder.
 fn check_folders(spec: &ChildSpec) -> Result<(), SpawnError> {
-    let source = match fs::metadata(&spec.cwd) {
-        Ok(meta) if meta.is_dir() => {
-            for folder in &spec.isolation.folders {
-                open_real_folder(folder)?;
-            }
-            return Ok(());
-        }
-        Ok(_) => io::ErrorKind::NotADirectory.into(),
-        Err(error) => error,
-    };
-    Err(SpawnError::Directory { folder: spec.cwd.clone(), source })
+    for folder in std::iter::once(&spec.home).chain(&spec.cwd) {
+        let source = match fs::metadata(folder) {
+            Ok(meta) if meta.is_dir() => continue,
+            Ok(_) => io::ErrorKind::NotADirectory.into(),
+            Err(error) => error,
+        };
+        return Err(SpawnError::Directory { folder: folder.clone(), source });
+    }
+    for folder in &spec.isolation.folders {
+        open_real_folder(folder)?;
+    }
+    Ok(())
 }
 
 fn supervisor_error(errno: rustix::io::Errno) -> SpawnError {

@@ -14,8 +14,10 @@ pub struct ChildSpec {
     pub args: Vec<OsString>,
     /// The whole environment of the child.
     pub env: Vec<(OsString, OsString)>,
-    /// The working directory: the child's own HOME, never a workspace.
-    pub cwd: PathBuf,
+    /// The child's own HOME.
+    pub home: PathBuf,
+    /// The working directory. `None`: HOME.
+    pub cwd: Option<PathBuf>,
     /// Values that are masked in stderr.
     pub secrets: Vec<String>,
     pub isolation: ChildIsolation,
@@ -39,6 +41,7 @@ impl fmt::Debug for ChildSpec {
             .field("program", &self.program)
             .field("args", &self.args.len())
             .field("env", &self.env.len())
+            .field("home", &self.home)
             .field("cwd", &self.cwd)
             .finish_non_exhaustive()
     }

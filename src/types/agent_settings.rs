@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::agent_dialect::AgentDialect;
 use super::denied_modes::DeniedModes;
 use super::{Isolation, ResourceLimits};
 
@@ -25,6 +26,7 @@ pub struct AgentSettings {
     pub allowed_rpc_methods: Vec<String>,
     /// Whether users may sign in to the agent in a terminal.
     pub terminal_auth: bool,
+    pub dialect: AgentDialect,
     /// The version of ACP that the gateway requests: 1 or 2.
     pub protocol: u64,
     pub pool: PoolSettings,
@@ -53,6 +55,7 @@ impl Default for AgentSettings {
             allowed_meta_keys: Vec::new(),
             allowed_rpc_methods: Vec::new(),
             terminal_auth: false,
+            dialect: AgentDialect::default(),
             protocol: 1,
             pool: PoolSettings::default(),
             isolation: Isolation::default(),

@@ -134,6 +134,11 @@ impl Ids {
     }
 }
 
+/// A random UUID (v4).
+pub fn random_uuid() -> Uuid {
+    uuid::Builder::from_random_bytes(random()).into_uuid()
+}
+
 /// Unpredictable bytes from the random number generator of the kernel.
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];

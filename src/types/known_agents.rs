@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use super::agent_dialect::AgentDialect;
+
 /// Every known agent. If several commands of one agent are on PATH, the first is used.
 pub static KNOWN: LazyLock<&'static [KnownAgent]> = LazyLock::new(|| &TABLE.agents);
 
@@ -28,6 +30,7 @@ struct Table {
     own_privileged_modes: BTreeMap<String, Vec<&'static str>>,
     sandbox_off: BTreeMap<String, Vec<(&'static str, &'static str)>>,
     mode_commands: Vec<&'static str>,
+    dialects: BTreeMap<String, AgentDialect>,
     agents: Vec<KnownAgent>,
 }
 
@@ -80,6 +83,11 @@ impl KnownAgent {
         let program = command.rsplit('/').next().unwrap_or(command);
         let by_program = KNOWN.iter().find(|known| known.commands.contains(&program));
         by_program.or_else(|| KNOWN.iter().find(|known| args.iter().any(|arg| known.has_package(arg))))
+    }
+
+    /// The protocol of the agent.
+    pub fn dialect(&self) -> AgentDialect {
+        TABLE.dialects.get(self.name).copied().unwrap_or_default()
     }
 
     /// Variables with values that switch off the agent's own sandbox, and change nothing else. With Landlock a sandbox that
@@ -142,6 +150,16 @@ mod tests {
         assert_eq!(of("node", &["/x/@google/gemini-cli-other/index.js"]), None);
         assert_eq!(of("npx", &["-y", "opencode-ai-fork"]), None);
         assert_eq!(of("my-agent", &[]), None);
+        assert_eq!(of("/opt/bin/claude", &["--model", "opus"]), Some("claude-code"));
+    }
+
+    #[test]
+    fn only_claude_code_has_another_protocol() {
+        for known in *KNOWN {
+            let is_acp = known.dialect() == AgentDialect::Acp;
+            assert_eq!(is_acp, known.name != "claude-code", "{}", known.name);
+        }
+        assert!(TABLE.dialects.keys().all(|name| KNOWN.iter().any(|known| known.name == name)));
     }
 
     #[test]
@@ -179,6 +197,8 @@ mod tests {
             ("claude", "acceptEdits", false),
             ("claude", "auto", false),
             ("claude", "dontAsk", false),
+            ("claude-code", "bypassPermissions", true),
+            ("claude-code", "acceptEdits", false),
             ("codex", "agent-full-access", true),
             ("codex", "full-access", true),
             ("codex", "agent", false),

@@ -32,6 +32,7 @@ macro_rules! text_form {
 mod acp_request;
 mod expiry;
 mod folder_error;
+mod agent_dialect;
 mod granted_folders;
 mod agent_name;
 mod agent_settings;
@@ -53,9 +54,10 @@ pub mod text;
 mod user_range;
 
 pub use acp_request::AcpRequest;
+pub use agent_dialect::AgentDialect;
 pub use agent_name::AgentName;
 pub use agent_settings::{AgentSettings, OnTimeout, Permissions, PoolSettings, ServedBy};
-pub use clock::{Clock, Ids, Timestamp};
+pub use clock::{Clock, Ids, Timestamp, random_uuid};
 pub use cursor::{Epoch, EventId, Position};
 pub use denied_modes::DeniedModes;
 pub use expiry::Expiry;

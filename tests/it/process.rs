@@ -63,7 +63,8 @@ impl Bench {
             program: PathBuf::from("/bin/sh"),
             args: vec!["-c".into(), script.into()],
             env: vec![("PATH".into(), "/usr/bin:/bin".into())],
-            cwd: self.dir.path().to_owned(),
+            home: self.dir.path().to_owned(),
+            cwd: None,
             secrets: Vec::new(),
             isolation: ChildIsolation::default(),
         }
@@ -290,7 +291,7 @@ async fn exec_failure_is_a_typed_error() {
         "{plain:?}"
     );
 
-    spec.cwd = bench.path("missing");
+    spec.home = bench.path("missing");
     let folder = soon(bench.spawner.spawn(spec)).await.unwrap_err();
     assert!(matches!(folder, SpawnError::Directory { .. }), "{folder:?}");
     assert_eq!(bench.run_files(), Vec::<PathBuf>::new());

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 mod claude;
+mod claude_code;
 mod codex;
 mod examples;
 mod gemini;

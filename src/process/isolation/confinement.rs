@@ -33,7 +33,7 @@ pub(in crate::process) struct Confinement {
     pub(in crate::process) temporary: Option<PathBuf>,
     /// The child can change nothing but its writable folders.
     pub(in crate::process) read_only: bool,
-    /// The working directory, for a terminal. The program enters it with its own rights.
+    /// The working directory, if it is not HOME. The program enters it with its own rights.
     pub(in crate::process) cwd: Option<PathBuf>,
     pub(in crate::process) maximum: ProcessLimits,
     /// The user and group of the child. `None`: those of the gateway.

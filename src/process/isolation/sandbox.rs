@@ -195,7 +195,7 @@ impl Sandbox {
         &self,
         spec: &ChildSpec,
     ) -> Result<(Confinement, Option<TemporaryFolder>), SpawnError> {
-        let user = self.users.as_ref().map(|users| users.user_of(&spec.cwd)).transpose()?;
+        let user = self.users.as_ref().map(|users| users.user_of(&spec.home)).transpose()?;
         if user.is_none() && geteuid().is_root() && !self.policy.allow_root {
             return Err(SpawnError::Root);
         }
@@ -215,9 +215,12 @@ impl Sandbox {
     ) -> io::Result<(Confinement, Option<TemporaryFolder>)> {
         let ChildIsolation { level, folders, configured, limits } = &spec.isolation;
         let mechanism = self.mechanism(*level);
-        let mut writable = vec![spec.cwd.canonicalize()?];
+        let mut writable = vec![spec.home.canonicalize()?];
         if !matches!(mechanism, Mechanism::Namespaces | Mechanism::Landlock) {
-            return Ok((Confinement { mechanism, writable, user, ..Confinement::default() }, None));
+            return Ok((
+                Confinement { mechanism, writable, user, cwd: spec.cwd.clone(), ..Confinement::default() },
+                None,
+            ));
         }
         let temporary = TemporaryFolder::create(&self.temporary, user)?;
         writable.extend(folders.iter().cloned());
@@ -242,7 +245,7 @@ impl Sandbox {
             read_only: *level == Isolation::Workspace || user.is_none() && geteuid().is_root(),
             user,
             env: Vec::new(),
-            cwd: None,
+            cwd: spec.cwd.clone(),
             maximum: ProcessLimits {
                 processes: Some(limits.max_processes),
                 data_bytes: Some(limits.max_memory_bytes),

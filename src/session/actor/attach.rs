@@ -45,7 +45,9 @@ impl Actor {
         let requirements = (self.offered_capabilities(), folders.collect());
         let in_use = self.attachment.is_in_use();
         let session = record.agent_session_id.as_deref();
-        let session = session.map(|session| RequestedSession { session: session.into(), in_use });
+        let has_history = self.has_history() || record.called || self.client_calls.imports_history();
+        let session =
+            session.map(|session| RequestedSession { session: session.into(), has_history, in_use });
         let allowed = (self.context.workspaces_of(record), requirements);
         let enqueued = self.link.enqueue(&self.context, &record.agent, allowed, session);
         if enqueued.is_ok() {

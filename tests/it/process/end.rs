@@ -132,7 +132,7 @@ async fn gateway_that_will_be_killed() {
     let bench = Bench::within(folder, Limits::default());
     let mut spec =
         bench.shell(&format!("{RUNAWAY} trap '' TERM; echo $$ >agent; while :; do sleep 0.05; done"));
-    spec.cwd = folder.to_owned();
+    spec.home = folder.to_owned();
     let child = bench.spawner.spawn(spec).await.unwrap();
     fs::write(folder.join("supervisor"), format!("{}\n", bench.supervisor().as_raw_pid())).unwrap();
     child.exited().await;

@@ -1,7 +1,8 @@
 //! A model of no intelligence: enough of four model APIs on loopback for real agents to work with.
 //!
 //! The model answers the last message of its user. `call NAME {..}` becomes a call of that tool, `slowly` a text without
-//! an end, and `fail STATUS REASON` an error of the API. A tool's result is repeated. Every other text is repeated with
+//! an end, `big BYTES` a text of that size, and `fail STATUS REASON` an error of the API. Anthropic's model thinks before it
+//! answers a text that begins with `think`. A tool's result is repeated. Every other text is repeated with
 //! all earlier texts of the user: the answer proves which history the agent sent.
 
 use std::convert::Infallible;
@@ -100,6 +101,7 @@ fn reply(conversation: &[Message]) -> Reply {
             Reply::Fail { status: status.parse().expect("a status"), reason: reason.to_owned() }
         }
         (Some("slowly"), None, _) => Reply::Slowly,
+        (Some("big"), Some(bytes), None) => Reply::Text("x".repeat(bytes.parse().expect("a size"))),
         _ => {
             let before: Vec<&str> = before.iter().map(|text| text.as_str()).collect();
             Reply::Text(format!("{last} comes after {}", before.join(", ")))

@@ -30,26 +30,45 @@ pub(super) struct Real {
     shell: (&'static str, fn(&str) -> Value),
 }
 
+fn claude_variables(url: &str) -> Vec<(&'static str, String)> {
+    let on = || "1".to_owned();
+    vec![
+        ("ANTHROPIC_BASE_URL", url.to_owned()),
+        ("ANTHROPIC_API_KEY", "sk-ant-mock-0000".to_owned()),
+        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", on()),
+        ("DISABLE_TELEMETRY", on()),
+        ("DISABLE_ERROR_REPORTING", on()),
+        ("DISABLE_AUTOUPDATER", on()),
+    ]
+}
+
+fn claude_shell(command: &str) -> Value {
+    json!({ "command": command, "description": "Run a command" })
+}
+
 pub(super) static CLAUDE: Real = Real {
     name: "claude",
     package: "@agentclientprotocol/claude-agent-acp",
     command: "node",
     args: &["node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js"],
-    variables: |url| {
-        let on = || "1".to_owned();
-        vec![
-            ("ANTHROPIC_BASE_URL", url.to_owned()),
-            ("ANTHROPIC_API_KEY", "sk-ant-mock-0000".to_owned()),
-            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", on()),
-            ("DISABLE_TELEMETRY", on()),
-            ("DISABLE_ERROR_REPORTING", on()),
-            ("DISABLE_AUTOUPDATER", on()),
-        ]
-    },
+    variables: claude_variables,
     loads_at_once: true,
     forks: false,
     without_terminals: &[],
-    shell: ("Bash", |command| json!({ "command": command, "description": "Run a command" })),
+    shell: ("Bash", claude_shell),
+};
+
+/// Claude Code itself, in its dialect `stream-json`. The gateway knows the command `claude`.
+pub(super) static CLAUDE_CODE: Real = Real {
+    name: "claude-code",
+    package: "@anthropic-ai/claude-code-linux-x64",
+    command: "node_modules/@anthropic-ai/claude-code-linux-x64/claude",
+    args: &[],
+    variables: claude_variables,
+    loads_at_once: true,
+    forks: false,
+    without_terminals: &[],
+    shell: ("Bash", claude_shell),
 };
 
 pub(super) static CODEX: Real = Real {

@@ -81,7 +81,8 @@ async fn isolation_adds_at_most_ten_milliseconds_to_a_start() {
                 program: "/bin/cat".into(),
                 args: Vec::new(),
                 env: Vec::new(),
-                cwd: home.clone(),
+                home: home.clone(),
+                cwd: None,
                 secrets: Vec::new(),
                 isolation: ChildIsolation { level: *level, ..ChildIsolation::default() },
             };

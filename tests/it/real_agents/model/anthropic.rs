@@ -1,5 +1,7 @@
 //! Anthropic's Messages.
 
+use std::cell::Cell;
+
 use axum::response::Response;
 use serde_json::{Value, json};
 
@@ -26,13 +28,25 @@ pub(super) async fn messages(axum::Json(body): axum::Json<Value>) -> Response {
         format!("event: {kind}\ndata: {data}\n\n")
     };
     let usage = json!({ "input_tokens": 10, "output_tokens": 1 });
-    let message = json!({ "id": "msg_1", "type": "message", "role": "assistant", "model": body["model"],
+    // Claude Code joins messages with the same id.
+    let id = format!("msg_{}", body["messages"].as_array().map_or(0, Vec::len));
+    let message = json!({ "id": id, "type": "message", "role": "assistant", "model": body["model"],
         "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage });
     let mut frames = vec![event("message_start", json!({ "message": message }))];
-    let block = |block: Value| event("content_block_start", json!({ "index": 0, "content_block": block }));
-    let delta = |delta: Value| event("content_block_delta", json!({ "index": 0, "delta": delta }));
+    let index = Cell::new(0);
+    let block =
+        |block: Value| event("content_block_start", json!({ "index": index.get(), "content_block": block }));
+    let delta = |delta: Value| event("content_block_delta", json!({ "index": index.get(), "delta": delta }));
     let (stop, again) = match reply(&conversation(&body)) {
         Reply::Text(text) => {
+            if text.starts_with("think ") {
+                frames.push(block(json!({ "type": "thinking", "thinking": "", "signature": "" })));
+                frames.push(delta(json!({ "type": "thinking_delta", "thinking": "let me " })));
+                frames.push(delta(json!({ "type": "thinking_delta", "thinking": "think" })));
+                frames.push(delta(json!({ "type": "signature_delta", "signature": "sig" })));
+                frames.push(event("content_block_stop", json!({ "index": 0 })));
+                index.set(1);
+            }
             frames.push(block(json!({ "type": "text", "text": "" })));
             frames.push(delta(json!({ "type": "text_delta", "text": text })));
             ("end_turn", None)
@@ -50,7 +64,7 @@ pub(super) async fn messages(axum::Json(body): axum::Json<Value>) -> Response {
         }
     };
     if again.is_none() {
-        frames.push(event("content_block_stop", json!({ "index": 0 })));
+        frames.push(event("content_block_stop", json!({ "index": index.get() })));
         let delta = json!({ "stop_reason": stop, "stop_sequence": null });
         frames.push(event("message_delta", json!({ "delta": delta, "usage": { "output_tokens": 5 } })));
         frames.push(event("message_stop", json!({})));

@@ -1,0 +1,209 @@
+//! The lines of the CLI as messages of ACP.
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::calls::Purpose;
+use super::line::{LineError, Object};
+use super::permission::Asked;
+use super::session::SetUp;
+use super::tool::describe;
+use super::translator::Translator;
+use super::turn;
+use super::update::{error, notification, response, to_raw, update};
+use crate::acp::{AcpVersion, error_code, method, update as kind};
+use crate::agent::dialect::Decoded;
+use crate::jsonrpc::{Message, RpcError};
+
+/// The prefix of the methods that report lines without a meaning in ACP.
+const EXTENSION: &str = "_stream_json";
+
+/// The name of the agent in `agentInfo`.
+const NAME: &str = "claude-code";
+
+impl Translator {
+    /// Translates a line. An error means that the rest of the line is not translated.
+    pub(super) fn line(
+        &mut self,
+        line: &[u8],
+        max_depth: usize,
+        out: &mut Vec<Decoded>,
+    ) -> Result<(), LineError> {
+        let (object, raw) = Object::line(line, max_depth)?;
+        match &*object.required_text("type")? {
+            "control_response" => self.control_response(&object.named("control_response"), out)?,
+            "control_request" => self.control_request(&object.named("control_request"), out)?,
+            "control_cancel_request" => {
+                let id = object.named("control_cancel_request").required("request_id")?;
+                if self.permissions.withdraw(id) {
+                    out.push(notification(method::CANCEL_REQUEST, to_raw(&json!({ "requestId": id }))));
+                }
+            }
+            "stream_event" => self.stream_event(&object.named("stream_event"), out)?,
+            "assistant" => self.assistant(&object.named("assistant"), out)?,
+            "user" => self.user(&object.named("user"), out)?,
+            "result" => self.result(&object.named("result"), out),
+            "system" => self.system(&object.named("system"), raw, out)?,
+            // Signs of life.
+            "keep_alive" | "tool_progress" => {}
+            other => out.push(notification(&format!("{EXTENSION}/{other}"), raw.to_owned())),
+        }
+        Ok(())
+    }
+
+    fn control_response(&mut self, line: &Object<'_>, out: &mut Vec<Decoded>) -> Result<(), LineError> {
+        let answer = line.required_object("response")?;
+        let id = answer.required_text("request_id")?;
+        let failed = (answer.required_text("subtype")? != "success").then(|| {
+            let detail = answer.text("error").unwrap_or_default();
+            error(error_code::INTERNAL, format!("Internal error: {detail}"))
+        });
+        let Some(purpose) = self.controls.answered(&id) else {
+            out.push(Decoded::Invalid);
+            return Ok(());
+        };
+        match (purpose, failed) {
+            (Purpose::Initialize(call), None) => {
+                let read =
+                    answer.object("response").map_or(Ok(()), |answer| self.settings.initialized(&answer));
+                let outcome = read.map(|()| initialize_result());
+                let malformed = |missing| error(error_code::INTERNAL, format!("Internal error: {missing}"));
+                out.push(response(call, outcome.map_err(malformed)));
+            }
+            (Purpose::Mode(call, mode), None) => {
+                // The client has selected the mode, so it needs no update.
+                self.settings.set_mode(&mode);
+                out.push(response(call, Ok(to_raw(&json!({})))));
+            }
+            (Purpose::Model(call, value), None) => {
+                self.settings.set_model(&value);
+                let options = json!({ "configOptions": self.settings.options() });
+                out.push(response(call, Ok(to_raw(&options))));
+            }
+            (Purpose::SetUp, failed) => self.set_up_answered(failed, out),
+            (Purpose::Initialize(call) | Purpose::Mode(call, _) | Purpose::Model(call, _), Some(failed)) => {
+                out.push(response(call, Err(failed)));
+            }
+            (Purpose::Interrupt, _) => {}
+        }
+        Ok(())
+    }
+
+    /// Counts an answer to a step of the set-up. The last one ends it.
+    fn set_up_answered(&mut self, failed: Option<RpcError>, out: &mut Vec<Decoded>) {
+        let Some(set_up) = &mut self.set_up else { return };
+        set_up.missing -= 1;
+        set_up.failed = set_up.failed.take().or(failed);
+        if set_up.missing > 0 {
+            return;
+        }
+        let Some(SetUp { call, is_new, failed, .. }) = self.set_up.take() else { return };
+        match failed {
+            Some(failed) => out.push(response(call, Err(failed))),
+            None => out.extend(self.session_ready(call, is_new)),
+        }
+    }
+
+    fn control_request(&mut self, line: &Object<'_>, out: &mut Vec<Decoded>) -> Result<(), LineError> {
+        let (id, request) = (line.required("request_id")?, line.required_object("request")?);
+        let subtype = request.required_text("subtype")?;
+        let (method, params) = if subtype == "can_use_tool" {
+            let asked = Asked::parse(&request.named("can_use_tool"))?;
+            let params = self.permission(&asked);
+            self.permissions.open(id, asked);
+            (method::SESSION_REQUEST_PERMISSION.into(), to_raw(&params))
+        } else {
+            self.permissions.open_other(id);
+            (format!("{EXTENSION}/{subtype}").into(), line.required("request")?.to_owned())
+        };
+        out.push(Decoded::Message(Message::Request { id: id.to_owned(), method, params }));
+        Ok(())
+    }
+
+    /// The params of `session/request_permission`.
+    fn permission(&self, asked: &Asked) -> Value {
+        let input: Value = serde_json::from_str(asked.input.get()).unwrap_or_default();
+        let info = describe(&asked.tool, &input, &self.session.cwd);
+        let parent = self.conversation.tools.get(&asked.call_id).and_then(|tool| tool.parent.as_deref());
+        let mut call = json!({
+            "toolCallId": asked.call_id, "title": info.title, "kind": info.kind, "status": "pending",
+            "content": info.content, "rawInput": input,
+        });
+        if !info.locations.is_empty() {
+            call["locations"] = Value::Array(info.locations);
+        }
+        json!({ "sessionId": self.lane_session(parent), "toolCall": call, "options": asked.options() })
+    }
+
+    fn system(&mut self, line: &Object<'_>, raw: &RawValue, out: &mut Vec<Decoded>) -> Result<(), LineError> {
+        let subtype = line.required_text("subtype")?;
+        match &*subtype {
+            "init" | "status" => {
+                if let Some(model) = line.text("model") {
+                    let changed = self.settings.model_used(&model);
+                    out.extend(changed.map(|changed| update(self.session_id(), &changed)));
+                }
+                if let Some(mode) = line.text("permissionMode") {
+                    let changed = self.settings.set_mode(&mode);
+                    out.extend(changed.map(|changed| update(self.session_id(), &changed)));
+                }
+            }
+            // Progress without content.
+            "thinking_tokens"
+            | "session_state_changed"
+            | "hook_started"
+            | "hook_progress"
+            | "hook_response"
+            | "files_persisted"
+            | "task_started"
+            | "task_progress" => {}
+            other => out.push(notification(&format!("{EXTENSION}/system/{other}"), raw.to_owned())),
+        }
+        Ok(())
+    }
+
+    /// Handles the end of a turn.
+    fn result(&mut self, result: &Object<'_>, out: &mut Vec<Decoded>) {
+        if let Some(call) = self.controls.take_initialize() {
+            // The CLI does not find the session of `--resume`.
+            let detail =
+                turn::errors(result).unwrap_or_else(|| "the agent ended during its start".to_owned());
+            return out.push(response(call, Err(error(error_code::RESOURCE_NOT_FOUND, detail))));
+        }
+        // The CLI continues by itself after a task in the background.
+        let origin = result.object("origin").and_then(|origin| origin.text("kind"));
+        if origin.as_deref() == Some("task-notification") {
+            return;
+        }
+        let Some((call, turn)) = self.turn.take() else { return };
+        self.permissions.clear();
+        let text = result.get("result").filter(|_| !turn.has_text && !result.is_true("is_error"));
+        if let Some(text) = text.filter(|text| text.get().starts_with('"') && text.get() != "\"\"") {
+            // A command of the CLI itself writes no message.
+            out.push(super::update::chunk(self.session_id(), kind::AGENT_MESSAGE_CHUNK, text, None));
+        }
+        out.extend(turn.usage_update(result).map(|usage| update(self.session_id(), &usage)));
+        out.push(response(call, turn.outcome(result)));
+    }
+
+    /// The id of the session to which a lane belongs: that of the subagent, or that of the session itself.
+    pub(super) fn lane_session<'a>(&'a self, parent: Option<&'a str>) -> &'a str {
+        let known = parent.filter(|parent| self.conversation.subagents.iter().any(|known| known == parent));
+        known.unwrap_or_else(|| self.session_id())
+    }
+}
+
+/// The answer to `initialize`. The CLI reports no version before its first turn.
+fn initialize_result() -> Box<RawValue> {
+    to_raw(&json!({
+        "protocolVersion": AcpVersion::V1.number(),
+        "agentInfo": { "name": NAME, "title": "Claude Code", "version": "unknown" },
+        "agentCapabilities": {
+            "loadSession": false,
+            "promptCapabilities": { "image": true, "embeddedContext": true },
+            "mcpCapabilities": { "http": true, "sse": true },
+            "sessionCapabilities": { "resume": {}, "additionalDirectories": {} },
+        },
+        "authMethods": [],
+    }))
+}

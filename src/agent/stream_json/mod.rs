@@ -1,0 +1,90 @@
+//! The dialect of the Claude Code CLI: `--input-format stream-json --output-format stream-json`.
+//!
+//! The module translates between the lines of the CLI and messages of ACP v1. It has no I/O and no time. A process serves
+//! one session, for which it starts: the launcher adds [`arguments`] to the command of the entry.
+//!
+//! Reading order: [`line`] and [`update`] (the two formats), [`translator`] (the state, and messages of the gateway),
+//! [`incoming`] (lines of the CLI), [`conversation`] with [`streamed`], [`tool`] and [`plan`], [`permission`], [`prompt`],
+//! [`session`] with [`calls`], [`settings`], [`turn`].
+
+use std::sync::Mutex;
+
+use self::translator::Translator;
+use super::dialect::{Decoded, Dialect, Encoded, Line, Outgoing};
+use crate::acp::AcpVersion;
+use crate::shutdown::lock_or_abort;
+
+mod calls;
+mod conversation;
+mod incoming;
+mod line;
+mod permission;
+mod plan;
+mod prompt;
+mod session;
+mod settings;
+mod streamed;
+mod tool;
+mod translator;
+mod turn;
+mod update;
+
+pub(super) use session::StartedSession;
+
+/// The arguments of every process.
+const ARGUMENTS: [&str; 9] = [
+    "-p",
+    "--input-format",
+    "stream-json",
+    "--output-format",
+    "stream-json",
+    "--verbose",
+    "--include-partial-messages",
+    "--permission-prompt-tool",
+    "stdio",
+];
+
+/// The arguments that select the protocol and the session. Ids of sessions are UUIDs.
+pub(super) fn arguments(session: &StartedSession) -> Vec<String> {
+    let id = session.id.as_ref().map(|id| {
+        let option = if session.restores { "--resume" } else { "--session-id" };
+        [option.to_owned(), id.clone()]
+    });
+    ARGUMENTS.map(str::to_owned).into_iter().chain(id.into_iter().flatten()).collect()
+}
+
+/// The translation for one process.
+#[derive(Debug)]
+pub(super) struct StreamJson(Mutex<Translator>);
+
+impl StreamJson {
+    pub(super) fn new(session: StartedSession) -> Self {
+        Self(Mutex::new(Translator::new(session)))
+    }
+}
+
+impl Dialect for StreamJson {
+    fn version(&self) -> AcpVersion {
+        AcpVersion::V1
+    }
+
+    fn has_replies(&self) -> bool {
+        true
+    }
+
+    fn encode(&self, message: Outgoing<'_>) -> Encoded {
+        lock_or_abort(self.0.lock()).encode(&message)
+    }
+
+    fn decode(&self, line: Line<'_>, messages: &mut Vec<Decoded>) {
+        let bytes = &line.block[line.range.clone()];
+        let translated = lock_or_abort(self.0.lock()).line(bytes, line.max_json_depth, messages);
+        if let Err(error) = translated {
+            tracing::debug!(%error, bytes = line.range.len(), "invalid line of the Claude Code CLI");
+            messages.push(Decoded::Invalid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! The state of the translation, and the messages of the gateway.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::calls::{Controls, Purpose};
+use super::line::LineError;
+use super::permission::{Answered, Permissions};
+use super::plan::Tasks;
+use super::prompt;
+use super::session::{SetUp, StartedSession, set_up_requests};
+use super::settings::{MODEL, Settings, selected_option};
+use super::streamed::Streamed;
+use super::turn::Turn;
+use super::update::{error, response, to_raw, update};
+use crate::acp::{self, RawObject, error_code, method};
+use crate::agent::dialect::{Decoded, Encoded, Outgoing};
+use crate::jsonrpc::{self, CallId, RpcError};
+
+/// Translates between the messages of ACP and the lines of one CLI.
+#[derive(Debug, Default)]
+pub(super) struct Translator {
+    pub(super) session: StartedSession,
+    pub(super) set_up: Option<SetUp>,
+    pub(super) controls: Controls,
+    pub(super) permissions: Permissions,
+    /// The running turn, with the call of its prompt.
+    pub(super) turn: Option<(CallId, Turn)>,
+    pub(super) conversation: Conversation,
+    pub(super) settings: Settings,
+}
+
+/// The parts of the conversation that later lines refer to.
+#[derive(Debug, Default)]
+pub(super) struct Conversation {
+    pub(super) streamed: Streamed,
+    /// The tool calls without a result, by their ids.
+    pub(super) tools: HashMap<String, OpenTool>,
+    pub(super) tasks: Tasks,
+    /// The subagents that were announced, by the ids of their tool calls.
+    pub(super) subagents: Vec<String>,
+}
+
+/// A tool call without a result.
+#[derive(Debug, Clone)]
+pub(super) struct OpenTool {
+    pub(super) name: String,
+    pub(super) input: Value,
+    /// The tool call of the subagent that made the call.
+    pub(super) parent: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ControlResponse<'a> {
+    r#type: &'static str,
+    response: ControlOutcome<'a>,
+}
+
+#[derive(Serialize)]
+struct ControlOutcome<'a> {
+    subtype: &'static str,
+    request_id: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// Lines for the CLI, or the immediate answer to a call.
+type Step = Result<String, RpcError>;
+
+impl Translator {
+    pub(super) fn new(session: StartedSession) -> Self {
+        Self { session, ..Self::default() }
+    }
+
+    /// The agent's id of the session. Without a session no message has one.
+    pub(super) fn session_id(&self) -> &str {
+        self.session.id.as_deref().unwrap_or_default()
+    }
+
+    /// Translates a message of the gateway.
+    pub(super) fn encode(&mut self, message: &Outgoing<'_>) -> Encoded {
+        match *message {
+            Outgoing::Request { id, method, params } => self.request(id, method, params),
+            Outgoing::Notification { method: method::SESSION_CANCEL, .. } => lines(self.interrupt()),
+            Outgoing::Notification { .. } => Encoded::default(),
+            Outgoing::Answer { id, outcome } => lines(self.answer(id, outcome)),
+        }
+    }
+
+    fn request(&mut self, id: CallId, method: &str, params: &RawValue) -> Encoded {
+        let step = match method {
+            method::INITIALIZE => {
+                self.control(Purpose::Initialize(id), &json!({ "subtype": "initialize", "hooks": null }))
+            }
+            method::SESSION_NEW => return self.begin(id, true, params),
+            method::SESSION_RESUME => return self.begin(id, false, params),
+            method::SESSION_PROMPT => self.prompt(id, params),
+            method::SESSION_SET_MODE => self.select_mode(id, params),
+            method::SESSION_SET_CONFIG_OPTION => self.select_option(id, params),
+            _ => Err(jsonrpc::parse_error(&acp::method_not_found(method))),
+        };
+        match step {
+            Ok(step) => lines(step),
+            Err(error) => Encoded { replies: vec![response(id, Err(error))], ..Encoded::default() },
+        }
+    }
+
+    fn control(&mut self, purpose: Purpose, request: &Value) -> Step {
+        let busy = || error(error_code::INTERNAL, "the agent does not answer; stop its process");
+        self.controls.send(purpose, request).ok_or_else(busy)
+    }
+
+    /// Creates or restores the session. Without control requests the answer needs no line of the CLI, which reports a
+    /// session only with its first turn.
+    fn begin(&mut self, call: CallId, is_new: bool, params: &RawValue) -> Encoded {
+        let mut encoded = Encoded::default();
+        match self.begin_steps(call, is_new, params) {
+            Ok(lines) if lines.is_empty() => encoded.replies = self.session_ready(call, is_new),
+            Ok(lines) => encoded.lines = lines.into(),
+            Err(failed) => encoded.replies.push(response(call, Err(failed))),
+        }
+        encoded
+    }
+
+    fn begin_steps(&mut self, call: CallId, is_new: bool, params: &RawValue) -> Step {
+        if !is_new {
+            self.check_restore(params)?;
+        } else if self.session.restores || self.session.id.is_none() {
+            let detail = "Invalid request: this process was not started for a new session";
+            return Err(error(error_code::INVALID_REQUEST, detail));
+        }
+        let requests = set_up_requests(params).map_err(|error| invalid_params(&error))?;
+        let mut lines = String::new();
+        for request in &requests {
+            lines += &self.control(Purpose::SetUp, request)?;
+        }
+        if !requests.is_empty() {
+            self.set_up = Some(SetUp { call, is_new, missing: requests.len(), failed: None });
+        }
+        Ok(lines)
+    }
+
+    fn check_restore(&self, params: &RawValue) -> Result<(), RpcError> {
+        let wanted = acp::session_id_of(params).ok().flatten().unwrap_or_default();
+        match &self.session.missing {
+            Some((id, missing)) if *id == *wanted => return Err(missing.clone()),
+            _ => {}
+        }
+        if self.session.restores && self.session_id() == &*wanted {
+            return Ok(());
+        }
+        Err(error(error_code::RESOURCE_NOT_FOUND, format!("Session not found: {wanted}")))
+    }
+
+    /// The answer to the set-up of the session, and the commands of the agent.
+    pub(super) fn session_ready(&self, call: CallId, is_new: bool) -> Vec<Decoded> {
+        let (modes, options) = self.settings.offered();
+        let mut result = json!({ "modes": modes, "configOptions": options });
+        if is_new {
+            result["sessionId"] = json!(self.session_id());
+        }
+        let commands = self.settings.commands().map(|commands| update(self.session_id(), &commands));
+        std::iter::once(response(call, Ok(to_raw(&result)))).chain(commands).collect()
+    }
+
+    fn prompt(&mut self, id: CallId, params: &RawValue) -> Step {
+        if self.turn.is_some() {
+            return Err(error(
+                error_code::INVALID_REQUEST,
+                "Invalid request: a turn of this session is running",
+            ));
+        }
+        let line = prompt::user_message(params).map_err(|error| invalid_params(&error))?;
+        self.turn = Some((id, Turn::default()));
+        Ok(format!("{line}\n"))
+    }
+
+    fn interrupt(&mut self) -> String {
+        let Some((_, turn)) = &mut self.turn else { return String::new() };
+        turn.cancelled = true;
+        // The CLI withdraws its open requests, so it does not expect their answers.
+        self.permissions.clear();
+        self.control(Purpose::Interrupt, &json!({ "subtype": "interrupt" })).unwrap_or_default()
+    }
+
+    fn select_mode(&mut self, id: CallId, params: &RawValue) -> Step {
+        let mode = RawObject::parse(params).and_then(|params| params.text("modeId"));
+        let Some(mode) = mode else {
+            return Err(invalid_params(&LineError::Member { object: "params", member: "modeId" }));
+        };
+        let request = json!({ "subtype": "set_permission_mode", "mode": mode });
+        self.control(Purpose::Mode(id, mode.into_owned()), &request)
+    }
+
+    fn select_option(&mut self, id: CallId, params: &RawValue) -> Step {
+        let Some((option, value)) = selected_option(params) else {
+            return Err(invalid_params(&LineError::Member { object: "params", member: "value" }));
+        };
+        if option != MODEL || !self.settings.has_model(&value) {
+            let detail =
+                format!("Invalid params: the agent does not offer the value {value:?} of {option:?}");
+            return Err(error(error_code::INVALID_PARAMS, detail));
+        }
+        let request = json!({ "subtype": "set_model", "model": value });
+        self.control(Purpose::Model(id, value), &request)
+    }
+
+    /// Answers a control request of the CLI. Empty if the CLI has withdrawn the request.
+    fn answer(&mut self, id: &RawValue, outcome: Result<&RawValue, &RawValue>) -> String {
+        let (response, error) = match (self.permissions.answer(id, outcome.ok()), outcome) {
+            (Answered::Permission(answer), _) => (Some(answer), None),
+            (Answered::Withdrawn, _) => return String::new(),
+            (Answered::Other, Ok(result)) => (Some(result.to_owned()), None),
+            (Answered::Other, Err(failed)) => (None, Some(jsonrpc::parse_error(failed).message)),
+        };
+        let subtype = if error.is_none() { "success" } else { "error" };
+        let outcome = ControlOutcome { subtype, request_id: id, response: response.as_deref(), error };
+        format!("{}\n", to_raw(&ControlResponse { r#type: "control_response", response: outcome }))
+    }
+}
+
+fn invalid_params(detail: &LineError) -> RpcError {
+    error(error_code::INVALID_PARAMS, format!("Invalid params: {detail}"))
+}
+
+fn lines(lines: String) -> Encoded {
+    Encoded { lines: lines.into(), replies: Vec::new() }
+}

@@ -1,0 +1,21 @@
+//! The protocols of agents.
+
+use serde::Deserialize;
+
+/// The protocol of an agent on its stdin and stdout.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgentDialect {
+    /// The Agent Client Protocol.
+    #[default]
+    Acp,
+    /// The protocol of the Claude Code CLI.
+    StreamJson,
+}
+
+impl AgentDialect {
+    /// Whether a process serves one session, for which it starts.
+    pub const fn has_one_session(self) -> bool {
+        matches!(self, Self::StreamJson)
+    }
+}
