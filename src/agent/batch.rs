@@ -32,7 +32,7 @@ pub enum Inbound {
     },
 }
 
-/// The messages of one read.
+/// The messages of one read, or a part of them: `max_batch_bytes` splits a large read.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// The bytes of the read, as whole lines.

@@ -31,8 +31,10 @@ pub struct Agent {
     /// The agent's sign-in methods from `initialize`, raw ACP.
     #[schema(required, value_type = Option<Vec<Object>>)]
     pub auth_methods: Option<Box<RawValue>>,
-    /// The isolation of the agent's processes. A session can have a lower mechanism, see its `isolation`.
-    pub isolation: AppliedIsolation,
+    /// The isolation of the agent's processes. Null if they run on another host. A session can have a lower mechanism, see
+    /// its `isolation`.
+    #[schema(required)]
+    pub isolation: Option<AppliedIsolation>,
     pub pool: PoolFigures,
 }
 

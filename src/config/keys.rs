@@ -6,7 +6,7 @@ use super::key::{Key, PER_KEY};
 use super::section::{Field, Section};
 use super::{limits, settings};
 
-/// The sections and their descriptions.
+/// The sections and their descriptions. `[limits]` has tables only: [`read`] rejects a key directly in it.
 pub(super) const SECTIONS: [(&str, &str); 10] = [
     ("server", "The address, the data directory, and the limits of connections and request bodies."),
     ("auth", "Web origins and keys."),

@@ -1,4 +1,7 @@
 //! Sources of agents. The pool acquires connected agents from a source and does not know how they were connected.
+//!
+//! [`Launcher`] is the source of agents that are children of the gateway, in every dialect. Agents that are no children need
+//! another source.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,8 +13,8 @@ use crate::agent::{
 use crate::types::{AppliedIsolation, Tenant};
 
 pub trait AgentSource: fmt::Debug + Send + Sync {
-    /// The isolation of processes of the entry.
-    fn isolation(&self, spec: &AgentSpec) -> AppliedIsolation;
+    /// The isolation of processes of the entry. `None` if they run on another host.
+    fn isolation(&self, spec: &AgentSpec) -> Option<AppliedIsolation>;
 
     /// Creates the folder of a process that starts before its session. `None` if it needs none.
     fn create_idle_folder<'a>(
@@ -40,8 +43,8 @@ pub trait AgentSource: fmt::Debug + Send + Sync {
 }
 
 impl AgentSource for Launcher {
-    fn isolation(&self, spec: &AgentSpec) -> AppliedIsolation {
-        self.applied_isolation(spec)
+    fn isolation(&self, spec: &AgentSpec) -> Option<AppliedIsolation> {
+        Some(self.applied_isolation(spec))
     }
 
     fn create_idle_folder<'a>(

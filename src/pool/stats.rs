@@ -21,7 +21,8 @@ pub struct PoolStats {
     pub queued: usize,
     /// The agent keeps a session locked after `session/close`, so the pool reuses no process.
     pub keeps_sessions_locked: bool,
-    pub isolation: AppliedIsolation,
+    /// `None` if the agent runs on another host.
+    pub isolation: Option<AppliedIsolation>,
 }
 
 impl Pool {

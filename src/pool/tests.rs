@@ -25,8 +25,8 @@ impl std::fmt::Debug for MemorySource {
 }
 
 impl AgentSource for MemorySource {
-    fn isolation(&self, spec: &AgentSpec) -> AppliedIsolation {
-        AppliedIsolation { level: spec.settings.isolation, ..AppliedIsolation::default() }
+    fn isolation(&self, _: &AgentSpec) -> Option<AppliedIsolation> {
+        None
     }
 
     fn connect<'a>(

@@ -113,11 +113,12 @@ async fn run_and_finish(
     let mut response = next.run(request).await;
     let too_large = response.status() == StatusCode::PAYLOAD_TOO_LARGE;
     let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    let streams = is_stream(response.extensions());
     let headers = response.headers_mut();
     // `Connection: close` announces that this connection serves no further request. The gateway does not read
     // the rest of a body that is too large, and a draining gateway sends only one more response. A stream
     // never has this header, because some clients then accept a truncated stream as complete.
-    let closes = too_large || (context.shutdown.is_draining() && !is_stream(headers));
+    let closes = too_large || (context.shutdown.is_draining() && !streams);
     if http1 && closes && !upgraded {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }

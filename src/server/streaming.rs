@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{Extensions, HeaderName, HeaderValue, header};
 use tracing::Instrument;
 
 use crate::shutdown::lock_or_abort;
-use crate::stream::{Ndjson, Sse, Stream, body_from};
+use crate::stream::{Stream, body_from};
 
 /// A response extension with the stream that writes the body. After the stream is removed, the body of the
 /// response itself stays empty.
@@ -20,6 +20,10 @@ impl StreamingBody {
         lock_or_abort(self.0.lock()).take()
     }
 }
+
+/// A response extension that marks a stream of events.
+#[derive(Debug, Clone, Copy)]
+struct EventStream;
 
 /// The response that a stream writes. A stream that continues after the replay can hijack the connection.
 pub(crate) fn stream_response(stream: Stream) -> Response {
@@ -50,12 +54,11 @@ pub(crate) fn event_response(media_type: &'static str, body: Body) -> Response {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response.extensions_mut().insert(EventStream);
     response
 }
 
-/// Whether a response with these headers is a stream of events.
-pub(super) fn is_stream(headers: &HeaderMap) -> bool {
-    headers
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|kind| kind == Sse::MEDIA_TYPE || kind == Ndjson::MEDIA_TYPE)
+/// Whether a response with these extensions is a stream of events, in any media type.
+pub(super) fn is_stream(extensions: &Extensions) -> bool {
+    extensions.get::<EventStream>().is_some()
 }

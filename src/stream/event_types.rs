@@ -1,6 +1,7 @@
 //! The event types that a client selects.
 
-/// A selection of event types. Control frames (`reset`, `ready`, `problem`, `shutdown`) are always sent.
+/// A selection of event types. Control frames (`ready`, `position`, `reset`, `problem`, `shutdown`, `end`) are
+/// always sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventTypes {
     All,

@@ -10,8 +10,6 @@ use crate::event::{ControlFrame, EventRef};
 pub struct Ndjson;
 
 impl Ndjson {
-    pub(crate) const MEDIA_TYPE: &str = "application/x-ndjson";
-
     fn line(out: &mut BytesMut, object: &[u8]) {
         out.reserve(object.len() + 1);
         out.put_slice(object);
@@ -21,7 +19,7 @@ impl Ndjson {
 
 impl Encoder for Ndjson {
     fn media_type(&self) -> &'static str {
-        Self::MEDIA_TYPE
+        "application/x-ndjson"
     }
 
     fn uses_stored_frames(&self) -> bool {

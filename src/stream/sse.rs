@@ -15,8 +15,6 @@ pub struct Sse {
 }
 
 impl Sse {
-    pub(crate) const MEDIA_TYPE: &str = "text/event-stream";
-
     fn kind(self, kind: &str) -> Option<&str> {
         self.named.then_some(kind)
     }
@@ -26,7 +24,7 @@ impl Sse {
 /// early.
 impl Encoder for Sse {
     fn media_type(&self) -> &'static str {
-        Self::MEDIA_TYPE
+        "text/event-stream"
     }
 
     fn uses_stored_frames(&self) -> bool {

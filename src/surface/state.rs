@@ -7,15 +7,16 @@ use axum::response::Response;
 
 use super::acp::Connections;
 use crate::agent::CurrentCatalogue;
-use crate::audit::Audit;
+use crate::audit::{Audit, Counted};
 use crate::auth::{Admission, Policy, Tickets};
+use crate::event::RejectReason;
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::server::{RateLimits, RequestContext, stream_response};
 use crate::session::SessionRegistry;
 use crate::shutdown::Shutdown;
 use crate::stream::{Encoder, EventTypes, Feed, KeepAliveTicker, Source, Stream, StreamGuard, Streams};
-use crate::types::{Epoch, Ids, Limits, PrincipalLimits};
+use crate::types::{Author, Epoch, Ids, Limits, PrincipalLimits};
 
 /// The components that the composition root passes to the gateway.
 #[derive(Debug)]
@@ -84,6 +85,12 @@ impl Gateway {
 
     pub(super) fn rates(&self) -> &RateLimits {
         &self.0.requests.rates
+    }
+
+    /// Counts a request for the audit log that the key of its author does not permit.
+    pub(super) fn audit_forbidden(&self, author: &Author) {
+        let event = Counted::RequestRejected(RejectReason::Forbidden);
+        self.audit.counted().by_key(author, event, self.ids.now());
     }
 
     pub(super) fn streams(&self) -> &Streams {

@@ -10,7 +10,7 @@ mod rules;
 mod structs;
 mod tokens;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use self::cycles::Graph;
@@ -167,32 +167,64 @@ fn architecture_md_names_only_existing_paths() {
 }
 
 #[test]
-fn architecture_md_lists_functions_that_exist() {
+fn architecture_md_lists_functions_in_the_order_of_their_files() {
     let text = read(Path::new("ARCHITECTURE.md"));
-    let steps = path_steps(&text);
-    assert!(steps.len() > 15, "only {steps:?} were read as steps of the two paths");
-    let defines = |file: &str, function: &str| {
-        let signature = format!("fn {function}");
-        let follows = |rest: &str| rest.starts_with(['(', '<']);
-        read(Path::new(file)).split(&signature).skip(1).any(follows)
-    };
-    let missing: Vec<_> = steps.iter().filter(|(file, function)| !defines(file, function)).collect();
-    assert!(missing.is_empty(), "ARCHITECTURE.md lists functions that do not exist: {missing:?}");
+    let tables = path_tables(&text);
+    let steps: usize = tables.iter().map(Vec::len).sum();
+    assert!(tables.len() > 5 && steps > 60, "only {tables:?} were read as steps of the two paths");
+    for table in tables {
+        let wrong = first_step_out_of_order(&table, |file| read(Path::new(file)));
+        assert_eq!(wrong, None, "ARCHITECTURE.md lists a function that its file does not have at this place");
+    }
+}
+
+/// A row of a table of steps: the file and the function.
+type PathStep = (String, String);
+
+/// The first step whose file does not define the function, or defines it only before the function of an earlier step.
+fn first_step_out_of_order(steps: &[PathStep], read: impl Fn(&str) -> String) -> Option<&PathStep> {
+    let mut reached = BTreeMap::new();
+    steps.iter().find(|(file, function)| {
+        let (text, signature) = (read(file), format!("fn {function}"));
+        let from = reached.get(file).copied().unwrap_or(0);
+        let mut definitions = text
+            .match_indices(&signature)
+            .filter(|(at, name)| text[at + name.len()..].starts_with(['(', '<']));
+        let found = definitions.find(|(at, _)| *at >= from);
+        found.map(|(at, _)| reached.insert(file, at)).is_none()
+    })
 }
 
 /// The rows below each header `| step | file | function |`.
-fn path_steps(text: &str) -> Vec<(String, String)> {
-    let mut steps = Vec::new();
+fn path_tables(text: &str) -> Vec<Vec<PathStep>> {
+    let mut tables = Vec::new();
     let mut lines = text.lines();
     while lines.any(|line| line == "| step | file | function |") {
         let rows = lines.by_ref().skip(1).take_while(|line| line.starts_with('|'));
-        steps.extend(rows.filter_map(|row| {
+        let steps = rows.map(|row| {
             let names: Vec<&str> = quoted(row).collect();
-            let [.., file, function] = names[..] else { return None };
-            Some((file.to_owned(), function.to_owned()))
-        }));
+            let [.., file, function] = names[..] else { panic!("no file and function: {row}") };
+            (file.to_owned(), function.to_owned())
+        });
+        tables.push(steps.collect());
     }
-    steps
+    tables
+}
+
+#[test]
+fn steps_out_of_order_are_found() {
+    let text = "| step | file | function |\n|---|---|---|\n| x | `a.rs` | `f` |\n| `> ` | `b.rs` | `g` |\n| y | `a.rs` | `h` |\n\n\
+        | step | file | function |\n|---|---|---|\n| z | `a.rs` | `f` |\n";
+    let tables = path_tables(text);
+    assert_eq!(tables.iter().map(Vec::len).collect::<Vec<_>>(), [3, 1]);
+    let wrong = |source: &str| {
+        let found = first_step_out_of_order(&tables[0], |_| source.to_owned());
+        found.map(|(_, function)| function.clone())
+    };
+    assert_eq!(wrong("fn f() {} fn g<T>() {} fn h() {}"), None);
+    assert_eq!(wrong("fn h() {} fn f() {} fn g() {}"), Some("h".to_owned()));
+    assert_eq!(wrong("fn h() {} fn f() {} fn g() {} fn h() {}"), None);
+    assert_eq!(wrong("fn f() {} fn great() {} fn h() {}"), Some("g".to_owned()));
 }
 
 /// Test modules that call the library. All others use a running gateway only, for example the tests of prompts and streams.

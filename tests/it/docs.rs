@@ -26,12 +26,31 @@ fn every_problem_code_is_in_the_problem_reference_with_its_status() {
     }
 }
 
+/// The members that every event has. A section of the reference describes them together.
+const COMMON_MEMBERS: [&str; 6] = ["id", "seq", "type", "sessionId", "time", "promptId"];
+
 #[test]
-fn every_event_type_is_in_the_event_reference() {
+fn every_event_type_is_in_the_event_reference_with_its_members() {
     let page = read("docs/reference/events.md");
+    let document: serde_json::Value = serde_json::from_str(&read("openapi/openapi.json")).expect("JSON");
+    let schemas = document["components"]["schemas"].as_object().expect("schemas");
     for (_, name, _) in acp_gateway::event::TYPES {
-        let named = page.lines().any(|line| line.starts_with("| `") && line.contains(&format!("`{name}`")));
-        assert!(named, "no row for {name}");
+        let of_type = |row: &&str| {
+            row.strip_prefix("| ").is_some_and(|row| {
+                row.split(" | ").next().is_some_and(|types| types.contains(&format!("`{name}`")))
+            })
+        };
+        let rows: Vec<&str> = page.lines().filter(of_type).collect();
+        assert!(!rows.is_empty(), "no row for {name}");
+        let has_type =
+            |schema: &&serde_json::Value| schema["properties"]["type"]["enum"] == serde_json::json!([name]);
+        let schema = schemas.values().find(has_type).unwrap_or_else(|| panic!("no schema for {name}"));
+        let members = schema["properties"].as_object().expect("an event is an object").keys();
+        for member in members.filter(|member| !COMMON_MEMBERS.contains(&member.as_str())) {
+            let forms = [format!("`{member}`"), format!("`{member}: ")];
+            let described = rows.iter().any(|row| forms.iter().any(|form| row.contains(form)));
+            assert!(described, "the row of {name} has no {member}");
+        }
     }
 }
 

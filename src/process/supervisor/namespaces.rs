@@ -16,7 +16,7 @@ use super::restrict;
 use super::user::{self, IdMaps};
 use crate::process::isolation::Confinement;
 
-/// The capabilities of the init process: SYS_ADMIN to mount `/proc`, and SETPCAP to reduce the bounding set.
+/// The capabilities of the init process: `SYS_ADMIN` to mount `/proc`, and `SETPCAP` to reduce the bounding set.
 const INIT_CAPABILITIES: [CapabilitySet; 2] = [CapabilitySet::SYS_ADMIN, CapabilitySet::SETPCAP];
 
 /// The settings and triggers of the kernel in `/proc`.

@@ -99,7 +99,15 @@ impl Caller {
 
     fn respond(&self, id: &RawValue, reply: Reply) {
         let Reply { outcome, view } = reply;
+        outcome.as_ref().err().into_iter().for_each(|failure| self.audit(failure));
         self.connection.respond(view.as_deref(), Place::default(), message::response(id, outcome.as_deref()));
+    }
+
+    /// Counts a message for the audit log if the key does not permit it.
+    fn audit(&self, failure: &Failure) {
+        if failure.is_forbidden() {
+            self.gateway.audit_forbidden(&self.author());
+        }
     }
 
     async fn request(&self, id: Box<RawValue>, method: &str, params: Box<RawValue>) {
@@ -196,6 +204,7 @@ impl Caller {
             _ => self.notify_agent(method, params).await,
         };
         if let Err(failure) = handled {
+            self.audit(&failure);
             let connection = self.connection.id();
             tracing::debug!(connection, method, ?failure, "could not handle a notification of an ACP client");
         }
@@ -233,6 +242,7 @@ impl Caller {
     async fn answer(&self, id: &RawValue, outcome: Result<Box<RawValue>, RpcError>) {
         let Some((session, request)) = parse_request_id(id) else { return };
         if let Err(failure) = self.answer_request(session, request, outcome).await {
+            self.audit(&failure);
             let connection = self.connection.id();
             tracing::info!(%session, %request, connection, ?failure, "ignored an answer of an ACP client");
         }

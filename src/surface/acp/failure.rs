@@ -14,11 +14,17 @@ pub(super) struct Failure {
     code: i64,
     message: String,
     data: Option<Box<RawValue>>,
+    /// The key of the client does not permit the message.
+    is_forbidden: bool,
 }
 
 impl Failure {
     pub(super) fn new(code: i64, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None }
+        Self { code, message: message.into(), data: None, is_forbidden: false }
+    }
+
+    pub(super) fn is_forbidden(&self) -> bool {
+        self.is_forbidden
     }
 
     pub(super) fn with_code(self, code: i64) -> Self {
@@ -77,12 +83,14 @@ impl From<TooManySessions> for Failure {
 impl From<Problem> for Failure {
     /// An error of the agent keeps its code, message and data.
     fn from(problem: Problem) -> Self {
+        let is_forbidden = problem.code == ProblemCode::Forbidden;
         match problem.acp {
-            Some(error) => Self { code: error.code, message: error.message, data: error.data },
+            Some(error) => Self { code: error.code, message: error.message, data: error.data, is_forbidden },
             None => Self {
                 code: code_of(problem.code),
                 message: problem.detail.clone(),
                 data: to_raw_value(&problem).ok(),
+                is_forbidden,
             },
         }
     }

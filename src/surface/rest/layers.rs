@@ -16,9 +16,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 use super::error::{ApiError, FailedResponse};
 use super::negotiate::{Representation, negotiate};
 use crate::api::{Problem, ProblemCode};
-use crate::audit::Counted;
 use crate::auth::Admission;
-use crate::event::{ControlFrame, ProblemFrame, RejectReason};
+use crate::event::{ControlFrame, ProblemFrame};
 use crate::server::{RequestId, event_response};
 use crate::stream::{Encoder, Sse, retry_delay};
 use crate::surface::Gateway;
@@ -111,8 +110,7 @@ async fn admit(gateway: &Gateway, request: Request, next: Next) -> Response {
             if response.status() == StatusCode::FORBIDDEN
                 && let Some(author) = author
             {
-                let event = Counted::RequestRejected(RejectReason::Forbidden);
-                gateway.audit.counted().by_key(&author, event, gateway.ids.now());
+                gateway.audit_forbidden(&author);
             }
             response
         }

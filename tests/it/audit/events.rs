@@ -262,3 +262,32 @@ async fn rejections_have_their_reason_and_no_secret() {
     let everything = format!("{:?}{}", audit(&gateway).await, gateway.log());
     assert!(!everything.contains("7f3a") && !everything.contains(&reader) && !everything.contains(KEY));
 }
+
+#[tokio::test]
+async fn messages_at_acp_that_a_key_does_not_permit_are_counted() {
+    let mut gateway = Setup::fake(&[]).start();
+    let reader = key(&gateway, "reader", "read").await;
+    let (http, url) = (gateway.http.clone(), format!("{}/acp", gateway.url));
+    let post = |message: Value| http.post(&url).bearer_auth(&reader).json(&message);
+    let params = json!({ "protocolVersion": 1 });
+    let opened = post(json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }));
+    let opened = opened.send().await.expect("an answer");
+    let connection = opened.headers()["acp-connection-id"].clone();
+    // The answer to the POST follows the check.
+    let params = json!({ "sessionId": "s", "prompt": [] });
+    for message in [
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "session/prompt", "params": params }),
+        json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params }),
+    ] {
+        let sent = post(message).header("acp-connection-id", connection.clone()).send().await;
+        assert_eq!(sent.expect("an answer").status(), 202);
+    }
+    let rejected = settled(&mut gateway, "request.rejected").await;
+    // The gateway does not accept a new key at once, so other requests were rejected too.
+    let forbidden = rejected.iter().filter(|event| event["reason"] == "forbidden");
+    let number = |event: &Value| {
+        assert_eq!(event["actor"]["name"], "reader");
+        event["count"].as_u64().expect("a number")
+    };
+    assert_eq!(forbidden.map(number).sum::<u64>(), 2, "{rejected:?}");
+}

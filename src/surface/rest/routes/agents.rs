@@ -70,7 +70,7 @@ fn agent_info(gateway: &Gateway, by: &Principal, spec: &AgentSpec) -> Agent {
         agent_info: info,
         capabilities: answer.map(|answer| answer.raw_capabilities.clone()),
         auth_methods: answer.and_then(|answer| answer.auth_methods.clone()),
-        isolation: figures.as_ref().map(|figures| figures.isolation).unwrap_or_default(),
+        isolation: figures.as_ref().and_then(|figures| figures.isolation),
         pool: figures.map(|figures| pool_figures(&figures, &spec.settings.pool)).unwrap_or_default(),
     }
 }
