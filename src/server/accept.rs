@@ -66,7 +66,7 @@ pub async fn serve(listeners: Listeners, router: Router, acceptor: Acceptor) {
                 state.admit_waiting();
                 continue;
             }
-            accepted = listeners.accept() => accepted,
+            accepted = listeners.accept(), if !state.waiting.delays_accepts(Instant::now()) => accepted,
         };
         match accepted {
             Ok((stream, peer)) => state.admit(stream, peer),

@@ -19,8 +19,12 @@ pub(super) const INTERVAL: Duration = Duration::from_millis(5);
 /// The longest wait of a socket.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// The number of sockets that wait at most. A new one replaces the oldest.
+/// The number of sockets that wait at most. After [`MAX_ACCEPT_DELAY`], a new one replaces the oldest.
 const MAX_SOCKETS: usize = 4096;
+
+/// While all sockets are younger, a full queue delays further accepts: they wait in the queue of the kernel, so a burst of
+/// clients loses no socket. A longer flood replaces the oldest sockets and does not delay a new client.
+const MAX_ACCEPT_DELAY: Duration = Duration::from_secs(2);
 
 /// The newest socket is served first: a flood must not delay a client that connects after it.
 #[derive(Debug)]
@@ -42,6 +46,12 @@ impl<S> Default for WaitingSockets<S> {
 impl<S> WaitingSockets<S> {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Whether no socket should be accepted for some milliseconds.
+    pub(super) fn delays_accepts(&self, now: Instant) -> bool {
+        let is_young = |oldest: &Waiting<S>| oldest.since + MAX_ACCEPT_DELAY > now;
+        self.0.len() >= MAX_SOCKETS && self.0.front().is_some_and(is_young)
     }
 
     pub(super) fn push(&mut self, socket: S, peer: SocketAddr, now: Instant) {
@@ -130,5 +140,17 @@ mod tests {
             waiting.push(socket, peer(1), now);
         }
         assert_eq!((waiting.0.len(), waiting.0[0].socket), (MAX_SOCKETS, 1));
+    }
+
+    #[test]
+    fn full_queue_delays_accepts_until_its_oldest_socket_is_old() {
+        let (mut waiting, now) = (WaitingSockets::default(), Instant::now());
+        for socket in 1..MAX_SOCKETS {
+            waiting.push(socket, peer(1), now);
+        }
+        assert!(!waiting.delays_accepts(now), "there is room for one");
+        waiting.push(MAX_SOCKETS, peer(1), now + INTERVAL);
+        assert!(waiting.delays_accepts(now + MAX_ACCEPT_DELAY - INTERVAL));
+        assert!(!waiting.delays_accepts(now + MAX_ACCEPT_DELAY), "the oldest socket is replaced");
     }
 }
