@@ -340,7 +340,7 @@ fn prepare_isolation(
     let folders = (hidden, config.child_environment.home.clone());
     let (temporary, policy) = (config.data.temporary(), config.isolation);
     let record = config.data.control_groups();
-    HostIsolation::prepare(shutdown, move || {
+    HostIsolation::prepare(shutdown, Sandbox::unavailable(policy), move || {
         let groups = ControlGroups::open(&record);
         let sandbox = Sandbox::probe(OWN_PROGRAM.as_ref(), folders, temporary, policy).with_users(users);
         if let Some(missing) = sandbox.shortcoming() {

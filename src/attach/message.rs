@@ -20,12 +20,7 @@ pub(super) fn rpc_error(code: i64, message: impl Into<String>) -> RpcError {
 pub(super) fn response(id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>) -> Bytes {
     match outcome {
         Ok(result) => jsonrpc::result(id, result),
-        Err(RpcError { code, message, data: Some(data) }) => {
-            jsonrpc::error(id, &raw(&json!({ "code": code, "message": message, "data": data })))
-        }
-        Err(RpcError { code, message, data: None }) => {
-            jsonrpc::error(id, &raw(&json!({ "code": code, "message": message })))
-        }
+        Err(error) => jsonrpc::error(id, &raw(error)),
     }
 }
 
@@ -124,6 +119,14 @@ mod tests {
         assert_eq!(gateway_meta(&changed, "client").as_deref(), Some("bridge"));
         let empty = with_client(&RawObject::empty(), "bridge");
         assert_eq!(empty.get(), r#"{"_meta":{"acp-gateway":{"client":"bridge"}}}"#);
+    }
+
+    #[test]
+    fn errors_keep_data_that_other_parsers_reject() {
+        let error = RpcError { code: 1, message: "x".to_owned(), data: Some(object(r#"[1e999,"\ud800"]"#)) };
+        let line = response(&object("7"), &Err(error));
+        let line = std::str::from_utf8(&line).unwrap();
+        assert!(line.contains(r#""error":{"code":1,"message":"x","data":[1e999,"\ud800"]}"#), "{line}");
     }
 
     #[test]

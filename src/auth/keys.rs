@@ -257,7 +257,7 @@ impl Keys {
         if !(1..=64).contains(&new.name.len()) || !new.name.bytes().all(plain) {
             return Err(CreateKeyError::Name);
         }
-        if new.name == OWNER_NAME || new.name == ADMIN_NAME {
+        if [OWNER_NAME, ADMIN_NAME, expiring::ATTACH_NAME].contains(&new.name) {
             return Err(CreateKeyError::Reserved);
         }
         if new.scopes.iter().next().is_none() {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::depth::{TooDeep, check_depth};
@@ -16,10 +16,12 @@ pub enum Message {
 }
 
 /// The error member of a response (JSON-RPC 2.0, section 5.1).
-#[derive(Debug, Clone, thiserror::Error)]
+/// It serializes as the error object. `data` keeps its bytes, which may contain numbers and escapes that other parsers reject.
+#[derive(Debug, Clone, Serialize, thiserror::Error)]
 pub struct RpcError {
     pub code: i64,
     pub message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Box<RawValue>>,
 }
 

@@ -21,16 +21,22 @@ impl HostIsolation {
         Self(Arc::new(OnceLock::from((sandbox, groups))))
     }
 
-    /// Begins the preparation on a blocking thread. The handle reports its end. If `prepare` panics, the result isolates
-    /// nothing and starts no child as root.
+    /// Begins the preparation on a blocking thread. The handle reports its end. If `prepare` panics, the result is
+    /// `fallback` without control groups.
     pub fn prepare(
         shutdown: &Shutdown,
+        fallback: Sandbox,
         prepare: impl FnOnce() -> (Sandbox, ControlGroups) + Send + 'static,
     ) -> (Self, JoinHandle<()>) {
         let prepared = Self(Arc::default());
         let result = prepared.clone();
         // The panic is in the log.
-        let work = move || drop(result.0.set(catch_unwind(AssertUnwindSafe(prepare)).unwrap_or_default()));
+        let work =
+            move || {
+                drop(result.0.set(
+                    catch_unwind(AssertUnwindSafe(prepare)).unwrap_or((fallback, ControlGroups::default())),
+                ))
+            };
         let end = shutdown.spawn_blocking(work);
         (prepared, end)
     }

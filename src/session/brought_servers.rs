@@ -10,8 +10,14 @@ use crate::types::{Principal, Scope};
 /// The maximum number of bytes of all servers of a request.
 const MAX_BYTES: usize = 256 << 10;
 
+/// The maximum number of servers in a request.
+const MAX_SERVERS: usize = 64;
+
 /// The servers that the client defines. Fails if its key may not bring servers. Names of configured servers are skipped.
 pub(super) fn parse(by: &Principal, servers: &[McpServer]) -> Result<Vec<acp::McpServer>, InputError> {
+    if servers.len() > MAX_SERVERS {
+        return Err(InputError::invalid("/mcpServers", "at most 64 MCP servers are permitted"));
+    }
     let mut bytes = 0;
     let mut brought: Vec<acp::McpServer> = Vec::new();
     for (at, server) in servers.iter().enumerate() {

@@ -1,6 +1,7 @@
 //! Messages, tool calls and subagents of the CLI as updates of ACP.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -168,8 +169,11 @@ impl Translator {
                 "redacted_thinking" => {}
                 _ if block.get("tool_use_id").is_some() => self.tool_result(&block, None, out)?,
                 other => {
-                    let params = json!({ "sessionId": self.lane_session(parent), "block": raw });
-                    out.push(notification(&format!("_stream_json/content_block/{other}"), to_raw(&params)));
+                    // The value keeps its bytes: a second parse could reject it.
+                    let params =
+                        [("sessionId", to_raw(&self.lane_session(parent))), ("block", raw.to_owned())];
+                    let params = to_raw(&BTreeMap::from(params));
+                    out.push(notification(&format!("_stream_json/content_block/{other}"), params));
                 }
             }
         }

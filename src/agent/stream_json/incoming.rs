@@ -1,5 +1,7 @@
 //! The lines of the CLI as messages of ACP.
 
+use std::collections::BTreeMap;
+
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -36,7 +38,8 @@ impl Translator {
             "control_cancel_request" => {
                 let id = object.named("control_cancel_request").required("request_id")?;
                 if self.permissions.withdraw(id) {
-                    out.push(notification(method::CANCEL_REQUEST, to_raw(&json!({ "requestId": id }))));
+                    let params = to_raw(&BTreeMap::from([("requestId", id)]));
+                    out.push(notification(method::CANCEL_REQUEST, params));
                 }
             }
             "stream_event" => self.stream_event(&object.named("stream_event"), out)?,

@@ -7,12 +7,11 @@
 //! [`incoming`] (lines of the CLI), [`conversation`] with [`streamed`], [`tool`] and [`plan`], [`permission`], [`prompt`],
 //! [`session`] with [`calls`], [`settings`], [`turn`].
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use self::translator::Translator;
 use super::dialect::{Decoded, Dialect, Encoded, Line, Outgoing};
 use crate::acp::AcpVersion;
-use crate::shutdown::lock_or_abort;
 
 mod calls;
 mod conversation;
@@ -61,6 +60,11 @@ impl StreamJson {
     pub(super) fn new(session: StartedSession) -> Self {
         Self(Mutex::new(Translator::new(session)))
     }
+
+    /// A panic while a line is decoded ends the reader, and with it this process only. Until then, the state still encodes.
+    fn translator(&self) -> MutexGuard<'_, Translator> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Dialect for StreamJson {
@@ -73,12 +77,12 @@ impl Dialect for StreamJson {
     }
 
     fn encode(&self, message: Outgoing<'_>) -> Encoded {
-        lock_or_abort(self.0.lock()).encode(&message)
+        self.translator().encode(&message)
     }
 
     fn decode(&self, line: Line<'_>, messages: &mut Vec<Decoded>) {
         let bytes = &line.block[line.range.clone()];
-        let translated = lock_or_abort(self.0.lock()).line(bytes, line.max_json_depth, messages);
+        let translated = self.translator().line(bytes, line.max_json_depth, messages);
         if let Err(error) = translated {
             tracing::debug!(%error, bytes = line.range.len(), "invalid line of the Claude Code CLI");
             messages.push(Decoded::Invalid);

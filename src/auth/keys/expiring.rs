@@ -11,7 +11,7 @@ use crate::store::{Batch, CommitError};
 use crate::types::{Scope, Scopes, Tenant};
 
 /// The principal of `attach` processes without a key of their own.
-const ATTACH_NAME: &str = "attach";
+pub(super) const ATTACH_NAME: &str = "attach";
 /// The maximum number of folders of a key.
 const MAX_FOLDERS: usize = 64;
 

@@ -103,6 +103,11 @@ impl Sandbox {
         Self { policy, ..Self::default() }
     }
 
+    /// Isolates nothing, and starts nothing that the policy requires to be isolated.
+    pub fn unavailable(policy: IsolationPolicy) -> Self {
+        Self { policy, ..Self::default() }
+    }
+
     /// Probes the mechanisms by performing their operations. Blocks for some milliseconds. `hidden` are the folders of
     /// the gateway, and `home` is that of its operator.
     pub fn probe(

@@ -121,7 +121,7 @@ impl Caller {
             (HistoryPolicy::None, _) | (_, Role::Observer) => Vec::new(),
             (_, Role::Controller) => self.open_requests(&snapshot),
         };
-        let result = self.attached_result(&snapshot, role, policy)?;
+        let result = self.attached_result(&snapshot, role, policy);
         self.follow(
             id,
             Restoring { session, view, last: snapshot.last_event_id.seq, begin, result, requests },
@@ -129,24 +129,17 @@ impl Caller {
         Ok(())
     }
 
-    fn attached_result(
-        &self,
-        snapshot: &Session,
-        role: Role,
-        policy: HistoryPolicy,
-    ) -> Result<Box<RawValue>, Failure> {
-        let restored = restored(snapshot)?;
-        let mut result: serde_json::Map<String, serde_json::Value> =
-            serde_json::from_str(restored.get()).map_err(|_| Failure::internal())?;
-        result.insert("role".to_owned(), json!(role));
-        result.insert("historyPolicy".to_owned(), json!(policy.name()));
-        result.insert("clientId".to_owned(), json!(self.connection.client().name));
+    fn attached_result(&self, snapshot: &Session, role: Role, policy: HistoryPolicy) -> Box<RawValue> {
+        let mut result = restored(snapshot);
+        result.insert("role", raw(&role));
+        result.insert("historyPolicy", raw(policy.name()));
+        result.insert("clientId", raw(&self.connection.client().name));
         let clients = self.acp().clients_of(snapshot.session_id, &self.connection, MAX_LISTED_CLIENTS);
-        result.insert("connectedClients".to_owned(), json!(clients));
+        result.insert("connectedClients", raw(&clients));
         if policy != HistoryPolicy::None {
-            result.insert("history".to_owned(), json!(pending_permissions(snapshot)));
+            result.insert("history", raw(&pending_permissions(snapshot)));
         }
-        Ok(raw(&result))
+        raw(&result)
     }
 
     /// Ends the streams of a session on this connection. The session and its turn continue.

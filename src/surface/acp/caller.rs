@@ -264,10 +264,7 @@ impl Caller {
             Err(error) if error.code == error_code::METHOD_NOT_FOUND && asked.acp_client.is_none() => {
                 return Ok(());
             }
-            Err(RpcError { code, message, data }) => {
-                let error = serde_json::json!({ "code": code, "message": message, "data": data });
-                Answer::Error(to_one_line(raw(&error)))
-            }
+            Err(error) => Answer::Error(to_one_line(raw(&error))),
         };
         if let Some(view) = self.connection.view(&session.to_string()) {
             view.set_answered(request);

@@ -3,6 +3,7 @@
 //! The gateway answers them from its own log and pool, for every agent.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -166,14 +167,19 @@ impl Caller {
         self.require(Scope::Read)?;
         let params: SessionParams<'_> = parse_borrowed(params)?;
         let session = self.open(&params.session_id).await?;
-        session.bring_servers(self.principal(), &self.brought_servers(params.mcp_servers)?).await?;
+        let servers = self.brought_servers(params.mcp_servers)?;
+        if !servers.is_empty() {
+            self.check_controller(&params.session_id)?;
+        }
+        session.bring_servers(self.principal(), &servers).await?;
         let mut snapshot = session.snapshot().await?;
         if snapshot.state == SessionState::Closed {
+            self.check_controller(&params.session_id)?;
             self.require(Scope::Prompt)?;
             snapshot = session.attach(trace_of(params.meta)).await?;
         }
         let view = self.connection.view_for_request(&params.session_id)?;
-        let result = restored(&snapshot)?;
+        let result = raw(&restored(&snapshot));
         // A client that follows the session already has the open requests.
         let continues = begin == Begin::Tail && view.is_attached();
         let requests = if continues { Vec::new() } else { self.open_requests(&snapshot) };
@@ -339,7 +345,7 @@ impl Caller {
                 })?;
                 let call = ClientCall::Config { option: config_id, value };
                 let options = session.call(self.principal(), call, trace).await?;
-                Ok(raw(&json!({ "configOptions": options })))
+                Ok(raw(&BTreeMap::from([("configOptions", options)])))
             }
             _ => {
                 let call = ClientCall::Rpc { method: method.to_owned(), params, notify: false };
@@ -359,19 +365,15 @@ impl Caller {
 }
 
 /// The result of `session/load` and `session/resume`.
-pub(super) fn restored(snapshot: &Session) -> Result<Box<RawValue>, Failure> {
+pub(super) fn restored(snapshot: &Session) -> BTreeMap<&'static str, Box<RawValue>> {
     // The Python SDK opens the stream of a session when a result names the session.
-    let mut result = serde_json::Map::new();
-    result.insert("sessionId".to_owned(), json!(snapshot.session_id));
+    let mut result = BTreeMap::from([("sessionId", raw(&snapshot.session_id))]);
     for (name, value) in [("modes", &snapshot.modes), ("configOptions", &snapshot.config_options)] {
-        if let Some(value) = value {
-            let value = serde_json::from_str(value.get()).map_err(|_| Failure::internal())?;
-            result.insert(name.to_owned(), value);
-        }
+        result.extend(value.as_ref().map(|value| (name, value.to_owned())));
     }
     let last_event_id = snapshot.last_event_id.to_string();
-    result.insert("_meta".to_owned(), json!({ META: { "lastEventId": last_event_id } }));
-    Ok(raw(&result))
+    result.insert("_meta", raw(&json!({ META: { "lastEventId": last_event_id } })));
+    result
 }
 
 /// The agent's result for a new session, from the event of its first process.

@@ -208,6 +208,23 @@ fn malformed_lines_are_typed_errors() {
     assert_eq!(line(r#"{"type":"system"}"#), member("system", "subtype"));
 }
 
+/// Parsers of values reject these numbers and escapes, and JSON permits them.
+#[test]
+fn unusual_numbers_and_escapes_end_no_process() {
+    let mut fixture = Fixture::new();
+    for value in ["1e999", r#""\ud800""#] {
+        let mut messages = Vec::new();
+        let block = format!(
+            r#"{{"type":"assistant","message":{{"id":"m","content":[{{"type":"x","v":{value}}}]}}}}"#
+        );
+        fixture.translator.line(block.as_bytes(), 8, &mut messages).unwrap();
+        assert!(format!("{messages:?}").contains("content_block/x"), "{messages:?}");
+        let cancel = format!(r#"{{"type":"control_cancel_request","request_id":{value}}}"#);
+        fixture.translator.line(cancel.as_bytes(), 8, &mut messages).unwrap();
+        assert_eq!(messages.len(), 1, "no request has this id: {messages:?}");
+    }
+}
+
 #[test]
 fn unknown_lines_are_extensions_and_signs_of_life_are_skipped() {
     let mut fixture = Fixture::new();
