@@ -30,13 +30,12 @@ impl HostIsolation {
     ) -> (Self, JoinHandle<()>) {
         let prepared = Self(Arc::default());
         let result = prepared.clone();
-        // The panic is in the log.
-        let work =
-            move || {
-                drop(result.0.set(
-                    catch_unwind(AssertUnwindSafe(prepare)).unwrap_or((fallback, ControlGroups::default())),
-                ))
-            };
+        let work = move || {
+            // The panic is in the log.
+            let outcome = catch_unwind(AssertUnwindSafe(prepare));
+            // This is the only call.
+            drop(result.0.set(outcome.unwrap_or((fallback, ControlGroups::default()))));
+        };
         let end = shutdown.spawn_blocking(work);
         (prepared, end)
     }
