@@ -34,6 +34,8 @@ use record::{decode, limits_by_principal, push_delete, push_put};
 
 /// The principal of every link key: the person who started the gateway.
 const OWNER_NAME: &str = "owner";
+/// The principal of `attach` processes without a key of their own.
+const ATTACH_NAME: &str = "attach";
 /// The principal of the operator's key.
 const ADMIN_NAME: &str = "admin";
 /// How often the gateway reloads the keys: a new key is valid and a revoked key invalid after this time.
@@ -257,7 +259,7 @@ impl Keys {
         if !(1..=64).contains(&new.name.len()) || !new.name.bytes().all(plain) {
             return Err(CreateKeyError::Name);
         }
-        if [OWNER_NAME, ADMIN_NAME, expiring::ATTACH_NAME].contains(&new.name) {
+        if [OWNER_NAME, ADMIN_NAME, ATTACH_NAME].contains(&new.name) {
             return Err(CreateKeyError::Reserved);
         }
         if new.scopes.iter().next().is_none() {

@@ -4,14 +4,12 @@ use std::path::Path;
 
 use super::super::key::{Key, KeyId, KeyKind, KeyText};
 use super::record::push_put;
-use super::{KeyStoreError, Keys, MAX_TRIES, NewKey, OWNER_NAME, revoked_by};
+use super::{ATTACH_NAME, KeyStoreError, Keys, MAX_TRIES, NewKey, OWNER_NAME, revoked_by};
 use crate::audit::pending_entry;
 use crate::event::{ActorKind, FolderGranted};
 use crate::store::{Batch, CommitError};
 use crate::types::{Scope, Scopes, Tenant};
 
-/// The principal of `attach` processes without a key of their own.
-pub(super) const ATTACH_NAME: &str = "attach";
 /// The maximum number of folders of a key.
 const MAX_FOLDERS: usize = 64;
 
