@@ -170,10 +170,13 @@ async fn terminal_method_runs_the_sign_in_of_the_gateway() {
     terminal.types("size\n");
     terminal.until("100x30");
     terminal.resize(120, 40, true);
-    // The gateway receives the size before the line.
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    terminal.types("size\n");
-    terminal.until("120x40");
+    // The gateway receives the size some time after the change.
+    let began = Instant::now();
+    while !terminal.shown.contains("120x40") {
+        assert!(began.elapsed() < LONGEST, "{}", terminal.shown);
+        terminal.types("size\n");
+        terminal.read();
+    }
     terminal.types("sesame\n");
     assert_eq!(terminal.ended(), Some(0), "{}", terminal.shown);
     assert!(!terminal.is_raw() && terminal.shown.contains("welcome"), "{}", terminal.shown);

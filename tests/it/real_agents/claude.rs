@@ -1,13 +1,13 @@
 //! The adapter of Claude Code to ACP, with Claude Code itself, before a mock of its model.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
 use super::model::Model;
-use super::real::{CLAUDE, Running};
+use super::real::{CLAUDE, Running, written};
 use super::scenarios;
 use crate::isolation::ground::{self, Machine, User, outside_tmp, run_by};
 use crate::support::{Events, Gateway, Setup, eventually};
@@ -111,16 +111,6 @@ async fn claude_is_cancelled_during_a_request_and_during_output() {
     assert_eq!((&end["promptId"], &end["stopReason"]), (&json!("p2"), &json!("cancelled")), "{prompt}");
     let next = claude.gateway.turn(&session, "a third").await;
     assert_eq!(next["stopReason"], "end_turn", "{next}");
-}
-
-/// The text of all files below a folder.
-fn written(folder: &Path) -> String {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let text = |entry: std::fs::DirEntry| match entry.path() {
-        path if path.is_dir() => written(&path),
-        path => std::fs::read_to_string(path).unwrap_or_default(),
-    };
-    entries.map(text).collect()
 }
 
 #[tokio::test]

@@ -1,24 +1,13 @@
 //! Claude Code itself, in its own protocol (`dialect = "stream-json"`), before a mock of its model.
 
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::model::Model;
-use super::real::{CLAUDE, CLAUDE_CODE, Real, Running, ends};
+use super::real::{CLAUDE, CLAUDE_CODE, Real, Running, ends, written};
 use super::scenarios;
 use crate::support::{Setup, eventually};
-
-/// The text of all files below a folder.
-fn written(folder: &Path) -> String {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let text = |entry: std::fs::DirEntry| match entry.path() {
-        path if path.is_dir() => written(&path),
-        path => std::fs::read_to_string(path).unwrap_or_default(),
-    };
-    entries.map(text).collect()
-}
 
 /// Waits until Claude Code has stored a text of a conversation, some time after its response.
 async fn stored(running: &Running, text: &str) {

@@ -1,6 +1,6 @@
 //! Real agents before the mock of their models: how each starts, and which prompt makes it run a command.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -184,6 +184,16 @@ pub(super) struct Asked {
     pub(super) session: String,
     pub(super) stream: Events,
     request: Value,
+}
+
+/// The text of all files below a folder.
+pub(super) fn written(folder: &Path) -> String {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let text = |entry: std::fs::DirEntry| match entry.path() {
+        path if path.is_dir() => written(&path),
+        path => std::fs::read_to_string(path).unwrap_or_default(),
+    };
+    entries.map(text).collect()
 }
 
 /// Whether the event ends a turn.
