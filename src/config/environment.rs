@@ -6,6 +6,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::types::ProxyVariables;
+
 /// The variable with the key of `attach`.
 pub const CLIENT_KEY_VARIABLE: &str = "ACP_GATEWAY_KEY";
 
@@ -37,6 +39,20 @@ impl Environment {
     /// The value of `ACP_GATEWAY_KEY`: the key of `attach`, which is a client.
     pub fn client_key(&self) -> Option<&OsStr> {
         self.get(CLIENT_KEY_VARIABLE).filter(|key| !key.is_empty())
+    }
+
+    /// The variables of proxies, in upper or in lower case.
+    pub fn proxy_variables(&self) -> ProxyVariables {
+        let value = |upper: &str| {
+            let set = |name: &str| self.get(name).and_then(OsStr::to_str).filter(|value| !value.is_empty());
+            set(upper).or_else(|| set(&upper.to_lowercase())).unwrap_or_default().to_owned()
+        };
+        ProxyVariables {
+            https: value("HTTPS_PROXY"),
+            http: value("HTTP_PROXY"),
+            all: value("ALL_PROXY"),
+            no: value("NO_PROXY"),
+        }
     }
 
     /// The log filter for a command that reads no configuration: `ACP_GATEWAY_LOG` or `RUST_LOG`.

@@ -49,6 +49,7 @@ mod mode_selection;
 pub mod network;
 pub mod principal;
 mod principal_limits;
+mod proxy_variables;
 mod states;
 pub mod text;
 mod user_range;
@@ -74,5 +75,6 @@ pub use principal::{Author, Principal, PrincipalKey, Scope, Scopes, Tenant};
 pub use principal_limits::{
     EffectiveLimits, KeyLimits, LimitChange, LimitExceeded, PrincipalLimit, PrincipalLimits,
 };
+pub use proxy_variables::ProxyVariables;
 pub use states::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState};
 pub use user_range::UserRange;
