@@ -16,6 +16,7 @@ pub mod process;
 pub mod eventlog;
 pub mod audit;
 pub mod transcript;
+pub mod fleet;
 pub mod agent;
 pub mod pool;
 pub mod workspace;

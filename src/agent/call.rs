@@ -80,6 +80,7 @@ pub(super) async fn await_answer(
     call: CallId,
 ) -> Option<Result<Box<RawValue>, RpcError>> {
     while let Some(batch) = batches.recv().await {
+        let offset = batch.offset;
         let mut answer = None;
         for message in batch.messages {
             match message {
@@ -97,6 +98,8 @@ pub(super) async fn await_answer(
                 | Inbound::InvalidLine { .. } => {}
             }
         }
+        // The messages have no effect on a log.
+        offset.into_iter().for_each(|offset| transport.acknowledge(offset));
         if answer.is_some() {
             return answer;
         }

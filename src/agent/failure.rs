@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use super::next_step::next_step;
 use super::spec::AgentSpec;
 use crate::acp::{InitializeResult, sign_in};
+use crate::fleet::FleetError;
 use crate::jsonrpc::RpcError;
 use crate::process::SpawnError;
 use crate::types::{AgentName, FolderError};
@@ -24,11 +25,14 @@ pub struct AgentExit {
     pub reason: Option<String>,
     /// The limit for which the kernel killed the process.
     pub exceeded_limit: Option<String>,
+    /// Whether the connection to the agent's host was lost, for `reason`. Nobody knows how the process ended.
+    pub is_lost: bool,
 }
 
 impl fmt::Display for AgentExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.reason, &self.signal, self.exit_code) {
+            (Some(reason), _, _) if self.is_lost => f.write_str(reason),
             (Some(reason), _, _) => write!(f, "stopped by the gateway: {reason}"),
             (None, Some(signal), _) => {
                 write!(f, "ended by signal {signal}")?;
@@ -61,6 +65,9 @@ pub enum AgentFailure {
     Folder(#[from] FolderError),
     #[error("the agent's process ended: {0}")]
     Exited(AgentExit),
+    /// The member of the fleet does not provide the process.
+    #[error(transparent)]
+    Member(#[from] FleetError),
     #[error("the gateway is shutting down")]
     Draining,
     #[error("the agent did not answer {method} in time")]
@@ -82,7 +89,7 @@ impl From<SpawnError> for AgentFailure {
 impl AgentFailure {
     /// Whether only one session causes the failure, so that a start for another session can succeed.
     pub fn is_of_session(&self) -> bool {
-        matches!(self, Self::Folder(_))
+        matches!(self, Self::Folder(_) | Self::Member(_))
     }
 
     /// The failure for an entry that was removed from the configuration.

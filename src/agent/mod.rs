@@ -4,7 +4,7 @@
 //! not know sessions: the holder of a [`Process`] receives every message in the order in which the agent sent it.
 //!
 //! Reading order: [`spec`], [`catalogue`], [`process`] with [`process_key`], [`transport`], [`dialect`], [`stream_json`], [`connection`] with [`reader`], [`replies`],
-//! [`batch`] and [`secrets`], [`handshake`], [`launcher`] with [`idle_folder`], [`failure`] with [`next_step`], [`call`], [`sign_in`].
+//! [`batch`] and [`secrets`], [`handshake`], [`launcher`] with [`idle_folder`], [`member_source`], [`failure`] with [`next_step`], [`call`], [`sign_in`].
 
 mod batch;
 mod call;
@@ -15,6 +15,7 @@ mod failure;
 mod handshake;
 mod idle_folder;
 mod launcher;
+mod member_source;
 mod next_step;
 mod process;
 mod process_key;
@@ -33,8 +34,9 @@ pub use dialect::{Acp, Dialect};
 pub use failure::{AgentExit, AgentFailure};
 pub use idle_folder::{IdleFolder, IdleFolders};
 pub use launcher::Launcher;
+pub use member_source::MemberSource;
 pub use process::{FailedStart, Process};
-pub use process_key::{ProcessKey, SessionStart};
+pub use process_key::{FormerChannel, ProcessKey, SessionStart};
 pub use secrets::without_secrets;
 pub use sign_in::{SignInCommand, Terminal};
 pub use spec::{AgentSpec, Home, Known};

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::acp::{ClientCapabilities, McpServer};
-use crate::types::{AgentName, AgentSettings, KnownAgent, PoolSettings, Tenant};
+use crate::types::{AgentName, AgentSettings, Isolation, KnownAgent, PoolSettings, Tenant};
 
 /// One `[agents.<name>]` entry with its command resolved and its secrets read.
 #[derive(Clone, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct AgentSpec {
     /// entry, because it does not mask the secrets of others.
     pub mcp: Arc<BTreeMap<String, McpServer>>,
     pub home: Home,
+    /// Whether a member of the fleet runs the agent. The other fields that describe a process are empty then.
+    pub is_member: bool,
     pub settings: AgentSettings,
 }
 
@@ -44,8 +46,16 @@ impl AgentSpec {
             secrets: Vec::new(),
             mcp: Arc::default(),
             home: Home::Dedicated(PathBuf::new()),
+            is_member: false,
             settings: AgentSettings { pool, ..AgentSettings::default() },
         }
+    }
+
+    /// The entry of a member of the fleet. The gateway starts no process for it, and serves neither files nor terminals.
+    pub fn member(name: AgentName, capacity: usize) -> Self {
+        let pool = PoolSettings { max_size: capacity, min_idle: 0, ..PoolSettings::default() };
+        let settings = AgentSettings { pool, isolation: Isolation::Off, ..AgentSettings::default() };
+        Self { is_member: true, settings, ..Self::removed(name) }
     }
 
     /// Whether the environment of its processes has the variable.

@@ -76,6 +76,7 @@ fn agent_spec(
         secrets: masked_values(config, agent),
         mcp: Arc::clone(servers),
         home,
+        is_member: false,
         settings: agent.settings.clone(),
     };
     let tenant = Tenant::default();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::process::ChildStdout;
 
-use super::{BoxFuture, Channel, Closed, LineWriter, Transport};
+use super::{BoxFuture, Channel, Closed, LineWriter, Origin, Transport};
 use crate::agent::failure::AgentExit;
 use crate::process::{Child, Exit, StdinWriter, StopReason};
 
@@ -20,7 +20,7 @@ struct Stdio(Child);
 pub(in crate::agent) fn open(mut child: Child) -> Channel<ChildStdout> {
     let incoming = child.take_stdout().expect("a new child has its stdout");
     let outgoing = Arc::new(child.stdin());
-    Channel { incoming, outgoing, transport: Box::new(Stdio(child)) }
+    Channel { incoming, outgoing, transport: Box::new(Stdio(child)), origin: Origin::default() }
 }
 
 impl Stdio {
@@ -62,7 +62,7 @@ impl Transport for Stdio {
             let stalled = self.0.stop_reason().filter(|reason| *reason == StopReason::StdinStalled);
             let (exit_code, signal) = exit.map_or((None, None), |exit| (exit.code, exit.signal));
             let (stderr_tail, reason) = (self.diagnostics(), stalled.map(|reason| reason.to_string()));
-            AgentExit { exit_code, signal, stderr_tail, reason, exceeded_limit }
+            AgentExit { exit_code, signal, stderr_tail, reason, exceeded_limit, is_lost: false }
         })
     }
 
