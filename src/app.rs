@@ -18,7 +18,7 @@ use crate::auth::{KeyHash, KeyStoreError, KeyText, Keys, Policy, PolicyOptions, 
 use crate::config::{Config, DataDir};
 use crate::event::{ActorKind, LinkPrinted};
 use crate::eventlog::EventLog;
-use crate::pool::Pool;
+use crate::pool::{AgentSources, Pool};
 use crate::process::{
     self, AgentUsers, ControlGroups, HostIsolation, OpenFiles, Sandbox, Spawner, SupervisorLock, UsersError,
 };
@@ -199,7 +199,8 @@ pub async fn start(
     let (limited, stops) = (Arc::clone(&limits), shutdown.clone());
     let launcher = Launcher::new(spawner, limited, stops, audit.clone(), env!("CARGO_PKG_VERSION"));
     let launcher = launcher.with_idle_folders(idle_folders.map_err(StartError::Workspaces)?);
-    let pool = Pool::new(&catalogue, launcher, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
+    let sources = AgentSources { launcher };
+    let pool = Pool::new(&catalogue, sources, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let parts = (ids.clone(), Arc::clone(&limits), shutdown.clone());
     let prompt_keys = keys.clone();

@@ -1,0 +1,20 @@
+//! How the gateway reaches an agent.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+
+/// The operator's definition of the way to an agent.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A child process with its program resolved.
+    Command { program: PathBuf, args: Vec<OsString> },
+}
+
+impl fmt::Debug for Endpoint {
+    /// Omits arguments, because they may contain secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Command { program, .. } = self;
+        f.debug_struct("Command").field("program", program).finish_non_exhaustive()
+    }
+}
