@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod local;
+mod members;
 mod reload;
 
 use std::net::SocketAddr;
@@ -12,13 +13,14 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::agent::{CurrentCatalogue, IdleFolders, Launcher};
+use crate::agent::{CurrentCatalogue, IdleFolders, Launcher, MemberSource};
 use crate::audit::{Audit, CountedEvents};
 use crate::auth::{KeyHash, KeyStoreError, KeyText, Keys, Policy, PolicyOptions, Tickets};
 use crate::config::{Config, DataDir};
 use crate::event::{ActorKind, LinkPrinted};
 use crate::eventlog::EventLog;
-use crate::pool::Pool;
+use crate::fleet::Fleet;
+use crate::pool::{AgentSources, Pool};
 use crate::process::{
     self, AgentUsers, ControlGroups, HostIsolation, OpenFiles, Sandbox, Spawner, SupervisorLock, UsersError,
 };
@@ -32,6 +34,7 @@ use crate::workspace::Workspaces;
 use crate::{server, surface};
 
 use catalogue::OWN_PROGRAM;
+use members::Publisher;
 pub use reload::Reloader;
 
 /// How long a start waits for the supervisors of an earlier gateway process to end.
@@ -54,6 +57,8 @@ pub enum StartError {
     Tickets(#[from] crate::auth::TicketStoreError),
     #[error(transparent)]
     Log(#[from] crate::eventlog::StartError),
+    #[error("could not read the members of the fleet")]
+    Members(#[source] crate::store::ReadError),
     #[error("could not read the audit log")]
     Audit(#[source] crate::eventlog::ReadError),
     #[error("could not read the sessions from the log: see the gateway's log output for the cause")]
@@ -189,7 +194,10 @@ pub async fn start(
     shutdown.spawn(tickets.clone().run(shutdown.clone()));
     let (log, audit, fatal) = start_log(store, &ids, &limits, &shutdown).await?;
 
-    let catalogue = Arc::new(catalogue::build(&config)?);
+    let configured = catalogue::build(&config)?;
+    let fleet = Fleet::new(limits.member_return_timeout, shutdown.clone());
+    members::restore(&fleet, &log).await.map_err(StartError::Members)?;
+    let catalogue = Arc::new(members::with_members(configured.clone(), &fleet));
     let spawner = Spawner::new(OWN_PROGRAM.into(), config.data.run(), shutdown.clone(), Arc::clone(&limits));
     let spawner = spawner.with_open_files(open_files).with_isolation(isolation.clone());
     let spawner = spawner.with_held(held_by_supervisors(&listeners, supervisors)?);
@@ -199,7 +207,10 @@ pub async fn start(
     let (limited, stops) = (Arc::clone(&limits), shutdown.clone());
     let launcher = Launcher::new(spawner, limited, stops, audit.clone(), env!("CARGO_PKG_VERSION"));
     let launcher = launcher.with_idle_folders(idle_folders.map_err(StartError::Workspaces)?);
-    let pool = Pool::new(&catalogue, launcher, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
+    let members =
+        MemberSource::new(fleet.clone(), Arc::clone(&limits), shutdown.clone(), env!("CARGO_PKG_VERSION"));
+    let sources = AgentSources { launcher, members };
+    let pool = Pool::new(&catalogue, sources, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let parts = (ids.clone(), Arc::clone(&limits), shutdown.clone());
     let prompt_keys = keys.clone();
@@ -215,8 +226,10 @@ pub async fn start(
     let counters = (audit.counted().clone(), ids.clone());
     let policy = Arc::new(Policy::new(&options, keys.clone(), tickets.clone(), &limits, counters));
     let prestart_pool = pool.clone();
+    let publisher = Publisher::new(configured, catalogues, pool.clone(), fleet.clone());
+    shutdown.spawn(publisher.clone().run(log.clone(), shutdown.clone()));
     let reloader = Reloader {
-        catalogue_sender: catalogues,
+        publisher,
         pool: pool.clone(),
         keys: keys.clone(),
         audit: audit.clone(),
@@ -230,6 +243,7 @@ pub async fn start(
         catalogue,
         policy,
         tickets,
+        fleet,
         ids,
         log: log.clone(),
         audit: audit.clone(),

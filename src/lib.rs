@@ -27,6 +27,7 @@ pub mod stream;
 pub mod server;
 pub mod surface;
 pub mod attach;
+pub mod connect;
 pub mod demo_agent;
 pub mod app;
 pub mod cli;

@@ -32,6 +32,15 @@ impl Catalogue {
         self
     }
 
+    /// Adds the entries of members of the fleet. A configured agent keeps its name.
+    #[must_use]
+    pub fn with_members(mut self, members: impl IntoIterator<Item = AgentSpec>) -> Self {
+        for spec in members {
+            self.agents.entry(spec.name.clone()).or_insert_with(|| Arc::new(spec));
+        }
+        self
+    }
+
     pub fn agent(&self, name: &AgentName) -> Option<&Arc<AgentSpec>> {
         self.agents.get(name)
     }
@@ -65,10 +74,12 @@ impl CurrentCatalogue {
 mod tests {
     use super::*;
     use crate::acp::McpServer;
+    use crate::agent::Endpoint;
 
     fn spec(name: &str, arg: &str, mcp: &Arc<BTreeMap<String, McpServer>>) -> AgentSpec {
         let mcp = Arc::clone(mcp);
-        AgentSpec { args: vec![arg.into()], mcp, ..AgentSpec::removed(name.parse().unwrap()) }
+        let endpoint = Endpoint::Command { program: "a".into(), args: vec![arg.into()] };
+        AgentSpec { endpoint, mcp, ..AgentSpec::removed(name.parse().unwrap()) }
     }
 
     fn server(command: &str) -> Arc<BTreeMap<String, McpServer>> {

@@ -3,7 +3,7 @@
 //! This module owns the transport to an agent, the pairing of requests with responses, and the handshake. It does
 //! not know sessions: the holder of a [`Process`] receives every message in the order in which the agent sent it.
 //!
-//! Reading order: [`spec`], [`catalogue`], [`process`] with [`process_key`], [`transport`], [`dialect`], [`stream_json`], [`connection`] with [`reader`], [`replies`],
+//! Reading order: [`spec`] with [`endpoint`], [`catalogue`], [`process`] with [`process_key`], [`transport`], [`dialect`], [`stream_json`], [`connection`] with [`reader`], [`replies`],
 //! [`batch`] and [`secrets`], [`handshake`], [`launcher`] with [`idle_folder`], [`member_source`], [`failure`] with [`next_step`], [`call`], [`sign_in`].
 
 mod batch;
@@ -11,6 +11,7 @@ mod call;
 mod catalogue;
 mod connection;
 mod dialect;
+mod endpoint;
 mod failure;
 mod handshake;
 mod idle_folder;
@@ -31,6 +32,7 @@ pub use batch::{Batch, Inbound};
 pub use catalogue::{Catalogue, CurrentCatalogue};
 pub use connection::Connection;
 pub use dialect::{Acp, Dialect};
+pub use endpoint::Endpoint;
 pub use failure::{AgentExit, AgentFailure};
 pub use idle_folder::{IdleFolder, IdleFolders};
 pub use launcher::Launcher;

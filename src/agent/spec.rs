@@ -7,18 +7,18 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::endpoint::Endpoint;
 use crate::acp::{ClientCapabilities, McpServer};
 use crate::types::{AgentName, AgentSettings, Isolation, KnownAgent, PoolSettings, Tenant};
 
-/// One `[agents.<name>]` entry with its command resolved and its secrets read.
+/// One `[agents.<name>]` entry with its endpoint resolved and its secrets read.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AgentSpec {
     pub name: AgentName,
     pub known: Option<Known>,
     /// The title in lists. The agent's own `agentInfo.title` has precedence.
     pub title: String,
-    pub program: PathBuf,
-    pub args: Vec<OsString>,
+    pub endpoint: Endpoint,
     /// The complete environment of the process except `HOME`.
     pub env: Vec<(OsString, OsString)>,
     /// Values that are masked in stderr, including those of `mcp`.
@@ -27,8 +27,6 @@ pub struct AgentSpec {
     /// entry, because it does not mask the secrets of others.
     pub mcp: Arc<BTreeMap<String, McpServer>>,
     pub home: Home,
-    /// Whether a member of the fleet runs the agent. The other fields that describe a process are empty then.
-    pub is_member: bool,
     pub settings: AgentSettings,
 }
 
@@ -40,13 +38,11 @@ impl AgentSpec {
             title: name.to_string(),
             name,
             known: None,
-            program: PathBuf::new(),
-            args: Vec::new(),
+            endpoint: Endpoint::Command { program: PathBuf::new(), args: Vec::new() },
             env: Vec::new(),
             secrets: Vec::new(),
             mcp: Arc::default(),
             home: Home::Dedicated(PathBuf::new()),
-            is_member: false,
             settings: AgentSettings { pool, ..AgentSettings::default() },
         }
     }
@@ -55,7 +51,12 @@ impl AgentSpec {
     pub fn member(name: AgentName, capacity: usize) -> Self {
         let pool = PoolSettings { max_size: capacity, min_idle: 0, ..PoolSettings::default() };
         let settings = AgentSettings { pool, isolation: Isolation::Off, ..AgentSettings::default() };
-        Self { is_member: true, settings, ..Self::removed(name) }
+        Self { endpoint: Endpoint::Member, settings, ..Self::removed(name) }
+    }
+
+    /// Whether a member of the fleet runs the agent.
+    pub fn is_member(&self) -> bool {
+        self.endpoint == Endpoint::Member
     }
 
     /// Whether the environment of its processes has the variable.
@@ -86,11 +87,11 @@ impl AgentSpec {
 }
 
 impl std::fmt::Debug for AgentSpec {
-    /// Omits arguments and environment, because they may contain secrets.
+    /// Omits the environment, because it may contain secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AgentSpec")
             .field("name", &self.name)
-            .field("program", &self.program)
+            .field("endpoint", &self.endpoint)
             .finish_non_exhaustive()
     }
 }

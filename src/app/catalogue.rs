@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::acp::{McpServer, McpTransport, NameValue};
-use crate::agent::{self, AgentSpec, Catalogue};
+use crate::agent::{self, AgentSpec, Catalogue, Endpoint};
 use crate::config::{self, Config, Launch, Secret};
 use crate::process;
 use crate::types::{AgentName, KnownAgent, Tenant};
@@ -39,8 +39,8 @@ fn agent_spec(
     servers: &Arc<BTreeMap<String, McpServer>>,
 ) -> Result<AgentSpec, HomeError> {
     let path = process::trusted_path(&config.child_environment.path);
-    let (program, args) = match &agent.launch {
-        Launch::Demo => (OWN_PROGRAM.into(), vec!["demo-agent".into()]),
+    let endpoint = match &agent.launch {
+        Launch::Demo => Endpoint::Command { program: OWN_PROGRAM.into(), args: vec!["demo-agent".into()] },
         Launch::Command { command, args } => {
             let found = process::resolve(command.as_ref(), &path);
             let program = found.unwrap_or_else(|error| {
@@ -48,7 +48,7 @@ fn agent_spec(
                 tracing::warn!(agent = %name, %error, "could not resolve the command of an agent");
                 PathBuf::from(command)
             });
-            (program, args.iter().map(OsString::from).collect())
+            Endpoint::Command { program, args: args.iter().map(OsString::from).collect() }
         }
     };
     let mut env: Vec<(OsString, OsString)> = vec![("PATH".into(), path)];
@@ -70,13 +70,11 @@ fn agent_spec(
         name: name.clone(),
         known: known_agent(agent),
         title: name.to_string(),
-        program,
-        args,
+        endpoint,
         env,
         secrets: masked_values(config, agent),
         mcp: Arc::clone(servers),
         home,
-        is_member: false,
         settings: agent.settings.clone(),
     };
     let tenant = Tenant::default();

@@ -13,14 +13,13 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::backoff::Backoff;
 use super::bridge::{Bridge, Effect, PostError, Settings};
 use super::client::{Connection, GatewayClient, RequestError};
 use super::input::{self, Input};
 use super::path_map::PathMap;
 use super::tasks::{Locator, Report, Tasks};
 use crate::jsonrpc::RpcError;
-use crate::outgoing::Client;
+use crate::outgoing::{Backoff, Client};
 use crate::shutdown::Shutdown;
 
 /// The maximum number of lines that a reader or writer of stdio holds.
@@ -232,7 +231,7 @@ impl Driver {
                     }
                 }
                 Effect::CloseStream(session) => self.tasks.close_stream(&session),
-                Effect::Pause => self.paused = Some(Instant::now() + self.backoff.next()),
+                Effect::Pause => self.paused = Some(Instant::now() + self.backoff.next_delay()),
             }
         }
     }
@@ -245,10 +244,10 @@ impl Driver {
         let delay = match lasted {
             Some(lasted) if lasted >= STABLE => {
                 self.backoff.reset();
-                self.backoff.next()
+                self.backoff.next_delay()
             }
             None if self.last_failure.is_empty() => Duration::ZERO,
-            _ => self.backoff.next(),
+            _ => self.backoff.next_delay(),
         };
         let body = self.bridge.initialize_request();
         self.tasks.connect(delay, body);

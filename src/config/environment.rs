@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::types::ProxyVariables;
 
-/// The variable with the key of `attach`.
+/// The variable with the key of `attach` and `connect`.
 pub const CLIENT_KEY_VARIABLE: &str = "ACP_GATEWAY_KEY";
 
 /// A copy of a process's environment that is cheap to clone. `Debug` prints the names and never the values.
@@ -39,6 +39,17 @@ impl Environment {
     /// The value of `ACP_GATEWAY_KEY`: the key of `attach`, which is a client.
     pub fn client_key(&self) -> Option<&OsStr> {
         self.get(CLIENT_KEY_VARIABLE).filter(|key| !key.is_empty())
+    }
+
+    /// The variables of the processes that `connect` starts: all except the key.
+    pub fn without_client_key(&self) -> Vec<(OsString, OsString)> {
+        let others = self.iter().filter(|(name, _)| *name != CLIENT_KEY_VARIABLE);
+        others.map(|(name, value)| (name.into(), value.to_owned())).collect()
+    }
+
+    /// The home directory.
+    pub fn home(&self) -> Option<PathBuf> {
+        self.folder("HOME")
     }
 
     /// The variables of proxies, in upper or in lower case.

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Resolves when a signal asks this process to end. The bridge then ends like at the end of stdin.
-pub(super) fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
+pub(in crate::cli) fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
