@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::agent::{CurrentCatalogue, IdleFolders, Launcher, MemberSource};
+use crate::agent::{Catalogue, CurrentCatalogue, IdleFolders, Launcher, MemberSource};
 use crate::audit::{Audit, CountedEvents};
 use crate::auth::{KeyHash, KeyStoreError, KeyText, Keys, Policy, PolicyOptions, Tickets};
 use crate::config::{Config, DataDir};
@@ -195,27 +195,17 @@ pub async fn start(
     let (log, audit, fatal) = start_log(store, &ids, &limits, &shutdown).await?;
 
     let configured = catalogue::build(&config)?;
-    let fleet = Fleet::new(limits.member_return_timeout, shutdown.clone());
-    members::restore(&fleet, &log).await.map_err(StartError::Members)?;
-    let catalogue = Arc::new(members::with_members(configured.clone(), &fleet));
+    let (fleet, catalogue) = start_fleet(&configured, &log, (&limits, &shutdown)).await?;
     let spawner = Spawner::new(OWN_PROGRAM.into(), config.data.run(), shutdown.clone(), Arc::clone(&limits));
     let spawner = spawner.with_open_files(open_files).with_isolation(isolation.clone());
     let spawner = spawner.with_held(held_by_supervisors(&listeners, supervisors)?);
     let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
     let workspaces = workspaces.map_err(StartError::Workspaces)?.with_users(users.clone());
-    let idle_folders = IdleFolders::new(&config.workspaces.root, config.data.path());
-    let (limited, stops) = (Arc::clone(&limits), shutdown.clone());
-    let launcher = Launcher::new(spawner, limited, stops, audit.clone(), env!("CARGO_PKG_VERSION"));
-    let launcher = launcher.with_idle_folders(idle_folders.map_err(StartError::Workspaces)?);
-    let members =
-        MemberSource::new(fleet.clone(), Arc::clone(&limits), shutdown.clone(), env!("CARGO_PKG_VERSION"));
-    let sources = AgentSources { launcher, members };
+    let sources = agent_sources(&config, spawner, (&fleet, &audit), (&limits, &shutdown))?;
     let pool = Pool::new(&catalogue, sources, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let parts = (ids.clone(), Arc::clone(&limits), shutdown.clone());
-    let prompt_keys = keys.clone();
-    let may_prompt =
-        MayPrompt::new(move |tenant, id| prompt_keys.principal_has_scope(tenant, id, Scope::Prompt));
+    let may_prompt = may_prompt(keys.clone());
     let logs = (log.clone(), audit.clone());
     let context = Context::new(logs, pool.clone(), catalogue.clone(), workspaces, may_prompt, parts);
     let sessions = SessionRegistry::start(context).await?;
@@ -262,6 +252,37 @@ pub async fn start(
         prestart_pool.start_maintenance();
     });
     Ok(Gateway { keys, shutdown, limits, log, audit, clients, fatal, reloader, isolation })
+}
+
+/// The fleet with the members of an earlier gateway process, and the catalogue that contains them.
+async fn start_fleet(
+    configured: &Catalogue,
+    log: &EventLog,
+    (limits, shutdown): (&Arc<Limits>, &Shutdown),
+) -> Result<(Fleet, Arc<Catalogue>), StartError> {
+    let fleet = Fleet::new(limits.member_return_timeout, shutdown.clone());
+    members::restore(&fleet, log).await.map_err(StartError::Members)?;
+    let catalogue = Arc::new(members::with_members(configured.clone(), &fleet));
+    Ok((fleet, catalogue))
+}
+
+/// The sources of all kinds of agents.
+fn agent_sources(
+    config: &Config,
+    spawner: Spawner,
+    (fleet, audit): (&Fleet, &Audit),
+    (limits, shutdown): (&Arc<Limits>, &Shutdown),
+) -> Result<AgentSources, StartError> {
+    let version = env!("CARGO_PKG_VERSION");
+    let idle_folders = IdleFolders::new(&config.workspaces.root, config.data.path());
+    let launcher = Launcher::new(spawner, Arc::clone(limits), shutdown.clone(), audit.clone(), version);
+    let launcher = launcher.with_idle_folders(idle_folders.map_err(StartError::Workspaces)?);
+    let members = MemberSource::new(fleet.clone(), Arc::clone(limits), shutdown.clone(), version);
+    Ok(AgentSources { launcher, members })
+}
+
+fn may_prompt(keys: Keys) -> MayPrompt {
+    MayPrompt::new(move |tenant, id| keys.principal_has_scope(tenant, id, Scope::Prompt))
 }
 
 /// The descriptors of which each supervisor holds copies. The lock comes first: Linux closes the descriptors of an ended

@@ -99,7 +99,9 @@ pub(super) async fn await_answer(
             }
         }
         // The messages have no effect on a log.
-        offset.into_iter().for_each(|offset| transport.acknowledge(offset));
+        if let Some(offset) = offset {
+            transport.acknowledge(offset);
+        }
         if answer.is_some() {
             return answer;
         }

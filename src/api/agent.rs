@@ -6,6 +6,16 @@ use utoipa::ToSchema;
 
 use crate::types::{AgentName, AppliedIsolation};
 
+/// How the gateway reaches an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AgentKind {
+    /// The gateway starts a command.
+    Command,
+    /// A member of the fleet runs the agent.
+    Fleet,
+}
+
 /// An agent of the catalogue. Members that only a process of the agent can report are null until a process
 /// has started.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -13,6 +23,7 @@ use crate::types::{AgentName, AppliedIsolation};
 pub struct Agent {
     /// The name of the agent in requests.
     pub name: AgentName,
+    pub kind: AgentKind,
     /// The display name.
     #[schema(required)]
     pub title: Option<String>,

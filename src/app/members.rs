@@ -91,7 +91,7 @@ impl Publisher {
                 self.publish(None);
             }
             tokio::select! {
-                changed = changes.changed() => if changed.is_err() { return },
+                outcome = changes.changed() => if outcome.is_err() { return },
                 () = shutdown.drain_started() => return,
             }
         }

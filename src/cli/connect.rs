@@ -25,7 +25,7 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 
 #[derive(Debug, Args)]
 pub(super) struct ConnectArgs {
-    /// The URL of the fleet of a gateway, as in wss://gateway.example/v1/fleet/connect
+    /// The URL of the fleet of a gateway, with the scheme ws or wss and the path /v1/fleet/connect
     #[arg(long, value_name = "URL")]
     url: String,
     /// The name of the agent at the gateway
@@ -88,7 +88,7 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let stop = stop_signal()?;
-        Ok::<_, Failure>(connect::run(options, stop).await?)
+        Ok::<_, Failure>(Box::pin(connect::run(options, stop)).await?)
     })?;
     Ok(ExitCode::SUCCESS)
 }

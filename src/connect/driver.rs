@@ -27,8 +27,6 @@ use crate::types::text::strip_controls;
 const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// The time limit for one frame to the gateway.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
-/// A connection that lasted this long was stable: the next reconnect begins with the shortest delay.
-const STABLE: Duration = Duration::from_secs(5);
 /// The time for the end of the processes.
 const END_TIMEOUT: Duration = Duration::from_secs(8);
 const QUEUED_EVENTS: usize = 64;
@@ -79,7 +77,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> Result<(),
     let channels = HashMap::new();
     let mut driver =
         Driver { options, instance: random_uuid(), channels, events, event_sender, began: Instant::now() };
-    let ended = driver.run(std::pin::pin!(stop)).await;
+    let ended = Box::pin(driver.run(std::pin::pin!(stop))).await;
     shutdown.start_drain();
     drop(driver);
     if !shutdown.wait_for_tasks(END_TIMEOUT).await {
@@ -97,15 +95,14 @@ impl Driver {
         loop {
             let state = if attempt == 0 { "connecting" } else { "reconnecting" };
             tracing::info!(state, attempt, name = %self.options.name, "connecting to the gateway");
-            let mut opened = None;
-            let end = match self.connection(stop.as_mut(), &mut opened).await {
+            let mut opened = false;
+            let end = match Box::pin(self.connection(stop.as_mut(), &mut opened)).await {
                 Ok(never) => match never {},
                 Err(end) => end,
             };
-            if opened.is_some_and(|opened: Instant| opened.elapsed() >= STABLE) {
+            if opened {
+                // Only an accepted connection is progress. A rejection keeps the delay.
                 backoff.reset();
-            }
-            if opened.is_some() {
                 attempt = 0;
             }
             let last = match end {
@@ -163,7 +160,7 @@ impl Driver {
     async fn connection(
         &mut self,
         mut stop: std::pin::Pin<&mut impl Future<Output = ()>>,
-        opened: &mut Option<Instant>,
+        opened: &mut bool,
     ) -> Result<std::convert::Infallible, End> {
         for channel in self.channels.values_mut() {
             channel.buffer.pause();
@@ -171,9 +168,9 @@ impl Driver {
         let (client, url) = (self.options.client.clone(), self.options.url.clone());
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, self.options.authorization.clone());
-        let open = async move {
+        let open = Box::pin(async move {
             timeout(OPEN_TIMEOUT, open_websocket(&client, &url, headers, GATEWAY_FRAME_BYTES)).await
-        };
+        });
         let socket = self.handling_events(stop.as_mut(), open).await.ok_or(End::Stopped)?;
         let socket = socket.map_err(|_| End::Failed("no connection in time".to_owned()))?;
         let (mut socket, _) = socket.map_err(|error| match error {
@@ -200,17 +197,17 @@ impl Driver {
                 message = socket.next() => {
                     heard = Instant::now();
                     let Some(bytes) = received(message)? else { continue };
-                    let frame = fleet::decode::<GatewayFrame>(bytes).map_err(failed)?;
+                    let frame = fleet::decode::<GatewayFrame>(bytes).map_err(|error| failed(&error))?;
                     if matches!(frame.0, GatewayFrame::Welcome { .. }) {
                         tracing::info!(state = "connected", name = %self.options.name, "the gateway accepted the member");
-                        *opened = Some(heard);
+                        *opened = true;
                     }
-                    if let Some(response) = self.receive(frame).map_err(failed)? {
+                    if let Some(response) = self.receive(frame).map_err(|error| failed(&error))? {
                         send(&mut socket, response).await?;
                     }
                 }
                 _ = heartbeat.tick() => {
-                    if heard.elapsed() > SILENCE || (opened.is_none() && heard.elapsed() > OPEN_TIMEOUT) {
+                    if heard.elapsed() > SILENCE || (!*opened && heard.elapsed() > OPEN_TIMEOUT) {
                         return Err(End::Failed("the gateway sent nothing in time".to_owned()));
                     }
                     let ping = fleet::encode(&MemberFrame::Ping { at: self.clock() }, b"");
@@ -294,7 +291,7 @@ impl Driver {
             }
             GatewayFrame::Forget { channel } => drop(self.channels.remove(&channel)),
             GatewayFrame::Command { channel, number, command } => {
-                self.command(channel, number, command, payload)?
+                self.command(channel, number, &command, payload)?;
             }
         }
         Ok(None)
@@ -304,10 +301,10 @@ impl Driver {
         &mut self,
         channel: ChannelId,
         number: u64,
-        command: Command,
+        command: &Command,
         line: Bytes,
     ) -> Result<(), fleet::ProtocolError> {
-        if command == Command::Open && !self.channels.contains_key(&channel) {
+        if *command == Command::Open && !self.channels.contains_key(&channel) {
             let Options { spawner, child, shutdown, .. } = &self.options;
             let process =
                 ProcessHandle::start((spawner, child.clone()), channel, self.event_sender.clone(), shutdown);
@@ -318,7 +315,7 @@ impl Driver {
         // The gateway may have sent the command before it learned that the channel is unknown here.
         let Some(local) = self.channels.get_mut(&channel) else { return Ok(()) };
         local.received_due = true;
-        if !local.commands.receive(number, &command)? {
+        if !local.commands.receive(number, command)? {
             return Ok(());
         }
         let accepted = match command {
@@ -344,7 +341,7 @@ impl LocalChannel {
     }
 }
 
-fn failed(error: impl ToString) -> End {
+fn failed(error: &impl ToString) -> End {
     End::Failed(error.to_string())
 }
 
@@ -359,14 +356,14 @@ fn received(
             Err(End::Failed(reason.unwrap_or_else(|| "the gateway closed the connection".to_owned())))
         }
         Some(Ok(_)) => Ok(None),
-        Some(Err(error)) => Err(failed(error)),
-        None => Err(failed("the gateway closed the connection")),
+        Some(Err(error)) => Err(failed(&error)),
+        None => Err(failed(&"the gateway closed the connection")),
     }
 }
 
 async fn send(socket: &mut WebSocket, frame: Bytes) -> Result<(), End> {
     match timeout(SEND_TIMEOUT, socket.send(Message::Binary(frame))).await {
-        Ok(sent) => sent.map_err(failed),
-        Err(_) => Err(failed("the gateway does not read")),
+        Ok(sent) => sent.map_err(|error| failed(&error)),
+        Err(_) => Err(failed(&"the gateway does not read")),
     }
 }

@@ -2,15 +2,16 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 
-use bytes::{Buf as _, Bytes};
+use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use super::frame::{ChannelId, Command, ProcessEnd};
 use super::member::Member;
+use crate::shutdown::lock_or_abort;
 
 /// The end of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,29 +78,55 @@ impl Drop for Channel {
     }
 }
 
-/// The output of a process. Its size is bounded by the window of the member.
-#[derive(Debug)]
-pub struct ChannelOutput {
-    pub(super) blocks: mpsc::UnboundedReceiver<Bytes>,
-    /// The rest of the last block.
-    pub(super) block: Bytes,
+/// The output of a process that was received and not read. The window of the member bounds its size.
+#[derive(Debug, Default)]
+pub(super) struct Received(Mutex<ReceivedBytes>);
+
+#[derive(Debug, Default)]
+struct ReceivedBytes {
+    bytes: BytesMut,
+    is_complete: bool,
+    reader: Option<Waker>,
 }
+
+impl Received {
+    fn update(&self, update: impl FnOnce(&mut ReceivedBytes)) {
+        let mut received = lock_or_abort(self.0.lock());
+        update(&mut received);
+        let reader = received.reader.take();
+        drop(received);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    pub(super) fn push(&self, bytes: &[u8]) {
+        self.update(|received| received.bytes.extend_from_slice(bytes));
+    }
+
+    /// No output follows.
+    pub(super) fn complete(&self) {
+        self.update(|received| received.is_complete = true);
+    }
+}
+
+/// The output of a process.
+#[derive(Debug)]
+pub struct ChannelOutput(pub(super) Arc<Received>);
 
 impl AsyncRead for ChannelOutput {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        while self.block.is_empty() {
-            match ready!(self.blocks.poll_recv(context)) {
-                Some(block) => self.block = block,
-                None => return Poll::Ready(Ok(())),
-            }
+        let mut received = lock_or_abort(self.0.0.lock());
+        if received.bytes.is_empty() && !received.is_complete {
+            received.reader = Some(context.waker().clone());
+            return Poll::Pending;
         }
-        let part = self.block.len().min(buffer.remaining());
-        buffer.put_slice(&self.block[..part]);
-        self.block.advance(part);
+        let part = received.bytes.len().min(buffer.remaining());
+        buffer.put_slice(&received.bytes.split_to(part));
         Poll::Ready(Ok(()))
     }
 }

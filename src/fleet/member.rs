@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::channel::{Channel, ChannelEnd, ChannelOutput};
+use super::channel::{Channel, ChannelEnd, ChannelOutput, Received};
 use super::commands::{CommandQueue, NumberedCommand};
 use super::frame::{ChannelId, Command, GatewayFrame, HeldChannel, Hello, MemberFrame, MemberInfo, encode};
 use super::output::{OutputPosition, ProtocolError};
@@ -86,7 +86,7 @@ struct OpenChannel {
     commands: CommandQueue,
     position: OutputPosition,
     /// `None` after the end of the output.
-    output: Option<mpsc::UnboundedSender<Bytes>>,
+    output: Option<Arc<Received>>,
     end: watch::Sender<Option<ChannelEnd>>,
     /// The member must be asked for the output on this connection.
     resume_due: bool,
@@ -96,7 +96,9 @@ struct OpenChannel {
 
 impl OpenChannel {
     fn finish(&mut self, end: ChannelEnd) {
-        self.output = None;
+        if let Some(output) = self.output.take() {
+            output.complete();
+        }
         self.end.send_if_modified(|ended| {
             let first = ended.is_none();
             if first {
@@ -286,7 +288,8 @@ impl Member {
         position: OutputPosition,
         former_commands: u64,
     ) -> (Channel, ChannelOutput) {
-        let (output, blocks) = mpsc::unbounded_channel();
+        let output = Arc::<Received>::default();
+        let reader = ChannelOutput(Arc::clone(&output));
         let (end, ended) = watch::channel(None);
         let channel = OpenChannel {
             commands,
@@ -299,7 +302,7 @@ impl Member {
         self.inner().channels.insert(id, channel);
         self.wake.notify_one();
         let channel = Channel { member: Arc::clone(self), id, end: ended, former_commands };
-        (channel, ChannelOutput { blocks, block: Bytes::new() })
+        (channel, reader)
     }
 
     pub(super) fn send(&self, id: ChannelId, command: Command, line: Bytes) -> bool {
@@ -370,8 +373,9 @@ impl Member {
             MemberFrame::Output { channel, offset } => {
                 if let Some(open) = inner.channels.get_mut(&channel) {
                     let new = open.position.receive(offset, payload)?;
-                    // The reader of the output can have stopped.
-                    open.output.iter().for_each(|output| drop(output.send(new.clone())));
+                    if let Some(output) = &open.output {
+                        output.push(&new);
+                    }
                 }
             }
             MemberFrame::Ended { channel, offset, end } => {

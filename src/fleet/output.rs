@@ -138,7 +138,7 @@ impl OutputPosition {
 
     /// The new bytes of a part. Bytes that were received before are removed.
     pub(super) fn receive(&mut self, offset: u64, mut bytes: Bytes) -> Result<Bytes, ProtocolError> {
-        let skipped = offset.checked_sub(self.next).unwrap_or_default();
+        let skipped = offset.saturating_sub(self.next);
         if skipped > 0 && !self.may_skip {
             return Err(ProtocolError("output is missing"));
         }

@@ -14,7 +14,7 @@ use super::context::{Context, LiveGuard};
 use super::error::{ProcessError, RETRY_AFTER};
 use super::record::PeerRequest;
 use crate::acp::{AcpVersion, ClientCapabilities, InitializeResult, Outcome};
-use crate::agent::{Acp, AgentFailure, AgentSpec, Batch, Dialect, Process, without_secrets};
+use crate::agent::{Acp, AgentFailure, AgentSpec, Batch, Dialect, FormerChannel, Process, without_secrets};
 use crate::fleet::ChannelId;
 use crate::jsonrpc::{CallId, IncomingId, RpcError};
 use crate::pool::{AcquireError, Lease, LeaseActivity, PendingLease, Priority, RequestedSession};
@@ -57,6 +57,16 @@ pub(super) struct ProcessLink {
     reported: LeaseActivity,
     /// Positions in the output of the process to acknowledge, each with the event that must be durable before.
     unacknowledged: VecDeque<(u64, u64)>,
+    /// The process of an earlier gateway process that the session waits for.
+    former: Option<Former>,
+}
+
+/// A process of an earlier gateway process that the session waits for.
+#[derive(Debug)]
+pub(super) struct Former {
+    pub(super) channel: Arc<FormerChannel>,
+    /// Answers that the agent may not have received.
+    pub(super) answers: Vec<(IncomingId, Outcome)>,
 }
 
 /// An event of the link.
@@ -80,6 +90,7 @@ impl ProcessLink {
             live_guard: None,
             reported: LeaseActivity::Busy,
             unacknowledged: VecDeque::new(),
+            former: None,
         }
     }
 
@@ -187,6 +198,21 @@ impl ProcessLink {
         self.lease.take()
     }
 
+    /// The session waits for the process of an earlier gateway process.
+    pub(super) fn expect_former(&mut self, former: Former) {
+        self.former = Some(former);
+    }
+
+    /// The process of an earlier gateway process that the session waits for.
+    pub(super) fn former(&self) -> Option<&Arc<FormerChannel>> {
+        self.former.as_ref().map(|former| &former.channel)
+    }
+
+    /// The session stops waiting for the process of an earlier gateway process.
+    pub(super) fn take_former(&mut self) -> Option<Former> {
+        self.former.take()
+    }
+
     /// Continues with the process of an earlier gateway process. Other requests may use it later.
     pub(super) fn accept_former(&mut self, mut lease: Lease) {
         lease.process_mut().key.channel = None;
@@ -221,8 +247,13 @@ impl ProcessLink {
 
     /// A request as its agent knows it, if the agent's process outlives the gateway.
     pub(super) fn peer_request(&self, incoming: IncomingId) -> Option<PeerRequest> {
-        let (process, channel) = (self.process()?, self.channel()?);
-        let id = process.connection.raw_request(incoming)?;
+        let (channel, id) = match self.former() {
+            Some(former) => {
+                let (_, id) = former.requests.iter().find(|(known, _)| *known == incoming)?;
+                (former.channel, id.clone())
+            }
+            None => (self.channel()?, self.process()?.connection.raw_request(incoming)?),
+        };
         Some(PeerRequest { channel, number: incoming.number(), id, result: None, error: None })
     }
 
@@ -257,18 +288,20 @@ impl ProcessLink {
     }
 
     /// Sends the response to a request of the agent.
-    pub(super) fn answer(&self, incoming: IncomingId, outcome: &Outcome) {
+    pub(super) fn answer(&mut self, incoming: IncomingId, outcome: &Outcome) {
         self.answer_with_guard(incoming, outcome, None);
     }
 
     /// Sends a response that may be large, and holds its permit until the agent has read it.
     pub(super) fn answer_with_guard(
-        &self,
+        &mut self,
         incoming: IncomingId,
         outcome: &Outcome,
         permit: Option<OwnedSemaphorePermit>,
     ) {
-        if let Some(process) = self.process() {
+        if let Some(former) = &mut self.former {
+            former.answers.push((incoming, outcome.clone()));
+        } else if let Some(process) = self.process() {
             process.answer(incoming, outcome.as_deref().map_err(|error| &**error), permit);
         }
     }

@@ -42,7 +42,7 @@ fn durable() -> (tempfile::TempDir, Gateway) {
 }
 
 /// A gateway that accepts the address of a proxy in front of it.
-async fn behind_a_proxy() -> (Gateway, Proxy) {
+pub(crate) async fn behind_a_proxy() -> (Gateway, Proxy) {
     let mut gateway = Setup::fake(&[]).start();
     let proxy = Proxy::start(gateway.address()).await;
     set_public_url(&mut gateway, &format!("http://{}", proxy.address));
@@ -50,7 +50,7 @@ async fn behind_a_proxy() -> (Gateway, Proxy) {
 }
 
 /// Starts the gateway again with this public URL.
-fn set_public_url(gateway: &mut Gateway, url: &str) {
+pub(crate) fn set_public_url(gateway: &mut Gateway, url: &str) {
     assert_eq!(gateway.stop(), Some(0));
     let file = gateway.path("config.toml");
     let config = std::fs::read_to_string(&file).expect("the file is ours");

@@ -89,13 +89,7 @@ impl Actor {
             result: outcome.as_deref().ok(),
             error: outcome.as_deref().err().map(|error| &**error),
         });
-        let peer = peer.map(|peer| {
-            let (result, error) = match outcome.clone() {
-                Ok(result) => (Some(result), None),
-                Err(error) => (None, Some(error)),
-            };
-            PeerRequest { result, error, ..peer }
-        });
+        let peer = peer.map(|peer| peer.answered(outcome.clone()));
         let record = RequestRecord::resolved(resolution, by, peer);
         self.journal.append_with(request.prompt_id, event, |_, change| change.resolve_request(id, &record))
     }

@@ -8,11 +8,12 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::{Actor, send_reply};
-use crate::acp::{self, McpServer, SessionSetup, auth};
+use crate::acp::{self, InitializeResult, McpServer, SessionSetup, auth};
 use crate::agent::{AgentFailure, Process};
 use crate::event::{
     AttachedBy, Context as AttachedContext, DetachedReason, EncodedEvent, LostReason, SessionAttached,
 };
+use crate::fleet::ChannelId;
 use crate::jsonrpc::RpcError;
 use crate::pool::{Disposition, Lease, RequestedSession};
 use crate::session::agent_requests::EndedBy;
@@ -25,8 +26,8 @@ use crate::session::error::ProcessError;
 use crate::session::origin::{Origin, cannot_adopt};
 use crate::session::record::StoredChannel;
 use crate::session::requirements;
-use crate::types::SessionState;
 use crate::types::limits::{FOLDED_MEMBER_BYTES, LOAD_DEFERRAL_MAX};
+use crate::types::{AppliedIsolation, SessionState};
 
 impl Actor {
     /// Reserves a process if the session has none. No event is appended before this succeeds.
@@ -46,7 +47,7 @@ impl Actor {
         let requirements = (self.offered_capabilities(), folders.collect());
         let in_use = self.attachment.is_in_use();
         let session = record.agent_session_id.as_deref();
-        let former = self.attachment.former().cloned();
+        let former = self.link.former().cloned();
         let has_history = self.has_history() || record.called || self.client_calls.imports_history();
         let session =
             session.map(|session| RequestedSession { session: session.into(), has_history, in_use, former });
@@ -105,11 +106,11 @@ impl Actor {
             Ok(lease) => lease,
             // The pool has begun to drain before this session has.
             Err(AgentFailure::Draining) if self.lifecycle.drain_at.is_none() => return self.drain(),
-            Err(failure) if self.attachment.former().is_some() => return self.not_continued(&failure.into()),
+            Err(failure) if self.link.former().is_some() => return self.not_continued(&failure.into()),
             Err(failure) => return self.attach_failed(&failure.into()),
         };
         self.link.offered(&lease);
-        if let Some(former) = self.attachment.take_former() {
+        if let Some(former) = self.link.take_former() {
             return self.continue_with(lease, former);
         }
         let died = lease.process().has_ended() && self.attachment.may_replace();
@@ -379,20 +380,8 @@ impl Actor {
         let (imports, has_turn) = (self.client_calls.imports_history(), self.turns.running().is_some());
         self.attachment.attached(method, imports, has_turn, &self.context.limits, Instant::now());
         let prompt = initialized.prompt_capabilities().filter(|raw| raw.get().len() <= FOLDED_MEMBER_BYTES);
-        let is_resent = self.turns.is_resent();
         let models = acp::RawObject::parse(result).is_some_and(|object| object.get("models").is_some());
-        self.journal.update(|record| {
-            record.attached = true;
-            let initialize = initialized.raw.clone();
-            record.channel = channel.map(|id| StoredChannel { id, initialize, resent: is_resent });
-            record.isolation = isolation;
-            record.prompt_capabilities = prompt;
-            if record.is_closed() {
-                record.state = SessionState::Idle;
-            }
-            record.models = models;
-            record.unfinished = false;
-        });
+        self.record_attached((isolation, prompt, models), channel, &initialized);
         self.journal.fold_with(|fold| fold.attached(result));
         let mut creating = self.client_calls.take_creating();
         let origin = creating.as_ref().map(|creating| creating.origin);
@@ -445,6 +434,28 @@ impl Actor {
         if let Some(creating) = creating {
             send_reply(creating.reply, Ok((self.snapshot(), self.journal.appended())));
         }
+    }
+
+    /// Changes the record of a session that a process has.
+    fn record_attached(
+        &mut self,
+        (isolation, prompt_capabilities, models): (Option<AppliedIsolation>, Option<Box<RawValue>>, bool),
+        channel: Option<ChannelId>,
+        initialized: &InitializeResult,
+    ) {
+        let resent = self.turns.is_resent();
+        self.journal.update(|record| {
+            record.attached = true;
+            let initialize = initialized.raw.clone();
+            record.channel = channel.map(|id| StoredChannel { id, initialize, resent });
+            record.isolation = isolation;
+            record.prompt_capabilities = prompt_capabilities;
+            if record.is_closed() {
+                record.state = SessionState::Idle;
+            }
+            record.models = models;
+            record.unfinished = false;
+        });
     }
 
     /// Begins the log of an imported session with the history that the agent sends. If the import fails later, the session is

@@ -14,8 +14,8 @@ use crate::acp::Outcome;
 use crate::agent::FormerChannel;
 use crate::jsonrpc::IncomingId;
 use crate::pool::Lease;
-use crate::session::attachment::Former;
 use crate::session::error::{ProcessError, SessionError};
+use crate::session::process_link::Former;
 use crate::session::record::{self, OutputPosition, PeerRequest, PromptRecord, RequestRecord, StoredChannel};
 use crate::session::stored::{self, read_record};
 use crate::session::turns::Queued;
@@ -61,7 +61,7 @@ impl Actor {
             }
         }
         let channel = FormerChannel { channel: id, offset: position.offset, initialize, call, requests };
-        self.attachment.expect_former(Former { channel: Arc::new(channel), answers });
+        self.link.expect_former(Former { channel: Arc::new(channel), answers });
         if let Err(error) = self.reserve() {
             self.not_continued(&error);
         }
@@ -89,7 +89,6 @@ impl Actor {
 
     /// The requests of the agent on this channel. Opens those that wait for an answer, and returns the answers that may not
     /// have arrived.
-    #[expect(clippy::type_complexity, reason = "the two lists have one use each")]
     async fn peer_requests(
         &mut self,
         channel: crate::fleet::ChannelId,
@@ -140,7 +139,7 @@ impl Actor {
 
     /// The process is lost: its turn fails, and the next one starts a new process.
     pub(super) fn not_continued(&mut self, error: &ProcessError) {
-        drop(self.attachment.take_former());
+        drop(self.link.take_former());
         self.stop_process(error);
         self.attach_failed(error);
     }

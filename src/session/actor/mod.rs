@@ -302,7 +302,7 @@ impl Actor {
     /// sent stay in the queue until the gateway starts again.
     fn drain(&mut self) {
         self.lifecycle.drain_at = Some(Instant::now() + self.context.limits.drain_timeout);
-        if self.attachment.former().is_some() {
+        if self.link.former().is_some() {
             // The next gateway process continues with the turn.
             return self.stop_for_drain();
         }

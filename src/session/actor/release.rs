@@ -265,7 +265,7 @@ impl Actor {
     pub(super) fn drop_pending_lease(&mut self) {
         if self.turns.running().is_none() && !self.client_calls.has_waiters() {
             self.link.drop_pending();
-            if self.attachment.take_former().is_some() {
+            if self.link.take_former().is_some() {
                 self.append_detached(DetachedReason::Exited);
             }
             self.release_live_guard();

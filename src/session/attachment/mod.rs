@@ -16,7 +16,6 @@ mod sign_in;
 mod tests;
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use tokio::time::{Duration, Instant};
@@ -27,9 +26,8 @@ use self::restore::Restoring;
 pub(super) use self::restore::{RestoreAttempt, RestoreStep, Retry, Setup};
 pub(super) use self::setup::{AttachMethod, DiscardCounter, LostContext, SetUp};
 pub(super) use self::sign_in::LoadSignIn;
-use crate::acp::{Outcome, update};
-use crate::agent::FormerChannel;
-use crate::jsonrpc::{CallId, IncomingId, RpcError};
+use crate::acp::update;
+use crate::jsonrpc::{CallId, RpcError};
 use crate::types::Limits;
 use crate::types::limits::{KNOWN_SUBAGENTS, SUBAGENT_ID_BYTES};
 
@@ -52,15 +50,6 @@ pub(super) struct Attachment {
     load_sign_in: LoadSignIn,
     /// The agent's ids of its child sessions, as announced by `subagent_update` on this process.
     subagents: HashSet<Box<str>>,
-    /// The process of an earlier gateway process that the session continues with.
-    former: Option<Former>,
-}
-
-/// A process of an earlier gateway process, and the answers that it may not have received.
-#[derive(Debug)]
-pub(super) struct Former {
-    pub(super) channel: Arc<FormerChannel>,
-    pub(super) answers: Vec<(IncomingId, Outcome)>,
 }
 
 /// The state of the session's process.
@@ -130,7 +119,6 @@ impl Attachment {
             replay: None,
             load_sign_in: LoadSignIn::default(),
             subagents: HashSet::new(),
-            former: None,
         }
     }
 
@@ -218,21 +206,6 @@ impl Attachment {
         if method == AttachMethod::Load {
             self.replay = Some(Replay::new(imports, limits, now));
         }
-    }
-
-    /// The session waits for the process of an earlier gateway process.
-    pub(super) fn expect_former(&mut self, former: Former) {
-        self.former = Some(former);
-    }
-
-    /// The process of an earlier gateway process that the session waits for.
-    pub(super) fn former(&self) -> Option<&Arc<FormerChannel>> {
-        self.former.as_ref().map(|former| &former.channel)
-    }
-
-    /// The session stops waiting for the process of an earlier gateway process.
-    pub(super) fn take_former(&mut self) -> Option<Former> {
-        self.former.take()
     }
 
     /// The session has the process of an earlier gateway process again.

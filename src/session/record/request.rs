@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 
 use super::codec::encode;
 use super::keys::numbered_key;
+use crate::acp::Outcome;
 use crate::eventlog::Records;
 use crate::fleet::ChannelId;
 use crate::store::{Put, Table};
@@ -54,6 +55,16 @@ pub(in crate::session) struct StoredRequest {
     pub(in crate::session) acp_client: Option<String>,
     pub(in crate::session) created_at: Timestamp,
     pub(in crate::session) deadline: Option<Timestamp>,
+}
+
+impl PeerRequest {
+    pub(in crate::session) fn answered(self, outcome: Outcome) -> Self {
+        let (result, error) = match outcome {
+            Ok(result) => (Some(result), None),
+            Err(error) => (None, Some(error)),
+        };
+        Self { result, error, ..self }
+    }
 }
 
 impl RequestRecord {

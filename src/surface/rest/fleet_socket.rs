@@ -36,8 +36,9 @@ pub(crate) struct FleetSocket {
 /// The end of the socket: the close code and a text for the member. `None`: the member has disconnected.
 type End = Option<(u16, String)>;
 
-fn violation(error: &impl ToString) -> End {
-    Some((close_code::PROTOCOL, error.to_string()))
+/// A violation of the protocol.
+fn violation(error: &impl ToString) -> (u16, String) {
+    (close_code::PROTOCOL, error.to_string())
 }
 
 impl FleetSocket {
@@ -77,9 +78,9 @@ impl FleetSocket {
                 received = receive(socket) => {
                     heard = Instant::now();
                     let Some(bytes) = received? else { continue };
-                    let frame = fleet::decode::<MemberFrame>(bytes).map_err(|error| violation(&error))?;
+                    let frame = fleet::decode::<MemberFrame>(bytes).map_err(|error| Some(violation(&error)))?;
                     let response = member.receive(connection, frame, clock());
-                    if let Some(response) = response.map_err(|error| violation(&error))? {
+                    if let Some(response) = response.map_err(|error| Some(violation(&error)))? {
                         send(socket, response).await?;
                     }
                 }
@@ -102,8 +103,8 @@ impl FleetSocket {
             let Some(bytes) = received.map_err(late)?? else { continue };
             match fleet::decode::<MemberFrame>(bytes) {
                 Ok((MemberFrame::Hello(hello), _)) => break hello,
-                Ok(_) => return Err(violation(&"the first frame must be hello")),
-                Err(error) => return Err(violation(&error)),
+                Ok(_) => return Err(Some(violation(&"the first frame must be hello"))),
+                Err(error) => return Err(Some(violation(&error))),
             }
         };
         let Hello { name, .. } = &*hello;
@@ -123,7 +124,7 @@ async fn receive(socket: &mut WebSocket) -> Result<Option<Bytes>, End> {
     match socket.recv().await {
         Some(Ok(Message::Binary(bytes))) => Ok(Some(bytes)),
         Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(None),
-        Some(Ok(Message::Text(_))) => Err(violation(&"frames are binary messages")),
+        Some(Ok(Message::Text(_))) => Err(Some(violation(&"frames are binary messages"))),
         Some(Ok(Message::Close(_)) | Err(_)) | None => Err(None),
     }
 }

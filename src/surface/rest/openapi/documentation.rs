@@ -73,13 +73,14 @@ struct Examples {
 }
 
 /// The problem codes of every operation that calls an agent.
-const AGENT_CODES: [ProblemCode; 6] = [
+const AGENT_CODES: [ProblemCode; 7] = [
     C::AgentAuthRequired,
     C::AgentUnsupported,
     C::AgentError,
     C::AgentStartFailed,
     C::AgentExited,
     C::AgentTimeout,
+    C::MemberUnavailable,
 ];
 
 impl Documentation {
