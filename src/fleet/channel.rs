@@ -1,38 +1,45 @@
 //! A channel of the gateway: one process of a member.
 
-use std::io;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncRead, ReadBuf};
+use bytes::Bytes;
 use tokio::sync::watch;
 
-use super::frame::{ChannelId, Command, ProcessEnd};
+use super::WINDOW;
+use super::commands::CommandQueue;
+use super::frame::{ChannelId, Command};
 use super::member::Member;
-use crate::shutdown::lock_or_abort;
-
-/// The end of a channel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ChannelEnd {
-    /// The process has ended, and all its output was received.
-    Process(ProcessEnd),
-    /// The member did not return, or returned without the process. The text is the reason.
-    Lost(String),
-}
+use super::output::OutputPosition;
+use super::received::{ChannelEnd, ChannelOutput};
 
 /// A process of a member. Dropping it tells the member to stop the process and to discard its output.
 #[derive(Debug)]
 pub struct Channel {
-    pub(super) member: Arc<Member>,
-    pub(super) id: ChannelId,
-    pub(super) end: watch::Receiver<Option<ChannelEnd>>,
+    member: Arc<Member>,
+    id: ChannelId,
+    end: watch::Receiver<Option<ChannelEnd>>,
     /// The number of commands that the member had received when the channel was opened.
-    pub(super) former_commands: u64,
+    former_commands: u64,
 }
 
 impl Channel {
+    /// Opens a channel for a new process.
+    pub(super) fn open(member: Arc<Member>, id: ChannelId) -> (Self, ChannelOutput) {
+        let mut commands = CommandQueue::new(0);
+        commands.push(Command::Open, Bytes::new());
+        let (output, end) = member.insert(id, commands, OutputPosition::start(WINDOW));
+        (Self { member, id, end, former_commands: 0 }, output)
+    }
+
+    /// Claims a channel of an earlier gateway process, which has processed its output before `offset`. `None`: the member
+    /// does not have it.
+    pub(super) fn claim(member: Arc<Member>, id: ChannelId, offset: u64) -> Option<(Self, ChannelOutput)> {
+        let former_commands = member.take_unclaimed(id)?;
+        let position = OutputPosition::restored(offset, WINDOW);
+        let (output, end) = member.insert(id, CommandQueue::new(former_commands), position);
+        Some((Self { member, id, end, former_commands }, output))
+    }
+
     pub fn id(&self) -> ChannelId {
         self.id
     }
@@ -75,58 +82,5 @@ impl Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         self.member.forget(self.id);
-    }
-}
-
-/// The output of a process that was received and not read. The window of the member bounds its size.
-#[derive(Debug, Default)]
-pub(super) struct Received(Mutex<ReceivedBytes>);
-
-#[derive(Debug, Default)]
-struct ReceivedBytes {
-    bytes: BytesMut,
-    is_complete: bool,
-    reader: Option<Waker>,
-}
-
-impl Received {
-    fn update(&self, update: impl FnOnce(&mut ReceivedBytes)) {
-        let mut received = lock_or_abort(self.0.lock());
-        update(&mut received);
-        let reader = received.reader.take();
-        drop(received);
-        if let Some(reader) = reader {
-            reader.wake();
-        }
-    }
-
-    pub(super) fn push(&self, bytes: &[u8]) {
-        self.update(|received| received.bytes.extend_from_slice(bytes));
-    }
-
-    /// No output follows.
-    pub(super) fn complete(&self) {
-        self.update(|received| received.is_complete = true);
-    }
-}
-
-/// The output of a process.
-#[derive(Debug)]
-pub struct ChannelOutput(pub(super) Arc<Received>);
-
-impl AsyncRead for ChannelOutput {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let mut received = lock_or_abort(self.0.0.lock());
-        if received.bytes.is_empty() && !received.is_complete {
-            received.reader = Some(context.waker().clone());
-            return Poll::Pending;
-        }
-        let part = received.bytes.len().min(buffer.remaining());
-        buffer.put_slice(&received.bytes.split_to(part));
-        Poll::Ready(Ok(()))
     }
 }

@@ -9,10 +9,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::channel::{Channel, ChannelEnd, ChannelOutput, Received};
 use super::commands::{CommandQueue, NumberedCommand};
 use super::frame::{ChannelId, Command, GatewayFrame, HeldChannel, Hello, MemberFrame, MemberInfo, encode};
 use super::output::{OutputPosition, ProtocolError};
+use super::received::{ChannelEnd, ChannelOutput, Received};
 use super::{HEARTBEAT, WINDOW};
 use crate::shutdown::lock_or_abort;
 use crate::types::AgentName;
@@ -266,28 +266,19 @@ impl Member {
         self.inner().draining
     }
 
-    /// Opens a channel for a new process.
-    pub(super) fn open(self: &Arc<Self>, id: ChannelId) -> (Channel, ChannelOutput) {
-        let mut commands = CommandQueue::new(0);
-        commands.push(Command::Open, Bytes::new());
-        self.insert(id, commands, OutputPosition::start(WINDOW), 0)
+    /// The number of commands that an earlier gateway process has sent on a channel that it had. `None`: the member does not
+    /// have the channel.
+    pub(super) fn take_unclaimed(&self, id: ChannelId) -> Option<u64> {
+        self.inner().unclaimed.remove(&id).map(|(received, _)| received)
     }
 
-    /// Claims a channel of an earlier gateway process, which has processed its output before `offset`. `None`: the member
-    /// does not have it.
-    pub(super) fn claim(self: &Arc<Self>, id: ChannelId, offset: u64) -> Option<(Channel, ChannelOutput)> {
-        let (received, _) = self.inner().unclaimed.remove(&id)?;
-        let position = OutputPosition::restored(offset, WINDOW);
-        Some(self.insert(id, CommandQueue::new(received), position, received))
-    }
-
-    fn insert(
-        self: &Arc<Self>,
+    /// Adds a channel. Returns its output and its end.
+    pub(super) fn insert(
+        &self,
         id: ChannelId,
         commands: CommandQueue,
         position: OutputPosition,
-        former_commands: u64,
-    ) -> (Channel, ChannelOutput) {
+    ) -> (ChannelOutput, watch::Receiver<Option<ChannelEnd>>) {
         let output = Arc::<Received>::default();
         let reader = ChannelOutput(Arc::clone(&output));
         let (end, ended) = watch::channel(None);
@@ -301,8 +292,7 @@ impl Member {
         };
         self.inner().channels.insert(id, channel);
         self.wake.notify_one();
-        let channel = Channel { member: Arc::clone(self), id, end: ended, former_commands };
-        (channel, reader)
+        (reader, ended)
     }
 
     pub(super) fn send(&self, id: ChannelId, command: Command, line: Bytes) -> bool {

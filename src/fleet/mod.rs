@@ -5,18 +5,19 @@
 //! (ADR 39). The gateway acknowledges output only after its events are durable.
 //!
 //! This module knows neither agents nor sockets. Reading order: `frame` (the messages), `output` and `commands` (both
-//! directions as state machines), `member` (one member at the gateway) with `channel`, `registry` (all members).
+//! directions as state machines), `received`, `member` (one member at the gateway) with `channel`, `registry` (all members).
 
 mod channel;
 mod commands;
 mod frame;
 mod member;
 mod output;
+mod received;
 mod registry;
 #[cfg(test)]
 mod tests;
 
-pub use channel::{Channel, ChannelEnd, ChannelOutput};
+pub use channel::Channel;
 pub use commands::CommandReceiver;
 pub use frame::{
     ChannelId, Command, FrameError, GATEWAY_FRAME_BYTES, GatewayFrame, HeldChannel, Hello,
@@ -24,6 +25,7 @@ pub use frame::{
 };
 pub use member::{Member, MemberState, MemberStatus};
 pub use output::{OutputBuffer, OutputPart, ProtocolError};
+pub use received::{ChannelEnd, ChannelOutput};
 pub use registry::{Fleet, FleetError, JoinError, Joined, StoredMember};
 
 use std::time::Duration;

@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::channel::{Channel, ChannelOutput};
+use super::channel::Channel;
 use super::frame::{ChannelId, Hello, MemberInfo, PROTOCOL};
 use super::member::{MAX_CHANNELS, Member, MemberState, MemberStatus};
+use super::received::ChannelOutput;
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::{AgentName, random_uuid};
 
@@ -148,7 +149,7 @@ impl Fleet {
         if member.is_draining() {
             return Err(FleetError::Draining);
         }
-        Ok(member.open(random_uuid()))
+        Ok(Channel::open(member, random_uuid()))
     }
 
     /// Claims the channel of an earlier gateway process. Waits for the return of the member.
@@ -159,7 +160,7 @@ impl Fleet {
         offset: u64,
     ) -> Result<(Channel, ChannelOutput), FleetError> {
         let member = self.connected(name).await?;
-        member.claim(id, offset).ok_or(FleetError::Gone)
+        Channel::claim(member, id, offset).ok_or(FleetError::Gone)
     }
 
     /// The member, as soon as it is connected.
