@@ -11,6 +11,7 @@ mod call;
 mod catalogue;
 mod connection;
 mod dialect;
+pub mod early_acp;
 mod failure;
 mod handshake;
 mod idle_folder;
