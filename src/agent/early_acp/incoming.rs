@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use super::names;
 use super::permission;
-use super::translator::Translator;
+use super::translator::{Notice, Translator};
 use crate::acp::{self, error_code, method};
 use crate::agent::dialect::Decoded;
 use crate::agent::members::Members;
@@ -56,10 +56,7 @@ impl Translator {
     ) -> Result<bool, LineError> {
         match method {
             // The agent is ready, and does not expect the notification of the client.
-            names::INITIALIZED => {
-                self.life.has_initialized = true;
-                self.life.owes_initialized = false;
-            }
+            names::INITIALIZED => self.life.initialized = Notice::Sent,
             names::UPDATE => self.early_update(params, out)?,
             names::TOOL_CALL => self.early_tool(names::TOOL_CALL, params, out)?,
             names::TOOL_RESULT => self.early_tool(names::TOOL_RESULT, params, out)?,

@@ -9,7 +9,7 @@ use crate::agent::object::{LineError, Object};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Prompt<'a> {
+struct Params<'a> {
     session_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt: Option<&'a RawValue>,
@@ -32,7 +32,7 @@ pub(super) fn prompt(
         PromptForm::Content => None,
     };
     let content = matches!(form, PromptForm::Both | PromptForm::Content).then_some(blocks);
-    Ok(to_raw(&Prompt { session_id, prompt, content }))
+    Ok(to_raw(&Params { session_id, prompt, content }))
 }
 
 /// The text of the blocks. It keeps the spelling of the client, also a lone surrogate.

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::content::text_of;
 use super::handshake;
 use super::names::{self, member};
-use super::translator::{Attempt, FIRST_OWN_ID, SetUp, Translator, Turn};
+use super::translator::{Attempt, FIRST_OWN_ID, Notice, SetUp, Translator, Turn};
 use super::variation::{Names, PromptForm};
 use crate::acp::{error_code, method, sign_in, stop_reason, update as kind};
 use crate::agent::dialect::Decoded;
@@ -69,8 +69,10 @@ impl Translator {
         };
         if let Ok((names, _)) = &outcome {
             self.names = *names;
-            self.life.is_initialized = true;
-            self.life.owes_initialized |= *names == Names::Early && !self.life.has_initialized;
+            self.life.is_open = true;
+            if *names == Names::Early && self.life.initialized == Notice::Unknown {
+                self.life.initialized = Notice::Due;
+            }
         }
         out.push(response(attempt.call, outcome.map(|(_, result)| result)));
     }

@@ -58,15 +58,23 @@ pub(super) struct Translator {
     own_requests: u64,
 }
 
+/// Whether the notification `initialized` is due.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Notice {
+    #[default]
+    Unknown,
+    /// The gateway sends it before its next line.
+    Due,
+    /// One side has sent it.
+    Sent,
+}
+
 /// The steps of the connection that have no answer.
 #[derive(Debug, Default)]
 pub(super) struct Life {
-    /// The agent expects the notification `initialized`.
-    pub(super) owes_initialized: bool,
-    /// The agent has sent the notification itself.
-    pub(super) has_initialized: bool,
+    pub(super) initialized: Notice,
     /// The agent has answered `initialize`.
-    pub(super) is_initialized: bool,
+    pub(super) is_open: bool,
     said_farewell: bool,
 }
 
@@ -159,9 +167,10 @@ impl Translator {
 
     /// Adds the notification `initialized` before the first line after `initialize`.
     fn after_initialized(&mut self, line: Bytes) -> Bytes {
-        if line.is_empty() || !std::mem::take(&mut self.life.owes_initialized) {
+        if line.is_empty() || self.life.initialized != Notice::Due {
             return line;
         }
+        self.life.initialized = Notice::Sent;
         let first = jsonrpc::notification(names::INITIALIZED, &to_raw(&Members::default()));
         [first, line].concat().into()
     }
@@ -274,7 +283,7 @@ impl Translator {
 
     /// The request `shutdown`, once.
     pub(super) fn farewell(&mut self) -> Bytes {
-        let is_known = self.life.is_initialized && self.names == Names::Early;
+        let is_known = self.life.is_open && self.names == Names::Early;
         if !is_known || std::mem::replace(&mut self.life.said_farewell, true) {
             return Bytes::new();
         }

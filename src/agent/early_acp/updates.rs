@@ -28,7 +28,7 @@ struct BlockChunk<'a> {
 
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Tool<'a> {
+struct ToolUpdate<'a> {
     session_update: &'static str,
     tool_call_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -268,14 +268,14 @@ impl Translator {
         let title = title.or_else(|| (session_update == kind::TOOL_CALL).then_some("tool"));
         out.push(update(
             session,
-            &Tool {
+            &ToolUpdate {
                 session_update,
                 tool_call_id: &id,
                 title,
                 kind: fields.kind.as_deref(),
                 status: "in_progress",
                 raw_input: fields.input,
-                ..Tool::default()
+                ..ToolUpdate::default()
             },
         ));
     }
@@ -300,14 +300,14 @@ impl Translator {
         let title = fields.title.as_deref().or(fields.name.as_deref()).unwrap_or("tool");
         out.push(update(
             session,
-            &Tool {
+            &ToolUpdate {
                 session_update,
                 tool_call_id: &id,
                 title: (session_update == kind::TOOL_CALL).then_some(title),
                 status: if fields.failed { "failed" } else { "completed" },
                 content,
                 raw_output: fields.output,
-                ..Tool::default()
+                ..ToolUpdate::default()
             },
         ));
     }
