@@ -12,6 +12,7 @@ use super::batch::{Batch, Inbound};
 use super::dialect::{Decoded, Dialect, Line};
 use super::replies::Replies;
 use super::secrets::Secrets;
+use super::transport::LineWriter;
 use crate::jsonrpc::{LineDecoder, Message, PendingTables};
 use crate::shutdown::lock_or_abort;
 use crate::types::Limits;
@@ -25,6 +26,7 @@ pub(super) struct Reader {
     pub(super) tables: Arc<Mutex<PendingTables>>,
     pub(super) lines: LineDecoder,
     pub(super) dialect: Arc<dyn Dialect>,
+    pub(super) outgoing: Arc<dyn LineWriter>,
     /// The messages of the current line. Reused for every line.
     pub(super) decoded: Vec<Decoded>,
     /// `None` if the dialect has no replies of its own.
@@ -107,7 +109,7 @@ impl Reader {
             let mut decoded = std::mem::take(&mut self.decoded);
             self.dialect.decode(line, &mut decoded);
             for message in decoded.drain(..) {
-                let message = self.inbound(message, bytes);
+                let Some(message) = self.inbound(message, bytes) else { continue };
                 let invalid = matches!(message, Inbound::InvalidLine { .. });
                 if matches!(message, Inbound::Response { .. }) {
                     self.startup_bytes = None;
@@ -135,7 +137,7 @@ impl Reader {
     async fn deliver_replies(&mut self, replies: Vec<Decoded>) -> bool {
         let mut batch = Batch::default();
         for reply in replies {
-            let message = self.inbound(reply, 0);
+            let Some(message) = self.inbound(reply, 0) else { continue };
             if matches!(message, Inbound::Response { .. }) {
                 self.startup_bytes = None;
             }
@@ -152,15 +154,21 @@ impl Reader {
         self.batches.send(batch).await.is_ok()
     }
 
-    /// Matches a message with the open calls and requests. `bytes` is the size of its line.
-    fn inbound(&self, message: Decoded, bytes: usize) -> Inbound {
+    /// Matches a message with the open calls and requests. `bytes` is the size of its line. `None`: the message is for
+    /// the agent.
+    fn inbound(&self, message: Decoded, bytes: usize) -> Option<Inbound> {
         let message = match message {
-            Decoded::Update(update) => return Inbound::Update(update),
+            Decoded::Update(update) => return Some(Inbound::Update(update)),
             Decoded::Message(message) => message,
-            Decoded::Invalid => return Inbound::InvalidLine { bytes },
+            Decoded::Invalid => return Some(Inbound::InvalidLine { bytes }),
+            Decoded::Send(line) => {
+                // A failed send means that the agent has ended, or that its queue is full and it does not read.
+                drop(self.outgoing.send_reserved(line));
+                return None;
+            }
         };
         let mut tables = lock_or_abort(self.tables.lock());
-        match message {
+        Some(match message {
             Message::Notification { method, params } => Inbound::Notification { method, params },
             Message::Request { id, method, params } => {
                 Inbound::Request { id: tables.register_request(id), method, params }
@@ -172,7 +180,7 @@ impl Reader {
                 }
                 None => Inbound::InvalidLine { bytes },
             },
-        }
+        })
     }
 }
 
