@@ -69,7 +69,7 @@ async fn agent_works_in_the_folder_of_the_editor_and_gets_no_key() {
 }
 
 /// Continues as an orphan in a session of its own.
-const ORPHAN: &str = r#"
+const ORPHAN: &str = r"
 import os, time
 done, mark = os.pipe()
 first = os.fork()
@@ -85,7 +85,7 @@ if os.fork():
 os.close(done)
 while os.getppid() == first:
     time.sleep(0.01)
-"#;
+";
 
 /// An agent can know the token, for example through an editor that serves files.
 #[tokio::test]
