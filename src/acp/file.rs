@@ -19,6 +19,13 @@ pub struct ReadTextFile<'a> {
     pub limit: Option<u32>,
 }
 
+/// The file of `fs/read_text_file` or `fs/write_text_file`.
+#[derive(Debug, Deserialize)]
+pub struct FilePath<'a> {
+    #[serde(borrow)]
+    pub path: Cow<'a, str>,
+}
+
 /// Params of `fs/write_text_file`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -86,6 +93,9 @@ mod tests {
             r#"{"sessionId":"s","path":"/\ud800"}"#,
         ] {
             assert!(parse::<ReadTextFile<'_>>(raw(wrong)).is_err(), "{wrong}");
+            // A client could use another path than the one that the gateway checks.
+            let twice = r#"{"path":"/a","content":"","path":"/b"}"#;
+            assert!(parse::<FilePath<'_>>(raw(twice)).is_err());
         }
         assert!(parse::<WriteTextFile<'_>>(raw(r#"{"sessionId":"s","path":"/a"}"#)).is_err());
     }

@@ -44,7 +44,7 @@ pub use content::{ContentError, validate_prompt};
 pub use defects::{earliest_load, restores_empty_sessions};
 pub use elicitation::{ElicitationMode, check_form, completed_elicitation, parse_elicitation};
 pub use file::{
-    ReadTextFile, WriteTextFile, empty_result, file_uri, percent_encode_path, read_text_file_result,
+    FilePath, ReadTextFile, WriteTextFile, empty_result, file_uri, percent_encode_path, read_text_file_result,
 };
 pub use form::ValidationError;
 pub use initialize::{ClientCapabilities, InitializeResult, initialize};

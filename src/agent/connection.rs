@@ -56,6 +56,7 @@ impl Connection {
             tables: Arc::clone(&tables),
             lines: LineDecoder::new(line_cap),
             dialect: Arc::clone(&dialect),
+            outgoing: Arc::clone(&outgoing),
             decoded: Vec::new(),
             replies: replies.clone(),
             batches,
@@ -124,6 +125,15 @@ impl Connection {
             replies.push(encoded.replies);
         }
         encoded.lines
+    }
+
+    /// Sends the last lines of the dialect, before the transport is closed.
+    pub(super) fn say_farewell(&self) {
+        let lines = self.dialect.farewell();
+        if !lines.is_empty() {
+            // A failed send means that the agent has ended, or does not read.
+            drop(self.outgoing.send_reserved(lines));
+        }
     }
 
     /// Forgets a call. A late response then counts as an invalid line.

@@ -49,6 +49,8 @@ pub enum Decoded {
     /// A common `session/update`, as parts of the block.
     Update(UpdateLine),
     Message(Message),
+    /// A line for the agent, in response to its line.
+    Send(Bytes),
     /// The line has no meaning in this dialect.
     Invalid,
 }
@@ -87,6 +89,11 @@ pub trait Dialect: fmt::Debug + Send + Sync {
             Outgoing::Answer { id, outcome: Err(error) } => jsonrpc::error(id, error),
         };
         line.into()
+    }
+
+    /// The lines before the end of the connection. Called at the start of a graceful stop, possibly several times.
+    fn farewell(&self) -> Bytes {
+        Bytes::new()
     }
 
     /// Decodes a line and appends its messages.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use uuid::Uuid;
 
 use super::dialect::{Acp, Dialect};
+use super::early_acp::{EarlyAcp, Opening};
 use super::endpoint::Endpoint;
 use super::failure::{AgentFailure, with_cause};
 use super::handshake::Handshake;
@@ -102,9 +103,14 @@ impl Launcher {
     /// only v1 is started again: it ignored the v2 fields of `initialize`, so it assumes that the client has
     /// no capabilities.
     pub async fn launch(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Result<Process, FailedStart> {
-        if spec.settings.dialect == AgentDialect::StreamJson {
-            return self.launch_for_session(spec, key).await;
+        match spec.settings.dialect {
+            AgentDialect::Acp => self.launch_acp(spec, key).await,
+            AgentDialect::StreamJson => self.launch_for_session(spec, key).await,
+            AgentDialect::EarlyAcp => self.launch_early(spec, key).await,
         }
+    }
+
+    async fn launch_acp(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Result<Process, FailedStart> {
         let v1_only = lock_or_abort(self.v1_only.lock()).get(&spec.name).cloned();
         let known = v1_only.is_some_and(|older| Arc::ptr_eq(&older, spec));
         if known || AcpVersion::from_number(spec.settings.protocol) != Some(AcpVersion::V2) {
@@ -173,6 +179,17 @@ impl Launcher {
     ) -> Result<Process, FailedStart> {
         let arguments = stream_json::arguments(&session);
         self.start(spec, key, Arc::new(StreamJson::new(session)), &arguments).await
+    }
+
+    /// Starts an agent with an early protocol. An agent that ends because of the version in `initialize` is started again
+    /// with the other spelling.
+    async fn launch_early(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Result<Process, FailedStart> {
+        let start = async |opening| self.start(spec, key, Arc::new(EarlyAcp::new(opening)), &[]).await;
+        match start(Opening::Text).await {
+            Err(failed) if failed.has_exited() => failed.wait_stopped().await,
+            started => return started,
+        }
+        start(Opening::Number).await
     }
 
     /// Spawns and initializes the agent. `arguments` follow those of the entry.

@@ -3,14 +3,15 @@
 //! This module owns the transport to an agent, the pairing of requests with responses, and the handshake. It does
 //! not know sessions: the holder of a [`Process`] receives every message in the order in which the agent sent it.
 //!
-//! Reading order: [`spec`] with [`endpoint`], [`catalogue`], [`process`] with [`process_key`], [`transport`], [`dialect`], [`stream_json`], [`connection`] with [`reader`], [`replies`],
-//! [`batch`] and [`secrets`], [`handshake`], [`launcher`] with [`idle_folder`], [`member_source`], [`failure`] with [`next_step`], [`call`], [`sign_in`].
+//! Reading order: [`spec`] with [`endpoint`], [`catalogue`], [`process`] with [`process_key`], [`transport`], [`dialect`], [`object`], [`members`] and [`message`] (shared by the translations), [`stream_json`],
+//! [`early_acp`], [`connection`] with [`reader`], [`replies`], [`batch`] and [`secrets`], [`handshake`], [`launcher`] with [`idle_folder`], [`member_source`], [`failure`] with [`next_step`], [`call`], [`sign_in`].
 
 mod batch;
 mod call;
 mod catalogue;
 mod connection;
 mod dialect;
+pub mod early_acp;
 mod endpoint;
 mod failure;
 mod handshake;
@@ -18,6 +19,9 @@ mod idle_folder;
 mod launcher;
 mod member_source;
 mod next_step;
+mod members;
+mod message;
+mod object;
 mod process;
 mod process_key;
 mod reader;

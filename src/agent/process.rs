@@ -77,6 +77,11 @@ impl FailedStart {
         )
     }
 
+    /// Whether the process ended before it answered `initialize`.
+    pub(super) fn has_exited(&self) -> bool {
+        matches!(self.failure, AgentFailure::Exited(_))
+    }
+
     /// The agent's error if it does not have the session for which it started.
     pub(super) fn missing_session(&self) -> Option<&RpcError> {
         match &self.failure {
@@ -203,6 +208,7 @@ impl Process {
 
     /// Stops a process that failed during its start.
     pub fn failed(self, failure: AgentFailure) -> FailedStart {
+        self.connection.say_farewell();
         FailedStart::of(failure, self.transport)
     }
 
@@ -218,15 +224,16 @@ impl Process {
 
     /// Begins a graceful stop. The messages of the agent are still read.
     pub fn begin_stop(&self) {
+        self.connection.say_farewell();
         self.transport.begin_close();
     }
 
     /// Stops the process gracefully and returns when it has ended.
     pub async fn stop(self) {
+        self.begin_stop();
         let Self { batches, transport, .. } = self;
         // Without a reader, a full channel would block the agent.
         drop(batches);
-        transport.begin_close();
         transport.closed().await;
     }
 }

@@ -12,6 +12,7 @@ use super::batch::{Batch, Inbound};
 use super::dialect::{Decoded, Dialect, Line};
 use super::replies::Replies;
 use super::secrets::Secrets;
+use super::transport::LineWriter;
 use crate::jsonrpc::{IncomingId, LineDecoder, Message, PendingTables};
 use crate::shutdown::lock_or_abort;
 use crate::types::Limits;
@@ -25,6 +26,7 @@ pub(super) struct Reader {
     pub(super) tables: Arc<Mutex<PendingTables>>,
     pub(super) lines: LineDecoder,
     pub(super) dialect: Arc<dyn Dialect>,
+    pub(super) outgoing: Arc<dyn LineWriter>,
     /// The messages of the current line. Reused for every line.
     pub(super) decoded: Vec<Decoded>,
     /// `None` if the dialect has no replies of its own.
@@ -161,12 +163,17 @@ impl Reader {
     }
 
     /// Matches a message with the open calls and requests. `bytes` is the size of its line, and `number` its position in
-    /// numbered output. `None`: the message has no receiver any more.
+    /// numbered output. `None`: the message is for the agent, or has no receiver any more.
     fn inbound(&self, message: Decoded, bytes: usize, number: Option<u64>) -> Option<Inbound> {
         let message = match message {
             Decoded::Update(update) => return Some(Inbound::Update(update)),
             Decoded::Message(message) => message,
             Decoded::Invalid => return Some(Inbound::InvalidLine { bytes }),
+            Decoded::Send(line) => {
+                // A failed send means that the agent has ended, or that its queue is full and it does not read.
+                drop(self.outgoing.send_reserved(line));
+                return None;
+            }
         };
         let mut tables = lock_or_abort(self.tables.lock());
         Some(match message {

@@ -90,6 +90,7 @@ pub async fn run(
         former: None,
         backoff: Backoff::default(),
         connected_at: None,
+        renewal: Renewal::NotNeeded,
         paused: None,
         output: Output { lines: VecDeque::new(), bytes: 0 },
         denied: None,
@@ -140,6 +141,16 @@ impl Output {
     }
 }
 
+/// The replacement of a key that the gateway rejects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Renewal {
+    NotNeeded,
+    /// The next connection uses another key.
+    Requested,
+    /// The current connection uses another key. If the gateway rejects it at once, the bridge ends.
+    Done,
+}
+
 struct Driver {
     bridge: Bridge,
     tasks: Tasks,
@@ -148,6 +159,7 @@ struct Driver {
     former: Option<Connection>,
     backoff: Backoff,
     connected_at: Option<Instant>,
+    renewal: Renewal,
     /// No message is sent until then.
     paused: Option<Instant>,
     output: Output,
@@ -250,7 +262,11 @@ impl Driver {
             _ => self.backoff.next_delay(),
         };
         let body = self.bridge.initialize_request();
-        self.tasks.connect(delay, body);
+        let renew_key = self.renewal == Renewal::Requested;
+        if renew_key {
+            self.renewal = Renewal::Done;
+        }
+        self.tasks.connect(delay, renew_key, body);
     }
 
     fn send_next(&mut self) {
@@ -294,10 +310,21 @@ impl Driver {
             Report::Connected(Err(RequestError::Denied(reason)))
             | Report::Posted(Err(RequestError::Denied(reason)))
             | Report::Ended(RequestError::Denied(reason)) => {
-                self.bridge.denied(&format!("the gateway rejects this client: {reason}"));
-                self.denied = Some(reason);
+                self.denied(reason);
             }
         }
+    }
+
+    /// The gateway rejects the key. A key that the gateway has created itself is replaced once.
+    fn denied(&mut self, reason: String) {
+        let is_stable = self.connected_at.is_some_and(|since| since.elapsed() >= STABLE);
+        if self.tasks.renews_keys() && (is_stable || self.renewal == Renewal::NotNeeded) {
+            self.log_failure("the gateway rejects its key of this process");
+            self.renewal = Renewal::Requested;
+            return self.bridge.lost();
+        }
+        self.bridge.denied(&format!("the gateway rejects this client: {reason}"));
+        self.denied = Some(reason);
     }
 
     fn connected(&mut self, connection: Connection, result: Box<RawValue>) {

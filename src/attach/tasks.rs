@@ -28,8 +28,11 @@ const MAX_EVENT_BYTES: usize = 256 << 20;
 /// The gateway of the bridge. The methods block.
 pub trait Locator: Send + Sync {
     /// Finds the gateway, or returns the reason why there is none now. Called before each connection, because the address
-    /// and the key can change.
-    fn locate(&self) -> Result<Target, String>;
+    /// and the key can change. `renew_key`: the gateway has rejected the key of the last call.
+    fn locate(&self, renew_key: bool) -> Result<Target, String>;
+
+    /// Whether the gateway creates another key in place of a rejected one.
+    fn renews_keys(&self) -> bool;
 
     /// Asks the gateway to accept folders of the editor.
     fn allow(&self, folders: &[String]) -> Result<(), AllowError>;
@@ -128,13 +131,17 @@ impl Tasks {
         self.shutdown.spawn_client(task(self.client.clone(), reporter)).abort_handle()
     }
 
+    pub(super) fn renews_keys(&self) -> bool {
+        self.locator.renews_keys()
+    }
+
     /// Ends the current connection, and opens another one after `delay`.
-    pub(super) fn connect(&mut self, delay: Duration, body: Bytes) {
+    pub(super) fn connect(&mut self, delay: Duration, renew_key: bool, body: Bytes) {
         self.end();
         let (locator, shutdown) = (Arc::clone(&self.locator), self.shutdown.clone());
         let task = self.spawn(|client, reporter| async move {
             tokio::time::sleep(delay).await;
-            let located = shutdown.spawn_blocking(move || locator.locate()).await;
+            let located = shutdown.spawn_blocking(move || locator.locate(renew_key)).await;
             let connected = match located.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(target) => client.initialize(target, body).await,
                 Err(reason) => Err(RequestError::Failed(reason)),

@@ -29,7 +29,7 @@ use crate::types::{
 };
 
 pub use change::{KeyChange, UpdateKeyError};
-pub use expiring::GrantError;
+pub use expiring::{GrantError, is_local_editor};
 use record::{decode, limits_by_principal, push_delete, push_put};
 
 /// The principal of every link key: the person who started the gateway.

@@ -127,8 +127,12 @@ pub(super) fn read_key(
 struct RemoteGateway(Target);
 
 impl Locator for RemoteGateway {
-    fn locate(&self) -> Result<Target, String> {
+    fn locate(&self, _renew_key: bool) -> Result<Target, String> {
         Ok(self.0.clone())
+    }
+
+    fn renews_keys(&self) -> bool {
+        false
     }
 
     fn allow(&self, _folders: &[String]) -> Result<(), AllowError> {

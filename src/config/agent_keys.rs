@@ -34,7 +34,7 @@ pub(super) const KEYS: &[Key<Agent>] = key_table! { Agent:
         rpc: methods => settings.allowed_rpc_methods;
         /// Whether users may sign in to the agent in a terminal.
         terminal_auth: switch => settings.terminal_auth;
-        /// The protocol of the agent: "acp", or "stream-json" for the Claude Code CLI.
+        /// The protocol of the agent: "acp", "stream-json" for the Claude Code CLI, or "early-acp" for agents older than ACP.
         dialect: word => settings.dialect;
         /// The version of ACP that the gateway requests: 1 or 2.
         protocol: protocol => settings.protocol;
@@ -123,7 +123,8 @@ impl Words for ServedBy {
 }
 
 impl Words for AgentDialect {
-    const WORDS: &[(&str, Self)] = &[("acp", Self::Acp), ("stream-json", Self::StreamJson)];
+    const WORDS: &[(&str, Self)] =
+        &[("acp", Self::Acp), ("stream-json", Self::StreamJson), ("early-acp", Self::EarlyAcp)];
 }
 
 impl Words for Isolation {

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::telemetry::ErrorChain;
+
 /// The maximum size of a message. A path has at most 4 KiB.
 pub(super) const MAX_BYTES: usize = 64 << 10;
 
@@ -62,6 +64,16 @@ pub(super) enum Reply {
     Failed {
         reason: String,
     },
+}
+
+impl Reply {
+    pub(super) fn failed(error: &dyn std::error::Error) -> Self {
+        Self::Failed { reason: ErrorChain(error).to_string() }
+    }
+
+    pub(super) fn failure(reason: impl Into<String>) -> Self {
+        Self::Failed { reason: reason.into() }
+    }
 }
 
 pub(super) fn encode(message: &impl Serialize) -> Vec<u8> {

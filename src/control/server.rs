@@ -1,57 +1,31 @@
 //! The gateway's side of the control socket.
 
-use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::process::geteuid;
+use rustix::process::{Pid, geteuid};
 use subtle::ConstantTimeEq as _;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, UCred};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
+use super::clients::{ClientGuard, ControlClients, MAX_CONNECTIONS, Unchecked};
 use super::folder_rules::FolderRules;
+use super::holders::{HeldKey, Holders};
 use super::message::{Access, MAX_BYTES, Reply, Request, Secret, Welcome, encode};
 use super::socket::{BoundSocket, SocketFiles};
 use crate::auth::{GrantError, KeyId, Keys};
-use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::telemetry::ErrorChain;
+use crate::process::descends_from_this_process;
+use crate::shutdown::Shutdown;
 
-/// The maximum number of connections. Each editor has one.
-const MAX_CONNECTIONS: usize = 256;
-/// The time for the first request, and for the write of a reply.
+/// The time for the check of a new connection, for its first request, and for the write of a reply.
 const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after an accept that failed because no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// The number of connected commands. Cheap to clone.
-#[derive(Debug, Clone, Default)]
-pub struct ControlClients(Arc<AtomicUsize>);
-
-impl ControlClients {
-    pub fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn enter(&self) -> Option<ClientGuard> {
-        let entered = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
-            (count < MAX_CONNECTIONS).then_some(count + 1)
-        });
-        entered.ok().map(|_| ClientGuard(self.clone()))
-    }
-}
-
-#[derive(Debug)]
-struct ClientGuard(ControlClients);
-
-impl Drop for ClientGuard {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// Serves the control socket until the drain.
 #[derive(Debug)]
@@ -69,8 +43,10 @@ pub struct ControlServer {
 struct Shared {
     server: ControlServer,
     token: Secret,
-    /// The number of connections of each key.
-    holders: Mutex<HashMap<KeyId, usize>>,
+    unchecked: Unchecked,
+    holders: Holders,
+    /// Whether the log contains a rejected process of an agent. An agent must not fill the log.
+    has_warned: AtomicBool,
 }
 
 impl ControlServer {
@@ -80,7 +56,13 @@ impl ControlServer {
         listener.set_nonblocking(true)?;
         let listener = UnixListener::from_std(listener)?;
         let shutdown = self.shutdown.clone();
-        let shared = Arc::new(Shared { server: self, token, holders: Mutex::default() });
+        let shared = Arc::new(Shared {
+            server: self,
+            token,
+            unchecked: Unchecked::default(),
+            holders: Holders::default(),
+            has_warned: AtomicBool::new(false),
+        });
         shutdown.spawn(shared.accept(listener, files));
         Ok(())
     }
@@ -96,9 +78,8 @@ impl Shared {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    if let Some(guard) = self.server.clients.enter() {
-                        drop(shutdown.spawn_client(Arc::clone(&self).serve(stream, guard)));
-                    }
+                    let evicted = self.unchecked.enter();
+                    drop(shutdown.spawn_client(Arc::clone(&self).serve(stream, evicted)));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "could not accept a connection on the control socket");
@@ -109,25 +90,63 @@ impl Shared {
         drop(files);
     }
 
-    async fn serve(self: Arc<Self>, stream: UnixStream, _guard: ClientGuard) {
-        let is_owner = stream.peer_cred().is_ok_and(|peer| peer.uid() == geteuid().as_raw());
-        if !is_owner {
-            return tracing::warn!("another user connected to the control socket; closed the connection");
-        }
+    async fn serve(self: Arc<Self>, stream: UnixStream, evicted: CancellationToken) {
+        let checked = evicted.clone().drop_guard();
+        let shutdown = self.server.shutdown.clone();
+        let peer = stream.peer_cred();
         let (read, write) = stream.into_split();
         let mut connection =
             Connection { shared: Arc::clone(&self), lines: BufReader::new(read), write, held: None };
-        let shutdown = self.server.shutdown.clone();
+        let first = tokio::select! {
+            () = shutdown.drain_started() => return,
+            () = evicted.cancelled() => return tracing::debug!("too many connections without a token"),
+            first = timeout(STALL_TIMEOUT, connection.check(peer)) => first,
+        };
+        let Ok(Ok(Some((access, _guard)))) = first else { return };
+        drop(checked);
         let ended = tokio::select! {
             // The clients connect to the next gateway with the same keys.
             () = shutdown.drain_started() => return,
-            ended = connection.run() => ended,
+            ended = connection.run(access) => ended,
         };
         if let Err(error) = ended {
             tracing::debug!(%error, "a connection of the control socket ended");
         }
         if let Some(held) = connection.held.take() {
-            self.release(held).await;
+            let released = self.blocking(move |shared| {
+                shared.holders.release(&shared.server.keys, &held).map_err(|error| Reply::failed(&error))
+            });
+            if let Err(Reply::Failed { reason }) = released.await {
+                tracing::warn!(reason, "could not revoke the key of an editor; it expires without use");
+            }
+        }
+    }
+
+    /// Whether the process of a connection may use the socket: it has the user of the gateway, and is no process of an agent.
+    /// An agent can get the token from an editor that serves its files. Otherwise, returns the reply.
+    async fn check_peer(self: &Arc<Self>, peer: io::Result<UCred>) -> Result<(), Reply> {
+        let rejected = |reason: &str| Err(Reply::failure(reason));
+        let Some(peer) = peer.ok().filter(|peer| peer.uid() == geteuid().as_raw()) else {
+            tracing::debug!("another user connected to the control socket");
+            return rejected("the control socket is only for the user of the gateway");
+        };
+        // A process outside of the namespace of the gateway has no pid in it. Agents have one.
+        let Some(pid) = peer.pid().and_then(Pid::from_raw) else { return Ok(()) };
+        let checked = self.blocking(move |_| Ok(descends_from_this_process(pid))).await?;
+        match checked {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                if !self.has_warned.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%pid, "rejected a process of an agent on the control socket; further ones are not logged");
+                }
+                rejected("processes of agents must not use the control socket")
+            }
+            Err(error) => {
+                tracing::debug!(%pid, %error, "could not read the ancestors of a process");
+                rejected(
+                    "could not read the ancestors of the process: /proc must show the processes of the user",
+                )
+            }
         }
     }
 
@@ -137,53 +156,7 @@ impl Shared {
     ) -> Result<T, Reply> {
         let shared = Arc::clone(self);
         let done = self.server.shutdown.spawn_blocking(move || work(&shared)).await;
-        done.unwrap_or_else(|_| Err(Reply::Failed { reason: "the work was aborted".to_owned() }))
-    }
-
-    /// The key for a new connection.
-    fn hold(&self, access: Access) -> Result<Option<HeldKey>, Reply> {
-        let keys = &self.server.keys;
-        let created = match access {
-            Access::OwnKey => return Ok(None),
-            Access::Editor { former: Some(former) } if keys.attach_key(&former.0).is_some() => {
-                let id = keys.attach_key(&former.0);
-                return Ok(id.map(|id| self.count(HeldKey { id, text: former, is_editor: true })));
-            }
-            Access::Editor { .. } => (keys.create_attach_key(), true),
-            Access::SignIn => (keys.create_sign_in_key(), false),
-        };
-        let (created, is_editor) = created;
-        let (text, id) = created.map_err(|error| failed(&error))?;
-        Ok(Some(self.count(HeldKey { id, text: Secret(text.expose().to_owned()), is_editor })))
-    }
-
-    fn count(&self, held: HeldKey) -> HeldKey {
-        *lock_or_abort(self.holders.lock()).entry(held.id.clone()).or_default() += 1;
-        held
-    }
-
-    /// Revokes the key of a connection that has ended, unless another connection has the same key.
-    async fn release(self: &Arc<Self>, held: HeldKey) {
-        let is_last = {
-            let mut holders = lock_or_abort(self.holders.lock());
-            let count = holders.get_mut(&held.id).map_or(0, |count| {
-                *count -= 1;
-                *count
-            });
-            if count == 0 {
-                holders.remove(&held.id);
-            }
-            count == 0
-        };
-        if !is_last {
-            return;
-        }
-        let revoked = self.blocking(move |shared| {
-            shared.server.keys.revoke(held.id.as_str()).map_err(|error| failed(&error))
-        });
-        if let Err(Reply::Failed { reason }) = revoked.await {
-            tracing::warn!(reason, "could not revoke the key of an editor; it expires without use");
-        }
+        done.unwrap_or_else(|_| Err(Reply::failure("the work was aborted")))
     }
 
     fn grant(&self, key: &KeyId, folder: &str) -> Result<(), Reply> {
@@ -192,22 +165,10 @@ impl Shared {
             return Ok(());
         };
         self.server.keys.grant_folder(key, &real).map_err(|error| match error {
-            GrantError::Store(error) => failed(&error),
+            GrantError::Store(error) => Reply::failed(&error),
             error => Reply::Rejected { reason: error.to_string() },
         })
     }
-}
-
-fn failed(error: &dyn std::error::Error) -> Reply {
-    Reply::Failed { reason: ErrorChain(error).to_string() }
-}
-
-/// The key of a connection.
-#[derive(Debug, Clone)]
-struct HeldKey {
-    id: KeyId,
-    text: Secret,
-    is_editor: bool,
 }
 
 struct Connection {
@@ -218,13 +179,28 @@ struct Connection {
 }
 
 impl Connection {
-    async fn run(&mut self) -> io::Result<()> {
-        let first = timeout(STALL_TIMEOUT, self.next()).await?;
-        let Some(Request::Hello { token, access }) = first? else { return Ok(()) };
-        if !bool::from(token.0.as_bytes().ct_eq(self.shared.token.0.as_bytes())) {
-            return self.reply(&Reply::Failed { reason: "the token is wrong".to_owned() }).await;
+    /// Checks the process of the connection, and the token of its first request. `None`: the connection was rejected.
+    async fn check(&mut self, peer: io::Result<UCred>) -> io::Result<Option<(Access, ClientGuard)>> {
+        let checked = self.shared.check_peer(peer).await;
+        if let Err(reply) = checked {
+            self.reply(&reply).await?;
+            return Ok(None);
         }
-        match self.shared.blocking(move |shared| shared.hold(access)).await {
+        let Some(Request::Hello { token, access }) = self.next().await? else { return Ok(None) };
+        let rejection = if !bool::from(token.0.as_bytes().ct_eq(self.shared.token.0.as_bytes())) {
+            "the token is wrong".to_owned()
+        } else if let Some(guard) = self.shared.server.clients.enter() {
+            return Ok(Some((access, guard)));
+        } else {
+            format!("too many editors are connected (limit {MAX_CONNECTIONS}): close one")
+        };
+        self.reply(&Reply::failure(rejection)).await?;
+        Ok(None)
+    }
+
+    async fn run(&mut self, access: Access) -> io::Result<()> {
+        let held = self.shared.blocking(move |shared| shared.holders.hold(&shared.server.keys, access)).await;
+        match held {
             Ok(held) => self.held = held,
             Err(reply) => return self.reply(&reply).await,
         }

@@ -16,9 +16,10 @@
 //! Reading order: [`spec`], [`spawn`], [`handshake`] with [`report`], [`supervisor`], [`exit`], [`child`],
 //! [`kill_switch`], [`reaper`], [`stdin`], [`stderr`] with [`mask`], then [`pty`] and [`terminal`].
 //! [`isolation`] decides what a child may access, and [`control_groups`] limits and ends it.
-//! [`host_isolation`] prepares both. [`run_file`], [`tree`] and [`procfs`] find processes,
+//! [`host_isolation`] prepares both. [`run_file`], [`tree`], [`ancestry`] and [`procfs`] find processes,
 //! [`resolve`] finds programs, and [`real_folder`] opens folders.
 
+mod ancestry;
 mod child;
 mod control_groups;
 mod detached;
@@ -46,6 +47,7 @@ mod supervisor_lock;
 mod terminal;
 mod tree;
 
+pub use ancestry::descends_from_this_process;
 pub use child::Child;
 pub use control_groups::{ControlGroups, sweep_groups};
 pub use detached::spawn_detached;

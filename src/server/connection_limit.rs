@@ -126,6 +126,7 @@ struct AddressCounts {
 struct Unauthenticated {
     /// `None` for a trusted proxy.
     address: Option<IpAddr>,
+    /// Only here, because authenticated connections are many and do not need it.
     eviction: Arc<Notify>,
     /// The time at which the connection first read.
     first_read: Option<Instant>,
@@ -146,8 +147,8 @@ struct ConnectionGuard {
     id: u64,
     /// `None` for a trusted proxy.
     address: Option<IpAddr>,
+    /// Changes while the table is locked.
     authenticated: AtomicBool,
-    eviction: Arc<Notify>,
 }
 
 impl Connections {
@@ -161,15 +162,13 @@ impl Connections {
         let Self(table) = self;
         let is_proxy = table.proxies.iter().any(|proxy| proxy.contains(address));
         let address = (!is_proxy).then(|| client_network(address));
-        let eviction = Arc::new(Notify::new());
-        let id = table.lock().insert(&table.limits, address, &eviction, now)?;
+        let id = table.lock().insert(&table.limits, address, now)?;
         let authenticated = AtomicBool::new(false);
         Ok(ConnectionPermit(Arc::new(ConnectionGuard {
             table: Arc::clone(table),
             id,
             address,
             authenticated,
-            eviction,
         })))
     }
 }
@@ -179,7 +178,11 @@ impl ConnectionPermit {
     pub(super) fn authenticated(&self) {
         let guard = &*self.0;
         // Every request calls this, so only the first one locks the table.
-        if !self.is_authenticated() && guard.table.lock().authenticate(guard.id) {
+        if self.is_authenticated() {
+            return;
+        }
+        let mut counts = guard.table.lock();
+        if counts.authenticate(guard.id) {
             guard.authenticated.store(true, Ordering::Relaxed);
             guard.table.authenticated.begin();
         }
@@ -226,7 +229,14 @@ impl ConnectionPermit {
 
     /// Completes when the connection is evicted. Cancel-safe.
     pub(super) async fn evicted(&self) {
-        self.0.eviction.notified().await;
+        let eviction = {
+            let counts = self.0.table.lock();
+            if self.is_authenticated() { Some(Arc::default()) } else { counts.eviction(self.0.id) }
+        };
+        // An evicted connection is not in the table.
+        if let Some(eviction) = eviction {
+            eviction.notified().await;
+        }
     }
 
     /// Whether more than half of a limit is in use that applies to this connection.
@@ -277,12 +287,16 @@ impl Counts {
         address.and_then(|address| self.by_address.get(&address)).copied().unwrap_or_default()
     }
 
+    /// The notification of an unauthenticated connection. `None` if it was evicted.
+    fn eviction(&self, id: u64) -> Option<Arc<Notify>> {
+        self.unauthenticated.get(&id).map(|connection| Arc::clone(&connection.eviction))
+    }
+
     /// Inserts an unauthenticated connection. Returns its id.
     fn insert(
         &mut self,
         limits: &Limits,
         address: Option<IpAddr>,
-        eviction: &Arc<Notify>,
         now: Instant,
     ) -> Result<u64, AcquireError> {
         let of_address = self.of_address(address);
@@ -302,7 +316,7 @@ impl Counts {
             counts.open += 1;
             counts.unauthenticated += 1;
         }
-        let eviction = Arc::clone(eviction);
+        let eviction = Arc::default();
         let connection = Unauthenticated { address, eviction, first_read: None, received: 0, requests: 0 };
         self.unauthenticated.insert(id, connection);
         Ok(id)

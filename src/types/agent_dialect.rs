@@ -11,11 +11,13 @@ pub enum AgentDialect {
     Acp,
     /// The protocol of the Claude Code CLI.
     StreamJson,
+    /// The protocol of agents that were written before version 1 of ACP.
+    EarlyAcp,
 }
 
 impl AgentDialect {
     /// Whether a process serves one session, for which it starts.
     pub const fn has_one_session(self) -> bool {
-        matches!(self, Self::StreamJson)
+        matches!(self, Self::StreamJson | Self::EarlyAcp)
     }
 }

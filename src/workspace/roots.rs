@@ -177,6 +177,15 @@ impl Workspace {
         if path.starts_with('/') { self.resolve(path) } else { Err(FileError::Relative) }
     }
 
+    /// Checks that another program that follows links finds an absolute path below the session's directories. The file may
+    /// be missing.
+    pub fn check_absolute(&self, path: &str) -> Result<(), FileError> {
+        match self.resolve_absolute(path)?.real() {
+            Ok(_) | Err(FileError::Missing) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The real path of a directory below the session's directories.
     pub fn real_directory(&self, path: &str) -> Result<PathBuf, FileError> {
         let resolved = self.resolve_absolute(path)?;
@@ -206,6 +215,51 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn paths_that_lead_out_of_the_folders_are_rejected() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        let (project, other) = (base.join("project"), base.join("other"));
+        for path in [&project.join("sub"), &other] {
+            std::fs::create_dir_all(path).unwrap();
+        }
+        std::fs::write(project.join("file"), "").unwrap();
+        std::fs::write(other.join("secret"), "").unwrap();
+        for (target, name) in [
+            (&*other, "folder"),
+            (&*other.join("secret"), "file-outside"),
+            (&*other.join("missing"), "dangling-outside"),
+            (Path::new("../other/missing"), "dangling-relative"),
+            (Path::new("file"), "inside"),
+            (Path::new("missing"), "dangling-inside"),
+        ] {
+            symlink(target, project.join(name)).unwrap();
+        }
+        let workspace = Workspaces::new(&base, &[]).unwrap().open(&project, &[]).unwrap();
+        let check = |path: &str| workspace.check_absolute(&format!("{}/{path}", project.display()));
+        for path in ["file", "sub/new", "new/new", "inside", "dangling-inside", "."] {
+            assert!(check(path).is_ok(), "{path}: {:?}", check(path));
+        }
+        for path in [
+            "folder/secret",
+            "folder/new",
+            "file-outside",
+            "dangling-outside",
+            "dangling-relative",
+            "../other/secret",
+        ] {
+            assert!(
+                matches!(check(path), Err(FileError::OutsideRoots | FileError::Malformed)),
+                "{path}: {:?}",
+                check(path)
+            );
+        }
+        for path in ["/etc/passwd", other.join("secret").to_str().unwrap()] {
+            assert!(matches!(workspace.check_absolute(path), Err(FileError::OutsideRoots)), "{path}");
+        }
+        assert!(matches!(workspace.check_absolute("file"), Err(FileError::Relative)));
+    }
 
     #[test]
     fn granted_folder_is_open_only_with_its_grant_and_not_through_links() {

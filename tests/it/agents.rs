@@ -2,6 +2,7 @@
 
 mod auth;
 pub(crate) mod credentials;
+mod early_acp;
 mod keys;
 mod listing;
 mod reasons;

@@ -267,7 +267,7 @@ fn every_mistake_in_an_agent_entry_is_reported() {
     gateway.toml:3: `agents.a.max_line_bytes`: not a size such as "16MiB"
     gateway.toml:3: `agents.a.max_line_bytes`: must be at least 1KiB
     gateway.toml:3: `agents.a.start_timeout` must be a time such as "10m", not a number
-    gateway.toml:3: `agents.a.dialect`: must be "acp" or "stream-json", not "stream"
+    gateway.toml:3: `agents.a.dialect`: must be "acp", "stream-json" or "early-acp", not "stream"
     gateway.toml:1: `agents.a`: protocol = 2 requires dialect = "acp"
     gateway.toml:2: `agents.a.command`: a NUL byte is not allowed
     "#);

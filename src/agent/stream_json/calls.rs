@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::update::to_raw;
+use crate::agent::message::to_raw;
 use crate::jsonrpc::CallId;
 
 /// The maximum number of control requests without an answer.

@@ -7,15 +7,15 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::line::{LineError, Object};
 use super::plan::{is_plan_tool, todo_plan};
 use super::streamed::TextKind;
 use super::tool::{describe, image, result_content, starts_subagent};
 use super::translator::{OpenTool, Translator};
 use super::turn::total_tokens;
-use super::update::{chunk, notification, to_raw, update};
 use crate::acp::update as kind;
 use crate::agent::dialect::Decoded;
+use crate::agent::message::{chunk, notification, to_raw, update};
+use crate::agent::object::{LineError, Object};
 
 /// The maximum number of tool calls without a result. Further calls are shown, but their results have no name.
 const MAX_TOOLS: usize = 1024;

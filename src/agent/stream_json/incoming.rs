@@ -6,15 +6,15 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::calls::Purpose;
-use super::line::{LineError, Object};
 use super::permission::Asked;
 use super::session::SetUp;
 use super::tool::describe;
 use super::translator::Translator;
 use super::turn;
-use super::update::{error, notification, response, to_raw, update};
 use crate::acp::{AcpVersion, error_code, method, update as kind};
 use crate::agent::dialect::Decoded;
+use crate::agent::message::{chunk, error, notification, response, to_raw, update};
+use crate::agent::object::{LineError, Object};
 use crate::jsonrpc::{Message, RpcError};
 
 /// The prefix of the methods that report lines without a meaning in ACP.
@@ -183,7 +183,7 @@ impl Translator {
         let text = result.get("result").filter(|_| !turn.has_text && !result.is_true("is_error"));
         if let Some(text) = text.filter(|text| text.get().starts_with('"') && text.get() != "\"\"") {
             // A command of the CLI itself writes no message.
-            out.push(super::update::chunk(self.session_id(), kind::AGENT_MESSAGE_CHUNK, text, None));
+            out.push(chunk(self.session_id(), kind::AGENT_MESSAGE_CHUNK, text, None));
         }
         out.extend(turn.usage_update(result).map(|usage| update(self.session_id(), &usage)));
         out.push(response(call, turn.outcome(result)));

@@ -3,7 +3,7 @@
 //! The module translates between the lines of the CLI and messages of ACP v1. It has no I/O and no time. A process serves
 //! one session, for which it starts: the launcher adds [`arguments`] to the command of the entry.
 //!
-//! Reading order: [`line`] and [`update`] (the two formats), [`translator`] (the state, and messages of the gateway),
+//! Reading order: [`translator`] (the state, and messages of the gateway),
 //! [`incoming`] (lines of the CLI), [`conversation`] with [`streamed`], [`tool`] and [`plan`], [`permission`], [`prompt`],
 //! [`session`] with [`calls`], [`settings`], [`turn`].
 
@@ -16,7 +16,6 @@ use crate::acp::AcpVersion;
 mod calls;
 mod conversation;
 mod incoming;
-mod line;
 mod permission;
 mod plan;
 mod prompt;
@@ -26,7 +25,6 @@ mod streamed;
 mod tool;
 mod translator;
 mod turn;
-mod update;
 
 pub(super) use session::StartedSession;
 

@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::line::{LineError, Object};
 use super::tool::EXIT_PLAN_MODE;
-use super::update::to_raw;
 use crate::acp::RawObject;
+use crate::agent::message::to_raw;
+use crate::agent::object::{LineError, Object};
 
 /// The maximum number of open requests. The oldest cannot be answered any more.
 const MAX_OPEN: usize = 256;

@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::line::{LineError, Object};
-use super::update::to_raw;
+use crate::agent::message::to_raw;
+use crate::agent::object::{LineError, Object};
 
 #[derive(Serialize)]
 struct Text<'a> {

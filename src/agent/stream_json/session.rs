@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::line::{LineError, Object};
+use crate::agent::object::{LineError, Object};
 use crate::jsonrpc::{CallId, RpcError};
 
 /// The session that the process was started for.

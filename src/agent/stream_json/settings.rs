@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::line::{LineError, Object};
+use crate::agent::object::{LineError, Object};
 
 /// The maximum number of models and commands that are kept.
 const MAX_LISTED: usize = 512;

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::update::to_raw;
+use crate::agent::message::to_raw;
 
 /// The maximum number of lanes. The oldest lane is replaced; its messages could then repeat text.
 const MAX_LANES: usize = 64;

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::session::StartedSession;
 use super::translator::Translator;
-use super::update::to_raw;
 use crate::agent::dialect::{Decoded, Encoded, Outgoing};
+use crate::agent::message::to_raw;
 use crate::jsonrpc::{CallId, Message, PendingTables};
 
 mod lines;
@@ -131,5 +131,6 @@ fn show(message: &Decoded) -> String {
         Decoded::Message(Message::Response { outcome: Err(error), .. }) => format!("error {}", error.message),
         Decoded::Update(_) => panic!("the translation builds no parts of lines"),
         Decoded::Invalid => "invalid".to_owned(),
+        Decoded::Send(line) => panic!("{line:?}"),
     }
 }

@@ -7,7 +7,6 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::calls::{Controls, Purpose};
-use super::line::LineError;
 use super::permission::{Answered, Permissions};
 use super::plan::Tasks;
 use super::prompt;
@@ -15,9 +14,10 @@ use super::session::{SetUp, StartedSession, set_up_requests};
 use super::settings::{MODEL, Settings, selected_option};
 use super::streamed::Streamed;
 use super::turn::Turn;
-use super::update::{error, response, to_raw, update};
 use crate::acp::{self, RawObject, error_code, method};
 use crate::agent::dialect::{Decoded, Encoded, Outgoing};
+use crate::agent::message::{error, response, to_raw, update};
+use crate::agent::object::LineError;
 use crate::jsonrpc::{self, CallId, RpcError};
 
 /// Translates between the messages of ACP and the lines of one CLI.

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::line::{LineError, Object};
-use super::update::{error, to_raw};
 use crate::acp::{error_code, stop_reason};
+use crate::agent::message::{error, to_raw};
+use crate::agent::object::{LineError, Object};
 use crate::jsonrpc::RpcError;
 
 /// The context window of a model that the CLI does not report.

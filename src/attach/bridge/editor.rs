@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -164,8 +163,7 @@ impl Bridge {
     /// The editor answers a request of the agent.
     fn answer(&mut self, id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>) {
         if let Some(Ended { session }) = self.requests.end(id) {
-            let body: Bytes = response(id, outcome);
-            self.push_message(session, body);
+            self.push_answer(session, id, response(id, outcome));
         }
     }
 }

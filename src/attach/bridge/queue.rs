@@ -35,6 +35,8 @@ pub(super) enum Item {
     Call(CallNumber),
     /// A message that the gateway can receive twice without a second effect.
     Message(Post),
+    /// An answer to a request of the agent with this id. The gateway can receive it twice without a second effect.
+    Answer(Box<str>, Post),
     /// A notification that the gateway must not receive twice.
     Once(Notification),
 }
@@ -52,7 +54,9 @@ impl Item {
     fn bytes(&self) -> usize {
         match self {
             Self::Call(_) => 0,
-            Self::Message(post) | Self::Once(Notification { post, .. }) => post.body.len(),
+            Self::Message(post) | Self::Answer(_, post) | Self::Once(Notification { post, .. }) => {
+                post.body.len()
+            }
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Sends the messages of the queue, and handles the result of each.
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
 
 use super::queue::{Item, Notification, Post, PostError};
 use super::{Bridge, Effect, Phase};
 use crate::acp::error_code;
 use crate::attach::calls::CallKind;
-use crate::attach::message::rpc_error;
+use crate::attach::message::{response, rpc_error};
 
 /// The maximum number of messages of the editor that wait. The bridge answers further requests with an error.
 const MAX_MESSAGES: usize = 1024;
@@ -34,6 +35,15 @@ impl Bridge {
         self.queue.push(Item::Message(Post { session, folders: Vec::new(), body }));
     }
 
+    /// Enqueues an answer to a request of the agent. The agent waits for it, so without room an error replaces it.
+    pub(super) fn push_answer(&mut self, session: Option<Box<str>>, id: &RawValue, body: Bytes) {
+        let has_room = self.has_room(body.len());
+        let body = if has_room { body } else { failed_answer(id, "too many messages wait for the gateway") };
+        let post = Post { session, folders: Vec::new(), body };
+        // The number of open requests bounds the errors.
+        self.queue.push(if has_room { Item::Answer(id.get().into(), post) } else { Item::Message(post) });
+    }
+
     /// Enqueues a notification of the editor. Without room, it is dropped.
     pub(super) fn push_notification(&mut self, session: Option<Box<str>>, body: Bytes, is_cancel: bool) {
         if !self.has_room(body.len()) {
@@ -56,11 +66,11 @@ impl Bridge {
         let calls = &self.calls;
         self.queue.items.retain(|item| match item {
             Item::Call(number) => calls.get(*number).is_some(),
-            Item::Message(_) | Item::Once(_) => true,
+            Item::Message(_) | Item::Answer(..) | Item::Once(_) => true,
         });
         let index = self.queue.items.iter().position(|item| self.may_send(item))?;
         match self.queue.send(index)? {
-            Item::Message(post) | Item::Once(Notification { post, .. }) => Some(post),
+            Item::Message(post) | Item::Answer(_, post) | Item::Once(Notification { post, .. }) => Some(post),
             Item::Call(number) => {
                 let call = self.calls.get(number)?;
                 let (session, folders) = (call.session.clone(), call.folders.clone());
@@ -77,7 +87,9 @@ impl Bridge {
                 Some(call) => (Some((*number, &call.kind)), call.session.as_deref()),
                 None => return false,
             },
-            Item::Message(post) | Item::Once(Notification { post, .. }) => (None, post.session.as_deref()),
+            Item::Message(post) | Item::Answer(_, post) | Item::Once(Notification { post, .. }) => {
+                (None, post.session.as_deref())
+            }
         };
         let Some(followed) = session.and_then(|session| self.sessions.get(session)) else { return true };
         match (followed.restoring, call) {
@@ -123,6 +135,13 @@ impl Bridge {
                     tracing::warn!(reason, "the gateway rejected a message of the editor");
                 }
             }
+            Some(Item::Answer(id, post)) => {
+                self.queue.bytes -= post.body.len();
+                if let Some((_, reason)) = error {
+                    tracing::warn!(reason, "the gateway rejected an answer of the editor");
+                    self.replace_answer(&id, post, &reason);
+                }
+            }
             Some(Item::Call(number)) => {
                 if let Some((code, reason)) = error {
                     let failure = rpc_error(code, reason);
@@ -136,10 +155,24 @@ impl Bridge {
         }
     }
 
+    /// The agent waits for an answer that the gateway does not accept, so an error replaces it, once.
+    fn replace_answer(&mut self, id: &str, post: Post, reason: &str) {
+        let Ok(id) = serde_json::from_str::<&RawValue>(id) else { return };
+        self.queue.push_front(Post { body: failed_answer(id, reason), ..post });
+    }
+
     fn size(&self, item: &Item) -> usize {
         match item {
             Item::Call(number) => self.calls.get(*number).map_or(0, |call| call.body.len()),
-            Item::Message(post) | Item::Once(Notification { post, .. }) => post.body.len(),
+            Item::Message(post) | Item::Answer(_, post) | Item::Once(Notification { post, .. }) => {
+                post.body.len()
+            }
         }
     }
+}
+
+/// The error that replaces an answer of the editor.
+fn failed_answer(id: &RawValue, reason: &str) -> Bytes {
+    let detail = format!("the answer of the editor did not reach the agent: {reason}");
+    response(id, &Err(rpc_error(error_code::INTERNAL, detail)))
 }

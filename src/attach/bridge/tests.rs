@@ -1,5 +1,6 @@
 //! Sequences of inputs, and the messages and effects that follow.
 
+mod answers;
 mod once;
 
 use serde_json::{Value, json};

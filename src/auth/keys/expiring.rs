@@ -8,7 +8,7 @@ use super::{ATTACH_NAME, KeyStoreError, Keys, MAX_TRIES, NewKey, OWNER_NAME, rev
 use crate::audit::pending_entry;
 use crate::event::{ActorKind, FolderGranted};
 use crate::store::{Batch, CommitError};
-use crate::types::{Scope, Scopes, Tenant};
+use crate::types::{Principal, Scope, Scopes, Tenant};
 
 /// The maximum number of folders of a key.
 const MAX_FOLDERS: usize = 64;
@@ -21,6 +21,12 @@ pub enum GrantError {
     NotFound,
     #[error(transparent)]
     Store(#[from] KeyStoreError),
+}
+
+/// Whether a principal is an `attach` process with a key of the gateway: a program on the machine of the gateway. No other
+/// key can have its name.
+pub fn is_local_editor(principal: &Principal) -> bool {
+    &*principal.id == ATTACH_NAME
 }
 
 impl Keys {

@@ -106,8 +106,17 @@ pub(in crate::cli) fn authorization(key: &str) -> Result<HeaderValue, http::head
 }
 
 impl Locator for LocalGateway {
-    fn locate(&self) -> Result<Target, String> {
+    fn locate(&self, renew_key: bool) -> Result<Target, String> {
+        if renew_key {
+            let mut state = self.state();
+            // The gateway revokes the key of a connection after its end.
+            (state.control, state.key) = (None, None);
+        }
         self.find().map_err(|error| ErrorChain(&error).to_string())
+    }
+
+    fn renews_keys(&self) -> bool {
+        self.own_key.is_none()
     }
 
     fn allow(&self, folders: &[String]) -> Result<(), AllowError> {

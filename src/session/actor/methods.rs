@@ -49,6 +49,7 @@ impl Actor {
                 return self.link.answer_with_guard(incoming, &Ok(result), permit);
             }
             Ok(WorkOutput::Elicitation(offer)) => self.offer_elicitation(offer),
+            Ok(WorkOutput::File(offer, client)) => self.offer_to(offer, client),
             Ok(WorkOutput::Terminal(new)) => self.terminal_started(incoming, *new),
             Err(error) => Err(Err(error)),
         };
@@ -57,7 +58,7 @@ impl Actor {
         }
     }
 
-    fn folders(&self) -> Folders {
+    pub(super) fn folders(&self) -> Folders {
         let record = self.journal.record();
         Folders {
             workspaces: self.context.workspaces_of(record),
@@ -184,7 +185,7 @@ impl Actor {
     }
 
     /// The turn if it still runs. No event belongs to a turn after its end.
-    fn if_sent(&self, prompt: Option<PromptId>) -> Option<PromptId> {
+    pub(super) fn if_sent(&self, prompt: Option<PromptId>) -> Option<PromptId> {
         prompt.filter(|_| prompt == self.turns.sent())
     }
 

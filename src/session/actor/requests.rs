@@ -95,16 +95,10 @@ impl Actor {
         match kind {
             RequestKind::Permission => self.handle_permission(offer, params),
             RequestKind::Elicitation => self.handle_elicitation(offer, params),
-            _ => {
-                if client.is_some() && kind == RequestKind::CreateTerminal {
-                    self.check_terminal_limit()?;
-                }
-                let id = self.offer_request(offer)?;
-                if let Some(client) = client {
-                    self.serving.offered(id, client);
-                }
-                Ok(())
-            }
+            _ => match client {
+                Some(client) => self.offer_to_client(kind, offer, client),
+                None => self.offer_request(offer).map(drop),
+            },
         }
     }
 

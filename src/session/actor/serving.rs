@@ -11,6 +11,8 @@ use crate::acp::{self, Outcome, RequestKind, error_code, method};
 use crate::api::{PendingRequest, Resolution};
 use crate::jsonrpc::IncomingId;
 use crate::session::agent_requests::{OfferedRequest, Resolving, Wait};
+use crate::session::client_methods::WorkOutput;
+use crate::session::client_methods::files::work_aborted;
 use crate::session::serving_clients::{Route, ServingClient};
 use crate::types::ServedBy;
 
@@ -44,6 +46,43 @@ impl Actor {
                 Err(disconnected())
             }
         }
+    }
+
+    /// Offers a request to the client that alone serves it. A client on the machine of the gateway serves only files in the
+    /// folders of the session, which are checked outside of the actor.
+    pub(super) fn offer_to_client(
+        &mut self,
+        kind: RequestKind,
+        offer: OfferedRequest,
+        client: Arc<ServingClient>,
+    ) -> HandlerResult {
+        if kind == RequestKind::CreateTerminal {
+            self.check_terminal_limit()?;
+        }
+        let is_file = matches!(kind, RequestKind::ReadFile | RequestKind::WriteFile);
+        if !(is_file && client.only_session_folders) {
+            return self.offer_to(offer, client);
+        }
+        let (folders, shutdown) = (self.folders(), self.context.shutdown.clone());
+        self.serve(offer.incoming, true, async move {
+            let checked = shutdown
+                .spawn_blocking(move || folders.check(&offer.method, &offer.params).map(|()| offer))
+                .await;
+            let offer = checked.map_err(|_| work_aborted())??;
+            Ok(WorkOutput::File(offer, client))
+        })
+    }
+
+    pub(super) fn offer_to(
+        &mut self,
+        mut offer: OfferedRequest,
+        client: Arc<ServingClient>,
+    ) -> HandlerResult {
+        // The turn can end during a check.
+        offer.prompt = self.if_sent(offer.prompt);
+        let id = self.offer_request(offer)?;
+        self.serving.offered(id, client);
+        Ok(())
     }
 
     /// Notes the answer to a request that one client had to answer. Returns the outcome for the agent.

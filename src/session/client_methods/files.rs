@@ -62,6 +62,17 @@ impl Folders {
         }
     }
 
+    /// Checks that a file that a client serves is in the folders. Blocks on the file system.
+    pub(in crate::session) fn check(&self, method: &str, params: &RawValue) -> Result<(), Box<RawValue>> {
+        let method = match method {
+            method::FS_READ_TEXT_FILE => method::FS_READ_TEXT_FILE,
+            _ => method::FS_WRITE_TEXT_FILE,
+        };
+        let asked: acp::FilePath<'_> = acp::parse(params).map_err(|_| invalid_params())?;
+        let checked = self.open().and_then(|found| found.check_absolute(&asked.path));
+        checked.map_err(|error| self.failed(method, &asked.path, &error))
+    }
+
     /// The error for the agent.
     fn failed(&self, method: &'static str, path: &str, error: &FileError) -> Box<RawValue> {
         self.refusals.note(method, error);

@@ -19,6 +19,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use self::terminals::{NewTerminal, TerminalRequest, Terminals};
 use super::agent_requests::OfferedRequest;
 use super::record::{StoredExit, TerminalRecord};
+use super::serving_clients::ServingClient;
 use crate::jsonrpc::IncomingId;
 use crate::types::{Limits, PromptId, TerminalId, Timestamp};
 
@@ -53,6 +54,8 @@ pub(super) enum WorkOutput {
     Result(Box<RawValue>, Option<OwnedSemaphorePermit>),
     /// A checked elicitation that can be offered to clients.
     Elicitation(OfferedRequest),
+    /// A request for a file in the folders of the session, for this client.
+    File(OfferedRequest, Arc<ServingClient>),
     Terminal(Box<NewTerminal>),
 }
 

@@ -46,6 +46,9 @@ pub struct ServingClient {
     /// The client's name in the log.
     pub name: Box<str>,
     pub serves: ServedMethods,
+    /// Whether the agent gets only the files in the folders of its session. A client on the machine of the gateway can access
+    /// files that isolation hides from the agent.
+    pub only_session_folders: bool,
     pub presence: watch::Receiver<Presence>,
 }
 

@@ -34,7 +34,7 @@ const ALL: ServedMethods = ServedMethods { read: true, write: true, terminals: t
 
 fn client(name: &str, serves: ServedMethods) -> (Arc<ServingClient>, watch::Sender<Presence>) {
     let (sender, presence) = watch::channel(Presence::Connected);
-    (Arc::new(ServingClient { name: name.into(), serves, presence }), sender)
+    (Arc::new(ServingClient { name: name.into(), serves, only_session_folders: false, presence }), sender)
 }
 
 #[test]

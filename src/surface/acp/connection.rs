@@ -20,6 +20,7 @@ use super::participant::{ClientInfo, Participant, Role};
 use super::presence::PresentConnection;
 use super::session_view::SessionView;
 use super::too_many::{MAX_SESSIONS, MAX_UNCONFIRMED, TooManySessions};
+use crate::auth::is_local_editor;
 use crate::session::{ServedMethods, ServingClient};
 use crate::shutdown::lock_or_abort;
 use crate::types::{AgentName, KeyedGuard, Principal, PrincipalKey, PromptId, Scope, SessionId};
@@ -172,6 +173,7 @@ impl Connection {
         may_serve.then(|| ServingClient {
             name: self.client.name.clone(),
             serves,
+            only_session_folders: is_local_editor(by),
             presence: self.usage.presence.state(),
         })
     }

@@ -60,7 +60,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("auth", &["audit", "event", "store", "types", "shutdown"]),
-    ("control", &["auth", "types", "shutdown"]),
+    ("control", &["auth", "process", "store", "types", "shutdown"]),
     ("stream", &["auth", "session", "eventlog", "event", "api", "types", "shutdown"]),
     ("server", &["stream", "auth", "types", "shutdown"]),
     (

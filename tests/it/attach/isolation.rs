@@ -24,7 +24,11 @@ for token in (token, "x" * 43):
             print("no connection:", error)
             continue
         hello = {"hello": {"token": token, "access": {"editor": {"former": None}}}}
-        control.sendall((json.dumps(hello) + "\n").encode())
+        try:
+            control.sendall((json.dumps(hello) + "\n").encode())
+        except BrokenPipeError:
+            # The gateway rejects a process of an agent before it reads a request.
+            pass
         print("reply:", control.recv(4096).decode().strip())
 "#;
 
@@ -62,4 +66,50 @@ async fn agent_works_in_the_folder_of_the_editor_and_gets_no_key() {
         assert!(!output.lines().nth(1).expect("a second line").contains("welcome"), "{output}");
         assert_eq!(editor.end().await.0, Some(0));
     }
+}
+
+/// Continues as an orphan in a session of its own.
+const ORPHAN: &str = r"
+import os, time
+done, mark = os.pipe()
+first = os.fork()
+if first:
+    os.close(mark)
+    os.waitpid(first, 0)
+    os.read(done, 1)
+    os._exit(0)
+os.setsid()
+first = os.getpid()
+if os.fork():
+    os._exit(0)
+os.close(done)
+while os.getppid() == first:
+    time.sleep(0.01)
+";
+
+/// An agent can know the token, for example through an editor that serves files.
+#[tokio::test]
+async fn agent_with_the_token_gets_no_key() {
+    let user = if geteuid().is_root() { User::Root } else { User::Unprivileged };
+    let gateway = start(setup(user, Machine::Any, "off", ""), user);
+    let mut editor = Editor::of({
+        let mut attach = super::attach_command("attach", &gateway.path("data"));
+        attach.args(["--agent", "hostile"]);
+        attach
+    });
+    let id = editor.new_session("").await;
+    let session = gateway.get_session(&id).await;
+    let cwd = PathBuf::from(session["cwd"].as_str().expect("a folder"));
+    let session = Opened { id, cwd, json: session };
+    let private = gateway.path("data").canonicalize().expect("it exists").join("private");
+    for program in [HELLO.to_owned(), format!("{ORPHAN}{HELLO}")] {
+        let run = json!({ "act": "run", "command": ["python3", "-c", program, private] });
+        let ran = order(&gateway, &session, &run, "ran.json").await;
+        let output = ran[1].as_str().expect("a text");
+        assert_eq!(output.matches("processes of agents must not use").count(), 2, "{ran}");
+        assert!(!output.contains("welcome") && !output.contains("acpg_"), "{output}");
+        std::fs::remove_file(session.cwd.join("ran.json")).expect("the agent wrote it");
+    }
+    assert_eq!(editor.end().await.0, Some(0));
+    assert_eq!(gateway.log().matches("rejected a process of an agent").count(), 1, "{}", gateway.log());
 }

@@ -30,12 +30,17 @@ impl Person {
 
     /// A person with the fake agent.
     fn with_fake_agent() -> Self {
+        Self::with_fake_agent_of("")
+    }
+
+    /// `entry` are further lines of the agent's entry.
+    fn with_fake_agent_of(entry: &str) -> Self {
         let agent = env!("CARGO_BIN_EXE_fake-agent");
         let args = "args = [\"--resume\", \"--state\", \"STATE\"]";
         let person = Self::new("");
         let state = person.path("state");
         let config = format!(
-            "[agents.fake]\ncommand = {agent:?}\n{args}\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 0 }}\n"
+            "[agents.fake]\ncommand = {agent:?}\n{args}\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 0 }}\n{entry}\n"
         );
         let config = config.replace("STATE", state.to_str().expect("UTF-8"));
         std::fs::write(person.path("config.toml"), config).expect("the folder is ours");
@@ -346,6 +351,108 @@ async fn folder_of_a_local_editor_is_open_to_its_key_only() {
     assert_eq!(grants.len(), 1, "{audit}");
     assert_eq!((&grants[0]["folder"], &grants[0]["key"]["name"]), (&json!(project), &json!("attach")));
     assert!(!audit.contains(KEY));
+}
+
+/// An editor on this machine could read files that isolation hides from its agent.
+#[tokio::test]
+async fn agent_gets_files_of_a_local_editor_only_in_the_folders_of_its_session() {
+    let person = Person::with_fake_agent_of("files = \"client\"");
+    let project = person.project("project");
+    let private = person.data().join("private");
+    std::os::unix::fs::symlink(&private, format!("{project}/link")).expect("the folder is ours");
+    let mut editor = person.editor();
+    let session = editor.new_session(&project).await;
+    let outside = person.path("home").join("file");
+    for (id, path) in (10..).zip([
+        private.join("control.token"),
+        outside,
+        PathBuf::from(format!("{project}/link/control.token")),
+        PathBuf::from(format!("{project}/../file")),
+        PathBuf::from("/etc/hostname"),
+    ]) {
+        let path = path.to_str().expect("UTF-8");
+        editor.prompt(id, &session, &format!("read path={path}; write path={path} text=x")).await;
+        assert_eq!(editor.response(id).await["result"]["stopReason"], "end_turn");
+        let texts = editor.texts();
+        assert_eq!(texts[texts.len() - 2..], ["[error -32602]", "[error -32602]"], "{path}");
+    }
+    assert!(
+        !editor.seen().iter().any(|line| line["method"].as_str().is_some_and(|name| name.starts_with("fs/")))
+    );
+    // A file that the editor has not saved need not exist.
+    for (id, method, answer, expected) in
+        [(20, "read", json!({ "content": "unsaved" }), "[unsaved]"), (21, "write", Value::Null, "[written]")]
+    {
+        editor.prompt(id, &session, &format!("{method} path={project}/sub/new text=x")).await;
+        let name = format!("fs/{method}_text_file");
+        let request = editor.until(|line| line["method"] == *name).await;
+        assert_eq!(request["params"]["path"], format!("{project}/sub/new"));
+        editor.send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": answer })).await;
+        assert_eq!(editor.response(id).await["result"]["stopReason"], "end_turn");
+        assert_eq!(editor.texts().last().expect("a text"), expected);
+    }
+    let audit = person.output(&["audit", "export"]);
+    assert!(audit.contains("outside"), "{audit}");
+}
+
+/// The key of a running editor was revoked, for example by hand or because a restored connection ended late.
+#[tokio::test]
+async fn editor_gets_another_key_if_its_key_was_revoked() {
+    let person = Person::with_fake_agent();
+    let mut editor = person.editor();
+    let session = editor.new_session(&person.project("project")).await;
+    editor.prompt(2, &session, "echo one").await;
+    editor.response(2).await;
+    let list = || person.output(&["key", "list"]);
+    let id_of = |list: &str| {
+        let line = list.lines().find(|line| line.contains(" attach ")).expect("a key").to_owned();
+        line.split_whitespace().next().expect("an id").to_owned()
+    };
+    let former = id_of(&list());
+    person.output(&["key", "revoke", &former]);
+    let renewed = || async {
+        let list = list();
+        (list.contains(" attach ") && id_of(&list) != former).then_some(())
+    };
+    editor.prompt(3, &session, "echo two").await;
+    assert_eq!(editor.response(3).await["result"]["stopReason"], "end_turn");
+    eventually("the editor has another key", LONGEST, renewed).await;
+    editor.prompt(4, &session, "echo three").await;
+    assert_eq!(editor.response(4).await["result"]["stopReason"], "end_turn");
+    assert_eq!(editor.texts(), ["one", "two", "three"]);
+    let (code, log) = editor.end().await;
+    assert_eq!(code, Some(0), "{log}");
+    assert!(!log.contains("acpg_"), "{log}");
+}
+
+/// Connections without the token neither exclude editors nor keep a gateway running.
+#[tokio::test]
+async fn connections_without_a_token_do_not_count() {
+    let person = Person::with_fake_agent();
+    let mut serve = person.command(&["serve", "--exit-when-idle", "1s"]);
+    let mut child =
+        serve.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary was built");
+    let socket = person.data().join("private/control.sock");
+    let connect = || async { std::os::unix::net::UnixStream::connect(&socket).ok() };
+    let mut silent = vec![eventually("the gateway listens", LONGEST, connect).await];
+    for _ in 0..300 {
+        silent.push(std::os::unix::net::UnixStream::connect(&socket).expect("it listens"));
+    }
+    let mut editor = person.editor();
+    editor.initialize().await;
+    assert_eq!(editor.end().await.0, Some(0));
+    // A new silent connection again and again.
+    let flood = async {
+        loop {
+            silent.clear();
+            silent.extend(std::os::unix::net::UnixStream::connect(&socket));
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    tokio::select! {
+        code = ended(&mut child) => assert_eq!(code, Some(0)),
+        () = flood => {}
+    }
 }
 
 /// The socket requires the token, which isolation hides, also from programs that can connect.

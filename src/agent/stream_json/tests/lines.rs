@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::{Fixture, SESSION};
 use crate::agent::dialect::Decoded;
-use crate::agent::stream_json::line::LineError;
+use crate::agent::message::error;
+use crate::agent::object::LineError;
 use crate::agent::stream_json::session::StartedSession;
-use crate::agent::stream_json::update::error;
 
 fn assistant(parent: Option<&str>, blocks: &Value) -> Value {
     json!({ "type": "assistant", "parent_tool_use_id": parent, "message": { "id": "m", "content": blocks } })

@@ -1,4 +1,4 @@
-//! The lines of the CLI: JSON objects with a `type`. A required member is read with a typed error.
+//! JSON objects in the lines of agents with another protocol. A required member is read with a typed error.
 
 use std::borrow::Cow;
 
@@ -63,6 +63,11 @@ impl<'a> Object<'a> {
 
     pub(super) fn object(&self, member: &'static str) -> Option<Self> {
         Some(Self { name: member, members: self.members.object(member)? })
+    }
+
+    /// All members, also those with the value null.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
+        self.members.iter()
     }
 
     /// The members that are objects.

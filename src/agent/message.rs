@@ -1,4 +1,4 @@
-//! The ACP messages that the translation creates.
+//! The ACP messages that translations create.
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};

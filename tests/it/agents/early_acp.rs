@@ -1,0 +1,56 @@
+//! Agents that speak the early protocol (`dialect = "early-acp"`), as `tests/agents/early_agent.py` does.
+
+mod early_names;
+mod variations;
+
+use serde_json::Value;
+
+use crate::support::{Gateway, Setup};
+
+const AGENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agents/early_agent.py");
+
+/// A gateway with the agent, and the lines that the agent received.
+struct Early {
+    gateway: Gateway,
+    log: tempfile::TempDir,
+}
+
+impl Early {
+    fn start(flags: &[&str]) -> Self {
+        Self::start_with(flags, "")
+    }
+
+    fn start_with(flags: &[&str], settings: &str) -> Self {
+        let log = tempfile::tempdir().expect("a temporary folder");
+        let file = log.path().join("lines");
+        let file = file.to_str().expect("UTF-8");
+        let args: Vec<&str> = [AGENT, file].into_iter().chain(flags.iter().copied()).collect();
+        // The interpreter can be in a home that isolation hides.
+        let more = "dialect = \"early-acp\"\nisolation = \"off\"";
+        let gateway = Setup::default().agent("early", "python3", &args, more).settings(settings).start();
+        Self { gateway, log }
+    }
+
+    /// The lines that all processes of the agent received.
+    fn received(&self) -> Vec<Value> {
+        let lines = std::fs::read_to_string(self.log.path().join("lines")).unwrap_or_default();
+        lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    fn methods(&self) -> Vec<String> {
+        let method = |line: &Value| line["method"].as_str().map(ToOwned::to_owned);
+        self.received().iter().filter_map(method).collect()
+    }
+
+    async fn session(&self) -> String {
+        self.gateway.session("early").await
+    }
+
+    /// Runs a turn. Returns it with the updates of its events.
+    async fn turn(&self, session: &str, text: &str) -> (Value, Vec<Value>) {
+        let turn = self.gateway.turn(session, text).await;
+        let events = self.gateway.lawful(session).await;
+        let of_turn = events.iter().filter(|event| event["promptId"] == turn["promptId"]);
+        (turn.clone(), of_turn.map(|event| event["update"].clone()).filter(Value::is_object).collect())
+    }
+}
