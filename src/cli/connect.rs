@@ -1,6 +1,5 @@
 //! `connect`: offers an agent of this machine to a gateway, as a member of its fleet.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -40,6 +39,9 @@ pub(super) struct ConnectArgs {
     /// The number of processes that run at the same time
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     capacity: u16,
+    /// A description of this machine for operators of the gateway, such as `os=linux`. Can be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_metadata)]
+    metadata: Vec<(String, String)>,
     /// Give up after so many failed attempts in a row [default: never]
     #[arg(long, value_name = "COUNT")]
     max_attempts: Option<NonZeroU32>,
@@ -72,7 +74,7 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
     let info = MemberInfo {
         capacity: args.capacity.into(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        metadata: BTreeMap::new(),
+        metadata: args.metadata.iter().cloned().collect(),
     };
     let options = Options {
         url,
@@ -91,6 +93,11 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
         Ok::<_, Failure>(Box::pin(connect::run(options, stop)).await?)
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn parse_metadata(text: &str) -> Result<(String, String), &'static str> {
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 fn fleet_url(url: &str) -> Result<Uri, AttachFailure> {

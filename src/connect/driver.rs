@@ -17,7 +17,7 @@ use super::Options;
 use super::process::{ProcessCommand, ProcessEvent, ProcessHandle};
 use crate::fleet::{
     self, ChannelId, Command, CommandReceiver, GATEWAY_FRAME_BYTES, GatewayFrame, HEARTBEAT, HeldChannel,
-    Hello, MemberFrame, OutputBuffer, OutputPart, PROTOCOL, SILENCE, WINDOW,
+    Hello, MemberFrame, OutputBuffer, OutputPart, PROTOCOL, REMOVED, SILENCE, WINDOW,
 };
 use crate::outgoing::{Backoff, WebSocket, WebSocketError, open_websocket};
 use crate::types::random_uuid;
@@ -37,6 +37,8 @@ pub enum ConnectError {
         "the gateway rejects this member ({0}): check the URL, and the key in ACP_GATEWAY_KEY or --key-file"
     )]
     Denied(String),
+    #[error("an operator removed this member from the fleet of the gateway")]
+    Removed,
     #[error("gave up after {attempts} failed attempts; the last one failed: {last}")]
     GaveUp { attempts: u32, last: String },
 }
@@ -45,6 +47,7 @@ pub enum ConnectError {
 enum End {
     /// Another attempt fails too.
     Denied(String),
+    Removed,
     Failed(String),
     /// A signal ends this program.
     Stopped,
@@ -113,6 +116,10 @@ impl Driver {
                 End::Denied(reason) => {
                     tracing::error!(state = "failed", reason, "the gateway rejects the member");
                     return Err(ConnectError::Denied(reason));
+                }
+                End::Removed => {
+                    tracing::error!(state = "failed", "an operator removed the member");
+                    return Err(ConnectError::Removed);
                 }
                 End::Failed(reason) => reason,
             };
@@ -351,6 +358,7 @@ fn received(
 ) -> Result<Option<Bytes>, End> {
     match message {
         Some(Ok(Message::Binary(bytes))) => Ok(Some(bytes)),
+        Some(Ok(Message::Close(Some(frame)))) if u16::from(frame.code) == REMOVED => Err(End::Removed),
         Some(Ok(Message::Close(frame))) => {
             let reason = frame.map(|frame| strip_controls(&frame.reason).to_string());
             Err(End::Failed(reason.unwrap_or_else(|| "the gateway closed the connection".to_owned())))

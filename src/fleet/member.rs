@@ -228,19 +228,17 @@ impl Member {
         true
     }
 
-    /// Ends the current connection and loses all channels. The member may connect again.
-    pub fn kick(&self) {
+    /// Ends the current connection and loses all channels.
+    pub(super) fn remove(&self) {
         let mut inner = self.inner();
-        inner.lose_all("the member was removed from the fleet by an operator");
-        inner.instance = None;
+        inner.lose_all("an operator removed the member from the fleet");
         inner.state = (MemberState::Disconnected, Instant::now());
         self.current.send_replace(0);
     }
 
-    /// Sets whether the member gets no further processes.
-    pub fn drain(&self, draining: bool) {
-        self.inner().draining = draining;
-        self.current.send_modify(|_| {});
+    /// Gives the member no further processes until its program is started again.
+    pub fn start_drain(&self) {
+        self.inner().draining = true;
     }
 
     /// Waits until this connection is not the current one any more.
@@ -258,7 +256,7 @@ impl Member {
         *self.current.borrow() != 0
     }
 
-    pub(super) fn state(&self) -> MemberState {
+    pub fn state(&self) -> MemberState {
         self.inner().state.0
     }
 

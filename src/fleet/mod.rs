@@ -34,5 +34,7 @@ use std::time::Duration;
 pub const HEARTBEAT: Duration = Duration::from_secs(10);
 /// A peer that sends nothing for this time is gone.
 pub const SILENCE: Duration = Duration::from_secs(30);
+/// The close code of a connection whose member an operator has removed. The member does not connect again.
+pub const REMOVED: u16 = 4000;
 /// The output in bytes that a member may send for a channel without an acknowledgement. It exceeds the longest line.
 pub const WINDOW: u64 = 20 << 20;

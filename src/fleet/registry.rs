@@ -21,6 +21,8 @@ const MAX_MEMBERS: usize = 256;
 const MAX_METADATA: usize = 32;
 const METADATA_BYTES: usize = 256;
 const MAX_CAPACITY: usize = 256;
+/// The last segment of the path on which members connect. A member of this name would have the same path.
+const RESERVED_NAME: &str = "connect";
 
 /// A cheap handle on all members.
 #[derive(Debug, Clone)]
@@ -115,6 +117,14 @@ impl Fleet {
 
     pub fn member(&self, name: &AgentName) -> Option<Arc<Member>> {
         self.members().get(name).cloned()
+    }
+
+    /// Removes a member: ends its connection and loses its processes. Returns false if there is none of this name.
+    pub fn remove(&self, name: &AgentName) -> bool {
+        let Some(member) = self.members().remove(name) else { return false };
+        member.remove();
+        self.0.version.send_modify(|version| *version += 1);
+        true
     }
 
     /// Begins a connection of the member that `hello` describes, with the key `key`.
@@ -215,6 +225,9 @@ fn check(hello: &Hello) -> Result<(), JoinError> {
     }
     if !(1..=MAX_CAPACITY).contains(&info.capacity) {
         return Err(JoinError::Invalid("`capacity` must be from 1 to 256"));
+    }
+    if hello.name.as_str() == RESERVED_NAME {
+        return Err(JoinError::Invalid("the name `connect` is reserved"));
     }
     let is_short = |text: &String| text.len() <= METADATA_BYTES && !text.chars().any(char::is_control);
     let has_short_texts = info.metadata.iter().all(|(key, value)| is_short(key) && is_short(value));

@@ -79,7 +79,8 @@ impl World {
         match step {
             Step::Write(bytes) if self.buffer.has_room() => {
                 let from = self.written.len();
-                self.written.extend((from..from + bytes).map(|at| (at % 251) as u8));
+                self.written
+                    .extend((from..from + bytes).map(|at| u8::try_from(at % 251).unwrap_or_default()));
                 self.buffer.push(Bytes::copy_from_slice(&self.written[from..]));
             }
             Step::Write(_) => {}

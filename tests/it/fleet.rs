@@ -1,5 +1,7 @@
 //! Members of the fleet: `acp-gateway connect` in front of a real gateway, through cuts of the network and kills of the gateway.
 
+mod management;
+
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -12,8 +14,11 @@ use crate::support::log::{all, one};
 use crate::support::proxy::Proxy;
 use crate::support::{Gateway, Random, Setup, eventually, figure};
 
-const PATIENCE: Duration = Duration::from_secs(60);
-const CUTS: usize = 100;
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Members that run at the same time, each with its own gateway behind a proxy.
+const MEMBERS: usize = 4;
+/// The cuts of each member. All of them are 100.
+const CUTS: usize = 25;
 const KILLS: usize = 20;
 
 /// A running `acp-gateway connect`. Its end stops the processes of the agent.
@@ -24,6 +29,7 @@ struct Member {
 
 impl Member {
     /// Connects the scripted agent under this name.
+    #[expect(clippy::disallowed_methods, reason = "the test plays the person at the terminal")]
     fn start(address: &str, name: &str, key: &str, more: &[&str]) -> Self {
         let (file, log) = tempfile::NamedTempFile::new().expect("a temporary file").into_parts();
         let url = format!("ws://{address}/v1/fleet/connect");
@@ -123,16 +129,23 @@ async fn member_is_an_agent_and_runs_a_turn() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_update_arrives_once_through_cuts_of_the_network() {
+    let (seed, mut random) = Random::seeded();
+    figure(&format!("SEED={seed}"));
+    let members = (0..MEMBERS).map(|_| cut_often(random.apart()));
+    let figures = futures_util::future::join_all(members).await;
+    figure(&figures.join("; "));
+}
+
+/// Streams turns of a member and cuts its connections. Returns its figures.
+async fn cut_often(mut random: Random) -> String {
     let mut gateway = Setup::fake(&[]).start();
     let proxy = Proxy::start(gateway.address()).await;
     set_public_url(&mut gateway, &format!("http://{}", proxy.address));
     let member = Member::start(&proxy.address.to_string(), "laptop", KEY, &[]);
     let session = session(&gateway, &member, "laptop").await;
-    let (seed, mut random) = Random::seeded();
-    figure(&format!("SEED={seed}"));
     let (mut cuts, mut turns) = (0, 0);
     while cuts < CUTS {
-        let prompt = gateway.prompt(&session, "stream n=4000 rate=1000").await;
+        let prompt = gateway.prompt(&session, "stream n=1500 rate=500").await;
         turns += 1;
         loop {
             // Only the time of the cut is random. No condition depends on this sleep.
@@ -147,9 +160,9 @@ async fn every_update_arrives_once_through_cuts_of_the_network() {
                 cuts += 1;
             }
         }
-        assert_stream(&gateway, &session, &prompt, 4000).await;
+        assert_stream(&gateway, &session, &prompt, 1500).await;
     }
-    figure(&format!("{turns} turns, {cuts} cuts, {} connections", member.connections()));
+    format!("{turns} turns, {cuts} cuts, {} connections", member.connections())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -160,14 +173,14 @@ async fn turns_survive_kills_of_the_gateway() {
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed}"));
     for kill in 0..KILLS {
-        let prompt = gateway.prompt(&session, "stream n=1000 rate=500").await;
+        let prompt = gateway.prompt(&session, "stream n=400 rate=800").await;
         // Only the time of the kill is random. No condition depends on this sleep.
-        tokio::time::sleep(Duration::from_millis(random.below(1500))).await;
+        tokio::time::sleep(Duration::from_millis(random.below(500))).await;
         gateway.kill();
         gateway.start();
         let end = ended(&gateway, &session, &prompt).await;
         assert_eq!(end["status"], "completed", "kill {kill}: {end}\n{}\n{}", gateway.log(), member.log());
-        assert_stream(&gateway, &session, &prompt, 1000).await;
+        assert_stream(&gateway, &session, &prompt, 400).await;
     }
     let events = gateway.all_events(&session).await;
     assert_eq!(all(&events, "session.attached").len(), 1, "the process outlived {KILLS} kills");

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::auth::Admission;
-use crate::fleet::{self, HEARTBEAT, Hello, Joined, Member, MemberFrame, SILENCE};
+use crate::fleet::{self, HEARTBEAT, Hello, Joined, Member, MemberFrame, MemberState, REMOVED, SILENCE};
 use crate::server::ConnectionPermit;
 use crate::stream::StreamGuard;
 use crate::surface::Gateway;
@@ -71,8 +71,12 @@ impl FleetSocket {
                     return Err(Some((close_code::AWAY, "the gateway is shutting down".to_owned())));
                 }
                 () = member.replaced(connection) => {
-                    let reason = "another connection of the member has replaced this one, or it was removed";
-                    return Err(Some((close_code::POLICY, reason.to_owned())));
+                    let (code, reason) = if member.state() == MemberState::Disconnected {
+                        (REMOVED, "an operator removed the member from the fleet")
+                    } else {
+                        (close_code::POLICY, "another connection of the member has replaced this one")
+                    };
+                    return Err(Some((code, reason.to_owned())));
                 }
                 () = member.woken() => {}
                 received = receive(socket) => {
