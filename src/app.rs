@@ -359,7 +359,8 @@ fn open_files(config: &Config) -> Option<OpenFiles> {
         raised.inspect_err(|error| tracing::warn!(%error, "could not raise the limit of open files")).ok()?;
     let processes = config.agents.values().map(|agent| agent.settings.pool.max_size).sum::<usize>();
     let connections = config.limits.max_connections;
-    let required = connections + processes * FILES_PER_PROCESS + BASE_FILES;
+    let sockets = connections + server::max_waiting_sockets(connections);
+    let required = sockets + processes * FILES_PER_PROCESS + BASE_FILES;
     if let Some(limit) = raised.insufficient_for(required) {
         tracing::warn!(
             limit,
