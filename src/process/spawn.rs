@@ -190,7 +190,7 @@ impl Spawner {
         drop(stdin_read);
         let error_output = if self.inherits_stderr { Stdio::inherit } else { Stdio::piped };
         let mut supervisor =
-            self.spawn_supervisor("watch", &spec, supervisor_end, (Stdio::piped, error_output))?;
+            self.spawn_supervisor("watch", &spec, supervisor_end, [Stdio::piped, error_output])?;
         let stdout = supervisor.stdout.take().expect("stdout is a pipe");
         let stderr_pipe = supervisor.stderr.take();
         let stderr = StderrTail::new(self.limits.max_stderr_bytes, spec.secrets);
@@ -229,7 +229,7 @@ impl Spawner {
         // These copies would keep the terminal and the sockets open after the child has closed its own.
         drop((terminal, no_folders, link, init_link));
         let supervisor =
-            self.spawn_supervisor("watch-pty", &spec, supervisor_end, (Stdio::null, Stdio::null))?;
+            self.spawn_supervisor("watch-pty", &spec, supervisor_end, [Stdio::null, Stdio::null])?;
         let pipes = Pipes::none(&self.shutdown);
         let (supervisor, kill_switch) = self.spawn_reaper(supervisor, pipes, resources);
         let confinement = Arc::new(confinement);
@@ -315,7 +315,7 @@ impl Spawner {
         stage: &str,
         spec: &ChildSpec,
         control: UnixStream,
-        (output, error_output): (fn() -> Stdio, fn() -> Stdio),
+        [output, error_output]: [fn() -> Stdio; 2],
     ) -> Result<tokio::process::Child, SpawnError> {
         let mut command = Command::new(&self.supervisor);
         command

@@ -231,9 +231,9 @@ impl Driver {
                 if let Some(recorder) = &mut self.recorder {
                     recorder.record(Direction::ToClient, &line);
                 }
-                self.translator.agent_line(Ok(&line))
+                self.translator.agent_line(&line)
             }
-            Ok(Err(error)) => self.translator.agent_line(Err(error)),
+            Ok(Err(_)) => self.translator.invalid_agent_line(),
             Err(error) => {
                 tracing::warn!(%error, "could not read the output of the agent");
                 return;
@@ -345,7 +345,7 @@ impl Driver {
                 }
             };
             // A stop has its own deadlines, after which the output has ended too.
-            let (exit, _) = tokio::join!(child.exited(), rest);
+            let (exit, ()) = tokio::join!(child.exited(), rest);
             // A child that does not end with its stdin is ended by a signal. This is no failure.
             stopped = Some(Exit { signal: None, ..exit });
             let output = self.translator.agent_ended("the translation ended");

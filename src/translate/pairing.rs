@@ -56,14 +56,14 @@ pub(super) fn with_id(line: &RawValue, id: &str) -> Box<RawValue> {
     let id = RawValue::from_string(id.to_owned()).expect("an id is JSON");
     if let Some(response) = members.object("response").filter(|response| response.get("request_id").is_some())
     {
-        return replaced(&members, "response", replaced(&response, "request_id", id));
+        return replaced(&members, "response", &replaced(&response, "request_id", &id));
     }
-    replaced(&members, "id", id)
+    replaced(&members, "id", &id)
 }
 
-fn replaced(object: &RawObject<'_>, name: &str, value: Box<RawValue>) -> Box<RawValue> {
+fn replaced(object: &RawObject<'_>, name: &str, value: &RawValue) -> Box<RawValue> {
     let member = |(other, current): (&str, &RawValue)| {
-        let value = if other == name { &*value } else { current };
+        let value = if other == name { value } else { current };
         format!("{}:{value}", to_raw_value(other).expect("a name is text"))
     };
     let members: Vec<_> = object.iter().map(member).collect();

@@ -136,7 +136,7 @@ impl Replay {
         while let Some(next) = pending.pop_front() {
             match next {
                 Pending::Agent(line) => {
-                    let output = self.inner.agent_line(Ok(line.get().as_bytes()));
+                    let output = self.inner.agent_line(line.get().as_bytes());
                     pending.push_back(Pending::Inner(output));
                 }
                 Pending::Outer(output) => self.apply_outer(output, &mut pending),
@@ -164,7 +164,7 @@ impl Replay {
     fn apply_inner(&mut self, output: Output, pending: &mut VecDeque<Pending>) {
         for line in output.to_client.iter().flat_map(each_line) {
             self.converted.push(Entry::new(Direction::ToClient, line.get().as_bytes()));
-            pending.push_back(Pending::Outer(self.outer.agent_line(Ok(line.get().as_bytes()))));
+            pending.push_back(Pending::Outer(self.outer.agent_line(line.get().as_bytes())));
         }
         for line in output.to_agent.iter().flat_map(each_line) {
             if let Part::Request { id, kind } = Part::of(&line) {
@@ -176,13 +176,13 @@ impl Replay {
             }
         }
         if let Some(session) = output.launch {
-            let dialect = standalone_dialect(self.from, Some(&self.recorded(session))).0;
+            let dialect = standalone_dialect(self.from, Some(&Self::recorded(session))).0;
             pending.push_back(Pending::Inner(self.inner.launched(dialect)));
         }
     }
 
     /// The session of a recording is a new one.
-    fn recorded(&self, session: StandaloneSession) -> StandaloneSession {
+    fn recorded(session: StandaloneSession) -> StandaloneSession {
         StandaloneSession { restore: None, ..session }
     }
 

@@ -50,12 +50,14 @@ impl Translator {
         output
     }
 
-    /// Translates a line of the agent, or counts one that could not be read.
-    pub(super) fn agent_line(&mut self, line: Result<&[u8], RpcError>) -> Output {
-        self.step(|agent, step| match line {
-            Ok(line) => agent.line(line, step),
-            Err(_) => agent.invalid_line(),
-        })
+    /// Translates a line of the agent.
+    pub(super) fn agent_line(&mut self, line: &[u8]) -> Output {
+        self.step(|agent, step| agent.line(line, step))
+    }
+
+    /// Counts a line of the agent that could not be read.
+    pub(super) fn invalid_agent_line(&mut self) -> Output {
+        self.step(|agent, _| agent.invalid_line())
     }
 
     pub(super) fn launched(&mut self, dialect: Box<dyn Dialect>) -> Output {

@@ -24,7 +24,7 @@ impl ServedDialect for EarlyAcp {
             Ok(Message::Request { id, method, params }) => self.requested(id, &method, &params, served),
             // `initialized` needs no answer.
             Ok(Message::Notification { method, .. }) => {
-                tracing::debug!(%method, "notification of the client")
+                tracing::debug!(%method, "notification of the client");
             }
             Ok(Message::Response { id, outcome }) => {
                 served.to_agent.extend(self.permissions.answer(&id, outcome));

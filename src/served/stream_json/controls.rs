@@ -29,18 +29,18 @@ impl StreamJson {
     pub(super) fn control(&mut self, id: Box<RawValue>, control: Control, served: &mut Served) {
         match self.phase {
             Phase::Ready => {}
-            Phase::Failed => return self.reject(&id, "the session could not be started", served),
+            Phase::Failed => return Self::reject(&id, "the session could not be started", served),
             _ if self.controls.len() < MAX_WAITING => return self.controls.push((id, control)),
-            _ => return self.reject(&id, "too many requests wait for the session", served),
+            _ => return Self::reject(&id, "too many requests wait for the session", served),
         }
         match control {
             Control::Initialize => {
                 let settings = raw(&self.settings.initialize_response());
-                self.accept(&id, settings, served);
+                Self::accept(&id, settings, served);
             }
             Control::Interrupt => {
                 self.interrupt(served);
-                self.accept(&id, raw(&json!({})), served);
+                Self::accept(&id, raw(&json!({})), served);
             }
             Control::SetMode(mode) => {
                 let params = json!({ "sessionId": self.writer.session, "modeId": mode });
@@ -49,7 +49,7 @@ impl StreamJson {
             }
             Control::SetModel(model) => {
                 let Some(option) = self.settings.model_option() else {
-                    return self.reject(&id, "the agent offers no models", served);
+                    return Self::reject(&id, "the agent offers no models", served);
                 };
                 let params = json!({ "sessionId": self.writer.session, "configId": option, "value": model });
                 let call = Call::Model { request: id, model };
@@ -57,7 +57,7 @@ impl StreamJson {
             }
             Control::Unsupported(subtype) => {
                 let reason = format!("Unsupported control request subtype: {subtype}");
-                self.reject(&id, &reason, served);
+                Self::reject(&id, &reason, served);
             }
         }
     }
@@ -67,15 +67,15 @@ impl StreamJson {
         let (Call::Mode { request, .. } | Call::Model { request, .. }) = &call else { return };
         let request = request.clone();
         if !self.call(call, method, params, served) {
-            self.reject(&request, "the agent does not answer", served);
+            Self::reject(&request, "the agent does not answer", served);
         }
     }
 
-    fn accept(&self, id: &RawValue, result: Box<RawValue>, served: &mut Served) {
+    fn accept(id: &RawValue, result: Box<RawValue>, served: &mut Served) {
         served.to_client.push(super::writer::bare(response(id, Ok(result))));
     }
 
-    fn reject(&self, id: &RawValue, reason: &str, served: &mut Served) {
+    fn reject(id: &RawValue, reason: &str, served: &mut Served) {
         served.to_client.push(super::writer::bare(response(id, Err(reason))));
     }
 
@@ -100,10 +100,10 @@ impl StreamJson {
     ) {
         match outcome {
             Ok(_) => {
-                self.accept(request, raw(&json!({ "mode": mode })), served);
+                Self::accept(request, raw(&json!({ "mode": mode })), served);
                 self.mode_changed(mode, served);
             }
-            Err(error) => self.reject(request, &error.message, served),
+            Err(error) => Self::reject(request, &error.message, served),
         }
     }
 
@@ -130,9 +130,9 @@ impl StreamJson {
                     self.settings.set_options(options);
                 }
                 self.writer.model = self.settings.model().to_owned();
-                self.accept(request, raw(&json!({})), served);
+                Self::accept(request, raw(&json!({})), served);
             }
-            Err(error) => self.reject(request, &error.message, served),
+            Err(error) => Self::reject(request, &error.message, served),
         }
     }
 }

@@ -34,8 +34,8 @@ impl StreamJson {
         let call = id.get().parse().ok().and_then(|id: u64| self.calls.remove(&id));
         match call {
             Some(Call::Initialize) => self.initialized(outcome, served),
-            Some(Call::NewSession) => self.session_created(outcome, served),
-            Some(Call::Prompt) => self.turn_ended(outcome, served),
+            Some(Call::NewSession) => self.session_created(&outcome, served),
+            Some(Call::Prompt) => self.turn_ended(&outcome, served),
             Some(Call::Mode { request, mode }) => self.mode_answered(&request, &mode, outcome, served),
             Some(Call::Model { request, model }) => self.model_answered(&request, &model, outcome, served),
             None => tracing::debug!("the agent answered an unknown call"),
@@ -82,13 +82,14 @@ impl ServedDialect for StreamJson {
             Message::Request { id, method, params } if &*method == method::SESSION_REQUEST_PERMISSION => {
                 self.permission_requested(&id, &params, served);
             }
-            Message::Request { id, method, params } => match method.strip_prefix(updates::EXTENSION) {
-                Some(subtype) => self.extension_requested(&id, subtype, &params, served),
-                None => {
+            Message::Request { id, method, params } => {
+                if let Some(subtype) = method.strip_prefix(updates::EXTENSION) {
+                    self.extension_requested(&id, subtype, &params, served);
+                } else {
                     let outcome = Err(parse_error(&method_not_found(&method)));
                     served.to_agent.push(Message::Response { id, outcome });
                 }
-            },
+            }
         }
     }
 

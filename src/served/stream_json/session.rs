@@ -35,8 +35,8 @@ impl StreamJson {
         }
     }
 
-    pub(super) fn session_created(&mut self, outcome: Result<Box<RawValue>, RpcError>, served: &mut Served) {
-        let result = match &outcome {
+    pub(super) fn session_created(&mut self, outcome: &Result<Box<RawValue>, RpcError>, served: &mut Served) {
+        let result = match outcome {
             Ok(result) => result,
             Err(error) => return self.set_up_failed(error, served),
         };

@@ -131,14 +131,14 @@ impl StreamJson {
         served.to_client.push(self.writer.event("system", &members));
     }
 
-    pub(super) fn turn_ended(&mut self, outcome: Result<Box<RawValue>, RpcError>, served: &mut Served) {
+    pub(super) fn turn_ended(&mut self, outcome: &Result<Box<RawValue>, RpcError>, served: &mut Served) {
         let Some(turn) = self.turn.take() else { return };
         for (request, answer) in self.permissions.cancel_all() {
             served.to_client.push(super::permission::withdrawal(&request));
             served.to_agent.push(answer);
         }
         self.writer.end_turn(turn.context.as_ref().map(|context| context.used), &mut served.to_client);
-        let mut end = TurnEnd::of(&outcome);
+        let mut end = TurnEnd::of(outcome);
         if turn.is_interrupted && outcome.is_err() {
             // An agent may answer a cancelled prompt with an error.
             end = TurnEnd { subtype: "error_during_execution", aborted: true, ..end };

@@ -44,7 +44,7 @@ impl StreamJson {
                 }
             }
             kind::TOOL_CALL | kind::TOOL_CALL_UPDATE => {
-                self.tools.update(lane, update, &mut self.writer, out)
+                self.tools.update(lane, update, &mut self.writer, out);
             }
             kind::PLAN => self.plan(lane, update, served),
             kind::AVAILABLE_COMMANDS => self.settings.set_commands(update),
