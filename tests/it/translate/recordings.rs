@@ -24,7 +24,7 @@ fn recordings() -> Vec<PathBuf> {
 fn convert(from: &str, to: &str, recording: &Path, folder: &Path) -> PathBuf {
     let mut command = translate(&["--from", from, "--to", to, "--replay"]);
     let done = command.arg(recording).output().expect("the binary was built");
-    assert!(done.status.success(), "{recording:?}: {}", String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{}: {}", recording.display(), String::from_utf8_lossy(&done.stderr));
     let name = recording.file_stem().expect("a name").to_str().expect("UTF-8");
     let file = folder.join(format!("{name}-{to}.jsonl"));
     std::fs::write(&file, done.stdout).expect("the folder is ours");
@@ -129,7 +129,7 @@ fn acp(file: &Path, early: bool) -> Vec<Value> {
                 found.push(json!(["set", params["modeId"], params["value"]]));
             }
             ("c2a", None) if result["outcome"].is_object() => {
-                found.push(json!(["answer", result["outcome"]["optionId"]]))
+                found.push(json!(["answer", result["outcome"]["optionId"]]));
             }
             ("a2c", Some("session/request_permission")) => {
                 let options = params["options"].as_array().expect("options");
