@@ -4,7 +4,7 @@
 //! not know sessions: the holder of a [`Process`] receives every message in the order in which the agent sent it.
 //!
 //! Reading order: [`spec`], [`catalogue`], [`process`] with [`process_key`], [`transport`], [`dialect`], [`object`], [`members`] and [`message`] (shared by the translations), [`stream_json`], [`early_acp`], [`connection`] with [`reader`], [`replies`],
-//! [`batch`] and [`secrets`], [`handshake`], [`launcher`] with [`idle_folder`], [`failure`] with [`next_step`], [`call`], [`sign_in`].
+//! [`batch`] and [`secrets`], [`handshake`], [`launcher`] with [`idle_folder`], [`failure`] with [`next_step`], [`call`], [`sign_in`], [`standalone`].
 
 mod batch;
 mod call;
@@ -27,13 +27,14 @@ mod replies;
 mod secrets;
 mod sign_in;
 mod spec;
+mod standalone;
 mod stream_json;
 mod transport;
 
 pub use batch::{Batch, Inbound};
 pub use catalogue::{Catalogue, CurrentCatalogue};
 pub use connection::Connection;
-pub use dialect::{Acp, Dialect};
+pub use dialect::{Acp, Decoded, Dialect, Encoded, Line, Outgoing};
 pub use failure::{AgentExit, AgentFailure};
 pub use idle_folder::{IdleFolder, IdleFolders};
 pub use launcher::Launcher;
@@ -42,6 +43,7 @@ pub use process_key::{ProcessKey, SessionStart};
 pub use secrets::without_secrets;
 pub use sign_in::{SignInCommand, Terminal};
 pub use spec::{AgentSpec, Home, Known};
+pub use standalone::{StandaloneSession, standalone_dialect, standalone_initialize_result};
 pub use transport::BoxFuture;
 #[cfg(test)]
 pub(crate) use transport::memory;

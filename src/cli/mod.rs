@@ -27,6 +27,8 @@ mod serve;
 mod signals;
 mod source;
 mod startup;
+mod stdio;
+mod translate;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -72,6 +74,8 @@ enum Command {
     Link,
     /// Run an ACP agent on stdin and stdout that uses a gateway, for editors
     Attach(attach::AttachArgs),
+    /// Run an agent in one protocol for a client in another on stdin and stdout
+    Translate(translate::TranslateArgs),
     /// Copy the log to a new file, also while the gateway runs
     Backup {
         /// The new file, or - for stdout
@@ -126,6 +130,7 @@ pub fn main() -> ExitCode {
         Command::Audit(command) => audit::run(&command, &line.flags),
         Command::Link => link::run(&line.flags),
         Command::Attach(args) => return exit_code(attach::run(&args, &line.flags)),
+        Command::Translate(args) => return exit_code(translate::run(&args)),
         Command::Backup { file } => backup::backup(&file, &line.flags),
         Command::Restore { file } => backup::restore(&file, &line.flags),
         Command::Healthcheck => healthcheck::run(&line.flags),

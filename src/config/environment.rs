@@ -9,6 +9,9 @@ use std::sync::Arc;
 /// The variable with the key of `attach`.
 pub const CLIENT_KEY_VARIABLE: &str = "ACP_GATEWAY_KEY";
 
+/// The start of the names of the gateway's own variables, which can be secrets.
+const GATEWAY_PREFIX: &str = "ACP_GATEWAY_";
+
 /// A copy of a process's environment that is cheap to clone. `Debug` prints the names and never the values.
 #[derive(Clone, Default)]
 pub struct Environment(Arc<BTreeMap<String, OsString>>);
@@ -37,6 +40,12 @@ impl Environment {
     /// The value of `ACP_GATEWAY_KEY`: the key of `attach`, which is a client.
     pub fn client_key(&self) -> Option<&OsStr> {
         self.get(CLIENT_KEY_VARIABLE).filter(|key| !key.is_empty())
+    }
+
+    /// The variables for a child that runs in place of this process: all except those of the gateway.
+    pub fn without_gateway_variables(&self) -> Vec<(OsString, OsString)> {
+        let others = self.0.iter().filter(|(name, _)| !name.starts_with(GATEWAY_PREFIX));
+        others.map(|(name, value)| (name.into(), value.clone())).collect()
     }
 
     /// The log filter for a command that reads no configuration: `ACP_GATEWAY_LOG` or `RUST_LOG`.

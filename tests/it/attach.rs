@@ -1,5 +1,6 @@
 //! `acp-gateway attach`: the binary on pipes, in front of a real gateway that is killed, cut off or restarted.
 
+mod early;
 mod editor;
 mod guide;
 mod isolation;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+pub(crate) use self::early::run_early_client;
 use self::editor::{Editor, attach, initialize};
 use crate::support::gateway::KEY;
 use crate::support::proxy::Proxy;

@@ -30,6 +30,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("api", &["types"]),
     ("event", &["api", "types"]),
     ("acp", &["jsonrpc", "types"]),
+    ("served", &["acp", "jsonrpc", "types"]),
     ("store", &["event", "types", "shutdown"]),
     ("process", &["types", "shutdown"]),
     ("eventlog", &["store", "event", "types", "shutdown"]),
@@ -81,7 +82,8 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "shutdown",
         ],
     ),
-    ("attach", &["acp", "jsonrpc", "types", "shutdown"]),
+    ("attach", &["served", "acp", "jsonrpc", "types", "shutdown"]),
+    ("translate", &["agent", "served", "process", "acp", "jsonrpc", "types", "shutdown"]),
     ("demo_agent", &["acp", "jsonrpc", "types", "shutdown"]),
     (
         "app",
@@ -115,7 +117,9 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
         &[
             "app",
             "demo_agent",
+            "translate",
             "attach",
+            "served",
             "surface",
             "server",
             "stream",
