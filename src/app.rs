@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::agent::{CurrentCatalogue, IdleFolders, Launcher};
+use crate::agent::{CurrentCatalogue, IdleFolders, Launcher, RemoteConnector};
 use crate::audit::{Audit, CountedEvents};
 use crate::auth::{KeyHash, KeyStoreError, KeyText, Keys, Policy, PolicyOptions, Tickets};
 use crate::config::{Config, DataDir};
@@ -199,7 +199,7 @@ pub async fn start(
     let (limited, stops) = (Arc::clone(&limits), shutdown.clone());
     let launcher = Launcher::new(spawner, limited, stops, audit.clone(), env!("CARGO_PKG_VERSION"));
     let launcher = launcher.with_idle_folders(idle_folders.map_err(StartError::Workspaces)?);
-    let sources = AgentSources { launcher };
+    let sources = AgentSources { launcher, remote: remote_connector(&config, &limits, &shutdown) };
     let pool = Pool::new(&catalogue, sources, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let parts = (ids.clone(), Arc::clone(&limits), shutdown.clone());
@@ -249,6 +249,11 @@ pub async fn start(
         prestart_pool.start_maintenance();
     });
     Ok(Gateway { keys, shutdown, limits, log, audit, clients, fatal, reloader, isolation })
+}
+
+fn remote_connector(config: &Config, limits: &Arc<Limits>, shutdown: &Shutdown) -> RemoteConnector {
+    let proxies = config.proxies.clone();
+    RemoteConnector::new(proxies, Arc::clone(limits), shutdown.clone(), env!("CARGO_PKG_VERSION"))
 }
 
 /// The descriptors of which each supervisor holds copies. The lock comes first: Linux closes the descriptors of an ended

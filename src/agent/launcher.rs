@@ -259,7 +259,9 @@ fn command(
     home: &Path,
     folders: &[PathBuf],
 ) -> Result<(PathBuf, Vec<OsString>), AgentFailure> {
-    let Endpoint::Command { program: agent, args } = &spec.endpoint;
+    let Endpoint::Command { program: agent, args } = &spec.endpoint else {
+        return Err(AgentFailure::Unsupported { method: "the start of a command".to_owned() });
+    };
     if spec.settings.isolation != Isolation::Strict {
         return Ok((agent.clone(), args.clone()));
     }

@@ -4,7 +4,7 @@
 //! not know sessions: the holder of a [`Process`] receives every message in the order in which the agent sent it.
 //!
 //! Reading order: [`spec`] with [`endpoint`], [`catalogue`], [`process`] with [`process_key`], [`transport`], [`dialect`], [`stream_json`], [`connection`] with [`reader`], [`replies`],
-//! [`batch`] and [`secrets`], [`handshake`], [`launcher`] with [`idle_folder`], [`failure`] with [`next_step`], [`call`], [`sign_in`].
+//! [`batch`] and [`secrets`], [`handshake`], [`launcher`] with [`idle_folder`], [`remote`], [`failure`] with [`next_step`], [`call`], [`sign_in`].
 
 mod batch;
 mod call;
@@ -20,6 +20,7 @@ mod next_step;
 mod process;
 mod process_key;
 mod reader;
+mod remote;
 mod replies;
 mod secrets;
 mod sign_in;
@@ -31,12 +32,13 @@ pub use batch::{Batch, Inbound};
 pub use catalogue::{Catalogue, CurrentCatalogue};
 pub use connection::Connection;
 pub use dialect::{Acp, Dialect};
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, RemoteEndpoint};
 pub use failure::{AgentExit, AgentFailure};
 pub use idle_folder::{IdleFolder, IdleFolders};
 pub use launcher::Launcher;
 pub use process::{FailedStart, Process};
 pub use process_key::{ProcessKey, SessionStart};
+pub use remote::RemoteConnector;
 pub use secrets::without_secrets;
 pub use sign_in::{SignInCommand, Terminal};
 pub use spec::{AgentSpec, Home, Known};

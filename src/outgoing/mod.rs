@@ -14,7 +14,6 @@ mod tls;
 mod websocket;
 
 pub use client::{Client, ClientOptions, RequestError, read_body};
-pub use connector::is_loopback;
 pub use sse::{Decoder, Event, EventTooLarge};
 pub use tls::TlsError;
 pub use websocket::{WebSocket, WebSocketError, open_websocket};

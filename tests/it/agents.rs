@@ -5,6 +5,7 @@ pub(crate) mod credentials;
 mod keys;
 mod listing;
 mod reasons;
+mod remote;
 mod rpc;
 mod sign_in_at_load;
 pub(crate) mod socket;

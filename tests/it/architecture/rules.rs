@@ -36,7 +36,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("eventlog", &["store", "event", "types", "shutdown"]),
     ("audit", &["eventlog", "store", "event", "types", "shutdown"]),
     ("transcript", &["acp", "event", "api", "types"]),
-    ("agent", &["audit", "event", "process", "acp", "jsonrpc", "types", "shutdown"]),
+    ("agent", &["audit", "event", "process", "outgoing", "acp", "jsonrpc", "types", "shutdown"]),
     ("pool", &["agent", "acp", "types", "shutdown"]),
     ("workspace", &["process", "acp", "types", "shutdown"]),
     (
