@@ -196,10 +196,8 @@ pub async fn start(
     let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
     let workspaces = workspaces.map_err(StartError::Workspaces)?.with_users(users.clone());
     let idle_folders = IdleFolders::new(&config.workspaces.root, config.data.path());
-    let (limited, stops) = (Arc::clone(&limits), shutdown.clone());
-    let launcher = Launcher::new(spawner, limited, stops, audit.clone(), env!("CARGO_PKG_VERSION"));
-    let launcher = launcher.with_idle_folders(idle_folders.map_err(StartError::Workspaces)?);
-    let sources = AgentSources { launcher, remote: remote_connector(&config, &limits, &shutdown) };
+    let idle_folders = idle_folders.map_err(StartError::Workspaces)?;
+    let sources = agent_sources(&config, (spawner, idle_folders), &limits, &audit, &shutdown);
     let pool = Pool::new(&catalogue, sources, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let parts = (ids.clone(), Arc::clone(&limits), shutdown.clone());
@@ -251,9 +249,18 @@ pub async fn start(
     Ok(Gateway { keys, shutdown, limits, log, audit, clients, fatal, reloader, isolation })
 }
 
-fn remote_connector(config: &Config, limits: &Arc<Limits>, shutdown: &Shutdown) -> RemoteConnector {
-    let proxies = config.proxies.clone();
-    RemoteConnector::new(proxies, Arc::clone(limits), shutdown.clone(), env!("CARGO_PKG_VERSION"))
+/// The sources of all kinds of agents.
+fn agent_sources(
+    config: &Config,
+    (spawner, idle_folders): (Spawner, IdleFolders),
+    limits: &Arc<Limits>,
+    audit: &Audit,
+    shutdown: &Shutdown,
+) -> AgentSources {
+    let (version, limits) = (env!("CARGO_PKG_VERSION"), Arc::clone(limits));
+    let launcher = Launcher::new(spawner, Arc::clone(&limits), shutdown.clone(), audit.clone(), version);
+    let remote = RemoteConnector::new(config.proxies.clone(), limits, shutdown.clone(), version);
+    AgentSources { launcher: launcher.with_idle_folders(idle_folders), remote }
 }
 
 /// The descriptors of which each supervisor holds copies. The lock comes first: Linux closes the descriptors of an ended
