@@ -12,13 +12,13 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::agent::{CurrentCatalogue, IdleFolders, Launcher};
+use crate::agent::{CurrentCatalogue, IdleFolders, Launcher, RemoteConnector};
 use crate::audit::{Audit, CountedEvents};
 use crate::auth::{KeyHash, KeyStoreError, KeyText, Keys, Policy, PolicyOptions, Tickets};
 use crate::config::{Config, DataDir};
 use crate::event::{ActorKind, LinkPrinted};
 use crate::eventlog::EventLog;
-use crate::pool::Pool;
+use crate::pool::{AgentSources, Pool};
 use crate::process::{
     self, AgentUsers, ControlGroups, HostIsolation, OpenFiles, Sandbox, Spawner, SupervisorLock, UsersError,
 };
@@ -195,10 +195,9 @@ pub async fn start(
     let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
     let workspaces = workspaces.map_err(StartError::Workspaces)?.with_users(users.clone());
     let idle_folders = IdleFolders::new(&config.workspaces.root, config.data.path());
-    let (limited, stops) = (Arc::clone(&limits), shutdown.clone());
-    let launcher = Launcher::new(spawner, limited, stops, audit.clone(), env!("CARGO_PKG_VERSION"));
-    let launcher = launcher.with_idle_folders(idle_folders.map_err(StartError::Workspaces)?);
-    let pool = Pool::new(&catalogue, launcher, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
+    let idle_folders = idle_folders.map_err(StartError::Workspaces)?;
+    let sources = agent_sources(&config, (spawner, idle_folders), &limits, &audit, &shutdown);
+    let pool = Pool::new(&catalogue, sources, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let parts = (ids.clone(), Arc::clone(&limits), shutdown.clone());
     let prompt_keys = keys.clone();
@@ -248,6 +247,20 @@ pub async fn start(
         prestart_pool.start_maintenance();
     });
     Ok(Gateway { keys, shutdown, limits, log, audit, clients, fatal, reloader, isolation })
+}
+
+/// The sources of all kinds of agents.
+fn agent_sources(
+    config: &Config,
+    (spawner, idle_folders): (Spawner, IdleFolders),
+    limits: &Arc<Limits>,
+    audit: &Audit,
+    shutdown: &Shutdown,
+) -> AgentSources {
+    let (version, limits) = (env!("CARGO_PKG_VERSION"), Arc::clone(limits));
+    let launcher = Launcher::new(spawner, Arc::clone(&limits), shutdown.clone(), audit.clone(), version);
+    let remote = RemoteConnector::new(config.proxies.clone(), limits, shutdown.clone(), version);
+    AgentSources { launcher: launcher.with_idle_folders(idle_folders), remote }
 }
 
 /// The descriptors of which each supervisor holds copies. The lock comes first: Linux closes the descriptors of an ended

@@ -5,6 +5,7 @@
 pub mod types;
 pub mod shutdown;
 pub mod telemetry;
+pub mod outgoing;
 pub mod config;
 pub mod jsonrpc;
 pub mod api;

@@ -65,10 +65,12 @@ impl CurrentCatalogue {
 mod tests {
     use super::*;
     use crate::acp::McpServer;
+    use crate::agent::Endpoint;
 
     fn spec(name: &str, arg: &str, mcp: &Arc<BTreeMap<String, McpServer>>) -> AgentSpec {
         let mcp = Arc::clone(mcp);
-        AgentSpec { args: vec![arg.into()], mcp, ..AgentSpec::removed(name.parse().unwrap()) }
+        let endpoint = Endpoint::Command { program: "a".into(), args: vec![arg.into()] };
+        AgentSpec { endpoint, mcp, ..AgentSpec::removed(name.parse().unwrap()) }
     }
 
     fn server(command: &str) -> Arc<BTreeMap<String, McpServer>> {

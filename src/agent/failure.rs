@@ -24,10 +24,15 @@ pub struct AgentExit {
     pub reason: Option<String>,
     /// The limit for which the kernel killed the process.
     pub exceeded_limit: Option<String>,
+    /// Why the connection ended, if the agent runs on another host.
+    pub disconnected: Option<Box<str>>,
 }
 
 impl fmt::Display for AgentExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let (None, Some(reason)) = (&self.reason, &self.disconnected) {
+            return f.write_str(reason);
+        }
         match (&self.reason, &self.signal, self.exit_code) {
             (Some(reason), _, _) => write!(f, "stopped by the gateway: {reason}"),
             (None, Some(signal), _) => {
@@ -61,6 +66,9 @@ pub enum AgentFailure {
     Folder(#[from] FolderError),
     #[error("the agent's process ended: {0}")]
     Exited(AgentExit),
+    /// The connection to an agent on another host failed or was lost.
+    #[error("no connection to the agent: {reason}")]
+    Disconnected { reason: String },
     #[error("the gateway is shutting down")]
     Draining,
     #[error("the agent did not answer {method} in time")]
@@ -68,6 +76,15 @@ pub enum AgentFailure {
     /// The start timeout of the agent's entry expired.
     #[error("the agent did not answer initialize within {timeout:?} (agents.{agent}.start_timeout)")]
     StartTimeout { agent: AgentName, timeout: Duration },
+}
+
+impl From<AgentExit> for AgentFailure {
+    fn from(exit: AgentExit) -> Self {
+        match exit.disconnected {
+            Some(_) => Self::Disconnected { reason: exit.to_string() },
+            None => Self::Exited(exit),
+        }
+    }
 }
 
 impl From<SpawnError> for AgentFailure {

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::dialect::{Acp, Dialect};
 use super::early_acp::{EarlyAcp, Opening};
+use super::endpoint::Endpoint;
 use super::failure::{AgentFailure, with_cause};
 use super::handshake::Handshake;
 use super::idle_folder::{IdleFolder, IdleFolders};
@@ -275,8 +276,11 @@ fn command(
     home: &Path,
     folders: &[PathBuf],
 ) -> Result<(PathBuf, Vec<OsString>), AgentFailure> {
+    let Endpoint::Command { program: agent, args } = &spec.endpoint else {
+        return Err(AgentFailure::Unsupported { method: "the start of a command".to_owned() });
+    };
     if spec.settings.isolation != Isolation::Strict {
-        return Ok((spec.program.clone(), spec.args.clone()));
+        return Ok((agent.clone(), args.clone()));
     }
     let cwd = folders.first().map_or(home, PathBuf::as_path).to_string_lossy();
     let fill = |word: &String| word.replace("{cwd}", &cwd).replace("{home}", &home.to_string_lossy());
@@ -285,6 +289,6 @@ fn command(
     let path = spec.env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
     let program = resolve(first.as_ref(), &path.unwrap_or_default());
     let program = program.map_err(|error| AgentFailure::Start { detail: with_cause(&error) })?;
-    let own = std::iter::once(spec.program.clone().into()).chain(spec.args.iter().cloned());
+    let own = std::iter::once(agent.clone().into()).chain(args.iter().cloned());
     Ok((program, words.map(OsString::from).chain(own).collect()))
 }

@@ -3,8 +3,8 @@
 //! This module owns the transport to an agent, the pairing of requests with responses, and the handshake. It does
 //! not know sessions: the holder of a [`Process`] receives every message in the order in which the agent sent it.
 //!
-//! Reading order: [`spec`], [`catalogue`], [`process`] with [`process_key`], [`transport`], [`dialect`], [`object`], [`members`] and [`message`] (shared by the translations), [`stream_json`], [`early_acp`], [`connection`] with [`reader`], [`replies`],
-//! [`batch`] and [`secrets`], [`handshake`], [`launcher`] with [`idle_folder`], [`failure`] with [`next_step`], [`call`], [`sign_in`], [`standalone`].
+//! Reading order: [`spec`] with [`endpoint`], [`catalogue`], [`process`] with [`process_key`], [`transport`], [`dialect`], [`object`], [`members`] and [`message`] (shared by the translations), [`stream_json`], [`early_acp`], [`connection`] with [`reader`], [`replies`],
+//! [`batch`] and [`secrets`], [`handshake`], [`launcher`] with [`idle_folder`], [`remote`], [`failure`] with [`next_step`], [`call`], [`sign_in`], [`standalone`].
 
 mod batch;
 mod call;
@@ -12,6 +12,7 @@ mod catalogue;
 mod connection;
 mod dialect;
 pub mod early_acp;
+mod endpoint;
 mod failure;
 mod handshake;
 mod idle_folder;
@@ -23,6 +24,7 @@ mod object;
 mod process;
 mod process_key;
 mod reader;
+mod remote;
 mod replies;
 mod secrets;
 mod sign_in;
@@ -35,11 +37,13 @@ pub use batch::{Batch, Inbound};
 pub use catalogue::{Catalogue, CurrentCatalogue};
 pub use connection::Connection;
 pub use dialect::{Acp, Decoded, Dialect, Encoded, Line, Outgoing};
+pub use endpoint::{Endpoint, RemoteEndpoint};
 pub use failure::{AgentExit, AgentFailure};
 pub use idle_folder::{IdleFolder, IdleFolders};
 pub use launcher::Launcher;
 pub use process::{FailedStart, Process};
 pub use process_key::{ProcessKey, SessionStart};
+pub use remote::RemoteConnector;
 pub use secrets::without_secrets;
 pub use sign_in::{SignInCommand, Terminal};
 pub use spec::{AgentSpec, Home, Known};

@@ -7,18 +7,18 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::endpoint::Endpoint;
 use crate::acp::{ClientCapabilities, McpServer};
 use crate::types::{AgentName, AgentSettings, KnownAgent, PoolSettings, Tenant};
 
-/// One `[agents.<name>]` entry with its command resolved and its secrets read.
+/// One `[agents.<name>]` entry with its endpoint resolved and its secrets read.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AgentSpec {
     pub name: AgentName,
     pub known: Option<Known>,
     /// The title in lists. The agent's own `agentInfo.title` has precedence.
     pub title: String,
-    pub program: PathBuf,
-    pub args: Vec<OsString>,
+    pub endpoint: Endpoint,
     /// The complete environment of the process except `HOME`.
     pub env: Vec<(OsString, OsString)>,
     /// Values that are masked in stderr, including those of `mcp`.
@@ -38,8 +38,7 @@ impl AgentSpec {
             title: name.to_string(),
             name,
             known: None,
-            program: PathBuf::new(),
-            args: Vec::new(),
+            endpoint: Endpoint::Command { program: PathBuf::new(), args: Vec::new() },
             env: Vec::new(),
             secrets: Vec::new(),
             mcp: Arc::default(),
@@ -76,11 +75,11 @@ impl AgentSpec {
 }
 
 impl std::fmt::Debug for AgentSpec {
-    /// Omits arguments and environment, because they may contain secrets.
+    /// Omits the environment, because it may contain secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AgentSpec")
             .field("name", &self.name)
-            .field("program", &self.program)
+            .field("endpoint", &self.endpoint)
             .finish_non_exhaustive()
     }
 }

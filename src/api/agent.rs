@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::types::{AgentName, AppliedIsolation};
+use crate::types::{AgentKind, AgentName, AppliedIsolation};
 
 /// An agent of the catalogue. Members that only a process of the agent can report are null until a process
 /// has started.
@@ -13,6 +13,8 @@ use crate::types::{AgentName, AppliedIsolation};
 pub struct Agent {
     /// The name of the agent in requests.
     pub name: AgentName,
+    /// Where the agent runs.
+    pub kind: AgentKind,
     /// The display name.
     #[schema(required)]
     pub title: Option<String>,

@@ -5,32 +5,23 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::timeout;
 
 use super::bridge::{Post, PostError};
 use crate::jsonrpc::{self, Message, RpcError};
-use crate::telemetry::ErrorChain;
+use crate::outgoing::{self, Client, read_body};
 
 const CONNECTION_ID: HeaderName = HeaderName::from_static("acp-connection-id");
 const SESSION_ID: HeaderName = HeaderName::from_static("acp-session-id");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A dead peer is detected after this idle time and a few probes.
-const TCP_KEEPALIVE: Duration = Duration::from_secs(20);
 /// The gateway accepts a message at once.
 const POST_TIMEOUT: Duration = Duration::from_mins(1);
 /// The time limit for the response to `initialize`, which can wait for the first start of an agent.
 const INITIALIZE_TIMEOUT: Duration = Duration::from_mins(5);
 const DELETE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a pooled connection stays open. The gateway closes idle connections later.
-const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 /// The maximum size of a response to `initialize`, or of an error.
 const MAX_RESPONSE_BYTES: usize = 4 << 20;
 const MAX_DEPTH: usize = 128;
@@ -44,13 +35,7 @@ pub struct Target {
 
 /// A client. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct GatewayClient(Http);
-
-#[derive(Debug, Clone)]
-enum Http {
-    Plain(Client<HttpConnector, Full<Bytes>>),
-    Tls(Client<HttpsConnector<HttpConnector>, Full<Bytes>>),
-}
+pub(super) struct GatewayClient(Client);
 
 /// A connection that the gateway has opened.
 #[derive(Debug, Clone)]
@@ -69,34 +54,26 @@ pub(super) enum RequestError {
     Failed(String),
 }
 
+impl From<outgoing::RequestError> for RequestError {
+    fn from(error: outgoing::RequestError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
 impl GatewayClient {
-    /// Fails if TLS is used and the system has no certificates.
-    pub(super) fn new(uses_tls: bool) -> std::io::Result<Self> {
-        let mut tcp = HttpConnector::new();
-        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        tcp.set_keepalive(Some(TCP_KEEPALIVE));
-        tcp.set_nodelay(true);
-        let mut builder = Client::builder(TokioExecutor::new());
-        builder.pool_idle_timeout(POOL_IDLE_TIMEOUT).pool_timer(TokioTimer::new());
-        let http = if uses_tls {
-            tcp.enforce_http(false);
-            let tls = HttpsConnectorBuilder::new().with_native_roots()?;
-            Http::Tls(builder.build(tls.https_only().enable_http1().wrap_connector(tcp)))
-        } else {
-            Http::Plain(builder.build(tcp))
-        };
-        Ok(Self(http))
+    pub(super) fn new(client: Client) -> Self {
+        Self(client)
+    }
+
+    pub(super) fn http(&self) -> &Client {
+        &self.0
     }
 
     pub(super) async fn send(
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, RequestError> {
-        let response = match &self.0 {
-            Http::Plain(client) => client.request(request).await,
-            Http::Tls(client) => client.request(request).await,
-        };
-        response.map_err(|error| RequestError::Failed(ErrorChain(&error).to_string()))
+        Ok(self.0.send(request).await?)
     }
 
     /// Sends `initialize`. Returns the connection with the result, or the JSON-RPC error of the gateway.
@@ -210,8 +187,7 @@ pub(super) async fn within<T>(
 }
 
 pub(super) async fn read(response: Response<Incoming>) -> Result<Bytes, RequestError> {
-    let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
-    body.map(http_body_util::Collected::to_bytes).map_err(|error| RequestError::Failed(error.to_string()))
+    Ok(read_body(response, MAX_RESPONSE_BYTES).await?)
 }
 
 /// The error for a status, with the message of the gateway.

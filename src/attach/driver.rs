@@ -19,6 +19,7 @@ use super::editor::{self, Editor, Lines};
 use super::path_map::PathMap;
 use super::tasks::{Locator, Report, Tasks};
 use crate::jsonrpc::RpcError;
+use crate::outgoing::Client;
 use crate::served::ServedDialect;
 use crate::shutdown::Shutdown;
 
@@ -34,7 +35,7 @@ const STABLE: Duration = Duration::from_secs(5);
 /// The settings of `attach`.
 pub struct Options {
     pub locator: Arc<dyn Locator>,
-    pub uses_tls: bool,
+    pub http: Client,
     /// Ask the gateway to accept the folders of new sessions.
     pub allow_folders: bool,
     /// The command of this process, for terminal methods of sign-ins.
@@ -50,9 +51,8 @@ pub struct Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { uses_tls, allow_folders, session, paths, protocol, client, .. } = self;
+        let Self { allow_folders, session, paths, protocol, client, .. } = self;
         f.debug_struct("Options")
-            .field("uses_tls", uses_tls)
             .field("allow_folders", allow_folders)
             .field("session", session)
             .field("paths", paths)
@@ -64,8 +64,6 @@ impl fmt::Debug for Options {
 
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    #[error("could not read the certificates of this system, which an https URL needs")]
-    Tls(#[source] io::Error),
     #[error(
         "the gateway rejects this client ({0}): check the key in ACP_GATEWAY_KEY or --key-file, and the URL"
     )]
@@ -80,8 +78,8 @@ pub async fn run(
     (input, output): (impl AsyncRead + Send + Unpin + 'static, impl AsyncWrite + Send + Unpin + 'static),
     stop: impl Future<Output = ()>,
 ) -> Result<(), AttachError> {
-    let Options { locator, uses_tls, allow_folders, command, session, paths, protocol, client } = options;
-    let http = GatewayClient::new(uses_tls).map_err(AttachError::Tls)?;
+    let Options { locator, http, allow_folders, command, session, paths, protocol, client } = options;
+    let http = GatewayClient::new(http);
     let shutdown = Shutdown::new();
     let (lines, inputs) = mpsc::channel(QUEUE_LINES);
     let reader = BufReader::with_capacity(64 << 10, input);

@@ -4,26 +4,22 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use futures_util::SinkExt as _;
-use http::header::{CONNECTION, LOCATION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
-use http::{HeaderValue, Method, Response, StatusCode, Uri};
+use http::header::{AUTHORIZATION, LOCATION};
+use http::{HeaderMap, Method, Response, StatusCode, Uri};
 use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 use tokio_stream::StreamExt as _;
-use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use super::client::{GatewayClient, RequestError, Target, read, request, with_json, within};
 use super::raw_terminal::RawTerminal;
+use crate::outgoing::{Client, WebSocket, WebSocketError, open_websocket};
 use crate::types::text::strip_controls;
 
 /// The time for each request. A sign-in can wait for the first start of the agent.
@@ -36,11 +32,10 @@ const INPUT_BYTES: usize = 4096;
 /// The maximum size of a message of the gateway.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
-type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
-
 /// A sign-in of an agent. `target` has the URL of the gateway.
 #[derive(Debug)]
 pub struct SignIn {
+    pub http: Client,
     pub target: Target,
     /// The agent. `None`: the only one.
     pub agent: Option<String>,
@@ -51,8 +46,6 @@ pub struct SignIn {
 pub enum SignInError {
     #[error("a sign-in needs a terminal as stdin and stdout")]
     NoTerminal(#[source] io::Error),
-    #[error("could not read the certificates of this system, which an https URL needs")]
-    Tls(#[source] io::Error),
     #[error("could not use the signals of the process")]
     Signals(#[source] io::Error),
     #[error("the gateway has several agents: name one with --agent NAME")]
@@ -84,8 +77,7 @@ impl SignIn {
         stop: impl Future<Output = ()>,
     ) -> Result<u8, SignInError> {
         rustix::termios::tcgetattr(&terminal).map_err(|error| SignInError::NoTerminal(error.into()))?;
-        let uses_tls = self.target.url.scheme_str() == Some("https");
-        let client = GatewayClient::new(uses_tls).map_err(SignInError::Tls)?;
+        let client = GatewayClient::new(self.http.clone());
         let Some(path) = self.offer(&client).await? else { return Ok(0) };
         let resized = signal(SignalKind::window_change()).map_err(SignInError::Signals)?;
         let terminal = RawTerminal::enter(terminal).map_err(SignInError::NoTerminal)?;
@@ -155,25 +147,15 @@ impl SignIn {
         client: &GatewayClient,
         path: &str,
         (cols, rows): (u16, u16),
-    ) -> Result<Socket, SignInError> {
+    ) -> Result<WebSocket, SignInError> {
         let target = self.target(&format!("{path}?cols={cols}&rows={rows}"))?;
-        let mut request = request(Method::GET, &target);
-        let headers = request.headers_mut();
-        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-        headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
-        let nonce = STANDARD.encode(crate::types::Ids::system().uuid().as_bytes());
-        let nonce = HeaderValue::try_from(nonce).map_err(|_| unexpected())?;
-        headers.insert(SEC_WEBSOCKET_KEY, nonce);
-        let response = within(REQUEST_TIMEOUT, client.send(request)).await?;
-        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return Err(rejected(response).await);
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, target.authorization.clone())]);
+        let opened = open_websocket(client.http(), &target.url, headers, MAX_MESSAGE_BYTES);
+        match timeout(REQUEST_TIMEOUT, opened).await.map_err(|_| unexpected())? {
+            Ok((socket, _)) => Ok(socket),
+            Err(WebSocketError::Status { status, body }) => Err(rejection(status, &body)),
+            Err(WebSocketError::Failed(reason)) => Err(SignInError::Connection(reason)),
         }
-        let upgraded = timeout(SEND_TIMEOUT, hyper::upgrade::on(response)).await;
-        let upgraded = upgraded.map_err(|_| unexpected())?;
-        let upgraded = upgraded.map_err(|error| SignInError::Connection(error.to_string()))?;
-        let config = WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE_BYTES));
-        Ok(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Client, Some(config)).await)
     }
 }
 
@@ -192,7 +174,7 @@ struct Problem {
 }
 
 struct Relay {
-    socket: Socket,
+    socket: WebSocket,
     terminal: RawTerminal,
     resized: Signal,
 }
@@ -266,11 +248,15 @@ fn unexpected() -> SignInError {
 /// The error for a problem document.
 async fn rejected(response: Response<Incoming>) -> SignInError {
     let status = response.status();
+    let body = within(SEND_TIMEOUT, read(response)).await.unwrap_or_default();
+    rejection(status, &body)
+}
+
+fn rejection(status: StatusCode, body: &[u8]) -> SignInError {
     if status == StatusCode::FORBIDDEN {
         return SignInError::Forbidden;
     }
-    let body = within(SEND_TIMEOUT, read(response)).await.unwrap_or_default();
-    let detail = serde_json::from_slice::<Problem>(&body).ok().and_then(|problem| problem.detail);
+    let detail = serde_json::from_slice::<Problem>(body).ok().and_then(|problem| problem.detail);
     let detail = detail.unwrap_or_else(|| status.to_string());
     SignInError::Rejected(strip_controls(&detail).into_owned())
 }

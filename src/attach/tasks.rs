@@ -13,14 +13,17 @@ use tokio::time::timeout;
 
 use super::bridge::{Post, PostError};
 use super::client::{Connection, GatewayClient, RequestError, Target};
-use super::sse::{Decoder, Event};
 use crate::jsonrpc::RpcError;
+use crate::outgoing::{Decoder, Event};
 use crate::shutdown::Shutdown;
 
 /// The maximum number of messages that wait for the driver.
 const QUEUE_MESSAGES: usize = 16;
 /// A stream without a byte for this long has ended. The gateway sends comments more often.
 const STREAM_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// The maximum size of one event. The gateway sends no larger message.
+const MAX_EVENT_BYTES: usize = 256 << 20;
 
 /// The gateway of the bridge. The methods block.
 pub trait Locator: Send + Sync {
@@ -218,7 +221,7 @@ async fn follow(
     if let Some(session) = &session {
         reporter.send(Report::Opened(session.clone())).await;
     }
-    let mut decoder = Decoder::default();
+    let mut decoder = Decoder::new(MAX_EVENT_BYTES);
     loop {
         let frame = match timeout(STREAM_TIMEOUT, body.frame()).await {
             Ok(Some(Ok(frame))) => frame,

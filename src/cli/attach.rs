@@ -14,7 +14,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use http::Uri;
 
 use super::failure::Failure;
 use super::lock;
@@ -22,6 +21,7 @@ use super::source::local_config;
 use super::stdio::{pipes, stop_signal};
 use crate::attach::{self, AllowError, Locator, Mapping, Options, PathMap, Target};
 use crate::config::{Environment, Flags};
+use crate::outgoing::{Client, ClientOptions};
 use crate::served::{ServedContext, ServedDialect, ServedProtocol, serve as serve_protocol};
 use crate::telemetry;
 use crate::types::{AgentName, Ids};
@@ -39,6 +39,9 @@ pub(super) struct AttachArgs {
     /// The URL of a gateway [default: the gateway that uses the data folder; it is started if there is none]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+    /// A PEM file with certificate authorities to trust in addition to those of the system
+    #[arg(long, value_name = "FILE", requires = "url")]
+    ca_file: Option<PathBuf>,
     /// The agent; required if the gateway has several
     #[arg(long, value_name = "NAME")]
     agent: Option<AgentName>,
@@ -81,23 +84,36 @@ pub(super) fn run(args: &AttachArgs, flags: &Flags) -> Result<ExitCode, Failure>
     telemetry::init(environment.log_filter())?;
     let key = read_key(args.key_file.as_ref(), &environment)?;
     if let Some(AttachCommand::SignIn { method }) = &args.command {
+        let http = client(args, &environment)?;
         let gateway = match &args.url {
             Some(url) => SignInGateway::remote(url.clone(), key.ok_or(AttachFailure::NoKey)?),
             None => SignInGateway::local(&local_config(flags)?.data, key)?,
         };
-        return sign_in::run(args.agent.as_ref(), method, &gateway);
+        return sign_in::run(args.agent.as_ref(), method, (http, &gateway));
     }
     if let Some(url) = &args.url {
         let url = acp_url(url, args.agent.as_ref())?;
         let target = Target { url, authorization: authorization(&key.ok_or(AttachFailure::NoKey)?)? };
-        return serve(args, &target.url.clone(), Arc::new(RemoteGateway(target)), false);
+        return serve(args, client(args, &environment)?, Arc::new(RemoteGateway(target)), false);
     }
     let config = local_config(flags)?;
     lock::check_owner(&config.data)?;
     let allow_folders = key.is_none();
     let gateway = LocalGateway::new(config.data, Starter::new(flags), args.agent.clone(), key);
-    let target = gateway.find()?;
-    serve(args, &target.url, Arc::new(gateway), allow_folders)
+    gateway.find()?;
+    serve(args, client(args, &environment)?, Arc::new(gateway), allow_folders)
+}
+
+/// The client for the gateway. A local gateway has no TLS certificate of its own.
+fn client(args: &AttachArgs, environment: &Environment) -> Result<Client, AttachFailure> {
+    let read = |path: &PathBuf| {
+        std::fs::read(path).map_err(|source| AttachFailure::CaFile { path: path.clone(), source })
+    };
+    let ca_certificates = args.ca_file.as_ref().map(read).transpose()?;
+    let uses_tls = args.url.as_ref().is_some_and(|url| url.starts_with("https:"));
+    let proxies = &environment.proxy_variables();
+    let options = ClientOptions { proxies, uses_tls, ca_certificates: ca_certificates.as_deref() };
+    Ok(Client::new(options)?)
 }
 
 fn read_key(file: Option<&PathBuf>, environment: &Environment) -> Result<Option<String>, AttachFailure> {
@@ -137,13 +153,13 @@ impl Locator for RemoteGateway {
 
 fn serve(
     args: &AttachArgs,
-    url: &Uri,
+    http: Client,
     locator: Arc<dyn Locator>,
     allow_folders: bool,
 ) -> Result<ExitCode, Failure> {
     let options = Options {
         locator,
-        uses_tls: url.scheme_str() == Some("https"),
+        http,
         allow_folders,
         command: own_command(),
         session: args.session.clone(),

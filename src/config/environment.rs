@@ -6,6 +6,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::types::ProxyVariables;
+
 /// The variable with the key of `attach`.
 pub const CLIENT_KEY_VARIABLE: &str = "ACP_GATEWAY_KEY";
 
@@ -46,6 +48,20 @@ impl Environment {
     pub fn without_gateway_variables(&self) -> Vec<(OsString, OsString)> {
         let others = self.0.iter().filter(|(name, _)| !name.starts_with(GATEWAY_PREFIX));
         others.map(|(name, value)| (name.into(), value.clone())).collect()
+    }
+
+    /// The variables of proxies, in upper or in lower case.
+    pub fn proxy_variables(&self) -> ProxyVariables {
+        let value = |upper: &str| {
+            let set = |name: &str| self.get(name).and_then(OsStr::to_str).filter(|value| !value.is_empty());
+            set(upper).or_else(|| set(&upper.to_lowercase())).unwrap_or_default().to_owned()
+        };
+        ProxyVariables {
+            https: value("HTTPS_PROXY"),
+            http: value("HTTP_PROXY"),
+            all: value("ALL_PROXY"),
+            no: value("NO_PROXY"),
+        }
     }
 
     /// The log filter for a command that reads no configuration: `ACP_GATEWAY_LOG` or `RUST_LOG`.

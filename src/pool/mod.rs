@@ -30,7 +30,7 @@ pub use lease::{Disposition, Lease, LeaseActivity};
 pub use scheduler::Pool;
 pub use short_lease::{ShortLease, ShortLeaseError};
 pub use sign_in::SignIn;
-pub use source::AgentSource;
+pub use source::{AgentSource, AgentSources};
 pub use state::{Priority, RequestedSession};
 pub use stats::PoolStats;
 pub use wait_queue::{AcquireError, PendingLease};

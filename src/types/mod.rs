@@ -33,6 +33,7 @@ mod acp_request;
 mod expiry;
 mod folder_error;
 mod agent_dialect;
+mod agent_kind;
 mod granted_folders;
 mod agent_name;
 mod agent_settings;
@@ -49,12 +50,14 @@ mod mode_selection;
 pub mod network;
 pub mod principal;
 mod principal_limits;
+mod proxy_variables;
 mod states;
 pub mod text;
 mod user_range;
 
 pub use acp_request::AcpRequest;
 pub use agent_dialect::AgentDialect;
+pub use agent_kind::AgentKind;
 pub use agent_name::AgentName;
 pub use agent_settings::{AgentSettings, OnTimeout, Permissions, PoolSettings, ServedBy};
 pub use clock::{Clock, Ids, Timestamp, random_uuid};
@@ -74,5 +77,6 @@ pub use principal::{Author, Principal, PrincipalKey, Scope, Scopes, Tenant};
 pub use principal_limits::{
     EffectiveLimits, KeyLimits, LimitChange, LimitExceeded, PrincipalLimit, PrincipalLimits,
 };
+pub use proxy_variables::ProxyVariables;
 pub use states::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState};
 pub use user_range::UserRange;

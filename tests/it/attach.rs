@@ -8,7 +8,7 @@ mod local;
 mod observer;
 mod sdk;
 mod sign_in;
-mod tls;
+pub(crate) mod tls;
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -52,7 +52,7 @@ async fn behind_a_proxy() -> (Gateway, Proxy) {
 }
 
 /// Starts the gateway again with this public URL.
-fn set_public_url(gateway: &mut Gateway, url: &str) {
+pub(crate) fn set_public_url(gateway: &mut Gateway, url: &str) {
     assert_eq!(gateway.stop(), Some(0));
     let file = gateway.path("config.toml");
     let config = std::fs::read_to_string(&file).expect("the file is ours");

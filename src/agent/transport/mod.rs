@@ -13,7 +13,9 @@ use super::failure::AgentExit;
 
 #[cfg(test)]
 pub(crate) mod memory;
+mod link;
 pub(super) mod stdio;
+pub(super) mod websocket;
 
 /// A boxed future, for the methods of trait objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

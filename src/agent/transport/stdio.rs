@@ -62,7 +62,7 @@ impl Transport for Stdio {
             let stalled = self.0.stop_reason().filter(|reason| *reason == StopReason::StdinStalled);
             let (exit_code, signal) = exit.map_or((None, None), |exit| (exit.code, exit.signal));
             let (stderr_tail, reason) = (self.diagnostics(), stalled.map(|reason| reason.to_string()));
-            AgentExit { exit_code, signal, stderr_tail, reason, exceeded_limit }
+            AgentExit { exit_code, signal, stderr_tail, reason, exceeded_limit, disconnected: None }
         })
     }
 

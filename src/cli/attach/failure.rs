@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::outgoing::TlsError;
+
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AttachFailure {
     #[error("no key: set ACP_GATEWAY_KEY or --key-file FILE")]
@@ -10,6 +12,10 @@ pub(super) enum AttachFailure {
     InvalidKey,
     #[error("could not read the key file {}", path.display())]
     KeyFile { path: PathBuf, source: std::io::Error },
+    #[error("could not read the file with certificates {}", path.display())]
+    CaFile { path: PathBuf, source: std::io::Error },
+    #[error("could not prepare TLS for --url")]
+    Tls(#[from] TlsError),
     #[error("--url must not contain a key: set ACP_GATEWAY_KEY or --key-file FILE")]
     KeyInUrl,
     #[error("invalid --url {0:?}: expected http://HOST or https://HOST")]

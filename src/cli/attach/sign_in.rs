@@ -13,6 +13,7 @@ use crate::cli::lock;
 use crate::cli::stdio::{pipes, stop_signal};
 use crate::config::DataDir;
 use crate::control::{Access, ControlClient};
+use crate::outgoing::Client;
 use crate::types::AgentName;
 
 #[derive(Debug, Subcommand)]
@@ -51,14 +52,14 @@ impl SignInGateway {
 pub(super) fn run(
     agent: Option<&AgentName>,
     method: &str,
-    gateway: &SignInGateway,
+    (http, gateway): (Client, &SignInGateway),
 ) -> Result<ExitCode, Failure> {
     let (base, named) = split_acp(&gateway.url);
     let agent = agent.map(ToString::to_string).or(named);
     // The check of the URL is that of the bridge.
     acp_url(base, None)?;
     let target = Target { url: base.parse()?, authorization: authorization(&gateway.key)? };
-    let sign_in = SignIn { target, agent, method: method.to_owned() };
+    let sign_in = SignIn { http, target, agent, method: method.to_owned() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
         let stop = stop_signal()?;

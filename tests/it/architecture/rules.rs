@@ -25,6 +25,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("shutdown", &[]),
     ("telemetry", &["types"]),
+    ("outgoing", &["types"]),
     ("config", &["types"]),
     ("jsonrpc", &["types"]),
     ("api", &["types"]),
@@ -36,7 +37,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("eventlog", &["store", "event", "types", "shutdown"]),
     ("audit", &["eventlog", "store", "event", "types", "shutdown"]),
     ("transcript", &["acp", "event", "api", "types"]),
-    ("agent", &["audit", "event", "process", "acp", "jsonrpc", "types", "shutdown"]),
+    ("agent", &["audit", "event", "process", "outgoing", "acp", "jsonrpc", "types", "shutdown"]),
     ("pool", &["agent", "acp", "types", "shutdown"]),
     ("workspace", &["process", "acp", "types", "shutdown"]),
     (
@@ -82,7 +83,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "shutdown",
         ],
     ),
-    ("attach", &["served", "acp", "jsonrpc", "types", "shutdown"]),
+    ("attach", &["served", "outgoing", "acp", "jsonrpc", "types", "shutdown"]),
     ("translate", &["agent", "served", "process", "acp", "jsonrpc", "types", "shutdown"]),
     ("demo_agent", &["acp", "jsonrpc", "types", "shutdown"]),
     (
@@ -120,6 +121,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "translate",
             "attach",
             "served",
+            "outgoing",
             "surface",
             "server",
             "stream",

@@ -64,6 +64,7 @@ fn agent_info(gateway: &Gateway, by: &Principal, spec: &AgentSpec) -> Agent {
         info.as_ref().and_then(|info| serde_json::from_str(info.get()).ok()).unwrap_or_default();
     Agent {
         name: spec.name.clone(),
+        kind: spec.endpoint.kind(),
         title: names.title.or_else(|| Some(spec.title.clone())),
         version: names.version,
         protocol_version: answer.map(|answer| answer.acp_version.number()),

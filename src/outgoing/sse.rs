@@ -2,22 +2,21 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// The maximum size of one event. The gateway sends no larger message.
-const MAX_EVENT_BYTES: usize = 256 << 20;
-
-/// A message of the gateway, with its position in the stream.
+/// An event, with its position in the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Event {
-    pub(super) id: Option<String>,
-    pub(super) data: Bytes,
+pub struct Event {
+    pub id: Option<String>,
+    pub data: Bytes,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a message of the gateway is larger than {MAX_EVENT_BYTES} bytes")]
-pub(super) struct EventTooLarge;
+#[error("an event of the stream is larger than {0} bytes")]
+pub struct EventTooLarge(pub usize);
 
-#[derive(Debug, Default)]
-pub(super) struct Decoder {
+/// Decodes a stream of events.
+#[derive(Debug)]
+pub struct Decoder {
+    max_event_bytes: usize,
     buffer: BytesMut,
     /// The number of bytes at the start of `buffer` without a line end.
     scanned: usize,
@@ -26,14 +25,18 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), EventTooLarge> {
+    pub fn new(max_event_bytes: usize) -> Self {
+        Self { max_event_bytes, buffer: BytesMut::new(), scanned: 0, id: None, data: None }
+    }
+
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), EventTooLarge> {
         self.buffer.extend_from_slice(bytes);
         let size = self.buffer.len() + self.data.as_ref().map_or(0, BytesMut::len);
-        if size > MAX_EVENT_BYTES { Err(EventTooLarge) } else { Ok(()) }
+        if size > self.max_event_bytes { Err(EventTooLarge(self.max_event_bytes)) } else { Ok(()) }
     }
 
     /// The next complete event. Comments and events without data are skipped.
-    pub(super) fn next_event(&mut self) -> Option<Event> {
+    pub fn next_event(&mut self) -> Option<Event> {
         loop {
             let Some(end) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) else {
                 self.scanned = self.buffer.len();
@@ -82,7 +85,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn decode(chunks: &[&[u8]]) -> Vec<(Option<String>, String)> {
-        let mut decoder = Decoder::default();
+        let mut decoder = Decoder::new(1 << 10);
         let mut events = Vec::new();
         for chunk in chunks {
             decoder.push(chunk).unwrap();
@@ -101,6 +104,13 @@ mod tests {
             (None, "{ }".to_owned()),
             (None, "3".to_owned()),
         ]
+    }
+
+    #[test]
+    fn event_above_the_limit_is_rejected() {
+        let mut decoder = Decoder::new(8);
+        assert_eq!(decoder.push(b"data: 12"), Ok(()));
+        assert_eq!(decoder.push(b"3"), Err(EventTooLarge(8)));
     }
 
     proptest! {
