@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::agent::{Catalogue, CurrentCatalogue, IdleFolders, Launcher, MemberSource};
+use crate::agent::{Catalogue, CurrentCatalogue, IdleFolders, Launcher, MemberSource, RemoteConnector};
 use crate::audit::{Audit, CountedEvents};
 use crate::auth::{KeyHash, KeyStoreError, KeyText, Keys, Policy, PolicyOptions, Tickets};
 use crate::config::{Config, DataDir};
@@ -277,8 +277,9 @@ fn agent_sources(
     let idle_folders = IdleFolders::new(&config.workspaces.root, config.data.path());
     let launcher = Launcher::new(spawner, Arc::clone(limits), shutdown.clone(), audit.clone(), version);
     let launcher = launcher.with_idle_folders(idle_folders.map_err(StartError::Workspaces)?);
+    let remote = RemoteConnector::new(config.proxies.clone(), Arc::clone(limits), shutdown.clone(), version);
     let members = MemberSource::new(fleet.clone(), Arc::clone(limits), shutdown.clone(), version);
-    Ok(AgentSources { launcher, members })
+    Ok(AgentSources { launcher, remote, members })
 }
 
 fn may_prompt(keys: Keys) -> MayPrompt {
@@ -394,7 +395,8 @@ fn open_files(config: &Config) -> Option<OpenFiles> {
         raised.inspect_err(|error| tracing::warn!(%error, "could not raise the limit of open files")).ok()?;
     let processes = config.agents.values().map(|agent| agent.settings.pool.max_size).sum::<usize>();
     let connections = config.limits.max_connections;
-    let required = connections + processes * FILES_PER_PROCESS + BASE_FILES;
+    let sockets = connections + server::max_waiting_sockets(connections);
+    let required = sockets + processes * FILES_PER_PROCESS + BASE_FILES;
     if let Some(limit) = raised.insufficient_for(required) {
         tracing::warn!(
             limit,

@@ -54,7 +54,7 @@ impl Process {
             connection.add_secrets(sign_in::secrets_of(params));
         }
         let Ok(call) = connection.call(method, params) else {
-            return Err(AgentFailure::Exited(self.exit().await));
+            return Err(AgentFailure::from(self.exit().await));
         };
         let mut open = OpenCall { connection: &connection, call: Some(call) };
         let answer = await_answer(&connection, &mut self.batches, &*self.transport, call);
@@ -66,7 +66,7 @@ impl Process {
             Some(outcome) => {
                 outcome.map_err(|error| AgentFailure::from_rpc_error(error, &self.spec, &self.initialized))
             }
-            None => Err(AgentFailure::Exited(self.exit().await)),
+            None => Err(AgentFailure::from(self.exit().await)),
         }
     }
 }

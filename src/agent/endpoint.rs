@@ -2,7 +2,12 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use http::{HeaderMap, Uri};
+
+use crate::types::AgentKind;
 
 /// The operator's definition of the way to an agent.
 #[derive(Clone, PartialEq, Eq)]
@@ -11,16 +16,112 @@ pub enum Endpoint {
     Command { program: PathBuf, args: Vec<OsString> },
     /// A process of the member of the fleet with the name of the entry.
     Member,
+    /// An agent on another host.
+    Remote(Arc<RemoteEndpoint>),
+}
+
+/// An agent that serves the remote transport of ACP.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RemoteEndpoint {
+    pub url: Uri,
+    /// The headers of every request, with the credentials.
+    pub headers: HeaderMap,
+    /// Certificates in PEM that are trusted in addition to those of the system.
+    pub ca_certificates: Option<Vec<u8>>,
+    /// The folders of the remote host in which sessions may work. The first one is the default.
+    pub folders: Vec<String>,
+}
+
+impl Endpoint {
+    pub fn kind(&self) -> AgentKind {
+        match self {
+            Self::Command { .. } => AgentKind::Local,
+            Self::Remote(_) => AgentKind::Remote,
+            Self::Member => AgentKind::Fleet,
+        }
+    }
+
+    /// The endpoint of an agent on another host.
+    pub fn remote(&self) -> Option<&Arc<RemoteEndpoint>> {
+        match self {
+            Self::Remote(remote) => Some(remote),
+            Self::Command { .. } | Self::Member => None,
+        }
+    }
+}
+
+impl RemoteEndpoint {
+    /// The host with its port, for texts.
+    pub fn host(&self) -> &str {
+        self.url.authority().map_or("", |authority| authority.as_str())
+    }
+
+    pub fn uses_tls(&self) -> bool {
+        matches!(self.url.scheme_str(), Some("https" | "wss"))
+    }
+
+    /// The folder of a session: the requested one, or the first one of the entry. `None` if the requested folder is not
+    /// below a folder of the entry. Compares names only, because the gateway cannot read the remote host.
+    pub fn folder(&self, requested: Option<&str>) -> Option<String> {
+        let Some(requested) = requested else { return self.folders.first().cloned() };
+        let mut folder = PathBuf::new();
+        for part in Path::new(requested).components() {
+            match part {
+                Component::RootDir | Component::Normal(_) => folder.push(part),
+                Component::CurDir => {}
+                Component::ParentDir | Component::Prefix(_) => return None,
+            }
+        }
+        let allowed =
+            !requested.contains('\0') && self.folders.iter().any(|allowed| folder.starts_with(allowed));
+        if allowed { folder.into_os_string().into_string().ok() } else { None }
+    }
 }
 
 impl fmt::Debug for Endpoint {
-    /// Omits arguments, because they may contain secrets.
+    /// Omits arguments and headers, because they may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Command { program, .. } => {
                 f.debug_struct("Command").field("program", program).finish_non_exhaustive()
             }
             Self::Member => f.write_str("Member"),
+            Self::Remote(remote) => fmt::Debug::fmt(remote, f),
         }
+    }
+}
+
+impl fmt::Debug for RemoteEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteEndpoint").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder_of_a_session_lies_below_a_folder_of_the_entry() {
+        let endpoint = RemoteEndpoint {
+            url: Uri::from_static("wss://agent.example/acp"),
+            headers: HeaderMap::new(),
+            ca_certificates: None,
+            folders: vec!["/srv/project".to_owned(), "/data".to_owned()],
+        };
+        for (requested, folder) in [
+            (None, "/srv/project"),
+            (Some("/srv/project"), "/srv/project"),
+            (Some("/srv/project/./a//b/"), "/srv/project/a/b"),
+            (Some("/data"), "/data"),
+        ] {
+            assert_eq!(endpoint.folder(requested).as_deref(), Some(folder), "{requested:?}");
+        }
+        for outside in
+            ["/", "/srv", "/srv/project-secret", "/srv/project/../x", "srv/project", "", "a", "/data/\0"]
+        {
+            assert_eq!(endpoint.folder(Some(outside)), None, "{outside}");
+        }
+        assert_eq!((endpoint.host(), endpoint.uses_tls()), ("agent.example", true));
     }
 }

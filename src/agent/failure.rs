@@ -24,13 +24,18 @@ pub struct AgentExit {
     /// read.
     pub reason: Option<String>,
     /// The limit for which the kernel killed the process.
-    pub exceeded_limit: Option<String>,
+    pub exceeded_limit: Option<Box<str>>,
     /// Whether the connection to the agent's host was lost, for `reason`. Nobody knows how the process ended.
     pub is_lost: bool,
+    /// Why the connection ended, if the agent runs on another host.
+    pub disconnected: Option<Box<str>>,
 }
 
 impl fmt::Display for AgentExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let (None, Some(reason)) = (&self.reason, &self.disconnected) {
+            return f.write_str(reason);
+        }
         match (&self.reason, &self.signal, self.exit_code) {
             (Some(reason), _, _) if self.is_lost => f.write_str(reason),
             (Some(reason), _, _) => write!(f, "stopped by the gateway: {reason}"),
@@ -68,6 +73,9 @@ pub enum AgentFailure {
     /// The member of the fleet does not provide the process.
     #[error(transparent)]
     Member(#[from] FleetError),
+    /// The connection to an agent on another host failed or was lost.
+    #[error("no connection to the agent: {reason}")]
+    Disconnected { reason: String },
     #[error("the gateway is shutting down")]
     Draining,
     #[error("the agent did not answer {method} in time")]
@@ -75,6 +83,15 @@ pub enum AgentFailure {
     /// The start timeout of the agent's entry expired.
     #[error("the agent did not answer initialize within {timeout:?} (agents.{agent}.start_timeout)")]
     StartTimeout { agent: AgentName, timeout: Duration },
+}
+
+impl From<AgentExit> for AgentFailure {
+    fn from(exit: AgentExit) -> Self {
+        match exit.disconnected {
+            Some(_) => Self::Disconnected { reason: exit.to_string() },
+            None => Self::Exited(exit),
+        }
+    }
 }
 
 impl From<SpawnError> for AgentFailure {

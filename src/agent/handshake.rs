@@ -55,7 +55,7 @@ impl Handshake<'_> {
                 });
             }
             Ok(Err(Some(failure))) => failure,
-            Ok(Err(None)) => AgentFailure::Exited(agent_exit(&connection, &*transport).await),
+            Ok(Err(None)) => agent_exit(&connection, &*transport).await.into(),
             Err(_) => AgentFailure::StartTimeout { agent: spec.name.clone(), timeout },
         };
         Err(FailedStart::of(failure, transport))

@@ -277,8 +277,7 @@ fn command(
     folders: &[PathBuf],
 ) -> Result<(PathBuf, Vec<OsString>), AgentFailure> {
     let Endpoint::Command { program: agent, args } = &spec.endpoint else {
-        let detail = "its entry has no command".to_owned();
-        return Err(AgentFailure::Start { detail });
+        return Err(AgentFailure::Unsupported { method: "the start of a command".to_owned() });
     };
     if spec.settings.isolation != Isolation::Strict {
         return Ok((agent.clone(), args.clone()));

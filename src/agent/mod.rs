@@ -3,8 +3,8 @@
 //! This module owns the transport to an agent, the pairing of requests with responses, and the handshake. It does
 //! not know sessions: the holder of a [`Process`] receives every message in the order in which the agent sent it.
 //!
-//! Reading order: [`spec`] with [`endpoint`], [`catalogue`], [`process`] with [`process_key`], [`transport`], [`dialect`], [`object`], [`members`] and [`message`] (shared by the translations), [`stream_json`],
-//! [`early_acp`], [`connection`] with [`reader`], [`replies`], [`batch`] and [`secrets`], [`handshake`], [`launcher`] with [`idle_folder`], [`member_source`], [`failure`] with [`next_step`], [`call`], [`sign_in`].
+//! Reading order: [`spec`] with [`endpoint`], [`catalogue`], [`process`] with [`process_key`], [`transport`], [`dialect`], [`object`], [`members`] and [`message`] (shared by the translations), [`stream_json`], [`early_acp`], [`connection`] with [`reader`], [`replies`],
+//! [`batch`] and [`secrets`], [`handshake`], [`launcher`] with [`idle_folder`], [`member_source`], [`remote`], [`failure`] with [`next_step`], [`call`], [`sign_in`], [`standalone`].
 
 mod batch;
 mod call;
@@ -25,27 +25,31 @@ mod object;
 mod process;
 mod process_key;
 mod reader;
+mod remote;
 mod replies;
 mod secrets;
 mod sign_in;
 mod spec;
+mod standalone;
 mod stream_json;
 mod transport;
 
 pub use batch::{Batch, Inbound};
 pub use catalogue::{Catalogue, CurrentCatalogue};
 pub use connection::Connection;
-pub use dialect::{Acp, Dialect};
-pub use endpoint::Endpoint;
+pub use dialect::{Acp, Decoded, Dialect, Encoded, Line, Outgoing};
+pub use endpoint::{Endpoint, RemoteEndpoint};
 pub use failure::{AgentExit, AgentFailure};
 pub use idle_folder::{IdleFolder, IdleFolders};
 pub use launcher::Launcher;
 pub use member_source::MemberSource;
 pub use process::{FailedStart, Process};
 pub use process_key::{FormerChannel, ProcessKey, SessionStart};
+pub use remote::RemoteConnector;
 pub use secrets::without_secrets;
 pub use sign_in::{SignInCommand, Terminal};
 pub use spec::{AgentSpec, Home, Known};
+pub use standalone::{StandaloneSession, standalone_dialect, standalone_initialize_result};
 pub use transport::BoxFuture;
 #[cfg(test)]
 pub(crate) use transport::memory;

@@ -4,17 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::types::{AgentName, AppliedIsolation};
-
-/// How the gateway reaches an agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum AgentKind {
-    /// The gateway starts a command.
-    Command,
-    /// A member of the fleet runs the agent.
-    Fleet,
-}
+use crate::types::{AgentKind, AgentName, AppliedIsolation};
 
 /// An agent of the catalogue. Members that only a process of the agent can report are null until a process
 /// has started.
@@ -23,6 +13,7 @@ pub enum AgentKind {
 pub struct Agent {
     /// The name of the agent in requests.
     pub name: AgentName,
+    /// Where the agent runs.
     pub kind: AgentKind,
     /// The display name.
     #[schema(required)]

@@ -26,7 +26,7 @@ pub mod transcript;
 pub mod transcript_schema;
 
 pub use crate::types::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState};
-pub use agent::{Agent, AgentKind, AgentList, PoolFigures};
+pub use agent::{Agent, AgentList, PoolFigures};
 pub use agent_session::{AgentSession, AgentSessionList};
 pub use auth::{AgentAuth, ApiKey, SignIn, SignInTerminal};
 pub use file::{FileContent, FileEntry, FileKind, FileList};

@@ -56,6 +56,8 @@ macro_rules! codes {
 codes! {
     /// The agent requires a sign-in. `authMethods` lists its methods.
     AgentAuthRequired = "agent_auth_required", 424, false, "The agent needs a sign-in";
+    /// The connection to an agent on another host failed or was lost. The session remains, and the next prompt connects again.
+    AgentDisconnected = "agent_disconnected", 502, true, "No connection to the agent";
     /// The agent answered with a JSON-RPC error. `acp` contains the complete error.
     AgentError = "agent_error", 502, false, "The agent answered with an error";
     /// The agent's process ended. The session remains, and the next prompt starts a new process.

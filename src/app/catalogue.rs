@@ -6,8 +6,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use http::{HeaderMap, HeaderName, HeaderValue};
+
 use crate::acp::{McpServer, McpTransport, NameValue};
-use crate::agent::{self, AgentSpec, Catalogue, Endpoint};
+use crate::agent::{self, AgentSpec, Catalogue, Endpoint, RemoteEndpoint};
 use crate::config::{self, Config, Launch, Secret};
 use crate::process;
 use crate::types::{AgentName, KnownAgent, Tenant};
@@ -40,6 +42,7 @@ fn agent_spec(
 ) -> Result<AgentSpec, HomeError> {
     let path = process::trusted_path(&config.child_environment.path);
     let endpoint = match &agent.launch {
+        Launch::Remote(remote) => return Ok(remote_spec(config, (name, agent), remote)),
         Launch::Demo => Endpoint::Command { program: OWN_PROGRAM.into(), args: vec!["demo-agent".into()] },
         Launch::Command { command, args } => {
             let found = process::resolve(command.as_ref(), &path);
@@ -82,6 +85,43 @@ fn agent_spec(
     Ok(spec)
 }
 
+/// An agent on another host. It gets no variables and no MCP servers of the configuration, because these contain secrets
+/// and commands of this host.
+fn remote_spec(
+    config: &Config,
+    (name, agent): (&AgentName, &config::Agent),
+    remote: &config::Remote,
+) -> AgentSpec {
+    let mut headers = HeaderMap::new();
+    let token = remote.token.iter().map(|token| ("Authorization", format!("Bearer {}", token.expose())));
+    let others = remote.headers.iter().map(|(name, value)| (name.as_str(), value.expose().to_owned()));
+    for (name, value) in token.chain(others) {
+        // The configuration has checked the names and the values.
+        if let (Ok(name), Ok(mut value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+    }
+    let endpoint = RemoteEndpoint {
+        url: remote.url.clone(),
+        headers,
+        ca_certificates: remote.ca_file.as_ref().map(|file| file.certificates.clone()),
+        folders: remote.folders.clone(),
+    };
+    let secrets = remote.token.iter().chain(remote.headers.values()).filter(|value| value.is_hidden());
+    AgentSpec {
+        name: name.clone(),
+        known: None,
+        title: name.to_string(),
+        endpoint: Endpoint::Remote(Arc::new(endpoint)),
+        env: Vec::new(),
+        secrets: secrets.flat_map(masked_forms).collect(),
+        mcp: Arc::default(),
+        home: agent::Home::Dedicated(config.data.homes()),
+        settings: agent.settings.clone(),
+    }
+}
+
 fn known_agent(agent: &config::Agent) -> Option<agent::Known> {
     let Launch::Command { command, args } = &agent.launch else { return None };
     let row = KnownAgent::find(command, args)?;
@@ -95,13 +135,18 @@ fn masked_values(config: &Config, agent: &config::Agent) -> Vec<String> {
         config::McpServer::Remote { headers, .. } => headers.values(),
         config::McpServer::Stdio { env, .. } => env.values(),
     });
-    let hidden = agent.env.values().chain(servers).filter(|value| value.is_hidden()).map(Secret::expose);
-    // The value of a header is `Bearer TOKEN`, but a program may print only the token.
-    let bare = |value: &str| match value.split_once(' ') {
+    let hidden = agent.env.values().chain(servers).filter(|value| value.is_hidden());
+    hidden.flat_map(masked_forms).collect()
+}
+
+/// The value, and the token in it: the value of a header is `Bearer TOKEN`, but a program may print only the token.
+fn masked_forms(secret: &Secret) -> Vec<String> {
+    let value = secret.expose();
+    let bare = match value.split_once(' ') {
         Some(("Bearer" | "Basic" | "Token", credentials)) => Some(credentials.trim().to_owned()),
         _ => None,
     };
-    hidden.flat_map(|value| [Some(value.to_owned()), bare(value)]).flatten().collect()
+    std::iter::once(value.to_owned()).chain(bare).collect()
 }
 
 fn mcp_server(name: &str, server: &config::McpServer) -> McpServer {

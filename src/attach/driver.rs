@@ -1,6 +1,5 @@
 //! The loop of the bridge: stdin and stdout on one side, the connection to the gateway on the other.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -8,18 +7,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::bridge::{Bridge, Effect, PostError, Settings};
 use super::client::{Connection, GatewayClient, RequestError};
-use super::input::{self, Input};
+use super::editor::{self, Editor, Lines};
 use super::path_map::PathMap;
 use super::tasks::{Locator, Report, Tasks};
 use crate::jsonrpc::RpcError;
 use crate::outgoing::{Backoff, Client};
+use crate::served::ServedDialect;
 use crate::shutdown::Shutdown;
 
 /// The maximum number of lines that a reader or writer of stdio holds.
@@ -42,17 +42,20 @@ pub struct Options {
     /// The existing session that the editor's `session/new` loads instead of creating one.
     pub session: Option<String>,
     pub paths: PathMap,
+    /// The protocol of the editor, if it is not ACP.
+    pub protocol: Option<Box<dyn ServedDialect>>,
     /// A name under which the gateway recognizes this process.
     pub client: String,
 }
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { allow_folders, session, paths, client, .. } = self;
+        let Self { allow_folders, session, paths, protocol, client, .. } = self;
         f.debug_struct("Options")
             .field("allow_folders", allow_folders)
             .field("session", session)
             .field("paths", paths)
+            .field("protocol", protocol)
             .field("client", client)
             .finish_non_exhaustive()
     }
@@ -74,14 +77,14 @@ pub async fn run(
     (input, output): (impl AsyncRead + Send + Unpin + 'static, impl AsyncWrite + Send + Unpin + 'static),
     stop: impl Future<Output = ()>,
 ) -> Result<(), AttachError> {
-    let Options { locator, http, allow_folders, command, session, paths, client } = options;
+    let Options { locator, http, allow_folders, command, session, paths, protocol, client } = options;
     let http = GatewayClient::new(http);
     let shutdown = Shutdown::new();
     let (lines, inputs) = mpsc::channel(QUEUE_LINES);
     let reader = BufReader::with_capacity(64 << 10, input);
-    drop(shutdown.spawn_client(read(reader, lines)));
+    drop(shutdown.spawn_client(editor::read(reader, lines)));
     let (output_lines, unwritten) = mpsc::channel(QUEUE_LINES);
-    let writer = shutdown.spawn_client(write(output, unwritten));
+    let writer = shutdown.spawn_client(editor::write(output, unwritten));
     let settings = Settings { session: session.map(Into::into), paths, allow_folders, sign_in: command };
     let driver = Driver {
         bridge: Bridge::new(settings, client),
@@ -92,53 +95,11 @@ pub async fn run(
         connected_at: None,
         renewal: Renewal::NotNeeded,
         paused: None,
-        output: Output { lines: VecDeque::new(), bytes: 0 },
+        editor: Editor::new(protocol),
         denied: None,
         last_failure: String::new(),
     };
     driver.run(inputs, (output_lines, writer), (http, stop)).await
-}
-
-async fn read(mut input: impl tokio::io::AsyncBufRead + Unpin, lines: mpsc::Sender<io::Result<Input>>) {
-    loop {
-        let line = match input::next(&mut input).await {
-            Ok(Some(line)) => Ok(line),
-            Ok(None) => return,
-            Err(error) => Err(error),
-        };
-        let is_last = line.is_err();
-        if lines.send(line).await.is_err() || is_last {
-            return;
-        }
-    }
-}
-
-async fn write(mut output: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Bytes>) -> io::Result<()> {
-    while let Some(line) = lines.recv().await {
-        output.write_all(&line).await?;
-        output.flush().await?;
-    }
-    Ok(())
-}
-
-/// The lines that the writer of stdout has not accepted yet.
-#[derive(Debug)]
-struct Output {
-    lines: VecDeque<Bytes>,
-    bytes: usize,
-}
-
-impl Output {
-    fn push(&mut self, line: Bytes) {
-        self.bytes += line.len();
-        self.lines.push_back(line);
-    }
-
-    fn pop(&mut self) -> Option<Bytes> {
-        let line = self.lines.pop_front()?;
-        self.bytes -= line.len();
-        Some(line)
-    }
 }
 
 /// The replacement of a key that the gateway rejects.
@@ -162,7 +123,7 @@ struct Driver {
     renewal: Renewal,
     /// No message is sent until then.
     paused: Option<Instant>,
-    output: Output,
+    editor: Editor,
     /// Why the gateway does not accept this client.
     denied: Option<String>,
     /// The last failure in the log. A failure that repeats is logged once.
@@ -172,7 +133,7 @@ struct Driver {
 impl Driver {
     async fn run(
         mut self,
-        mut inputs: mpsc::Receiver<io::Result<Input>>,
+        mut inputs: mpsc::Receiver<Lines>,
         (lines, mut writer): (mpsc::Sender<Bytes>, JoinHandle<io::Result<()>>),
         (http, stop): (GatewayClient, impl Future<Output = ()>),
     ) -> Result<(), AttachError> {
@@ -182,22 +143,26 @@ impl Driver {
         loop {
             self.apply_effects();
             self.send_next();
-            if self.denied.is_some() && ends_at.is_none() {
+            if (self.denied.is_some() || self.editor.is_ending()) && ends_at.is_none() {
                 ends_at = Some(Instant::now() + END_GRACE);
             }
-            let is_done = self.output.lines.is_empty() && !self.bridge.has_unsent();
+            let is_done = self.editor.is_written() && !self.bridge.has_unsent();
             if ends_at.is_some_and(|end| is_done || end <= Instant::now()) {
                 break;
             }
-            let may_receive = self.output.bytes <= MAX_UNREAD_BYTES;
+            let may_receive = self.editor.unwritten_bytes() <= MAX_UNREAD_BYTES;
             tokio::select! {
-                permit = lines.reserve(), if !self.output.lines.is_empty() => {
-                    if let (Ok(permit), Some(line)) = (permit, self.output.pop()) {
+                permit = lines.reserve(), if !self.editor.is_written() => {
+                    if let (Ok(permit), Some(line)) = (permit, self.editor.next_line()) {
                         permit.send(line);
                     }
                 }
                 line = inputs.recv(), if may_receive && ends_at.is_none() => match line {
-                    Some(Ok(line)) => self.bridge.line(line),
+                    Some(Ok(line)) => {
+                        for input in self.editor.received(line) {
+                            self.bridge.line(input);
+                        }
+                    }
                     None => ends_at = Some(Instant::now() + END_GRACE),
                     Some(Err(error)) => {
                         failure = Some(AttachError::Stdin(error));
@@ -235,7 +200,11 @@ impl Driver {
     fn apply_effects(&mut self) {
         while let Some(effect) = self.bridge.next_effect() {
             match effect {
-                Effect::Write(line) => self.output.push(line),
+                Effect::Write(line) => {
+                    for input in self.editor.write(line) {
+                        self.bridge.line(input);
+                    }
+                }
                 Effect::Connect => self.connect(),
                 Effect::OpenStream { session, last } => {
                     if let Some(connection) = &self.connection {

@@ -6,7 +6,7 @@
 //! Read in this order:
 //! 1. `bridge`: all decisions, without I/O. `calls`, `agent_requests` and `sessions` are its tables.
 //! 2. `path_map`, `message`: folders of the editor, and JSON-RPC messages.
-//! 3. `input`: lines of the editor.
+//! 3. `editor`: the protocol of the editor.
 //! 4. `client`, `tasks`, `backoff`, `driver`: HTTP, and the loop that carries out the decisions.
 //! 5. `sign_in`, `raw_terminal`: the sign-in to an agent in a terminal.
 
@@ -15,7 +15,7 @@ mod bridge;
 mod calls;
 mod client;
 mod driver;
-mod input;
+mod editor;
 mod message;
 mod path_map;
 mod raw_terminal;

@@ -8,20 +8,21 @@ mod gateway_url;
 mod local;
 mod sign_in;
 mod start;
-mod stdio;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::failure::Failure;
 use super::lock;
 use super::source::local_config;
+use super::stdio::{pipes, stop_signal};
 use crate::attach::{self, AllowError, Locator, Mapping, Options, PathMap, Target};
 use crate::config::{Environment, Flags};
 use crate::outgoing::{Client, ClientOptions};
+use crate::served::{ServedContext, ServedDialect, ServedProtocol, serve as serve_protocol};
 use crate::telemetry;
 use crate::types::{AgentName, Ids};
 pub(super) use failure::AttachFailure;
@@ -30,8 +31,9 @@ use local::LocalGateway;
 pub(super) use local::authorization;
 use sign_in::{AttachCommand, SignInGateway};
 use start::Starter;
-use stdio::pipes;
-pub(super) use stdio::stop_signal;
+
+/// The version of this program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(Debug, Args)]
 pub(super) struct AttachArgs {
@@ -53,8 +55,29 @@ pub(super) struct AttachArgs {
     /// A folder of the editor and its path at the gateway; repeatable
     #[arg(long = "map", value_name = "LOCAL=REMOTE")]
     mappings: Vec<Mapping>,
+    /// The protocol of the editor
+    #[arg(long, value_name = "DIALECT", default_value = "acp")]
+    dialect: EditorDialect,
     #[command(subcommand)]
     command: Option<AttachCommand>,
+}
+
+/// The protocols of editors.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum EditorDialect {
+    Acp,
+    EarlyAcp,
+}
+
+impl EditorDialect {
+    /// `None` for ACP, whose messages pass unchanged.
+    fn protocol(self) -> Option<Box<dyn ServedDialect>> {
+        let context = || ServedContext { cwd: std::env::current_dir().unwrap_or_default(), version: VERSION };
+        match self {
+            Self::Acp => None,
+            Self::EarlyAcp => Some(serve_protocol(ServedProtocol::EarlyAcp, context())),
+        }
+    }
 }
 
 pub(super) fn run(args: &AttachArgs, flags: &Flags) -> Result<ExitCode, Failure> {
@@ -155,6 +178,7 @@ fn serve(
         command: own_command(),
         session: args.session.clone(),
         paths: PathMap::from(args.mappings.clone()),
+        protocol: args.dialect.protocol(),
         client: Ids::system().uuid().to_string(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -29,7 +29,7 @@ fn unresolved_commands(config: &Config) -> Vec<String> {
     let path = process::trusted_path(&config.child_environment.path);
     let agents = config.agents.iter().filter_map(|(name, agent)| match &agent.launch {
         Launch::Command { command, .. } => Some((format!("agents.{name}"), command)),
-        Launch::Demo => None,
+        Launch::Demo | Launch::Remote(_) => None,
     });
     let servers = config.mcp.iter().filter_map(|(name, server)| match server {
         McpServer::Stdio { command, .. } => Some((format!("mcp.{name}"), command)),

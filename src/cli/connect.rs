@@ -9,8 +9,9 @@ use std::sync::Arc;
 use clap::Args;
 use http::Uri;
 
-use super::attach::{AttachFailure, authorization, read_key, stop_signal, tls_client};
+use super::attach::{AttachFailure, authorization, read_key, tls_client};
 use super::failure::Failure;
+use super::stdio::stop_signal;
 use crate::config::Environment;
 use crate::connect::{self, Options};
 use crate::fleet::MemberInfo;
@@ -62,7 +63,7 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
     let child = ChildSpec {
         program: process::resolve(program, environment.search_path())?,
         args: arguments.to_vec(),
-        env: environment.without_client_key(),
+        env: environment.without_gateway_variables(),
         home: environment.home().unwrap_or_else(|| folder.clone()),
         cwd: Some(folder),
         secrets: vec![key.clone()],

@@ -28,6 +28,8 @@ mod serve;
 mod signals;
 mod source;
 mod startup;
+mod stdio;
+mod translate;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -75,6 +77,8 @@ enum Command {
     Attach(attach::AttachArgs),
     /// Offer an agent of this machine to a gateway as a member of its fleet
     Connect(connect::ConnectArgs),
+    /// Run an agent in one protocol for a client in another on stdin and stdout
+    Translate(translate::TranslateArgs),
     /// Copy the log to a new file, also while the gateway runs
     Backup {
         /// The new file, or - for stdout
@@ -130,6 +134,7 @@ pub fn main() -> ExitCode {
         Command::Link => link::run(&line.flags),
         Command::Attach(args) => return exit_code(attach::run(&args, &line.flags)),
         Command::Connect(args) => return exit_code(connect::run(&args)),
+        Command::Translate(args) => return exit_code(translate::run(&args)),
         Command::Backup { file } => backup::backup(&file, &line.flags),
         Command::Restore { file } => backup::restore(&file, &line.flags),
         Command::Healthcheck => healthcheck::run(&line.flags),

@@ -1,10 +1,11 @@
-//! The entry of an agent: a program that speaks ACP, with its environment and settings.
+//! The entry of an agent: a program or a host that speaks ACP, with its environment and settings.
 
 use std::collections::BTreeMap;
 
+use super::remote::Remote;
 use super::secret::Secret;
 use crate::types::known_agents::privileged_modes;
-use crate::types::{AgentSettings, DeniedModes, KnownAgent};
+use crate::types::{AgentSettings, DeniedModes, Isolation, KnownAgent};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
@@ -16,11 +17,13 @@ pub struct Agent {
     pub settings: AgentSettings,
 }
 
-/// The program to run.
+/// The program to run, or the host to connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Launch {
     /// A name on PATH, or an absolute path.
     Command { command: String, args: Vec<String> },
+    /// An agent on another host.
+    Remote(Box<Remote>),
     /// `builtin = "demo"`: the command `demo-agent` of this program.
     Demo,
 }
@@ -41,6 +44,9 @@ impl Agent {
             let known = KnownAgent::find(command, args);
             settings.denied_modes = DeniedModes::new(privileged_modes(known));
             settings.dialect = known.map(KnownAgent::dialect).unwrap_or_default();
+        }
+        if let Launch::Remote(_) = &launch {
+            settings.isolation = Isolation::Off;
         }
         Self { launch, discovered: false, env: BTreeMap::new(), home: Home::Private, settings }
     }

@@ -6,6 +6,7 @@ use super::agent::{Agent, Home, Launch};
 use super::error::ConfigError;
 use super::key::{Key, key_table, read_keys, read_table, show_table};
 use super::kinds::{Kind, Words, count, count_or_zero, size, strings, switch, time, time_or_zero, word};
+use super::remote;
 use super::secret::{self, Secret};
 use super::section::{Field, Section};
 use super::settings::real_folders;
@@ -13,7 +14,8 @@ use super::toml_text;
 use crate::types::method_list::route_of;
 use crate::types::{AgentDialect, DeniedModes, Isolation, OnTimeout, Permissions, PoolSettings, ServedBy};
 
-/// The keys of an agent's entry, except `builtin`, `command` and `args`.
+/// The keys of an agent's entry, except those of its launch: `builtin`, `command` and `args`, or `url` with the keys of
+/// [`remote`].
 pub(super) const KEYS: &[Key<Agent>] = key_table! { Agent:
     ["", local: false] {
         /// Variables of the agent. A value is a text, { from_env = "NAME" } or { from_file = "/path" }.
@@ -85,7 +87,16 @@ pub(super) fn read(field: Field) -> Result<Agent, ConfigError> {
     let has_launch = launch.is_some();
     // The defaults of some keys depend on the agent.
     let mut agent = Agent::new(launch.unwrap_or(Launch::Demo));
+    let is_remote = matches!(agent.launch, Launch::Remote(_));
+    if is_remote {
+        reject_keys_of_children(&mut section)?;
+    }
     read_keys(&mut section, KEYS, &mut agent)?;
+    if is_remote && [agent.settings.files, agent.settings.terminals].contains(&ServedBy::Gateway) {
+        return Err(section.invalid(
+            "the agent runs on another host, so that files and terminals must be \"off\" or \"client\"",
+        ));
+    }
     if agent.settings.isolation == Isolation::Strict && agent.settings.isolation_command.is_empty() {
         return Err(section.missing("isolation_command"));
     }
@@ -93,15 +104,41 @@ pub(super) fn read(field: Field) -> Result<Agent, ConfigError> {
         return Err(section.invalid("protocol = 2 requires dialect = \"acp\""));
     }
     if !has_launch {
-        return Err(section.missing("command"));
+        return Err(section.missing("command` or `url"));
     }
     section.finish()?;
     Ok(agent)
 }
 
-/// Reads a command with arguments, or the name of a built-in agent. `None` if there is neither.
+/// The keys that describe a child process.
+pub(super) const KEYS_OF_CHILDREN: [&str; 9] = [
+    "env",
+    "home",
+    "terminal_auth",
+    "dialect",
+    "isolation",
+    "isolation_command",
+    "folders",
+    "max_processes",
+    "max_memory_bytes",
+];
+
+fn reject_keys_of_children(section: &mut Section) -> Result<(), ConfigError> {
+    let present = KEYS_OF_CHILDREN.into_iter().find_map(|name| section.take(name));
+    present.map_or(Ok(()), |field| {
+        Err(field.invalid("is only for agents with a command: this agent runs on another host"))
+    })
+}
+
+/// Reads a command with arguments, a URL, or the name of a built-in agent. `None` if there is neither.
 fn read_launch(section: &mut Section) -> Result<Option<Launch>, ConfigError> {
     let (builtin, command, args) = (section.take("builtin"), section.take("command"), section.take("args"));
+    if let Some(url) = section.take("url") {
+        if builtin.is_some() || command.is_some() || args.is_some() {
+            return Err(section.invalid("url cannot be combined with builtin, command or args"));
+        }
+        return Ok(Some(Launch::Remote(Box::new(remote::read(section, &url)?))));
+    }
     Ok(match (builtin, command, args) {
         (Some(builtin), None, None) => Some(builtin.choice(&[("demo", Launch::Demo)])?),
         (Some(_), _, _) => return Err(section.invalid("builtin cannot be combined with command or args")),

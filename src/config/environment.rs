@@ -11,6 +11,9 @@ use crate::types::ProxyVariables;
 /// The variable with the key of `attach` and `connect`.
 pub const CLIENT_KEY_VARIABLE: &str = "ACP_GATEWAY_KEY";
 
+/// The start of the names of the gateway's own variables, which can be secrets.
+const GATEWAY_PREFIX: &str = "ACP_GATEWAY_";
+
 /// A copy of a process's environment that is cheap to clone. `Debug` prints the names and never the values.
 #[derive(Clone, Default)]
 pub struct Environment(Arc<BTreeMap<String, OsString>>);
@@ -41,10 +44,10 @@ impl Environment {
         self.get(CLIENT_KEY_VARIABLE).filter(|key| !key.is_empty())
     }
 
-    /// The variables of the processes that `connect` starts: all except the key.
-    pub fn without_client_key(&self) -> Vec<(OsString, OsString)> {
-        let others = self.iter().filter(|(name, _)| *name != CLIENT_KEY_VARIABLE);
-        others.map(|(name, value)| (name.into(), value.to_owned())).collect()
+    /// The variables for a child that runs in place of this process: all except those of the gateway.
+    pub fn without_gateway_variables(&self) -> Vec<(OsString, OsString)> {
+        let others = self.0.iter().filter(|(name, _)| !name.starts_with(GATEWAY_PREFIX));
+        others.map(|(name, value)| (name.into(), value.clone())).collect()
     }
 
     /// The home directory.

@@ -45,6 +45,7 @@ pub fn load(
     root.finish().map_err(keys::suggest_section)?;
     config.admin_key = admin_key::read(environment)?;
     config.child_environment = ChildEnvironment::from_environment(environment);
+    config.proxies = environment.proxy_variables();
     check_exposure(&mut config)?;
     Ok(config)
 }

@@ -26,6 +26,7 @@ mod load;
 mod mcp;
 mod node;
 mod origin;
+mod remote;
 mod sample;
 mod secret;
 mod section;
@@ -38,7 +39,7 @@ mod web_origin;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::types::{AgentName, IsolationPolicy, Limits, Network};
+use crate::types::{AgentName, IsolationPolicy, Limits, Network, ProxyVariables};
 
 pub use agent::{Agent, Home, Launch};
 pub use environment::{CLIENT_KEY_VARIABLE, ChildEnvironment, Environment};
@@ -48,6 +49,7 @@ pub use listen::Listen;
 pub use load::{load, load_local};
 pub use mcp::McpServer;
 pub use origin::Origin;
+pub use remote::{CaFile, Remote};
 pub use sample::{reference, sample};
 pub use secret::Secret;
 pub use show::{Shown, show};
@@ -76,6 +78,8 @@ pub struct Config {
     pub log_filter: Option<String>,
     /// The part of the gateway's environment that children may receive.
     pub child_environment: ChildEnvironment,
+    /// The proxies of outgoing connections.
+    pub proxies: ProxyVariables,
     /// Warnings about permitted but risky settings.
     pub warnings: Vec<String>,
     /// The origin of each key that is set, by its dotted name.

@@ -37,13 +37,18 @@ impl Secret {
         self.hidden
     }
 
+    /// The value for `check`.
+    pub(super) fn shown(&self) -> &str {
+        &self.shown
+    }
+
     /// A value from an environment variable. `check` shows its origin.
     pub(super) fn from_variable(name: &str, text: &str, hidden: bool) -> Self {
         Self { text: text.to_owned(), shown: table([("from_env", quoted(name))]), hidden }
     }
 
     /// Reads `"text"`, `{ from_env = "NAME" }` or `{ from_file = "/path" }`.
-    fn read(field: Field) -> Result<Self, ConfigError> {
+    pub(super) fn read(field: Field) -> Result<Self, ConfigError> {
         match &field.node.value {
             // A value from an environment variable remains secret.
             Value::Untyped(text) if !text.trim_start().starts_with('{') => {

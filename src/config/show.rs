@@ -7,7 +7,7 @@ use super::agent::{Agent, Launch};
 use super::mcp::McpServer;
 use super::origin::Origin;
 use super::toml_text::{list, quoted};
-use super::{Config, agent_keys, keys, secret};
+use super::{Config, agent_keys, keys, remote, secret};
 
 /// Which values [`show`] prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,12 +126,22 @@ impl<'a> TomlWriter<'a> {
         }
         match &agent.launch {
             Launch::Demo => self.required_line("builtin", "\"demo\""),
+            Launch::Remote(remote) => {
+                self.required_line("url", &quoted(&remote.url.to_string()));
+                for (name, value) in remote::shown(remote) {
+                    self.value_line(name, &value);
+                }
+            }
             Launch::Command { command, args } => {
                 self.required_line("command", &quoted(command));
                 self.required_line("args", &list(args));
             }
         }
+        let is_remote = matches!(agent.launch, Launch::Remote(_));
         for key in agent_keys::KEYS {
+            if is_remote && agent_keys::KEYS_OF_CHILDREN.contains(&key.name) {
+                continue;
+            }
             let value = (key.show)(agent);
             if agent.discovered && matches!(key.name, "env" | "home") {
                 self.required_line(key.name, &value);

@@ -68,6 +68,9 @@ pub struct AgentExited<'a> {
     /// The limit of the agent's entry for which the kernel killed the process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exceeded_limit: Option<&'a str>,
+    /// Why the connection ended, if the agent runs on another host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disconnected: Option<&'a str>,
 }
 
 /// The agent wrote invalid JSON-RPC to stdout. The event counts the lines and does not contain them.

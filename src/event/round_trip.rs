@@ -284,7 +284,8 @@ round_trips! {
     } => read.terminal_id == Some(v.terminal());
     agent_exited: AgentExited, |v, read| {
         AgentExited {
-            exit_code: v.exit_code(), signal: v.other.as_deref(), stderr_tail: &v.text, exceeded_limit: v.other.as_deref()
+            exit_code: v.exit_code(), signal: v.other.as_deref(), stderr_tail: &v.text, exceeded_limit: v.other.as_deref(),
+            disconnected: v.other.as_deref()
         }
     } => read.by.is_none();
     agent_invalid_output: AgentInvalidOutput, |v, read| {

@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::fmt;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,6 +20,7 @@ use tokio::time::timeout;
 use tower::Service;
 
 use crate::types::ProxyVariables;
+use crate::types::network::is_loopback_url;
 
 /// The time for TCP, the tunnel of a proxy, and TLS together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -97,7 +97,7 @@ impl Service<Uri> for TcpConnector {
 
     fn call(&mut self, url: Uri) -> Self::Future {
         // A request to this host never reaches a proxy.
-        let proxy = self.proxies.intercept(&url).filter(|_| !is_loopback(&url));
+        let proxy = self.proxies.intercept(&url).filter(|_| !is_loopback_url(&url));
         let Some(proxy) = proxy else {
             let connected = self.tcp.call(url);
             return Box::pin(async move { Ok(connected.await?) });
@@ -131,26 +131,9 @@ fn with_port(url: &Uri) -> Option<Uri> {
     Uri::builder().scheme(url.scheme()?.clone()).authority(authority).path_and_query("/").build().ok()
 }
 
-/// Whether the URL names this host by an address or the name `localhost`.
-pub fn is_loopback(url: &Uri) -> bool {
-    let host = url.host().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    address.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_addresses_of_this_host_and_localhost_are_loopback() {
-        for url in ["http://127.0.0.1/", "http://127.1.2.3:80/", "ws://[::1]:8080/acp", "http://LocalHost"] {
-            assert!(is_loopback(&url.parse().unwrap()), "{url}");
-        }
-        for url in ["http://localhost.example/", "http://10.0.0.1/", "http://[::ffff:1.2.3.4]/", "/acp"] {
-            assert!(!is_loopback(&url.parse().unwrap()), "{url}");
-        }
-    }
 
     #[test]
     fn tunnel_gets_the_port_of_the_scheme() {

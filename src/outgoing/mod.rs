@@ -16,7 +16,6 @@ mod websocket;
 
 pub use backoff::Backoff;
 pub use client::{Client, ClientOptions, RequestError, read_body};
-pub use connector::is_loopback;
 pub use sse::{Decoder, Event, EventTooLarge};
 pub use tls::TlsError;
 pub use websocket::{WebSocket, WebSocketError, open_websocket};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::acp::auth::TerminalAuth;
 use crate::agent::{
     AgentFailure, AgentSpec, BoxFuture, Endpoint, FailedStart, IdleFolder, Launcher, MemberSource, Process,
-    ProcessKey, Terminal,
+    ProcessKey, RemoteConnector, Terminal,
 };
 use crate::types::{AppliedIsolation, Tenant};
 
@@ -75,6 +75,36 @@ impl AgentSource for Launcher {
     }
 }
 
+impl AgentSource for RemoteConnector {
+    fn isolation(&self, _spec: &AgentSpec) -> Option<AppliedIsolation> {
+        None
+    }
+
+    fn connect<'a>(
+        &'a self,
+        spec: &'a Arc<AgentSpec>,
+        key: &'a ProcessKey,
+    ) -> BoxFuture<'a, Result<Process, FailedStart>> {
+        Box::pin(async move {
+            match spec.endpoint.remote() {
+                Some(remote) => self.connect(spec, key, remote).await,
+                None => Err(AgentFailure::Unsupported { method: "a connection".to_owned() }.into()),
+            }
+        })
+    }
+
+    fn sign_in<'a>(
+        &'a self,
+        _spec: &'a Arc<AgentSpec>,
+        _tenant: &'a Tenant,
+        _method: &'a TerminalAuth,
+        _size: (u16, u16),
+    ) -> BoxFuture<'a, Result<Terminal, AgentFailure>> {
+        let method = "a sign-in in a terminal: it runs on another host".to_owned();
+        Box::pin(std::future::ready(Err(AgentFailure::Unsupported { method })))
+    }
+}
+
 impl AgentSource for MemberSource {
     fn isolation(&self, _spec: &AgentSpec) -> Option<AppliedIsolation> {
         None
@@ -95,7 +125,7 @@ impl AgentSource for MemberSource {
         _method: &'a TerminalAuth,
         _size: (u16, u16),
     ) -> BoxFuture<'a, Result<Terminal, AgentFailure>> {
-        let method = "a sign-in in a terminal of another host".to_owned();
+        let method = "a sign-in in a terminal: it runs on another host".to_owned();
         Box::pin(std::future::ready(Err(AgentFailure::Unsupported { method })))
     }
 }
@@ -104,6 +134,7 @@ impl AgentSource for MemberSource {
 #[derive(Debug)]
 pub struct AgentSources {
     pub launcher: Launcher,
+    pub remote: RemoteConnector,
     pub members: MemberSource,
 }
 
@@ -111,6 +142,7 @@ impl AgentSources {
     fn of(&self, spec: &AgentSpec) -> &dyn AgentSource {
         match spec.endpoint {
             Endpoint::Command { .. } => &self.launcher,
+            Endpoint::Remote(_) => &self.remote,
             Endpoint::Member => &self.members,
         }
     }

@@ -58,7 +58,8 @@ struct PipeEnds {
 #[derive(Debug, Clone)]
 pub struct Spawner {
     supervisor: PathBuf,
-    run_dir: PathBuf,
+    run_dir: Option<PathBuf>,
+    inherits_stderr: bool,
     shutdown: Shutdown,
     limits: Arc<Limits>,
     open_files: Option<OpenFiles>,
@@ -68,11 +69,18 @@ pub struct Spawner {
 }
 
 impl Spawner {
-    /// `supervisor` is the file of this program. `run_dir` contains one small file per running supervisor.
-    pub fn new(supervisor: PathBuf, run_dir: PathBuf, shutdown: Shutdown, limits: Arc<Limits>) -> Self {
+    /// `supervisor` is the file of this program. `run_dir` contains one small file per running supervisor. Without it,
+    /// the next gateway does not find a supervisor that hangs.
+    pub fn new(
+        supervisor: PathBuf,
+        run_dir: impl Into<Option<PathBuf>>,
+        shutdown: Shutdown,
+        limits: Arc<Limits>,
+    ) -> Self {
         Self {
             supervisor,
-            run_dir,
+            run_dir: run_dir.into(),
+            inherits_stderr: false,
             shutdown,
             limits,
             open_files: None,
@@ -100,6 +108,12 @@ impl Spawner {
     #[must_use]
     pub fn with_held(self, descriptors: Vec<OwnedFd>) -> Self {
         Self { held: descriptors.into(), ..self }
+    }
+
+    /// Lets children with pipes write to the stderr of this process. Their tails stay empty.
+    #[must_use]
+    pub fn with_inherited_stderr(self) -> Self {
+        Self { inherits_stderr: true, ..self }
     }
 
     /// The isolation of children. Blocks for some milliseconds after the start of the gateway.
@@ -174,11 +188,18 @@ impl Spawner {
         drop((supervisor_requests, supervisor_folders, link, init_link));
         // This copy would keep the pipe open after the child has closed its own.
         drop(stdin_read);
-        let mut supervisor = self.spawn_supervisor("watch", &spec, supervisor_end, Stdio::piped)?;
+        let error_output = if self.inherits_stderr { Stdio::inherit } else { Stdio::piped };
+        let mut supervisor =
+            self.spawn_supervisor("watch", &spec, supervisor_end, [Stdio::piped, error_output])?;
         let stdout = supervisor.stdout.take().expect("stdout is a pipe");
-        let stderr_pipe = supervisor.stderr.take().expect("stderr is a pipe");
+        let stderr_pipe = supervisor.stderr.take();
         let stderr = StderrTail::new(self.limits.max_stderr_bytes, spec.secrets);
-        let drain = self.shutdown.spawn_isolated(stderr.clone().drain(stderr_pipe));
+        let drained = stderr.clone();
+        let drain = self.shutdown.spawn_isolated(async move {
+            if let Some(pipe) = stderr_pipe {
+                drained.drain(pipe).await;
+            }
+        });
         let (close_stdin, stalled) = (CancellationToken::new(), CancellationToken::new());
         let (stdin, stdin_task) =
             StdinTask::new(stdin_pipe, &self.limits, close_stdin.clone(), stalled.clone());
@@ -207,7 +228,8 @@ impl Spawner {
         .map_err(SpawnError::Supervisor)?;
         // These copies would keep the terminal and the sockets open after the child has closed its own.
         drop((terminal, no_folders, link, init_link));
-        let supervisor = self.spawn_supervisor("watch-pty", &spec, supervisor_end, Stdio::null)?;
+        let supervisor =
+            self.spawn_supervisor("watch-pty", &spec, supervisor_end, [Stdio::null, Stdio::null])?;
         let pipes = Pipes::none(&self.shutdown);
         let (supervisor, kill_switch) = self.spawn_reaper(supervisor, pipes, resources);
         let confinement = Arc::new(confinement);
@@ -293,7 +315,7 @@ impl Spawner {
         stage: &str,
         spec: &ChildSpec,
         control: UnixStream,
-        output: fn() -> Stdio,
+        [output, error_output]: [fn() -> Stdio; 2],
     ) -> Result<tokio::process::Child, SpawnError> {
         let mut command = Command::new(&self.supervisor);
         command
@@ -309,14 +331,14 @@ impl Spawner {
             .current_dir(&spec.home)
             .stdin(Stdio::from(std::os::fd::OwnedFd::from(control)))
             .stdout(output())
-            .stderr(output());
+            .stderr(error_output());
         // This copy of the control socket closes with the command. Otherwise the end would never arrive.
         command.spawn().map_err(SpawnError::Supervisor)
     }
 
     /// Without its run file a supervisor still ends with the gateway. Only the sweep of a hanging one would miss it.
     fn run_file(&self, pid: Pid) -> Option<RunFile> {
-        RunFile::write(&self.run_dir, pid)
+        RunFile::write(self.run_dir.as_ref()?, pid)
             .inspect_err(|error| tracing::warn!(%error, "could not write a run file"))
             .ok()
     }

@@ -53,8 +53,8 @@ pub async fn serve(listeners: Listeners, router: Router, acceptor: Acceptor) {
     let Acceptor { limits, shutdown, .. } = &acceptor;
     let context = ConnectionContext::new(router, limits, acceptor.stream_workers.clone(), shutdown);
     let connections = Connections::new(limits, acceptor.proxies.clone(), acceptor.connection_use.clone());
-    let mut state =
-        Listener { context: Arc::new(context), connections, acceptor, waiting: WaitingSockets::default() };
+    let waiting = WaitingSockets::new(waiting::max_waiting_sockets(limits.max_connections));
+    let mut state = Listener { context: Arc::new(context), connections, acceptor, waiting };
     listeners.all().for_each(set_listen_backlog);
     let mut retries = tokio::time::interval(waiting::INTERVAL);
     retries.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -139,7 +139,8 @@ impl Listener {
 
     /// Serves waiting sockets for which there is a place now.
     fn admit_waiting(&mut self) {
-        let (mut waiting, now) = (std::mem::take(&mut self.waiting), Instant::now());
+        let (mut waiting, now) =
+            (std::mem::replace(&mut self.waiting, WaitingSockets::new(0)), Instant::now());
         let acquire = |address| self.connections.acquire(address, now);
         waiting.admit(now, acquire, |stream, peer, permit| self.serve(stream, peer, permit));
         self.waiting = waiting;

@@ -36,3 +36,4 @@ pub use listeners::{BindError, BoundListeners};
 pub(crate) use middleware::{AdmitError, RequestContext, RequestId, finish_response};
 pub(crate) use rate_limits::RateLimits;
 pub(crate) use streaming::{event_response, stream_response};
+pub use waiting::max_waiting_sockets;

@@ -19,8 +19,13 @@ pub(super) const INTERVAL: Duration = Duration::from_millis(5);
 /// The longest wait of a socket.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// The number of sockets that wait at most. After [`MAX_ACCEPT_DELAY`], a new one replaces the oldest.
+/// The highest number of waiting sockets. After [`MAX_ACCEPT_DELAY`], a new one replaces the oldest.
 const MAX_SOCKETS: usize = 4096;
+
+/// The number of sockets that can wait for a gateway with this limit of connections.
+pub fn max_waiting_sockets(max_connections: usize) -> usize {
+    max_connections.clamp(1, MAX_SOCKETS)
+}
 
 /// While all sockets are younger, a full queue delays further accepts: they wait in the queue of the kernel, so a burst of
 /// clients loses no socket. A longer flood replaces the oldest sockets and does not delay a new client.
@@ -28,7 +33,10 @@ const MAX_ACCEPT_DELAY: Duration = Duration::from_secs(2);
 
 /// The newest socket is served first: a flood must not delay a client that connects after it.
 #[derive(Debug)]
-pub(super) struct WaitingSockets<S = TcpStream>(VecDeque<Waiting<S>>);
+pub(super) struct WaitingSockets<S = TcpStream> {
+    sockets: VecDeque<Waiting<S>>,
+    max: usize,
+}
 
 #[derive(Debug)]
 struct Waiting<S> {
@@ -37,28 +45,27 @@ struct Waiting<S> {
     since: Instant,
 }
 
-impl<S> Default for WaitingSockets<S> {
-    fn default() -> Self {
-        Self(VecDeque::new())
-    }
-}
-
 impl<S> WaitingSockets<S> {
+    /// At most `max` sockets wait.
+    pub(super) fn new(max: usize) -> Self {
+        Self { sockets: VecDeque::new(), max }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.sockets.is_empty()
     }
 
     /// Whether no socket should be accepted for some milliseconds.
     pub(super) fn delays_accepts(&self, now: Instant) -> bool {
         let is_young = |oldest: &Waiting<S>| oldest.since + MAX_ACCEPT_DELAY > now;
-        self.0.len() >= MAX_SOCKETS && self.0.front().is_some_and(is_young)
+        self.sockets.len() >= self.max && self.sockets.front().is_some_and(is_young)
     }
 
     pub(super) fn push(&mut self, socket: S, peer: SocketAddr, now: Instant) {
-        if self.0.len() >= MAX_SOCKETS {
-            self.0.pop_front();
+        if self.sockets.len() >= self.max {
+            self.sockets.pop_front();
         }
-        self.0.push_back(Waiting { socket, peer, since: now });
+        self.sockets.push_back(Waiting { socket, peer, since: now });
     }
 
     /// Serves the sockets for which there is a place now. Closes those that waited too long, and those that can
@@ -70,7 +77,7 @@ impl<S> WaitingSockets<S> {
         mut serve: impl FnMut(S, SocketAddr, P),
     ) {
         let mut busy = HashSet::new();
-        for waiting in std::mem::take(&mut self.0).into_iter().rev() {
+        for waiting in std::mem::take(&mut self.sockets).into_iter().rev() {
             let network = client_network(waiting.peer.ip());
             let permit =
                 if busy.contains(&network) { Err(AcquireError::Busy) } else { acquire(waiting.peer.ip()) };
@@ -79,7 +86,7 @@ impl<S> WaitingSockets<S> {
                 Err(AcquireError::Busy) => {
                     busy.insert(network);
                     if waiting.since + MAX_WAIT > now {
-                        self.0.push_front(waiting);
+                        self.sockets.push_front(waiting);
                     }
                 }
                 Err(AcquireError::Full) => {}
@@ -94,13 +101,15 @@ mod tests {
 
     use super::*;
 
+    const MAX: usize = 100;
+
     fn peer(last: u8) -> SocketAddr {
         SocketAddr::from(([192, 0, 2, last], 1))
     }
 
     #[test]
     fn newest_socket_is_served_first_and_the_others_keep_their_order() {
-        let (mut waiting, now) = (WaitingSockets::default(), Instant::now());
+        let (mut waiting, now) = (WaitingSockets::new(MAX), Instant::now());
         for socket in 0..4 {
             waiting.push(socket, peer(1), now);
         }
@@ -123,33 +132,33 @@ mod tests {
 
     #[test]
     fn socket_is_closed_after_its_wait_and_if_nothing_can_be_evicted() {
-        let (mut waiting, start) = (WaitingSockets::default(), Instant::now());
+        let (mut waiting, start) = (WaitingSockets::new(MAX), Instant::now());
         waiting.push("old", peer(1), start);
         waiting.push("new", peer(2), start + INTERVAL);
         let never = |_, _, ()| unreachable!("there is no place");
         waiting.admit(start + MAX_WAIT, |_| Err(AcquireError::Busy), never);
-        assert_eq!(waiting.0.iter().map(|one| one.socket).collect::<Vec<_>>(), ["new"]);
+        assert_eq!(waiting.sockets.iter().map(|one| one.socket).collect::<Vec<_>>(), ["new"]);
         waiting.admit(start + MAX_WAIT, |_| Err(AcquireError::Full), never);
         assert!(waiting.is_empty());
     }
 
     #[test]
     fn number_of_sockets_is_bounded() {
-        let (mut waiting, now) = (WaitingSockets::default(), Instant::now());
-        for socket in 0..=MAX_SOCKETS {
+        let (mut waiting, now) = (WaitingSockets::new(MAX), Instant::now());
+        for socket in 0..=MAX {
             waiting.push(socket, peer(1), now);
         }
-        assert_eq!((waiting.0.len(), waiting.0[0].socket), (MAX_SOCKETS, 1));
+        assert_eq!((waiting.sockets.len(), waiting.sockets[0].socket), (MAX, 1));
     }
 
     #[test]
     fn full_queue_delays_accepts_until_its_oldest_socket_is_old() {
-        let (mut waiting, now) = (WaitingSockets::default(), Instant::now());
-        for socket in 1..MAX_SOCKETS {
+        let (mut waiting, now) = (WaitingSockets::new(MAX), Instant::now());
+        for socket in 1..MAX {
             waiting.push(socket, peer(1), now);
         }
         assert!(!waiting.delays_accepts(now), "there is room for one");
-        waiting.push(MAX_SOCKETS, peer(1), now + INTERVAL);
+        waiting.push(MAX, peer(1), now + INTERVAL);
         assert!(waiting.delays_accepts(now + MAX_ACCEPT_DELAY - INTERVAL));
         assert!(!waiting.delays_accepts(now + MAX_ACCEPT_DELAY), "the oldest socket is replaced");
     }

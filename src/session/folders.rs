@@ -50,6 +50,10 @@ impl Context {
 
     /// Opens a session's folders.
     pub(super) async fn open_workspace(&self, record: &SessionRecord) -> Result<Workspace, WorkspaceError> {
+        if record.remote_folders {
+            let detail = "the folders of the session are on the host of its agent";
+            return Err(InputError::Forbidden(detail.to_owned()).into());
+        }
         let (workspaces, cwd) = (self.workspaces_of(record), PathBuf::from(&record.cwd));
         let additional: Vec<PathBuf> = record.additional_directories.iter().map(PathBuf::from).collect();
         let opened = self.shutdown.spawn_blocking(move || workspaces.open(&cwd, &additional)).await;

@@ -33,6 +33,7 @@ mod acp_request;
 mod expiry;
 mod folder_error;
 mod agent_dialect;
+mod agent_kind;
 mod granted_folders;
 mod agent_name;
 mod agent_settings;
@@ -56,6 +57,7 @@ mod user_range;
 
 pub use acp_request::AcpRequest;
 pub use agent_dialect::AgentDialect;
+pub use agent_kind::AgentKind;
 pub use agent_name::AgentName;
 pub use agent_settings::{AgentSettings, OnTimeout, Permissions, PoolSettings, ServedBy};
 pub use clock::{Clock, Ids, Timestamp, random_uuid};

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
+use http::Uri;
 use ipnet::IpNet;
 
 /// The addresses that share a prefix.
@@ -49,6 +50,13 @@ pub fn client_network(address: IpAddr) -> IpAddr {
     }
 }
 
+/// Whether the URL names this host by an address or the name `localhost`.
+pub fn is_loopback_url(url: &Uri) -> bool {
+    let host = url.host().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    address.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +76,16 @@ mod tests {
         assert!(contains("2001:db8::/32", "2001:db8:ffff::1"));
         for wrong in ["", "10.0.0", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/-1", "proxy.example", "::/129"] {
             assert_eq!(wrong.parse::<Network>(), Err(NetworkError), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn only_addresses_of_this_host_and_localhost_are_loopback() {
+        for url in ["http://127.0.0.1/", "http://127.1.2.3:80/", "ws://[::1]:8080/acp", "http://LocalHost"] {
+            assert!(is_loopback_url(&url.parse().unwrap()), "{url}");
+        }
+        for url in ["http://localhost.example/", "http://10.0.0.1/", "http://[::ffff:1.2.3.4]/", "/acp"] {
+            assert!(!is_loopback_url(&url.parse().unwrap()), "{url}");
         }
     }
 }

@@ -6,6 +6,7 @@ mod early_acp;
 mod keys;
 mod listing;
 mod reasons;
+mod remote;
 mod rpc;
 mod sign_in_at_load;
 pub(crate) mod socket;

@@ -1,5 +1,6 @@
 //! `acp-gateway attach`: the binary on pipes, in front of a real gateway that is killed, cut off or restarted.
 
+mod early;
 mod editor;
 mod guide;
 mod isolation;
@@ -7,13 +8,14 @@ mod local;
 mod observer;
 mod sdk;
 mod sign_in;
-mod tls;
+pub(crate) mod tls;
 
 use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+pub(crate) use self::early::run_early_client;
 use self::editor::{Editor, attach, initialize};
 use crate::support::gateway::KEY;
 use crate::support::proxy::Proxy;

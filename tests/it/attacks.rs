@@ -5,7 +5,7 @@ mod agents;
 mod canary;
 mod json;
 mod smuggling;
-mod surfaces;
+pub(crate) mod surfaces;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

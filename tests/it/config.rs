@@ -172,7 +172,7 @@ fn every_mistake_in_a_file_names_its_key_and_line() {
     gateway.toml:2: unknown key `server.lisen`; did you mean `listen`?
     gateway.toml:4: unknown key `server.max_body_byte`; did you mean `max_body_bytes`?
     gateway.toml:2: unknown key `agents.claude.comand`; did you mean `command`?
-    gateway.toml:1: `agents.claude` needs `command`
+    gateway.toml:1: `agents.claude` needs `command` or `url`
     gateway.toml:3: unknown key `agents.claude.pool.maximum`
     gateway.toml:1: `agents.Claude Code`: an agent's name has 1 to 64 characters of a-z, 0-9, '_' and '-', and begins with a letter or a digit
     gateway.toml:1: unknown key `zzz`
@@ -362,7 +362,7 @@ fn every_mistake_in_the_environment_is_reported() {
     ACP_GATEWAY__SERVER__INSECURE_HTTP: `server.insecure_http` must be true or false, not a string
     ACP_GATEWAY_DATA: `server.data_dir`: must be an absolute path
     ACP_GATEWAY__SERVER__LISTEN__PORT: `server.listen.port`: ACP_GATEWAY__SERVER__LISTEN is not a table
-    ACP_GATEWAY__AGENTS__A__ENV__KEY: `agents.a` needs `command`
+    ACP_GATEWAY__AGENTS__A__ENV__KEY: `agents.a` needs `command` or `url`
     ACP_GATEWAY_ADMIN_KEY_HASH: not a SHA-256 hash of 64 hex digits
     ACP_GATEWAY_ADMIN_KEY_FILE: cannot be read: No such file or directory (os error 2)
     ACP_GATEWAY_ADMIN_KEY_FILE: empty

@@ -79,10 +79,10 @@ fn uncommented_sample_is_the_default_configuration() {
 #[test]
 fn examples_in_the_sample_are_valid() {
     let config = load(&uncomment(&uncomment(&config::sample(), "#"), "# "));
-    assert_eq!(config.agents.len(), 1);
+    assert_eq!(config.agents.len(), 2);
     assert_eq!(config.mcp.len(), 2);
     let demo = load("[agents.claude]\ncommand = \"claude-agent-acp\"\n");
-    assert_eq!(values(&config)["agents"], values(&demo)["agents"]);
+    assert_eq!(values(&config)["agents"]["claude"], values(&demo)["agents"]["claude"]);
 }
 
 #[test]

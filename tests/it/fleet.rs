@@ -123,7 +123,7 @@ async fn member_is_an_agent_and_runs_a_turn() {
     assert_stream(&gateway, &session, &prompt, 50).await;
     let agent = gateway.get("/v1/agents/laptop").await;
     assert_eq!(agent["kind"], "fleet");
-    assert_eq!(gateway.get("/v1/agents/fake").await["kind"], "command");
+    assert_eq!(gateway.get("/v1/agents/fake").await["kind"], "local");
     assert_eq!(member.stop(), Some(0), "{}", member.log());
 }
 

@@ -64,4 +64,5 @@ mod subagents;
 mod support;
 mod terminals;
 mod text_safety;
+mod translate;
 mod v2;

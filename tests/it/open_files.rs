@@ -37,6 +37,6 @@ async fn the_gateway_raises_its_limit_and_its_agents_get_the_former_one() {
 #[tokio::test]
 async fn a_limit_that_is_enough_is_not_warned_of() {
     let gateway =
-        under("ulimit -Sn 300; ulimit -Hn 2000", Setup::fake(&[]).settings("server.max_connections = 1000"));
+        under("ulimit -Sn 300; ulimit -Hn 2000", Setup::fake(&[]).settings("server.max_connections = 500"));
     assert!(!gateway.log().contains("limit of open files"), "{}", gateway.log());
 }

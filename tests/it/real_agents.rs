@@ -14,6 +14,13 @@ mod one_key;
 mod real;
 mod scenarios;
 
+/// The mock of the model, the program of the Claude Code CLI, and its variables.
+pub(crate) async fn claude_code_before_a_mock() -> (model::Model, String, Vec<(&'static str, String)>) {
+    let model = model::Model::start().await;
+    let (program, variables) = real::CLAUDE_CODE.standalone(&model);
+    (model, program, variables)
+}
+
 /// A file that the tests' set-up brings.
 pub(crate) fn file(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents").join(name);

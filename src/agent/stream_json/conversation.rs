@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::plan::{is_plan_tool, todo_plan};
 use super::streamed::TextKind;
-use super::tool::{describe, image, result_content, starts_subagent};
+use super::tool::{describe, image, result_content, starts_subagent, tool_meta};
 use super::translator::{OpenTool, Translator};
 use super::turn::total_tokens;
 use crate::acp::update as kind;
@@ -45,6 +45,8 @@ struct ToolCall<'a> {
     raw_input: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     raw_output: Option<&'a RawValue>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<Value>,
 }
 
 const fn chunk_kind(text: TextKind) -> &'static str {
@@ -226,6 +228,7 @@ impl Translator {
                 locations: Some(info.locations).filter(|locations| !locations.is_empty()),
                 raw_input: block.get("input").filter(|_| complete),
                 raw_output: None,
+                meta: (!begun).then(|| tool_meta(&name)),
             };
             out.push(update(&session, &call));
         }

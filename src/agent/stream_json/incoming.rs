@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::calls::Purpose;
 use super::permission::Asked;
 use super::session::SetUp;
-use super::tool::describe;
+use super::tool::{describe, tool_meta};
 use super::translator::Translator;
 use super::turn;
 use crate::acp::{AcpVersion, error_code, method, update as kind};
@@ -130,7 +130,7 @@ impl Translator {
         let parent = self.conversation.tools.get(&asked.call_id).and_then(|tool| tool.parent.as_deref());
         let mut call = json!({
             "toolCallId": asked.call_id, "title": info.title, "kind": info.kind, "status": "pending",
-            "content": info.content, "rawInput": input,
+            "content": info.content, "rawInput": input, "_meta": tool_meta(&asked.tool),
         });
         if !info.locations.is_empty() {
             call["locations"] = Value::Array(info.locations);
@@ -197,7 +197,7 @@ impl Translator {
 }
 
 /// The answer to `initialize`. The CLI reports no version before its first turn.
-fn initialize_result() -> Box<RawValue> {
+pub(in crate::agent) fn initialize_result() -> Box<RawValue> {
     to_raw(&json!({
         "protocolVersion": AcpVersion::V1.number(),
         "agentInfo": { "name": NAME, "title": "Claude Code", "version": "unknown" },

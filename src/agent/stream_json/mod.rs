@@ -26,6 +26,7 @@ mod tool;
 mod translator;
 mod turn;
 
+pub(super) use incoming::initialize_result;
 pub(super) use session::StartedSession;
 
 /// The arguments of every process.

@@ -37,6 +37,11 @@ pub(super) fn starts_subagent(name: &str) -> bool {
     matches!(name, "Task" | "Agent")
 }
 
+/// The name of the tool in `_meta`, as the ACP adapter of the CLI reports it.
+pub(super) fn tool_meta(name: &str) -> Value {
+    json!({ "claudeCode": { "toolName": name } })
+}
+
 /// Describes a call. `input` is null if it is not complete.
 pub(super) fn describe(name: &str, input: &Value, cwd: &Path) -> ToolInfo {
     let text = |member: &str| input[member].as_str().filter(|text| !text.is_empty());

@@ -15,8 +15,10 @@ use crate::jsonrpc::PendingTables;
 
 #[cfg(test)]
 pub(crate) mod memory;
+mod link;
 pub(super) mod member;
 pub(super) mod stdio;
+pub(super) mod websocket;
 
 /// A boxed future, for the methods of trait objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

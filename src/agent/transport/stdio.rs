@@ -58,11 +58,11 @@ impl Transport for Stdio {
     fn exit(&self) -> BoxFuture<'_, AgentExit> {
         Box::pin(async {
             let exit = tokio::time::timeout(EXIT_GRACE, self.0.exited()).await.ok();
-            let exceeded_limit = self.exceeded_limit(exit.as_ref());
+            let exceeded_limit = self.exceeded_limit(exit.as_ref()).map(String::into_boxed_str);
             let stalled = self.0.stop_reason().filter(|reason| *reason == StopReason::StdinStalled);
             let (exit_code, signal) = exit.map_or((None, None), |exit| (exit.code, exit.signal));
             let (stderr_tail, reason) = (self.diagnostics(), stalled.map(|reason| reason.to_string()));
-            AgentExit { exit_code, signal, stderr_tail, reason, exceeded_limit, is_lost: false }
+            AgentExit { exit_code, signal, stderr_tail, reason, exceeded_limit, ..AgentExit::default() }
         })
     }
 

@@ -10,7 +10,7 @@ use super::{Bridge, Effect, Phase};
 use crate::acp::{self, RawObject, error_code, method};
 use crate::attach::agent_requests::Ended;
 use crate::attach::calls::{CallKind, id_of};
-use crate::attach::input::Input;
+use crate::attach::editor::Input;
 use crate::attach::message::{call, raw, response, rpc_error, with_client, with_members};
 use crate::attach::sessions::Followed;
 use crate::jsonrpc::{Message, RpcError};

@@ -1,10 +1,17 @@
 //! Finds the mechanisms of isolation that work on this machine, by using them once.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::types::{Mechanism, UserRange};
+
+/// The longest run of one attempt. Starts of agents wait for the probe.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The mechanism that works, and what is missing for the best one.
 #[derive(Debug, Clone, Default)]
@@ -76,11 +83,39 @@ fn attempt(supervisor: &Path, stage: &str, folder: &Path, user: Option<&str>) ->
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| error.to_string())?;
+    if !ends(&probe, TIMEOUT).unwrap_or(true) {
+        probe.kill().map_err(|error| error.to_string())?;
+        probe.wait().map_err(|error| error.to_string())?;
+        return Err(format!("no result within {TIMEOUT:?}"));
+    }
+    if probe.wait().map_err(|error| error.to_string())?.success() {
+        return Ok(());
+    }
     let mut text = String::new();
     if let Some(stderr) = probe.stderr.take() {
         // The text only explains the failure. The exit code reports it.
         drop(stderr.take(1024).read_to_string(&mut text));
     }
-    let ended = probe.wait().map_err(|error| error.to_string())?;
-    if ended.success() { Ok(()) } else { Err(text.lines().next().unwrap_or("unknown").to_owned()) }
+    Err(text.lines().next().unwrap_or("unknown").to_owned())
+}
+
+/// Waits until the child ends. Returns false after the timeout.
+fn ends(child: &Child, timeout: Duration) -> io::Result<bool> {
+    let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
+    let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    Ok(poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout))? > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempt_without_a_result_ends_at_the_timeout() {
+        let mut sleeping = Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(!ends(&sleeping, Duration::from_millis(20)).unwrap());
+        sleeping.kill().unwrap();
+        assert!(ends(&sleeping, Duration::from_secs(20)).unwrap());
+        sleeping.wait().unwrap();
+    }
 }

@@ -8,12 +8,11 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::{Actor, send_reply};
-use crate::acp::{self, InitializeResult, McpServer, SessionSetup, auth};
-use crate::agent::{AgentFailure, Process};
+use crate::acp::{self, McpServer, SessionSetup, auth};
+use crate::agent::{AgentFailure, AgentSpec, Process};
 use crate::event::{
     AttachedBy, Context as AttachedContext, DetachedReason, EncodedEvent, LostReason, SessionAttached,
 };
-use crate::fleet::ChannelId;
 use crate::jsonrpc::RpcError;
 use crate::pool::{Disposition, Lease, RequestedSession};
 use crate::session::agent_requests::EndedBy;
@@ -22,12 +21,10 @@ use crate::session::attachment::{
 };
 use crate::session::client_calls::AttachWaiter;
 use crate::session::command::CreateWaiter;
-use crate::session::error::ProcessError;
+use crate::session::error::{InputError, ProcessError};
 use crate::session::origin::{Origin, cannot_adopt};
-use crate::session::record::StoredChannel;
 use crate::session::requirements;
 use crate::types::limits::{FOLDED_MEMBER_BYTES, LOAD_DEFERRAL_MAX};
-use crate::types::{AppliedIsolation, SessionState};
 
 impl Actor {
     /// Reserves a process if the session has none. No event is appended before this succeeds.
@@ -43,8 +40,14 @@ impl Actor {
             return Err(ProcessError::DRAINING);
         }
         let record = self.journal.record();
+        // The pool reports an agent that was removed.
+        if let Some(spec) = self.context.catalogue.load().agent(&record.agent) {
+            self.check_host(spec)?;
+        }
         let folders = std::iter::once(&record.cwd).chain(&record.additional_directories).map(PathBuf::from);
-        let requirements = (self.offered_capabilities(), folders.collect());
+        // No folder of this host belongs to a session on another host.
+        let folders = if record.remote_folders { Vec::new() } else { folders.collect() };
+        let requirements = (self.offered_capabilities(), folders);
         let in_use = self.attachment.is_in_use();
         let session = record.agent_session_id.as_deref();
         let former = self.link.former().cloned();
@@ -59,6 +62,16 @@ impl Actor {
             self.release_live_guard();
         }
         enqueued
+    }
+
+    /// Rejects an agent on another host than that of the session's folders: its entry has changed.
+    fn check_host(&self, spec: &AgentSpec) -> Result<(), ProcessError> {
+        if spec.endpoint.remote().is_some() == self.journal.record().remote_folders {
+            return Ok(());
+        }
+        let detail =
+            "the agent runs on another host than at the creation of the session: create a new session";
+        Err(InputError::Forbidden(detail.to_owned()).into())
     }
 
     /// When the session may ask for a process, if the agent must not load the session yet.
@@ -138,6 +151,7 @@ impl Actor {
 
     /// The method that creates or restores the session on a process. Fails if the process does not suit the session.
     fn setup_method(&self, process: &Process) -> Result<AttachMethod, ProcessError> {
+        self.check_host(&process.spec)?;
         let (record, capabilities) = (self.journal.record(), &process.initialized.capabilities);
         let directories = &record.additional_directories;
         let servers = (&*record.mcp_servers, &*self.brought_servers);
@@ -382,6 +396,7 @@ impl Actor {
         let prompt = initialized.prompt_capabilities().filter(|raw| raw.get().len() <= FOLDED_MEMBER_BYTES);
         let models = acp::RawObject::parse(result).is_some_and(|object| object.get("models").is_some());
         self.record_attached((isolation, prompt, models), channel, &initialized);
+        self.cancel_lost_turn(method);
         self.journal.fold_with(|fold| fold.attached(result));
         let mut creating = self.client_calls.take_creating();
         let origin = creating.as_ref().map(|creating| creating.origin);
@@ -436,26 +451,14 @@ impl Actor {
         }
     }
 
-    /// Changes the record of a session that a process has.
-    fn record_attached(
-        &mut self,
-        (isolation, prompt_capabilities, models): (Option<AppliedIsolation>, Option<Box<RawValue>>, bool),
-        channel: Option<ChannelId>,
-        initialized: &InitializeResult,
-    ) {
-        let resent = self.turns.is_resent();
-        self.journal.update(|record| {
-            record.attached = true;
-            let initialize = initialized.raw.clone();
-            record.channel = channel.map(|id| StoredChannel { id, initialize, resent });
-            record.isolation = isolation;
-            record.prompt_capabilities = prompt_capabilities;
-            if record.is_closed() {
-                record.state = SessionState::Idle;
-            }
-            record.models = models;
-            record.unfinished = false;
-        });
+    /// Cancels the turn of a lost connection, which an agent on another host continues.
+    fn cancel_lost_turn(&self, method: AttachMethod) {
+        let record = self.journal.record();
+        if let (true, AttachMethod::Resume | AttachMethod::Load, Some(id)) =
+            (record.remote_folders, method, &record.agent_session_id)
+        {
+            self.link.notify(acp::method::SESSION_CANCEL, &acp::session_params(id, None));
+        }
     }
 
     /// Begins the log of an imported session with the history that the agent sends. If the import fails later, the session is

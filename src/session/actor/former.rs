@@ -6,12 +6,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::Actor;
 use super::turn::prompt_call;
-use crate::acp::Outcome;
+use crate::acp::{InitializeResult, Outcome};
 use crate::agent::FormerChannel;
+use crate::fleet::ChannelId;
 use crate::jsonrpc::IncomingId;
 use crate::pool::Lease;
 use crate::session::error::{ProcessError, SessionError};
@@ -20,12 +22,34 @@ use crate::session::record::{self, OutputPosition, PeerRequest, PromptRecord, Re
 use crate::session::stored::{self, read_record};
 use crate::session::turns::Queued;
 use crate::store::Table;
-use crate::types::{PromptStatus, RequestId};
+use crate::types::{AppliedIsolation, PromptStatus, RequestId, SessionState};
 
 /// The number of the last requests whose answers may not have arrived. An agent has no more open requests.
 const RECENT_REQUESTS: u32 = 64;
 
 impl Actor {
+    /// Changes the record of a session that a process has.
+    pub(super) fn record_attached(
+        &mut self,
+        (isolation, prompt_capabilities, models): (Option<AppliedIsolation>, Option<Box<RawValue>>, bool),
+        channel: Option<ChannelId>,
+        initialized: &InitializeResult,
+    ) {
+        let resent = self.turns.is_resent();
+        self.journal.update(|record| {
+            record.attached = true;
+            let initialize = initialized.raw.clone();
+            record.channel = channel.map(|id| StoredChannel { id, initialize, resent });
+            record.isolation = isolation;
+            record.prompt_capabilities = prompt_capabilities;
+            if record.is_closed() {
+                record.state = SessionState::Idle;
+            }
+            record.models = models;
+            record.unfinished = false;
+        });
+    }
+
     /// Prepares the session to continue with the process of its record. Returns false if that is not possible: the process
     /// then counts as ended.
     pub(super) async fn expect_former_process(&mut self) -> Result<bool, SessionError> {

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::{Actor, send_reply};
 use crate::acp::{self, TraceContext};
-use crate::agent::{AgentExit, AgentFailure};
+use crate::agent::AgentExit;
 use crate::event::{AgentExited, DetachedReason, SessionDetached};
 use crate::jsonrpc::RpcError;
 use crate::pool::{Disposition, Lease};
@@ -114,11 +114,14 @@ impl Actor {
         }
         if self.journal.record().attached {
             let AgentExit { exit_code, signal, stderr_tail, exceeded_limit, .. } = &exit;
+            let lost = exit.disconnected.as_ref().map(|_| exit.to_string());
             let (signal, exceeded_limit) = (signal.as_deref(), exceeded_limit.as_deref());
-            let event = AgentExited { exit_code: *exit_code, signal, stderr_tail, exceeded_limit };
+            let disconnected = lost.as_deref();
+            let event =
+                AgentExited { exit_code: *exit_code, signal, stderr_tail, exceeded_limit, disconnected };
             self.journal.append(None, &event);
         }
-        let error = ProcessError::Agent(AgentFailure::Exited(exit));
+        let error = ProcessError::Agent(exit.into());
         self.stop_process(&error);
         if replace {
             self.reserve_or_fail();

@@ -152,6 +152,7 @@ impl ToProblem for AgentFailure {
                 stderr_tail: Some(stderr_tail.clone()),
                 ..new(ProblemCode::AgentExited)
             },
+            Self::Disconnected { .. } => new(ProblemCode::AgentDisconnected),
             Self::Draining => transient(self, ProblemCode::Draining, RETRY_AFTER),
             Self::Timeout { .. } | Self::StartTimeout { .. } => new(ProblemCode::AgentTimeout),
         }

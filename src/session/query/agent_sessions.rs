@@ -1,14 +1,17 @@
 //! The sessions that an agent lists, and the sessions of the gateway that use them.
 
+use std::sync::Arc;
+
 use crate::acp::{self, InitializeResult, RawObject, SessionListing, TraceContext, method};
-use crate::agent::{AgentFailure, AgentSpec};
+use crate::agent::{AgentFailure, AgentSpec, RemoteEndpoint};
 use crate::api::{AgentSession, AgentSessionList};
 use crate::pool::ShortLeaseError;
 use crate::session::context::Context;
-use crate::session::error::{AgentSessionsError, SessionError};
+use crate::session::error::{AgentSessionsError, InputError, SessionError};
 use crate::session::record::agent_session_prefix;
 use crate::store::Table;
 use crate::types::{AgentName, Principal, SessionId};
+use crate::workspace::Workspaces;
 
 /// The number of bytes of a session id at the end of a key.
 const ID_BYTES: usize = 16;
@@ -40,10 +43,9 @@ pub(in crate::session) async fn list(
     (cwd, cursor): (Option<String>, Option<&str>),
     trace: Option<&TraceContext>,
 ) -> Result<AgentSessionList, AgentSessionsError> {
-    let workspaces = context.workspaces.clone();
-    let resolve = move || cwd.map(|cwd| workspaces.resolve("cwd", &cwd)).transpose();
+    let resolver = FolderResolver::new(context, spec);
+    let resolve = move || cwd.map(|cwd| resolver.resolve("cwd", &cwd)).transpose();
     let cwd = context.shutdown.spawn_blocking(resolve).await??;
-    let cwd = cwd.as_ref().map(|real| real.to_string_lossy());
     let supported = |initialized: &InitializeResult| initialized.capabilities.session.list;
     let mut visit = context.pool.short_lease_for(method::SESSION_LIST, spec, by, supported).await?;
     let params = acp::list_sessions(cwd.as_deref(), cursor, trace);
@@ -55,8 +57,8 @@ pub(in crate::session) async fn list(
         return Err(ShortLeaseError::Agent(AgentFailure::Start { detail }).into());
     };
     let folders: Vec<String> = listing.sessions.iter().map(|listed| listed.cwd.to_string()).collect();
-    let workspaces = context.workspaces.clone();
-    let below_root = move |folder: &String| folder.starts_with('/') && workspaces.resolve("", folder).is_ok();
+    let resolver = FolderResolver::new(context, spec);
+    let below_root = move |folder: &String| folder.starts_with('/') && resolver.resolve("", folder).is_ok();
     let look = move || folders.iter().map(below_root).collect::<Vec<bool>>();
     let inside = context.shutdown.spawn_blocking(look).await?;
     let mut sessions = Vec::new();
@@ -72,4 +74,26 @@ pub(in crate::session) async fn list(
         });
     }
     Ok(AgentSessionList { sessions, next_cursor: listing.next_cursor.map(Into::into) })
+}
+
+/// The folders in which sessions of an agent may work.
+struct FolderResolver {
+    workspaces: Workspaces,
+    remote: Option<Arc<RemoteEndpoint>>,
+}
+
+impl FolderResolver {
+    fn new(context: &Context, spec: &AgentSpec) -> Self {
+        Self { workspaces: context.workspaces.clone(), remote: spec.endpoint.remote().cloned() }
+    }
+
+    /// Blocks on the file system if the agent runs on this host.
+    fn resolve(&self, pointer: &str, folder: &str) -> Result<String, InputError> {
+        if let Some(remote) = &self.remote {
+            let outside = || InputError::invalid(pointer, "not below `remote_folders` of the agent's entry");
+            return remote.folder(Some(folder)).ok_or_else(outside);
+        }
+        let real = self.workspaces.resolve(pointer, folder)?;
+        Ok(real.to_string_lossy().into_owned())
+    }
 }

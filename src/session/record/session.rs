@@ -33,6 +33,9 @@ pub(in crate::session) struct SessionRecord {
     pub(in crate::session) cwd: String,
     /// Whether the folder was created for this session and is deleted with it.
     pub(in crate::session) own_folder: bool,
+    /// Whether the folders are on the host of a remote agent.
+    #[serde(default)]
+    pub(in crate::session) remote_folders: bool,
     /// Whether a fork uses the folder too. The last session that is deleted then deletes the folder.
     pub(in crate::session) shared_folder: bool,
     /// The session whose id names the folder. `None`: this session.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tracing::Span;
 
 use crate::acp::{self, ClientCapabilities, client_input_policy};
-use crate::agent::{AgentSpec, IdleFolder};
+use crate::agent::{AgentSpec, IdleFolder, RemoteEndpoint};
 use crate::api::{CreateSession, McpServer};
 use crate::session::brought_servers;
 use crate::session::context::Context;
@@ -14,11 +14,13 @@ use crate::session::folders::Folder;
 use crate::session::record::SessionRecord;
 use crate::session::requirements;
 use crate::session::validation::{check_metadata, check_title};
-use crate::types::{OnTimeout, Principal, ServedBy, SessionId, SessionPolicy, SessionState};
+use crate::types::{GrantedFolders, OnTimeout, Principal, ServedBy, SessionId, SessionPolicy, SessionState};
 use crate::workspace::Workspaces;
 
 /// The maximum number of directories or MCP servers of a session.
 const MAX_LIST_LEN: usize = 64;
+const OUTSIDE_REMOTE_FOLDERS: &str =
+    "the folder is on the host of the agent, and not below `remote_folders` of the agent's entry";
 /// The maximum number of bytes of a path.
 const PATH_BYTES: usize = 4096;
 
@@ -41,19 +43,18 @@ pub(super) async fn record(
         let directories = &request.additional_directories;
         requirements::check(spec, (&mcp_servers, &brought), directories, &initialized.capabilities)?;
     }
-    let idle_folder = claim_idle_folder(
-        context,
-        by,
-        id,
-        (request.cwd.as_deref(), &request.additional_directories),
-        (spec, &policy),
-    );
     let requested = (request.cwd, request.additional_directories);
-    let workspaces = context.workspaces.with_granted(by.folders.clone());
-    let (folder, additional_directories) =
-        folders(context, (workspaces, id, spec.home_of(&by.tenant)), requested, idle_folder).await?;
+    let remote = spec.endpoint.remote();
+    let (folder, additional_directories) = if let Some(remote) = remote {
+        remote_folders(remote, &requested)?
+    } else {
+        let named = (requested.0.as_deref(), &*requested.1);
+        let idle_folder = claim_idle_folder(context, by, id, named, (spec, &policy));
+        let workspaces = context.workspaces.with_granted(by.folders.clone());
+        folders(context, (workspaces, id, spec.home_of(&by.tenant)), requested, idle_folder).await?
+    };
     let used = std::iter::once(&*folder.path).chain(additional_directories.iter().map(Path::new));
-    let granted_folders = by.folders.around(used);
+    let granted_folders = if remote.is_some() { GrantedFolders::default() } else { by.folders.around(used) };
     let now = context.ids.now();
     let record = SessionRecord {
         session_id: id,
@@ -64,6 +65,7 @@ pub(super) async fn record(
         metadata,
         cwd: folder.path.to_string_lossy().into_owned(),
         own_folder: folder.created,
+        remote_folders: remote.is_some(),
         shared_folder: false,
         folder_of: None,
         additional_directories,
@@ -139,6 +141,19 @@ async fn folders(
         Ok((folder, directories))
     });
     folders.await?
+}
+
+/// The folders of a session on another host, which are only compared with those of the entry.
+fn remote_folders(
+    remote: &RemoteEndpoint,
+    (cwd, directories): &(Option<String>, Vec<String>),
+) -> Result<(Folder, Vec<String>), InputError> {
+    let allowed = |requested: Option<&str>| {
+        remote.folder(requested).ok_or_else(|| InputError::Forbidden(OUTSIDE_REMOTE_FOLDERS.to_owned()))
+    };
+    let folder = Folder { path: allowed(cwd.as_deref())?.into(), created: false };
+    let directories = directories.iter().map(|directory| allowed(Some(directory)));
+    Ok((folder, directories.collect::<Result<_, _>>()?))
 }
 
 /// Checks the members of a request that need neither a process nor a file.

@@ -40,6 +40,7 @@ fn record(id: SessionId, by: &Principal, now: crate::types::Timestamp, last_prom
         title: None,
         metadata: Map::new(),
         cwd: "/".to_owned(),
+        remote_folders: false,
         own_folder: false,
         shared_folder: false,
         folder_of: None,

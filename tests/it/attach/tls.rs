@@ -9,9 +9,9 @@ use crate::support::gateway::command;
 use crate::support::{Gateway, Setup};
 
 /// The TLS proxy, which ends with the test.
-struct TlsProxy {
+pub(crate) struct TlsProxy {
     child: Child,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Drop for TlsProxy {
@@ -22,7 +22,7 @@ impl Drop for TlsProxy {
 }
 
 impl TlsProxy {
-    fn start(folder: &Path, gateway: &Gateway) -> (Self, PathBuf) {
+    pub(crate) fn start(folder: &Path, gateway: &Gateway) -> (Self, PathBuf) {
         let (key, certificate) = (folder.join("key.pem"), folder.join("certificate.pem"));
         let mut openssl = command("openssl");
         openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);

@@ -71,7 +71,11 @@ async fn drained_member_keeps_its_processes_and_gets_no_new_ones() {
     assert_eq!(status(&gateway, Method::POST, "/v1/fleet/laptop/drain").await, StatusCode::NO_CONTENT);
     assert_eq!(listed(&gateway, |_| true).await["draining"], true);
     let (refused, body) = gateway.post("/v1/sessions", &json!({ "agent": "laptop" })).await;
-    assert_eq!((refused, &body["code"]), (503, &json!("member_unavailable")), "{body}");
+    assert_eq!(
+        (refused, &body["code"]),
+        (StatusCode::SERVICE_UNAVAILABLE, &json!("member_unavailable")),
+        "{body}"
+    );
     let prompt = gateway.prompt(&running, "echo still here").await;
     assert_eq!(ended(&gateway, &running, &prompt).await["status"], "completed");
 

@@ -21,7 +21,7 @@ mod gemini;
 mod responses;
 
 /// A model that listens until the test is over.
-pub(super) struct Model {
+pub(crate) struct Model {
     pub(super) url: String,
     server: tokio::task::JoinHandle<()>,
 }

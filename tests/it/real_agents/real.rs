@@ -158,6 +158,11 @@ impl Real {
         setup.agent(self.name, &installed(&self.command), &args, &env)
     }
 
+    /// The program of the agent, and its variables.
+    pub(super) fn standalone(&self, model: &Model) -> (String, Vec<(&'static str, String)>) {
+        (file(self.command), (self.variables)(&model.url))
+    }
+
     /// A gateway with this agent alone.
     pub(super) async fn start(&'static self, more: &str) -> Running {
         let model = Model::start().await;

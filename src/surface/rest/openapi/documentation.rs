@@ -73,12 +73,13 @@ struct Examples {
 }
 
 /// The problem codes of every operation that calls an agent.
-const AGENT_CODES: [ProblemCode; 7] = [
+const AGENT_CODES: [ProblemCode; 8] = [
     C::AgentAuthRequired,
     C::AgentUnsupported,
     C::AgentError,
     C::AgentStartFailed,
     C::AgentExited,
+    C::AgentDisconnected,
     C::AgentTimeout,
     C::MemberUnavailable,
 ];

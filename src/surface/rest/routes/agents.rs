@@ -4,7 +4,7 @@ use axum::Json;
 use serde::Deserialize;
 
 use crate::agent::AgentSpec;
-use crate::api::{Agent, AgentKind, AgentList, AgentSessionList, PoolFigures};
+use crate::api::{Agent, AgentList, AgentSessionList, PoolFigures};
 use crate::pool::PoolStats;
 use crate::surface::Gateway;
 use crate::surface::authorized::{CanAdmin, CanRead};
@@ -64,7 +64,7 @@ fn agent_info(gateway: &Gateway, by: &Principal, spec: &AgentSpec) -> Agent {
         info.as_ref().and_then(|info| serde_json::from_str(info.get()).ok()).unwrap_or_default();
     Agent {
         name: spec.name.clone(),
-        kind: if spec.is_member() { AgentKind::Fleet } else { AgentKind::Command },
+        kind: spec.endpoint.kind(),
         title: names.title.or_else(|| Some(spec.title.clone())),
         version: names.version,
         protocol_version: answer.map(|answer| answer.acp_version.number()),

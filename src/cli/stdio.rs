@@ -1,4 +1,4 @@
-//! Stdin, stdout and the signals of `attach`.
+//! Stdin, stdout and the signals of `attach`, `connect` and `translate`.
 
 use std::fs::File;
 use std::future::Future;
@@ -6,8 +6,8 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Resolves when a signal asks this process to end. The bridge then ends like at the end of stdin.
-pub(in crate::cli) fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
+/// Resolves when a signal asks this process to end. The command then ends like at the end of stdin.
+pub(super) fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;

@@ -1,4 +1,4 @@
-//! The lines of the editor.
+//! The lines of a client.
 
 use std::io;
 
@@ -9,16 +9,15 @@ use super::message::rpc_error;
 use crate::acp::error_code;
 use crate::jsonrpc::{self, EnvelopeError, Message, RpcError};
 
-/// The maximum size of a line. The bridge skips a longer line and responds with an error.
-const MAX_LINE_BYTES: usize = 16 << 20;
+/// The maximum size of a line. A longer line is skipped and reported.
+pub const MAX_LINE_BYTES: usize = 16 << 20;
 /// The maximum nesting of a message.
-const MAX_DEPTH: usize = 128;
+pub const MAX_DEPTH: usize = 128;
 
-/// A message of the editor, or the error that answers a line that is no message.
-pub(super) type Input = Result<Message, RpcError>;
-
-/// Reads the next line that is not blank. `None` at the end of the input.
-pub(super) async fn next(input: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Input>> {
+/// Reads the next line that is not blank, or the error for a line above the limit. `None` at the end of the input.
+pub async fn next_line(
+    input: &mut (impl AsyncBufRead + Unpin),
+) -> io::Result<Option<Result<Vec<u8>, RpcError>>> {
     let mut line = Vec::new();
     while read_line(input, &mut line).await? {
         if line.len() > MAX_LINE_BYTES {
@@ -26,7 +25,7 @@ pub(super) async fn next(input: &mut (impl AsyncBufRead + Unpin)) -> io::Result<
             return Ok(Some(Err(rpc_error(error_code::INVALID_REQUEST, detail))));
         }
         if !line.iter().all(u8::is_ascii_whitespace) {
-            return Ok(Some(parse(&line)));
+            return Ok(Some(Ok(line)));
         }
     }
     Ok(None)
@@ -51,7 +50,8 @@ async fn read_line(input: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) 
     Ok(read > 0)
 }
 
-fn parse(line: &[u8]) -> Input {
+/// Parses a line as a JSON-RPC message. The error is the answer to a line that is no message.
+pub fn parse(line: &[u8]) -> Result<Message, RpcError> {
     let first = line.iter().find(|byte| !byte.is_ascii_whitespace());
     jsonrpc::parse(line, MAX_DEPTH).map_err(|error| {
         // serde skips a string without a check of its encoding.
@@ -73,8 +73,8 @@ mod tests {
     async fn codes(bytes: &[u8]) -> Vec<Result<(), i64>> {
         let mut input = bytes;
         let mut found = Vec::new();
-        while let Some(line) = next(&mut input).await.unwrap() {
-            found.push(line.map(drop).map_err(|error| error.code));
+        while let Some(line) = next_line(&mut input).await.unwrap() {
+            found.push(line.and_then(|line| parse(&line)).map(drop).map_err(|error| error.code));
         }
         found
     }

@@ -1,0 +1,123 @@
+//! Connects to agents on other hosts.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use tokio::time::timeout;
+
+use super::dialect::Acp;
+use super::endpoint::RemoteEndpoint;
+use super::failure::AgentFailure;
+use super::handshake::Handshake;
+use super::process::{FailedStart, Process};
+use super::process_key::ProcessKey;
+use super::spec::AgentSpec;
+use super::transport::websocket;
+use crate::acp::AcpVersion;
+use crate::outgoing::{Client, ClientOptions, WebSocketError, open_websocket};
+use crate::shutdown::Shutdown;
+use crate::telemetry::ErrorChain;
+use crate::types::text::strip_controls;
+use crate::types::{Limits, ProxyVariables};
+
+/// Connects to agents that serve the remote transport of ACP.
+#[derive(Debug, Clone)]
+pub struct RemoteConnector {
+    proxies: ProxyVariables,
+    limits: Arc<Limits>,
+    shutdown: Shutdown,
+    version: &'static str,
+}
+
+impl RemoteConnector {
+    pub fn new(
+        proxies: ProxyVariables,
+        limits: Arc<Limits>,
+        shutdown: Shutdown,
+        version: &'static str,
+    ) -> Self {
+        Self { proxies, limits, shutdown, version }
+    }
+
+    /// Connects with the newest version that the agent and its entry support.
+    pub async fn connect(
+        &self,
+        spec: &Arc<AgentSpec>,
+        key: &ProcessKey,
+        remote: &RemoteEndpoint,
+    ) -> Result<Process, FailedStart> {
+        if AcpVersion::from_number(spec.settings.protocol) == Some(AcpVersion::V2) {
+            match self.open(spec, key, remote, AcpVersion::V2).await {
+                Ok(process) if process.initialized.acp_version == AcpVersion::V2 => return Ok(process),
+                // An agent that supports only v1 ignored the v2 fields of `initialize`.
+                Ok(process) => process.stop().await,
+                Err(failed) if failed.refuses_version() => failed.wait_stopped().await,
+                Err(failed) => return Err(failed),
+            }
+        }
+        self.open(spec, key, remote, AcpVersion::V1).await
+    }
+
+    async fn open(
+        &self,
+        spec: &Arc<AgentSpec>,
+        key: &ProcessKey,
+        remote: &RemoteEndpoint,
+        version: AcpVersion,
+    ) -> Result<Process, FailedStart> {
+        let client = self.client(remote).await?;
+        let headers = remote.headers.clone();
+        let opened = open_websocket(&client, &remote.url, headers, spec.settings.max_line_bytes);
+        let opened = timeout(spec.settings.start_timeout, opened).await;
+        let Ok(opened) = opened else {
+            let reason = format!("no WebSocket within {:?}", spec.settings.start_timeout);
+            return Err(unreachable(remote, &reason).into());
+        };
+        let (socket, _) = opened.map_err(|error| rejected(spec, remote, error))?;
+        let channel = websocket::open(socket, &self.limits, &self.shutdown);
+        let dialect = Arc::new(Acp(version));
+        let handshake = Handshake { spec, key, dialect, gateway_version: self.version };
+        handshake.run(channel, &self.limits, &self.shutdown).await
+    }
+
+    /// The client for an entry. Its certificates are read again for each connection, so that new ones apply.
+    async fn client(&self, remote: &RemoteEndpoint) -> Result<Client, AgentFailure> {
+        let (proxies, uses_tls) = (self.proxies.clone(), remote.uses_tls());
+        let ca_certificates = remote.ca_certificates.clone();
+        let create = move || {
+            let ca_certificates = ca_certificates.as_deref();
+            Client::new(ClientOptions { proxies: &proxies, uses_tls, ca_certificates })
+        };
+        let client = self.shutdown.spawn_blocking(create).await;
+        let failed = |detail: String| AgentFailure::Start { detail };
+        let client = client.map_err(|error| failed(error.to_string()))?;
+        client.map_err(|error| failed(ErrorChain(&error).to_string()))
+    }
+}
+
+fn unreachable(remote: &RemoteEndpoint, reason: &str) -> AgentFailure {
+    let reason = format!("could not connect to {}: {}", remote.host(), strip_controls(reason));
+    AgentFailure::Disconnected { reason }
+}
+
+/// The failure for a WebSocket that did not open. The text names the host and no credentials.
+fn rejected(spec: &AgentSpec, remote: &RemoteEndpoint, error: WebSocketError) -> AgentFailure {
+    let status = match error {
+        WebSocketError::Failed(reason) => return unreachable(remote, &reason),
+        WebSocketError::Status { status, .. } => status,
+    };
+    let (host, name) = (remote.host(), &spec.name);
+    let advice = match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            format!("check `token` or `headers` of [agents.{name}]")
+        }
+        status if status.is_redirection() => {
+            format!("the gateway follows no redirects: check `url` of [agents.{name}]")
+        }
+        status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
+            return unreachable(remote, &format!("it answered {status}"));
+        }
+        _ => format!("check `url` of [agents.{name}]"),
+    };
+    AgentFailure::Start { detail: format!("{host} answered {status}; {advice}") }
+}

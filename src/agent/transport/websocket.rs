@@ -1,0 +1,123 @@
+//! The transport to an agent on another host over a WebSocket: one message in each text frame.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt as _, StreamExt as _};
+use tokio::io::{AsyncWriteExt as _, DuplexStream};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, interval_at, timeout};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use super::link::{INCOMING_BYTES, LineQueue, Link, RemoteTransport, to_line};
+use super::{Channel, Origin};
+use crate::outgoing::WebSocket;
+use crate::shutdown::Shutdown;
+use crate::types::Limits;
+use crate::types::text::strip_controls;
+
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+/// An agent without a message or a pong for this long is lost.
+const SILENCE_TIMEOUT: Duration = Duration::from_mins(1);
+/// The time in which the agent can still send messages after the gateway has closed the connection.
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
+
+type Sink = SplitSink<WebSocket, Message>;
+
+/// Opens the transport over an open WebSocket.
+pub(in crate::agent) fn open(
+    socket: WebSocket,
+    limits: &Limits,
+    shutdown: &Shutdown,
+) -> Channel<DuplexStream> {
+    let (queue, lines) = LineQueue::new(limits);
+    let (incoming, output) = tokio::io::duplex(INCOMING_BYTES);
+    let link = Arc::new(Link::default());
+    let (shared, stall_timeout) = (Arc::clone(&link), limits.stdin_stall_timeout);
+    shutdown.spawn(async move {
+        let (sink, stream) = socket.split();
+        let reason = tokio::select! {
+            reason = read(stream, output) => reason,
+            reason = write(sink, lines, &shared, stall_timeout) => reason,
+        };
+        shared.end(reason);
+    });
+    let transport = Box::new(RemoteTransport(link));
+    Channel { incoming, outgoing: Arc::new(queue), transport, origin: Origin::default() }
+}
+
+/// Passes the agent's messages on as lines. Returns the reason of the end.
+async fn read(mut stream: SplitStream<WebSocket>, mut output: DuplexStream) -> String {
+    loop {
+        let text = match timeout(SILENCE_TIMEOUT, stream.next()).await {
+            Ok(Some(Ok(Message::Text(text)))) => text,
+            Ok(Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)))) => continue,
+            Ok(Some(Ok(Message::Binary(_)))) => return "the agent sent a binary message".to_owned(),
+            Ok(Some(Ok(Message::Close(frame)))) => return closed_by_agent(frame),
+            Ok(Some(Err(error))) => return lost(&error),
+            Ok(None) => return "the agent closed the connection".to_owned(),
+            Err(_) => return format!("no answer to pings for {} seconds", SILENCE_TIMEOUT.as_secs()),
+        };
+        if output.write_all(&to_line(text.as_bytes())).await.is_err() {
+            return "the gateway closed the connection".to_owned();
+        }
+    }
+}
+
+/// Sends lines and pings. Returns the reason of the end.
+async fn write(
+    mut sink: Sink,
+    mut lines: mpsc::Receiver<Bytes>,
+    state: &Link,
+    stall_timeout: Duration,
+) -> String {
+    let mut pings = interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
+    let mut closing = false;
+    loop {
+        let message = tokio::select! {
+            biased;
+            () = state.closing(), if !closing => {
+                closing = true;
+                lines.close();
+                continue;
+            }
+            line = lines.recv() => match line {
+                Some(line) => match std::str::from_utf8(line.trim_ascii_end()) {
+                    Ok(text) => Message::Text(text.into()),
+                    Err(_) => continue,
+                },
+                None => break,
+            },
+            _ = pings.tick() => Message::Ping(Bytes::new()),
+        };
+        match timeout(stall_timeout, sink.send(message)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return lost(&error),
+            Err(_) => return format!("the agent read nothing for {} seconds", stall_timeout.as_secs()),
+        }
+    }
+    // The messages that the agent has sent are still read.
+    drop(timeout(CLOSE_GRACE, sink.close()).await);
+    tokio::time::sleep(CLOSE_GRACE).await;
+    "the gateway closed the connection".to_owned()
+}
+
+fn closed_by_agent(frame: Option<CloseFrame>) -> String {
+    match frame {
+        Some(frame) if !frame.reason.is_empty() => {
+            format!("the agent closed the connection: {}", strip_controls(&frame.reason))
+        }
+        Some(frame) => format!("the agent closed the connection with code {}", u16::from(frame.code)),
+        None => "the agent closed the connection".to_owned(),
+    }
+}
+
+fn lost(error: &Error) -> String {
+    match error {
+        Error::Capacity(_) => "a message of the agent exceeds max_line_bytes".to_owned(),
+        error => format!("the connection was lost: {}", strip_controls(&error.to_string())),
+    }
+}

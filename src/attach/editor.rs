@@ -1,0 +1,118 @@
+//! The editor: its lines on stdin and stdout, and its protocol in front of the bridge.
+
+use std::collections::VecDeque;
+use std::io;
+
+use bytes::Bytes;
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+
+use crate::jsonrpc::{Message, RpcError};
+use crate::served::input::{next_line, parse};
+use crate::served::{Served, ServedDialect};
+
+/// A message of the editor, or the error that answers a line that is no message.
+pub(super) type Input = Result<Message, RpcError>;
+
+/// A line of the editor, the error of a line above the limit, or the failure of stdin.
+pub(super) type Lines = io::Result<Result<Vec<u8>, RpcError>>;
+
+/// Reads the lines of the editor until their end.
+pub(super) async fn read(mut input: impl tokio::io::AsyncBufRead + Unpin, lines: mpsc::Sender<Lines>) {
+    loop {
+        let line = match next_line(&mut input).await {
+            Ok(Some(line)) => Ok(line),
+            Ok(None) => return,
+            Err(error) => Err(error),
+        };
+        let is_last = line.is_err();
+        if lines.send(line).await.is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Writes lines to the editor.
+pub(super) async fn write(
+    mut output: impl AsyncWrite + Unpin,
+    mut lines: mpsc::Receiver<Bytes>,
+) -> io::Result<()> {
+    while let Some(line) = lines.recv().await {
+        output.write_all(&line).await?;
+        output.flush().await?;
+    }
+    Ok(())
+}
+
+/// The protocol of the editor, and the lines that the writer of stdout has not accepted yet.
+#[derive(Debug)]
+pub(super) struct Editor {
+    /// `None`: ACP, whose messages pass unchanged.
+    protocol: Option<Box<dyn ServedDialect>>,
+    lines: VecDeque<Bytes>,
+    bytes: usize,
+}
+
+impl Editor {
+    pub(super) fn new(protocol: Option<Box<dyn ServedDialect>>) -> Self {
+        Self { protocol, lines: VecDeque::new(), bytes: 0 }
+    }
+
+    /// The messages for the bridge that follow from a line of the editor.
+    pub(super) fn received(&mut self, line: Result<Vec<u8>, RpcError>) -> Vec<Input> {
+        let Some(protocol) = &mut self.protocol else {
+            return vec![line.and_then(|line| parse(&line))];
+        };
+        let mut served = Served::default();
+        match line {
+            Ok(line) => protocol.client_line(&line, &mut served),
+            Err(error) => protocol.invalid_line(error, &mut served),
+        }
+        self.serve(served)
+    }
+
+    /// Queues a line of the bridge for the editor. Returns the messages for the bridge that follow from it.
+    pub(super) fn write(&mut self, line: Bytes) -> Vec<Input> {
+        let Some(protocol) = &mut self.protocol else {
+            self.push(line);
+            return Vec::new();
+        };
+        let mut served = Served::default();
+        // The bridge writes only messages.
+        if let Ok(message) = parse(&line) {
+            protocol.agent_message(message, &mut served);
+        }
+        self.serve(served)
+    }
+
+    fn serve(&mut self, served: Served) -> Vec<Input> {
+        for line in served.to_client {
+            self.push(line);
+        }
+        served.to_agent.into_iter().map(Ok).collect()
+    }
+
+    fn push(&mut self, line: Bytes) {
+        self.bytes += line.len();
+        self.lines.push_back(line);
+    }
+
+    pub(super) fn next_line(&mut self) -> Option<Bytes> {
+        let line = self.lines.pop_front()?;
+        self.bytes -= line.len();
+        Some(line)
+    }
+
+    pub(super) fn is_written(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    pub(super) fn unwritten_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether the editor has ended the connection with a message.
+    pub(super) fn is_ending(&self) -> bool {
+        self.protocol.as_ref().is_some_and(|protocol| protocol.ending().is_some())
+    }
+}

@@ -1,0 +1,45 @@
+//! Permission requests of the agent.
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::state::EarlyAcp;
+use crate::acp::{RawObject, error_code, method};
+use crate::jsonrpc::Message;
+use crate::served::dialect::Served;
+use crate::served::message::{encode, object, raw, rpc_error};
+
+impl EarlyAcp {
+    pub(super) fn permission_requested(&mut self, id: &RawValue, params: &RawValue, served: &mut Served) {
+        let params = RawObject::parse(params).unwrap_or_else(RawObject::empty);
+        let session = params.text("sessionId").unwrap_or_default().into_owned();
+        if !self.permissions.open(id, session.clone()) {
+            let error = rpc_error(error_code::INTERNAL, "too many requests have no answer");
+            served.to_agent.push(Message::Response { id: id.to_owned(), outcome: Err(error) });
+            return;
+        }
+        let call = params.object("toolCall").unwrap_or_else(RawObject::empty);
+        let options: Vec<Value> = params
+            .get("options")
+            .and_then(|options| serde_json::from_str(options.get()).ok())
+            .unwrap_or_default();
+        let option = |option: &Value| json!({ "optionId": option["optionId"], "label": option["name"], "kind": option["kind"] });
+        let options: Vec<_> = options.iter().map(option).collect();
+        let shown: Vec<Value> = call
+            .get("content")
+            .and_then(|content| serde_json::from_str(content.get()).ok())
+            .unwrap_or_default();
+        let texts: Vec<&str> = shown.iter().filter_map(|part| part["content"]["text"].as_str()).collect();
+        let title = call.text("title").unwrap_or("Permission".into());
+        let message = if texts.is_empty() { title.clone().into_owned() } else { texts.join("\n") };
+        let request = object(&[
+            ("sessionId", raw(&session)),
+            ("title", raw(&title)),
+            ("message", raw(&message)),
+            ("toolCallId", raw(&call.text("toolCallId"))),
+            ("options", raw(&options)),
+        ]);
+        let method = method::SESSION_REQUEST_PERMISSION.into();
+        served.to_client.push(encode(&Message::Request { id: id.to_owned(), method, params: request }));
+    }
+}
