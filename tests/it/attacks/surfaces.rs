@@ -47,7 +47,7 @@ fn only_the_module_outgoing_has_a_client_for_http() {
     let users = using(&["use crate::outgoing::"]);
     assert!(!users.is_empty());
     for user in users {
-        let allowed = ["src/attach", "src/cli/attach", "src/agent/"];
+        let allowed = ["src/attach", "src/connect", "src/cli/attach", "src/agent/"];
         assert!(allowed.iter().any(|folder| user.to_string_lossy().starts_with(folder)), "{user:?}");
     }
     let document: Value = serde_json::from_str(&read("openapi/openapi.json")).expect("JSON");
