@@ -41,6 +41,16 @@ pub(super) fn with_members(object: &RawObject<'_>, members: &[(&str, Box<RawValu
     RawValue::from_string(format!("{{{}}}", members.join(","))).expect("names and values are JSON")
 }
 
+/// The object with the value of one member replaced. All members keep their order, and the other values their bytes.
+pub(super) fn with_value(object: &RawObject<'_>, replaced: &str, value: &RawValue) -> Box<RawValue> {
+    let members = object.iter().map(|(name, other)| {
+        let value = if name == replaced { value } else { other };
+        format!("{}:{value}", serde_json::Value::from(name))
+    });
+    let members: Vec<_> = members.collect();
+    RawValue::from_string(format!("{{{}}}", members.join(","))).expect("names and values are JSON")
+}
+
 /// The member of `_meta` that belongs to the gateway.
 pub(super) const META: &str = "acp-gateway";
 

@@ -66,9 +66,9 @@ impl Bridge {
                     self.answered(number, outcome);
                 }
             }
-            Ok(Message::Request { id, .. }) => {
+            Ok(Message::Request { id, method, .. }) => {
                 if self.requests.insert(&id, session) {
-                    self.forward(data);
+                    self.agent_request(&id, &method, data);
                 }
             }
             Ok(Message::Notification { method, params }) if *method == *method::CANCEL_REQUEST => {
@@ -83,6 +83,14 @@ impl Bridge {
         let followed = session.and_then(|session| self.sessions.get_mut(session));
         if let (Some(followed), Some(id)) = (followed, id) {
             followed.last = Some(id);
+        }
+    }
+
+    /// Passes a request of the agent with its path at the editor. Answers it with an error if it has none.
+    fn agent_request(&mut self, id: &RawValue, method: &str, data: &Bytes) {
+        match self.map_agent_path(method, data) {
+            Ok(mapped) => self.forward(&mapped),
+            Err(error) => self.answer(id, &Err(error)),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Sequences of inputs, and the messages and effects that follow.
 
+mod agent_paths;
 mod answers;
 mod once;
 
