@@ -3,6 +3,7 @@
 mod agent_paths;
 mod answers;
 mod once;
+mod setup;
 
 use serde_json::{Value, json};
 
