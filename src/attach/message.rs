@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::acp::RawObject;
+use crate::acp::{RawObject, error_code};
 use crate::jsonrpc::{self, RpcError};
 
 /// Encodes one of the bridge's own values.
@@ -14,6 +14,11 @@ pub(super) fn raw(value: &(impl serde::Serialize + ?Sized)) -> Box<RawValue> {
 
 pub(super) fn rpc_error(code: i64, message: impl Into<String>) -> RpcError {
     RpcError { code, message: message.into(), data: None }
+}
+
+/// The error that replaces an answer of the editor, because the agent waits for one.
+pub(super) fn failed_answer(reason: &str) -> RpcError {
+    rpc_error(error_code::INTERNAL, format!("the answer of the editor did not reach the agent: {reason}"))
 }
 
 /// A response as one line.
@@ -38,6 +43,16 @@ pub(super) fn with_members(object: &RawObject<'_>, members: &[(&str, Box<RawValu
     let own = members.iter().map(|(name, value)| (*name, &**value));
     let members: Vec<_> =
         others.chain(own).map(|(name, value)| format!("{}:{value}", serde_json::Value::from(name))).collect();
+    RawValue::from_string(format!("{{{}}}", members.join(","))).expect("names and values are JSON")
+}
+
+/// The object with the value of one member replaced. All members keep their order, and the other values their bytes.
+pub(super) fn with_value(object: &RawObject<'_>, replaced: &str, value: &RawValue) -> Box<RawValue> {
+    let members = object.iter().map(|(name, other)| {
+        let value = if name == replaced { value } else { other };
+        format!("{}:{value}", serde_json::Value::from(name))
+    });
+    let members: Vec<_> = members.collect();
     RawValue::from_string(format!("{{{}}}", members.join(","))).expect("names and values are JSON")
 }
 

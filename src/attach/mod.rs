@@ -20,6 +20,7 @@ mod message;
 mod path_map;
 mod raw_terminal;
 mod sessions;
+mod setup;
 mod sign_in;
 mod tasks;
 

@@ -1,6 +1,6 @@
 //! The folders of an editor, and their paths at the gateway.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 /// One `LOCAL=REMOTE`: a folder of the editor, and its path at the gateway.
@@ -37,6 +37,14 @@ pub struct PathMap(Vec<Mapping>);
 #[error("the folder {0} has no path at the gateway: add --map {0}=REMOTE to the command acp-gateway attach")]
 pub(super) struct Unmapped(String);
 
+/// The path of the agent is in no mapped folder.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the path {0} has no path at the editor: use a path without .. in a folder of --map LOCAL=REMOTE, or add --map for its \
+     folder to the command acp-gateway attach"
+)]
+pub(super) struct NotLocal(String);
+
 impl From<Vec<Mapping>> for PathMap {
     /// The longest local path is first, because it wins.
     fn from(mut mappings: Vec<Mapping>) -> Self {
@@ -61,6 +69,25 @@ impl PathMap {
         });
         let found = found.and_then(|path| path.into_os_string().into_string().ok());
         found.ok_or_else(|| Unmapped(path.to_owned()))
+    }
+
+    /// The path at the editor. The longest remote folder wins. A path with `..` can leave its folder, so it has none.
+    pub(super) fn to_local(&self, path: &str) -> Result<String, NotLocal> {
+        if self.is_empty() || path.is_empty() {
+            return Ok(path.to_owned());
+        }
+        let not_local = || NotLocal(path.to_owned());
+        let whole = Path::new(path);
+        if whole.components().any(|part| part == Component::ParentDir) {
+            return Err(not_local());
+        }
+        let folders = self.0.iter().filter(|Mapping { remote, .. }| whole.starts_with(remote));
+        let Mapping { local, remote } = folders
+            .min_by_key(|mapping| std::cmp::Reverse(mapping.remote.components().count()))
+            .ok_or_else(not_local)?;
+        let rest = whole.strip_prefix(remote).map_err(|_| not_local())?;
+        let found = if rest.as_os_str().is_empty() { local.clone() } else { local.join(rest) };
+        found.into_os_string().into_string().map_err(|_| not_local())
     }
 }
 
@@ -88,6 +115,27 @@ mod tests {
         let all = PathMap::from(mappings.to_vec());
         assert_eq!(all.to_remote("/etc").unwrap(), "/all/etc");
         assert_eq!(PathMap::default().to_remote("/etc").unwrap(), "/etc");
+    }
+
+    #[test]
+    fn longest_remote_folder_wins_and_other_paths_are_rejected() {
+        let mappings = ["/home/a/deep/er=/w", "/home/b=/w/src/"].map(|text| text.parse().unwrap());
+        let map = PathMap::from(mappings.to_vec());
+        for (remote, local) in [
+            ("/w", Some("/home/a/deep/er")),
+            ("/w/", Some("/home/a/deep/er")),
+            ("/w/x/y", Some("/home/a/deep/er/x/y")),
+            ("/w/src", Some("/home/b")),
+            ("/w/src/lib", Some("/home/b/lib")),
+            ("/w/srcs", Some("/home/a/deep/er/srcs")),
+            ("", Some("")),
+            ("/w/../etc", None),
+            ("/ww", None),
+            ("w/x", None),
+        ] {
+            assert_eq!(map.to_local(remote).ok().as_deref(), local, "{remote}");
+        }
+        assert_eq!(PathMap::default().to_local("/etc/../x").unwrap(), "/etc/../x");
     }
 
     #[test]

@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 
 use super::calls::CallNumber;
+use super::setup::Setup;
+
+/// The maximum size of the setups of all sessions.
+const MAX_SETUP_BYTES: usize = 8 << 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Sessions(BTreeMap<Box<str>, Followed>);
@@ -20,6 +24,8 @@ pub(super) struct Followed {
     pub(super) is_new: bool,
     /// The params of `session/attach` for a session that the editor has attached.
     pub(super) attach: Option<Box<RawValue>>,
+    /// The folder and the MCP servers that the editor has named.
+    pub(super) setup: Setup,
     /// The last event of a history that the gateway sends after the response to its load.
     pub(super) history_end: Option<u64>,
     /// Whether the stream is open.
@@ -66,6 +72,22 @@ impl Sessions {
         self.0.insert(session.into(), followed);
     }
 
+    /// Remembers the setup of a request that has opened a session. Without room, the former setup stays.
+    pub(super) fn remember_setup(&mut self, session: &str, later: Setup) {
+        let others = self.0.iter().filter(|(id, _)| ***id != *session);
+        let others: usize = others.map(|(_, followed)| followed.setup.size()).sum();
+        let Some(followed) = self.0.get_mut(session) else { return };
+        let setup = followed.setup.clone().then(later);
+        if others + setup.size() <= MAX_SETUP_BYTES {
+            followed.setup = setup;
+        } else {
+            tracing::warn!(
+                session,
+                "the MCP servers of the session are too large to bring them again after a reconnect"
+            );
+        }
+    }
+
     pub(super) fn remove(&mut self, session: &str) -> bool {
         self.0.remove(session).is_some()
     }
@@ -78,6 +100,32 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn setups_are_bounded_together_and_absent_servers_change_nothing() {
+        let setup = |bytes: usize| {
+            let params = format!(r#"{{"cwd":"/w","mcpServers":["{}"]}}"#, "x".repeat(bytes));
+            Setup::of(serde_json::from_str(&params).unwrap())
+        };
+        let mut sessions = Sessions::default();
+        for session in ["a", "b", "c"] {
+            sessions.insert(session, Followed::default());
+            sessions.remember_setup(session, setup(MAX_SETUP_BYTES / 2 - 64));
+        }
+        let size = |sessions: &Sessions, session| sessions.get(session).unwrap().setup.size();
+        assert!(size(&sessions, "a") > MAX_SETUP_BYTES / 3 && size(&sessions, "b") > MAX_SETUP_BYTES / 3);
+        assert_eq!(size(&sessions, "c"), 0);
+        sessions.remember_setup("b", setup(8));
+        for params in
+            [r#"{"cwd":"/v","mcpServers":[]}"#, r#"{"cwd":"/v","mcpServers":null}"#, r#"{"cwd":"/v"}"#]
+        {
+            sessions.remember_setup("b", Setup::of(serde_json::from_str(params).unwrap()));
+            let params = sessions.get("b").unwrap().setup.params("b");
+            assert_eq!(params.get(), r#"{"sessionId":"b","cwd":"/v","mcpServers":["xxxxxxxx"]}"#);
+        }
+        let params = sessions.get("c").unwrap().setup.params("c");
+        assert_eq!(params.get(), r#"{"sessionId":"c","cwd":"/","mcpServers":[]}"#);
+    }
 
     #[test]
     fn history_lasts_until_its_last_event() {

@@ -2,15 +2,19 @@
 
 use std::io;
 
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::value::RawValue;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
 
 use super::message::rpc_error;
 use crate::acp::error_code;
 use crate::jsonrpc::{self, EnvelopeError, Message, RpcError};
 
-/// The maximum size of a line. A longer line is skipped and reported.
+/// The maximum size of a line. A longer line is skipped and answered with an error. If the line is an answer to the
+/// agent, the agent receives the error.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
+/// The id of an answer above the maximum is found in so many first bytes.
+const MAX_START_BYTES: usize = 1 << 10;
 /// The maximum nesting of a message.
 pub const MAX_DEPTH: usize = 128;
 
@@ -22,7 +26,11 @@ pub async fn next_line(
     while read_line(input, &mut line).await? {
         if line.len() > MAX_LINE_BYTES {
             let detail = format!("a line is longer than {MAX_LINE_BYTES} bytes");
-            return Ok(Some(Err(rpc_error(error_code::INVALID_REQUEST, detail))));
+            let start = &line[..MAX_START_BYTES];
+            return Ok(Some(match answer_id(start) {
+                Some(id) => Ok(failed_answer(&id, &detail)),
+                None => Err(rpc_error(error_code::INVALID_REQUEST, detail)),
+            }));
         }
         if !line.iter().all(u8::is_ascii_whitespace) {
             return Ok(Some(Ok(line)));
@@ -48,6 +56,42 @@ async fn read_line(input: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) 
         }
     }
     Ok(read > 0)
+}
+
+/// The line that replaces an answer, because the agent waits for one.
+fn failed_answer(id: &RawValue, reason: &str) -> Vec<u8> {
+    let error = rpc_error(
+        error_code::INTERNAL,
+        format!("the answer of the client did not reach the agent: {reason}"),
+    );
+    let error = serde_json::value::to_raw_value(&error).expect("an error is JSON");
+    jsonrpc::error(id, &error).trim_ascii_end().to_vec()
+}
+
+/// The id of an answer that begins with these bytes. `None` if they do not show that the line is an answer.
+fn answer_id(mut start: &[u8]) -> Option<Box<RawValue>> {
+    let mut id = None;
+    let mut before = b"{";
+    loop {
+        start = start.trim_ascii_start().strip_prefix(before)?;
+        let name: String = take_value(&mut start)?;
+        start = start.trim_ascii_start().strip_prefix(b":")?;
+        match &*name {
+            "result" | "error" => return id,
+            "id" => id = Some(take_value(&mut start)?),
+            "method" => return None,
+            _ => drop(take_value::<IgnoredAny>(&mut start)?),
+        }
+        before = b",";
+    }
+}
+
+/// Decodes the first value, and moves behind it.
+fn take_value<T: DeserializeOwned>(start: &mut &[u8]) -> Option<T> {
+    let mut values = serde_json::Deserializer::from_slice(start).into_iter();
+    let value = values.next()?.ok()?;
+    *start = &start[values.byte_offset()..];
+    Some(value)
 }
 
 /// Parses a line as a JSON-RPC message. The error is the answer to a line that is no message.
@@ -109,5 +153,39 @@ mod tests {
             assert_eq!(codes(&text).await, [expected, Ok(())], "{size}");
         }
         assert_eq!(codes(&message(MAX_LINE_BYTES + 1)).await, [Err(-32600)]);
+    }
+
+    #[tokio::test]
+    async fn an_answer_over_the_limit_is_replaced_by_an_error_with_its_id() {
+        let padding = "x".repeat(MAX_LINE_BYTES);
+        let id = |text: String| async move {
+            let line = next_line(&mut text.as_bytes()).await.unwrap().unwrap();
+            match line.and_then(|line| parse(&line)) {
+                Ok(Message::Response { id, outcome }) => {
+                    let error = outcome.unwrap_err();
+                    assert!(error.code == -32603 && error.message.contains("16777216 bytes"), "{error:?}");
+                    Some(id.get().to_owned())
+                }
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => {
+                    assert_eq!(error.code, -32600);
+                    None
+                }
+            }
+        };
+        let far = format!(r#""a":"{}","#, "y".repeat(MAX_START_BYTES));
+        for (start, expected) in [
+            (r#"{"jsonrpc":"2.0","id":"s:r1","result":""#, Some(r#""s:r1""#)),
+            (r#" { "id" : 7 , "_x":[{"method":1}], "error":""#, Some("7")),
+            (r#"{"id":7,"method":"m","params":""#, None),
+            (r#"{"id":7,"params":""#, None),
+            (r#"{"result":""#, None),
+            (r#"{"params":{"id":7,"result":1},"x":""#, None),
+            (r#"["id",7,"result",""#, None),
+            (&*format!(r#"{{{far}"id":7,"result":""#), None),
+        ] {
+            let text = format!("{start}{padding}\"}}\n");
+            assert_eq!(id(text).await.as_deref(), expected, "{}", &start[..start.len().min(80)]);
+        }
     }
 }

@@ -209,7 +209,9 @@ async fn attach_opens_the_session_of_the_command_line() {
 async fn attach_maps_folders() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let remote = folder.path().canonicalize().expect("it exists");
-    let gateway = Setup::fake(&[]).table(&format!("[workspaces]\nallow = [{remote:?}]")).start();
+    let gateway = Setup::fake_with(&[], "files = \"client\"")
+        .table(&format!("[workspaces]\nallow = [{remote:?}]"))
+        .start();
     let map = format!("/home/me/project={}", remote.display());
     let mut editor = Editor::start(&gateway.url, &["--map", &map]);
     let session = editor.new_session("/home/me/project").await;
@@ -220,6 +222,12 @@ async fn attach_maps_folders() {
     let error = editor.response(3).await["error"].clone();
     assert_eq!(error["code"], -32602);
     assert!(error["message"].as_str().expect("a text").contains("--map /home/me/other="), "{error}");
+    editor.prompt(4, &session, &format!("read path={}", remote.join("a.txt").display())).await;
+    let read = editor.until(|line| line["method"] == "fs/read_text_file").await;
+    assert_eq!(read["params"], json!({ "sessionId": session, "path": "/home/me/project/a.txt" }));
+    editor.send(&json!({ "jsonrpc": "2.0", "id": read["id"], "result": { "content": "unsaved" } })).await;
+    assert_eq!(editor.response(4).await["result"]["stopReason"], "end_turn");
+    assert_eq!(editor.texts(), ["[unsaved]"]);
 }
 
 #[tokio::test]

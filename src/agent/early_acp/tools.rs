@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::content::snake_case;
+use crate::agent::budget::Budget;
 use crate::agent::object::Object;
 
 /// The maximum number of tool calls of a turn that results can refer to.
@@ -37,7 +38,7 @@ struct Tool {
 #[derive(Debug)]
 pub(super) struct Tools {
     all: Vec<Tool>,
-    bytes: usize,
+    budget: Budget,
     /// The prefix of the ids that the translation creates.
     prefix: String,
     created: u64,
@@ -55,13 +56,13 @@ pub(super) enum Found {
 
 impl Tools {
     pub(super) const fn new(prefix: String) -> Self {
-        Self { all: Vec::new(), bytes: 0, prefix, created: 0 }
+        Self { all: Vec::new(), budget: Budget::new(MAX_BYTES), prefix, created: 0 }
     }
 
     /// Forgets the calls at the end of a turn.
     pub(super) fn clear(&mut self) {
         self.all.clear();
-        self.bytes = 0;
+        self.budget.release_all();
     }
 
     pub(super) fn new_id(&mut self) -> String {
@@ -71,8 +72,7 @@ impl Tools {
 
     fn insert(&mut self, tool: Tool) {
         let bytes = tool.id.len() + tool.name.len();
-        if self.all.len() < MAX_TOOLS && self.bytes + bytes <= MAX_BYTES {
-            self.bytes += bytes;
+        if self.all.len() < MAX_TOOLS && self.budget.reserve(bytes) {
             self.all.push(tool);
         }
     }
@@ -242,6 +242,6 @@ mod tests {
         for _ in 0..2 {
             assert!(matches!(tools.call(&fields(None, Some(&long)), Source::Update), Found::New(_)));
         }
-        assert!(tools.bytes <= MAX_BYTES && tools.all.len() <= 1, "{}", tools.bytes);
+        assert!(tools.budget.used() <= MAX_BYTES && tools.all.len() <= 1, "{:?}", tools.budget);
     }
 }

@@ -4,11 +4,9 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+use super::bounds::MAX_CONTROLS;
 use crate::agent::message::to_raw;
 use crate::jsonrpc::CallId;
-
-/// The maximum number of control requests without an answer.
-const MAX_OPEN: usize = 256;
 
 /// The purpose of a control request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +36,7 @@ struct ControlRequest<'a, R> {
 impl Controls {
     /// Encodes a control request as a line. `None`: too many have no answer.
     pub(super) fn send(&mut self, purpose: Purpose, request: &impl Serialize) -> Option<String> {
-        if self.open.len() >= MAX_OPEN {
+        if self.open.len() >= MAX_CONTROLS {
             return None;
         }
         self.last += 1;

@@ -7,20 +7,18 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::bounds::MAX_NAME;
+use super::open_tools::OpenTool;
 use super::plan::{is_plan_tool, todo_plan};
 use super::streamed::TextKind;
 use super::tool::{describe, image, result_content, starts_subagent, tool_meta};
-use super::translator::{OpenTool, Translator};
+use super::translator::Translator;
 use super::turn::total_tokens;
 use crate::acp::update as kind;
+use crate::agent::budget::cut;
 use crate::agent::dialect::Decoded;
 use crate::agent::message::{chunk, notification, to_raw, update};
 use crate::agent::object::{LineError, Object};
-
-/// The maximum number of tool calls without a result. Further calls are shown, but their results have no name.
-const MAX_TOOLS: usize = 1024;
-/// The maximum number of subagents. The messages of further ones belong to the session itself.
-const MAX_SUBAGENTS: usize = 1024;
 
 /// Before and after the output of a command of the CLI itself.
 const LOCAL_OUTPUT: (&str, &str) = ("<local-command-stdout>", "</local-command-stdout>");
@@ -74,15 +72,13 @@ impl Translator {
     }
 
     fn announce_subagent(&mut self, id: &str, out: &mut Vec<Decoded>) {
-        let known = &self.conversation.subagents;
-        if known.iter().any(|known| known == id) || known.len() >= MAX_SUBAGENTS {
+        if !self.conversation.subagents.add(id) {
             return;
         }
         let tool = self.conversation.tools.get(id);
-        let title = tool.and_then(|tool| tool.input["description"].as_str()).unwrap_or("Task");
+        let title = tool.and_then(|tool| tool.input()["description"].as_str()).unwrap_or("Task");
         let announced = json!({ "sessionUpdate": kind::SUBAGENT, "sessionId": id, "title": title, "state": { "state": "running" } });
-        out.push(update(self.lane_session(tool.and_then(|tool| tool.parent.as_deref())), &announced));
-        self.conversation.subagents.push(id.to_owned());
+        out.push(update(self.lane_session(tool.and_then(OpenTool::parent)), &announced));
     }
 
     /// Translates an event of the model API (partial messages).
@@ -151,7 +147,10 @@ impl Translator {
         if let (Some((_, turn)), None) = (&mut self.turn, parent) {
             let tokens = message.object("usage").filter(|_| failed.is_none());
             turn.context_tokens = tokens.map(|usage| total_tokens(&usage)).or(turn.context_tokens);
-            turn.api_error = failed.as_deref().map(str::to_owned).or_else(|| turn.api_error.take());
+            turn.api_error = failed
+                .as_deref()
+                .map(|kind| cut(kind, MAX_NAME).to_owned())
+                .or_else(|| turn.api_error.take());
         }
         for (raw, block) in blocks {
             let block_type = block.required_text("type")?;
@@ -211,7 +210,7 @@ impl Translator {
         let (id, name) = (block.required_text("id")?, block.required_text("name")?);
         let input: Value =
             block.get("input").and_then(|input| serde_json::from_str(input.get()).ok()).unwrap_or_default();
-        let begun = self.conversation.tools.contains_key(&*id);
+        let begun = self.conversation.tools.get(&id).is_some();
         let session = self.lane_session(parent).to_owned();
         if let Some(plan) = todo_plan(&name, &input).filter(|_| complete) {
             out.push(update(&session, &plan));
@@ -232,11 +231,7 @@ impl Translator {
             };
             out.push(update(&session, &call));
         }
-        if begun || self.conversation.tools.len() < MAX_TOOLS {
-            let parent = parent.map(str::to_owned);
-            let tool = OpenTool { name: name.clone().into_owned(), input, parent };
-            self.conversation.tools.insert(id.clone().into_owned(), tool);
-        }
+        self.conversation.tools.insert(OpenTool::new(&id, &name, &input, parent));
         if complete && starts_subagent(&name) {
             self.announce_subagent(&id, out);
         }
@@ -281,18 +276,20 @@ impl Translator {
         };
         let (content, structured) = (value(raw), value(structured));
         let is_error = block.is_true("is_error");
-        let tool = self.conversation.tools.remove(&*id);
-        let name = tool.as_ref().map_or("", |tool| &*tool.name);
-        let session = self.lane_session(tool.as_ref().and_then(|tool| tool.parent.as_deref())).to_owned();
-        if let Some(tool) = tool.as_ref().filter(|tool| is_plan_tool(&tool.name)) {
-            let plan = self.conversation.tasks.apply(&tool.name, &tool.input, &structured, &content);
+        let tool = self.conversation.tools.remove(&id);
+        let name = tool.as_ref().map_or("", OpenTool::name);
+        let session = self.lane_session(tool.as_ref().and_then(OpenTool::parent)).to_owned();
+        if let Some(tool) = tool.as_ref().filter(|tool| is_plan_tool(tool.name())) {
+            let plan = self.conversation.tasks.apply(tool.name(), tool.input(), &structured, &content);
             out.extend(plan.filter(|_| !is_error).map(|plan| update(&session, &plan)));
             return Ok(());
         }
         let overwritten = structured["originalFile"].as_str().filter(|_| name == "Write" && !is_error);
-        let content = match (overwritten, tool.as_ref()) {
-            (Some(old), Some(tool)) => Some(vec![json!({
-                "type": "diff", "path": tool.input["file_path"], "oldText": old, "newText": tool.input["content"],
+        // A forgotten input has no text. The call then keeps the content that it began with.
+        let written = tool.as_ref().map(OpenTool::input).filter(|input| input["content"].is_string());
+        let content = match (overwritten, written) {
+            (Some(old), Some(input)) => Some(vec![json!({
+                "type": "diff", "path": input["file_path"], "oldText": old, "newText": input["content"],
             })]),
             _ => result_content(name, &content, is_error),
         };
@@ -305,7 +302,7 @@ impl Translator {
             ..ToolCall::default()
         };
         out.push(update(&session, &result));
-        if self.conversation.subagents.iter().any(|known| *known == id) {
+        if self.conversation.subagents.contains(&id) {
             let ended =
                 json!({ "sessionUpdate": kind::SUBAGENT, "sessionId": id, "state": { "state": "idle" } });
             out.push(update(&session, &ended));

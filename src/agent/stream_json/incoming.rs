@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::bounds::MAX_ERROR;
 use super::calls::Purpose;
-use super::permission::Asked;
+use super::open_tools::OpenTool;
+use super::permission::{Asked, NO_SPACE, rejection};
 use super::session::SetUp;
 use super::tool::{describe, tool_meta};
-use super::translator::Translator;
+use super::translator::{Translator, control_response};
 use super::turn;
 use crate::acp::{AcpVersion, error_code, method, update as kind};
+use crate::agent::budget::cut;
 use crate::agent::dialect::Decoded;
 use crate::agent::message::{chunk, error, notification, response, to_raw, update};
 use crate::agent::object::{LineError, Object};
@@ -59,7 +62,7 @@ impl Translator {
         let id = answer.required_text("request_id")?;
         let failed = (answer.required_text("subtype")? != "success").then(|| {
             let detail = answer.text("error").unwrap_or_default();
-            error(error_code::INTERNAL, format!("Internal error: {detail}"))
+            error(error_code::INTERNAL, format!("Internal error: {}", cut(&detail, MAX_ERROR)))
         });
         let Some(purpose) = self.controls.answered(&id) else {
             out.push(Decoded::Invalid);
@@ -113,10 +116,16 @@ impl Translator {
         let (method, params) = if subtype == "can_use_tool" {
             let asked = Asked::parse(&request.named("can_use_tool"))?;
             let params = self.permission(&asked);
-            self.permissions.open(id, asked);
+            if !self.permissions.open(id, asked) {
+                out.push(Decoded::Send(control_response(id, Some(&rejection()), None).into()));
+                return Ok(());
+            }
             (method::SESSION_REQUEST_PERMISSION.into(), to_raw(&params))
         } else {
-            self.permissions.open_other(id);
+            if !self.permissions.open_other(id) {
+                out.push(Decoded::Send(control_response(id, None, Some(NO_SPACE.to_owned())).into()));
+                return Ok(());
+            }
             (format!("{EXTENSION}/{subtype}").into(), line.required("request")?.to_owned())
         };
         out.push(Decoded::Message(Message::Request { id: id.to_owned(), method, params }));
@@ -127,7 +136,7 @@ impl Translator {
     fn permission(&self, asked: &Asked) -> Value {
         let input: Value = serde_json::from_str(asked.input.get()).unwrap_or_default();
         let info = describe(&asked.tool, &input, &self.session.cwd);
-        let parent = self.conversation.tools.get(&asked.call_id).and_then(|tool| tool.parent.as_deref());
+        let parent = self.conversation.tools.get(&asked.call_id).and_then(OpenTool::parent);
         let mut call = json!({
             "toolCallId": asked.call_id, "title": info.title, "kind": info.kind, "status": "pending",
             "content": info.content, "rawInput": input, "_meta": tool_meta(&asked.tool),
@@ -171,7 +180,8 @@ impl Translator {
             // The CLI does not find the session of `--resume`.
             let detail =
                 turn::errors(result).unwrap_or_else(|| "the agent ended during its start".to_owned());
-            return out.push(response(call, Err(error(error_code::RESOURCE_NOT_FOUND, detail))));
+            let failed = error(error_code::RESOURCE_NOT_FOUND, cut(&detail, MAX_ERROR));
+            return out.push(response(call, Err(failed)));
         }
         // The CLI continues by itself after a task in the background.
         let origin = result.object("origin").and_then(|origin| origin.text("kind"));
@@ -191,7 +201,7 @@ impl Translator {
 
     /// The id of the session to which a lane belongs: that of the subagent, or that of the session itself.
     pub(super) fn lane_session<'a>(&'a self, parent: Option<&'a str>) -> &'a str {
-        let known = parent.filter(|parent| self.conversation.subagents.iter().any(|known| known == parent));
+        let known = parent.filter(|parent| self.conversation.subagents.contains(parent));
         known.unwrap_or_else(|| self.session_id())
     }
 }

@@ -4,8 +4,9 @@
 //! one session, for which it starts: the launcher adds [`arguments`] to the command of the entry.
 //!
 //! Reading order: [`translator`] (the state, and messages of the gateway),
-//! [`incoming`] (lines of the CLI), [`conversation`] with [`streamed`], [`tool`] and [`plan`], [`permission`], [`prompt`],
-//! [`session`] with [`calls`], [`settings`], [`turn`].
+//! [`incoming`] (lines of the CLI), [`conversation`] with [`streamed`], [`tool`], [`open_tools`], [`subagents`] and
+//! [`plan`], [`permission`], [`prompt`], [`session`] with [`calls`], [`settings`], [`turn`]. [`bounds`] has the limits of the
+//! state.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,15 +14,18 @@ use self::translator::Translator;
 use super::dialect::{Decoded, Dialect, Encoded, Line, Outgoing};
 use crate::acp::AcpVersion;
 
+mod bounds;
 mod calls;
 mod conversation;
 mod incoming;
+mod open_tools;
 mod permission;
 mod plan;
 mod prompt;
 mod session;
 mod settings;
 mod streamed;
+mod subagents;
 mod tool;
 mod translator;
 mod turn;

@@ -6,13 +6,17 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::bounds;
 use super::tool::EXIT_PLAN_MODE;
 use crate::acp::RawObject;
+use crate::agent::budget::Budget;
 use crate::agent::message::to_raw;
 use crate::agent::object::{LineError, Object};
 
-/// The maximum number of open requests. The oldest cannot be answered any more.
+/// The maximum number of open requests. The gateway answers further ones itself, so that the CLI does not wait.
 const MAX_OPEN: usize = 256;
+/// The answer to a request that cannot be kept, for the model and for people.
+pub(super) const NO_SPACE: &str = "The gateway did not ask the user: too many requests are open, or the input is too large. Use a smaller input, or repeat the call later.";
 
 const ALLOW_ALWAYS: &str = "allow_always";
 const ALLOW_ONCE: &str = "allow";
@@ -47,6 +51,11 @@ impl Asked {
             input: request.required("input")?.to_owned(),
             suggestions: suggestions.map(ToOwned::to_owned),
         })
+    }
+
+    fn bytes(&self) -> usize {
+        let suggestions = self.suggestions.as_ref().map_or(0, |raw| raw.get().len());
+        self.tool.len() + self.call_id.len() + self.input.get().len() + suggestions
     }
 
     /// The options of the request.
@@ -132,11 +141,22 @@ impl Answer<'_> {
     }
 }
 
+/// The answer to the CLI for a request that cannot be kept.
+pub(super) fn rejection() -> Box<RawValue> {
+    to_raw(&Answer::deny(NO_SPACE, false))
+}
+
 /// The requests without an answer, by the id of the CLI as it wrote it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Permissions {
-    open: HashMap<String, (u64, Open)>,
-    next: u64,
+    open: HashMap<String, Open>,
+    budget: Budget,
+}
+
+impl Default for Permissions {
+    fn default() -> Self {
+        Self { open: HashMap::new(), budget: Budget::new(bounds::PERMISSIONS) }
+    }
 }
 
 #[derive(Debug)]
@@ -144,6 +164,13 @@ enum Open {
     Asked(Asked),
     /// A control request of another kind.
     Other,
+}
+
+impl Open {
+    /// The retained bytes of the request with its id.
+    fn bytes(&self, id: &str) -> usize {
+        id.len() + if let Self::Asked(asked) = self { asked.bytes() } else { 0 }
+    }
 }
 
 /// The answer to a request of the CLI.
@@ -157,37 +184,43 @@ pub(super) enum Answered {
 }
 
 impl Permissions {
-    /// Opens a request for a permission.
-    pub(super) fn open(&mut self, id: &RawValue, asked: Asked) {
-        self.insert(id, Open::Asked(asked));
+    /// Opens a request for a permission. Returns `false` if it cannot be kept.
+    #[must_use]
+    pub(super) fn open(&mut self, id: &RawValue, asked: Asked) -> bool {
+        self.insert(id, Open::Asked(asked))
     }
 
-    /// Opens a control request of another kind.
-    pub(super) fn open_other(&mut self, id: &RawValue) {
-        self.insert(id, Open::Other);
+    /// Opens a control request of another kind. Returns `false` if it cannot be kept.
+    #[must_use]
+    pub(super) fn open_other(&mut self, id: &RawValue) -> bool {
+        self.insert(id, Open::Other)
     }
 
-    fn insert(&mut self, id: &RawValue, open: Open) {
-        let oldest = || self.open.iter().min_by_key(|(_, (number, _))| *number).map(|(id, _)| id.clone());
-        if self.open.len() >= MAX_OPEN
-            && let Some(oldest) = oldest()
-        {
-            self.open.remove(&oldest);
+    fn insert(&mut self, id: &RawValue, open: Open) -> bool {
+        self.remove(id);
+        let fits = self.open.len() < MAX_OPEN && self.budget.reserve(open.bytes(id.get()));
+        if fits {
+            self.open.insert(id.get().to_owned(), open);
         }
-        self.next += 1;
-        self.open.insert(id.get().to_owned(), (self.next, open));
+        fits
+    }
+
+    fn remove(&mut self, id: &RawValue) -> Option<Open> {
+        let open = self.open.remove(id.get())?;
+        self.budget.release(open.bytes(id.get()));
+        Some(open)
     }
 
     /// The CLI withdraws a request. Returns whether it was open.
     pub(super) fn withdraw(&mut self, id: &RawValue) -> bool {
-        self.open.remove(id.get()).is_some()
+        self.remove(id).is_some()
     }
 
     /// The answer to a request. `outcome` is the result of `session/request_permission`.
     pub(super) fn answer(&mut self, id: &RawValue, outcome: Option<&RawValue>) -> Answered {
-        match self.open.remove(id.get()) {
-            Some((_, Open::Asked(asked))) => Answered::Permission(asked.answer(outcome)),
-            Some((_, Open::Other)) => Answered::Other,
+        match self.remove(id) {
+            Some(Open::Asked(asked)) => Answered::Permission(asked.answer(outcome)),
+            Some(Open::Other) => Answered::Other,
             None => Answered::Withdrawn,
         }
     }
@@ -195,6 +228,7 @@ impl Permissions {
     /// Forgets all requests, because the CLI withdraws them.
     pub(super) fn clear(&mut self) {
         self.open.clear();
+        self.budget.release_all();
     }
 }
 
@@ -212,7 +246,7 @@ mod tests {
 
     fn answers(request: &str, option: &str) -> String {
         let mut open = Permissions::default();
-        open.open(&raw("\"r\""), asked(request).unwrap());
+        assert!(open.open(&raw("\"r\""), asked(request).unwrap()));
         let outcome = raw(&format!(r#"{{"outcome":{{"outcome":"selected","optionId":"{option}"}}}}"#));
         let Answered::Permission(answer) = open.answer(&raw("\"r\""), Some(&outcome)) else { panic!("open") };
         assert!(matches!(open.answer(&raw("\"r\""), Some(&outcome)), Answered::Withdrawn), "one answer");
@@ -256,14 +290,14 @@ mod tests {
         let mut open = Permissions::default();
         let id = raw("\"r\"");
         for outcome in [Some(raw(r#"{"outcome":{"outcome":"cancelled"}}"#)), None] {
-            open.open(&id, asked(SUGGESTED).unwrap());
+            assert!(open.open(&id, asked(SUGGESTED).unwrap()));
             let Answered::Permission(answer) = open.answer(&id, outcome.as_deref()) else { panic!("open") };
             assert!(answer.get().ends_with(r#""interrupt":true}"#), "{answer}");
         }
-        open.open(&id, asked(SUGGESTED).unwrap());
+        assert!(open.open(&id, asked(SUGGESTED).unwrap()));
         assert!(open.withdraw(&id) && !open.withdraw(&id));
         assert!(matches!(open.answer(&id, None), Answered::Withdrawn));
-        open.open_other(&id);
+        assert!(open.open_other(&id));
         assert!(matches!(open.answer(&id, None), Answered::Other));
     }
 
@@ -287,10 +321,32 @@ mod tests {
     #[test]
     fn number_of_open_requests_is_bounded() {
         let mut open = Permissions::default();
-        for id in 0..=MAX_OPEN {
-            open.open(&raw(&format!("\"{id}\"")), asked(SUGGESTED).unwrap());
+        for id in 0..MAX_OPEN {
+            assert!(open.open(&raw(&id.to_string()), asked(SUGGESTED).unwrap()));
         }
+        assert!(!open.open(&raw("999"), asked(SUGGESTED).unwrap()) && !open.open_other(&raw("999")));
+        assert!(open.open(&raw("0"), asked(SUGGESTED).unwrap()), "a repeated id replaces its request");
         assert_eq!(open.open.len(), MAX_OPEN);
-        assert!(!open.withdraw(&raw("\"0\"")) && open.withdraw(&raw("\"1\"")));
+        assert!(open.withdraw(&raw("0")) && open.open_other(&raw("999")));
+    }
+
+    fn large(bytes: usize) -> Asked {
+        let input = format!(r#"{{"content":"{}"}}"#, "x".repeat(bytes));
+        asked(&format!(r#"{{"tool_name":"Write","input":{input},"tool_use_id":"t"}}"#)).unwrap()
+    }
+
+    #[test]
+    fn size_of_open_requests_is_bounded() {
+        let (mut open, quarter) = (Permissions::default(), bounds::PERMISSIONS / 4);
+        assert!(!open.open(&raw("0"), large(bounds::PERMISSIONS)));
+        assert!(!open.open_other(&raw(&format!("\"{}\"", "i".repeat(bounds::PERMISSIONS)))));
+        let opened: Vec<bool> = (0..5).map(|id| open.open(&raw(&id.to_string()), large(quarter))).collect();
+        assert_eq!(opened, [true, true, true, false, false]);
+        let retained: usize = open.open.iter().map(|(id, request)| request.bytes(id)).sum();
+        assert_eq!(open.budget.used(), retained);
+        assert!(matches!(open.answer(&raw("0"), None), Answered::Permission(_)), "the oldest is kept");
+        assert!(open.open(&raw("5"), large(quarter)));
+        open.clear();
+        assert_eq!(open.budget.used(), 0);
     }
 }

@@ -4,8 +4,8 @@
 
 use serde_json::{Value, json};
 
-/// The maximum number of tasks. The agent can create more, but the plan does not show them.
-const MAX_TASKS: usize = 256;
+use super::bounds::{MAX_SUBJECT, MAX_TASK_WORD, MAX_TASKS};
+use crate::agent::budget::cut;
 
 /// The tasks in the order of their creation.
 #[derive(Debug, Default)]
@@ -54,8 +54,8 @@ impl Tasks {
         match name {
             "TaskCreate" => {
                 let id = task_id(result).or_else(|| task_id(&parsed(content)?))?;
-                let subject = input["subject"].as_str()?.to_owned();
-                if self.0.len() < MAX_TASKS {
+                let subject = cut(input["subject"].as_str()?, MAX_SUBJECT).to_owned();
+                if self.0.len() < MAX_TASKS && id.len() <= MAX_TASK_WORD {
                     self.0.push(Task { id, subject, status: "pending".to_owned() });
                 }
             }
@@ -75,7 +75,9 @@ impl Tasks {
             return Some(());
         }
         let task = &mut self.0[at];
-        for (member, value) in [(&mut task.subject, input["subject"].as_str()), (&mut task.status, status)] {
+        let subject = input["subject"].as_str().map(|subject| cut(subject, MAX_SUBJECT));
+        let status = status.map(|status| cut(status, MAX_TASK_WORD));
+        for (member, value) in [(&mut task.subject, subject), (&mut task.status, status)] {
             if let Some(value) = value {
                 value.clone_into(member);
             }
@@ -154,5 +156,20 @@ mod tests {
             );
         }
         assert_eq!(tasks.0.len(), MAX_TASKS);
+    }
+
+    #[test]
+    fn sizes_of_ids_subjects_and_statuses_are_bounded() {
+        let (mut tasks, long) = (Tasks::default(), "ä".repeat(MAX_SUBJECT));
+        let created = |id: &str| json!({ "task": { "id": id } });
+        let subject = json!({ "subject": long });
+        tasks.apply("TaskCreate", &subject, &created(&long), &Value::Null).unwrap();
+        assert!(tasks.0.is_empty());
+        tasks.apply("TaskCreate", &subject, &created("1"), &Value::Null).unwrap();
+        assert_eq!(tasks.0[0].subject, "ä".repeat(MAX_SUBJECT / 2));
+        let update = json!({ "taskId": "1", "subject": format!("b{long}"), "status": long });
+        let plan = tasks.apply("TaskUpdate", &update, &Value::Null, &Value::Null).unwrap();
+        assert_eq!(tasks.0[0].subject.len(), MAX_SUBJECT - 1);
+        assert_eq!(plan["entries"][0]["status"], "ä".repeat(MAX_TASK_WORD / 2));
     }
 }

@@ -1,11 +1,15 @@
 //! The modes, models and slash commands of a session.
 
+use std::borrow::Cow;
+
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::bounds::{self, MAX_NAME};
+use crate::agent::budget::Budget;
 use crate::agent::object::{LineError, Object};
 
-/// The maximum number of models and commands that are kept.
+/// The maximum number of models and of commands that are kept.
 const MAX_LISTED: usize = 512;
 /// The id of the option that selects the model.
 pub(super) const MODEL: &str = "model";
@@ -49,23 +53,33 @@ impl Default for Settings {
 impl Settings {
     /// Reads the answer to the control request `initialize`.
     pub(super) fn initialized(&mut self, answer: &Object<'_>) -> Result<(), LineError> {
-        for command in answer.array("commands").into_iter().flatten().take(MAX_LISTED) {
-            let command = Object::parse("commands", command)?;
-            let (name, description) = (command.required_text("name")?, command.text("description"));
-            let hint = command.text("argumentHint").filter(|hint| !hint.is_empty());
-            let input = hint.map(|hint| json!({ "hint": hint }));
-            self.commands.push(
-                json!({ "name": name, "description": description.unwrap_or_default(), "input": input }),
-            );
-        }
+        let mut budget = Budget::new(bounds::LISTED);
+        (self.models, self.commands) = (Vec::new(), Vec::new());
         for model in answer.array("models").into_iter().flatten().take(MAX_LISTED) {
             let model = Object::parse("models", model)?;
             let value = model.required_text("value")?;
             self.has_auto_mode |= model.is_true("supportsAutoMode");
             let name = model.text("displayName").unwrap_or_else(|| value.clone());
-            let option = json!({ "value": value, "name": name, "description": model.text("description") });
-            let resolved = model.text("resolvedModel").map(std::borrow::Cow::into_owned);
+            let (description, resolved) = (model.text("description"), model.text("resolvedModel"));
+            let texts = [Some(&name), description.as_ref(), resolved.as_ref()];
+            let bytes = 2 * value.len() + texts.into_iter().flatten().map(|text| text.len()).sum::<usize>();
+            if value.len() > MAX_NAME || !budget.reserve(bytes) {
+                continue;
+            }
+            let option = json!({ "value": value, "name": name, "description": description });
+            let resolved = resolved.map(Cow::into_owned);
             self.models.push(Model { value: value.into_owned(), resolved, option });
+        }
+        for command in answer.array("commands").into_iter().flatten().take(MAX_LISTED) {
+            let command = Object::parse("commands", command)?;
+            let (name, description) = (command.required_text("name")?, command.text("description"));
+            let description = description.unwrap_or_default();
+            let hint = command.text("argumentHint").filter(|hint| !hint.is_empty());
+            if !budget.reserve(name.len() + description.len() + hint.as_ref().map_or(0, |hint| hint.len())) {
+                continue;
+            }
+            let input = hint.map(|hint| json!({ "hint": hint }));
+            self.commands.push(json!({ "name": name, "description": description, "input": input }));
         }
         self.model = self.models.first().map(|model| model.value.clone());
         Ok(())
@@ -101,9 +115,9 @@ impl Settings {
         self.model = Some(value.to_owned());
     }
 
-    /// Sets the mode. Returns the update if it has changed.
+    /// Sets the mode. Returns the update if it has changed. A mode with a long id is ignored.
     pub(super) fn set_mode(&mut self, mode: &str) -> Option<Value> {
-        if self.mode == mode {
+        if self.mode == mode || mode.len() > MAX_NAME {
             return None;
         }
         mode.clone_into(&mut self.mode);
@@ -174,6 +188,22 @@ mod tests {
         let update = settings.model_used("sonnet-1").unwrap();
         assert_eq!(update["configOptions"][0]["currentValue"], "sonnet");
         assert_eq!(settings.model_used("unknown"), None);
+    }
+
+    #[test]
+    fn size_of_models_commands_and_modes_is_bounded() {
+        let long = "x".repeat(bounds::LISTED / 3);
+        let models =
+            [json!({ "value": "m", "description": long }), json!({ "value": long }), json!({ "value": "n" })];
+        let commands = [&*long, &*long, "small"].map(|name| json!({ "name": name }));
+        let mut settings = settings(&json!({ "models": models, "commands": commands }).to_string()).unwrap();
+        let values: Vec<_> = settings.models.iter().map(|model| &*model.value).collect();
+        assert_eq!(values, ["m", "n"]);
+        let names: Vec<_> =
+            settings.commands.iter().map(|command| command["name"].as_str().unwrap()).collect();
+        assert_eq!(names, [&*long, "small"]);
+        assert_eq!(settings.set_mode(&long), None);
+        assert_eq!(settings.mode, "default");
     }
 
     #[test]

@@ -7,12 +7,14 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
+use super::bounds;
+use crate::agent::budget::Budget;
 use crate::agent::message::to_raw;
 
 /// The maximum number of lanes. The oldest lane is replaced; its messages could then repeat text.
 const MAX_LANES: usize = 64;
-/// The maximum number of blocks of one message.
-const MAX_BLOCKS: usize = 4096;
+/// The size of a block.
+const BLOCK_BYTES: usize = size_of::<Block>();
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TextKind {
@@ -21,14 +23,32 @@ pub(super) enum TextKind {
 }
 
 /// The messages that are being streamed, by the id of the tool call that runs the subagent.
-#[derive(Debug, Default)]
-pub(super) struct Streamed(Vec<Lane>);
+#[derive(Debug)]
+pub(super) struct Streamed {
+    /// The lane with the oldest message is the first.
+    lanes: Vec<Lane>,
+    budget: Budget,
+}
+
+impl Default for Streamed {
+    fn default() -> Self {
+        Self { lanes: Vec::new(), budget: Budget::new(bounds::STREAMED) }
+    }
+}
 
 #[derive(Debug)]
 struct Lane {
     parent: Option<Box<str>>,
     message: Box<str>,
     blocks: Vec<Block>,
+}
+
+impl Lane {
+    fn bytes(&self) -> usize {
+        self.parent.as_ref().map_or(0, |parent| parent.len())
+            + self.message.len()
+            + self.blocks.len() * BLOCK_BYTES
+    }
 }
 
 #[derive(Debug)]
@@ -43,21 +63,45 @@ struct Block {
 
 impl Streamed {
     fn lane(&mut self, parent: Option<&str>) -> Option<&mut Lane> {
-        self.0.iter_mut().find(|lane| lane.parent.as_deref() == parent)
+        self.lanes.iter_mut().find(|lane| lane.parent.as_deref() == parent)
     }
 
-    /// Begins a message. Forgets the former message of the lane.
+    fn remove(&mut self, at: usize) {
+        let lane = self.lanes.remove(at);
+        self.budget.release(lane.bytes());
+    }
+
+    /// Begins a message. Forgets the former message of the lane. A message with ids above the bound is not kept.
     pub(super) fn begin_message(&mut self, parent: Option<&str>, message: &str) {
-        self.0.retain(|lane| lane.parent.as_deref() != parent);
-        if self.0.len() >= MAX_LANES {
-            self.0.remove(0);
+        if let Some(at) = self.lanes.iter().position(|lane| lane.parent.as_deref() == parent) {
+            self.remove(at);
         }
-        self.0.push(Lane { parent: parent.map(Into::into), message: message.into(), blocks: Vec::new() });
+        let bytes = parent.map_or(0, str::len) + message.len();
+        if !self.budget.fits_alone(bytes) {
+            return;
+        }
+        if self.lanes.len() >= MAX_LANES {
+            self.remove(0);
+        }
+        while !self.budget.reserve(bytes) {
+            self.remove(0);
+        }
+        self.lanes.push(Lane { parent: parent.map(Into::into), message: message.into(), blocks: Vec::new() });
     }
 
-    /// Begins a text block of the lane's message.
+    /// Begins a text block of the lane's message. Without space, the oldest lane of another message is forgotten, and
+    /// without another one the block is not kept.
     pub(super) fn begin_block(&mut self, parent: Option<&str>, index: u64, kind: TextKind) {
-        if let Some(lane) = self.lane(parent).filter(|lane| lane.blocks.len() < MAX_BLOCKS) {
+        if self.lane(parent).is_none() {
+            return;
+        }
+        while !self.budget.reserve(BLOCK_BYTES) {
+            let Some(at) = self.lanes.iter().position(|lane| lane.parent.as_deref() != parent) else {
+                return;
+            };
+            self.remove(at);
+        }
+        if let Some(lane) = self.lane(parent) {
             lane.blocks.push(Block { index, kind, bytes: 0, complete: false });
         }
     }
@@ -165,7 +209,45 @@ mod tests {
         for lane in 0..2 * MAX_LANES {
             streamed.begin_message(Some(&lane.to_string()), "m");
         }
-        assert_eq!(streamed.0.len(), MAX_LANES);
+        assert_eq!(streamed.lanes.len(), MAX_LANES);
+    }
+
+    fn retained(streamed: &Streamed) -> usize {
+        let bytes = streamed.lanes.iter().map(Lane::bytes).sum();
+        assert_eq!(streamed.budget.used(), bytes);
+        bytes
+    }
+
+    #[test]
+    fn size_of_ids_is_bounded() {
+        let mut streamed = Streamed::default();
+        for lane in 0..9 {
+            streamed.begin_message(Some(&lane.to_string()), &"m".repeat(bounds::STREAMED / 4));
+            assert!(retained(&streamed) <= bounds::STREAMED);
+        }
+        assert_eq!(streamed.lanes.len(), 3);
+        let long = "m".repeat(bounds::STREAMED + 1);
+        streamed.begin_message(Some("8"), &long);
+        assert_eq!(streamed.lanes.len(), 2, "the former message of the lane is forgotten");
+        streamed.begin_block(Some("8"), 0, TextKind::Message);
+        assert_eq!(streamed.add(Some("8"), 0, TextKind::Message, &raw("\"x\"")), None);
+        assert_eq!(rest(&mut streamed, &long, TextKind::Message, "\"x\""), Some("\"x\"".to_owned()));
+    }
+
+    #[test]
+    fn number_of_blocks_is_bounded() {
+        let mut streamed = Streamed::default();
+        streamed.begin_message(Some("other"), "m");
+        streamed.begin_message(None, "m");
+        for index in 0..bounds::STREAMED as u64 {
+            streamed.begin_block(None, index, TextKind::Message);
+        }
+        assert_eq!(streamed.lanes.len(), 1, "the other lane is forgotten");
+        assert!(retained(&streamed) <= bounds::STREAMED);
+        assert_eq!(streamed.add(None, 0, TextKind::Message, &raw("\"x\"")), Some("m"));
+        assert_eq!(streamed.add(None, bounds::STREAMED as u64 - 1, TextKind::Message, &raw("\"x\"")), None);
+        streamed.begin_message(None, "m");
+        assert_eq!(retained(&streamed), 1);
     }
 
     #[test]

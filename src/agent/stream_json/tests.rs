@@ -11,6 +11,7 @@ use crate::agent::dialect::{Decoded, Encoded, Outgoing};
 use crate::agent::message::to_raw;
 use crate::jsonrpc::{CallId, Message, PendingTables};
 
+mod bounds;
 mod lines;
 mod recordings;
 
@@ -131,6 +132,6 @@ fn show(message: &Decoded) -> String {
         Decoded::Message(Message::Response { outcome: Err(error), .. }) => format!("error {}", error.message),
         Decoded::Update(_) => panic!("the translation builds no parts of lines"),
         Decoded::Invalid => "invalid".to_owned(),
-        Decoded::Send(line) => panic!("{line:?}"),
+        Decoded::Send(line) => format!("send {}", String::from_utf8_lossy(line).trim_end()),
     }
 }

@@ -1,18 +1,19 @@
 //! The state of the translation, and the messages of the gateway.
 
-use std::collections::HashMap;
-
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::bounds::MAX_NAME;
 use super::calls::{Controls, Purpose};
+use super::open_tools::OpenTools;
 use super::permission::{Answered, Permissions};
 use super::plan::Tasks;
 use super::prompt;
 use super::session::{SetUp, StartedSession, set_up_requests};
 use super::settings::{MODEL, Settings, selected_option};
 use super::streamed::Streamed;
+use super::subagents::Subagents;
 use super::turn::Turn;
 use crate::acp::{self, RawObject, error_code, method};
 use crate::agent::dialect::{Decoded, Encoded, Outgoing};
@@ -37,20 +38,9 @@ pub(super) struct Translator {
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
     pub(super) streamed: Streamed,
-    /// The tool calls without a result, by their ids.
-    pub(super) tools: HashMap<String, OpenTool>,
+    pub(super) tools: OpenTools,
     pub(super) tasks: Tasks,
-    /// The subagents that were announced, by the ids of their tool calls.
-    pub(super) subagents: Vec<String>,
-}
-
-/// A tool call without a result.
-#[derive(Debug, Clone)]
-pub(super) struct OpenTool {
-    pub(super) name: String,
-    pub(super) input: Value,
-    /// The tool call of the subagent that made the call.
-    pub(super) parent: Option<String>,
+    pub(super) subagents: Subagents,
 }
 
 #[derive(Serialize)]
@@ -193,6 +183,10 @@ impl Translator {
         let Some(mode) = mode else {
             return Err(invalid_params(&LineError::Member { object: "params", member: "modeId" }));
         };
+        if mode.len() > MAX_NAME {
+            let detail = format!("Invalid params: `modeId` is longer than {MAX_NAME} bytes");
+            return Err(error(error_code::INVALID_PARAMS, detail));
+        }
         let request = json!({ "subtype": "set_permission_mode", "mode": mode });
         self.control(Purpose::Mode(id, mode.into_owned()), &request)
     }
@@ -218,10 +212,15 @@ impl Translator {
             (Answered::Other, Ok(result)) => (Some(result.to_owned()), None),
             (Answered::Other, Err(failed)) => (None, Some(jsonrpc::parse_error(failed).message)),
         };
-        let subtype = if error.is_none() { "success" } else { "error" };
-        let outcome = ControlOutcome { subtype, request_id: id, response: response.as_deref(), error };
-        format!("{}\n", to_raw(&ControlResponse { r#type: "control_response", response: outcome }))
+        control_response(id, response.as_deref(), error)
     }
+}
+
+/// The answer to a control request of the CLI as a line.
+pub(super) fn control_response(id: &RawValue, response: Option<&RawValue>, error: Option<String>) -> String {
+    let subtype = if error.is_none() { "success" } else { "error" };
+    let outcome = ControlOutcome { subtype, request_id: id, response, error };
+    format!("{}\n", to_raw(&ControlResponse { r#type: "control_response", response: outcome }))
 }
 
 fn invalid_params(detail: &LineError) -> RpcError {

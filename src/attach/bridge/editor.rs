@@ -160,8 +160,8 @@ impl Bridge {
         self.push_message(session, call(None, method::CANCEL_REQUEST, &params));
     }
 
-    /// The editor answers a request of the agent.
-    fn answer(&mut self, id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>) {
+    /// The editor, or the bridge itself, answers a request of the agent.
+    pub(super) fn answer(&mut self, id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>) {
         if let Some(Ended { session }) = self.requests.end(id) {
             self.push_answer(session, id, response(id, outcome));
         }

@@ -8,6 +8,7 @@ use crate::acp::{self, RawObject, error_code, method};
 use crate::attach::calls::{Call, CallKind, CallNumber, number_of};
 use crate::attach::message::{gateway_meta, raw, rpc_error, with_members, with_sign_in};
 use crate::attach::sessions::{Followed, first_position, seq_of};
+use crate::attach::setup::Setup;
 use crate::jsonrpc::{self, Message, RpcError};
 
 /// The nesting of the gateway's messages, which the gateway itself limits.
@@ -66,9 +67,9 @@ impl Bridge {
                     self.answered(number, outcome);
                 }
             }
-            Ok(Message::Request { id, .. }) => {
+            Ok(Message::Request { id, method, .. }) => {
                 if self.requests.insert(&id, session) {
-                    self.forward(data);
+                    self.agent_request(&id, &method, data);
                 }
             }
             Ok(Message::Notification { method, params }) if *method == *method::CANCEL_REQUEST => {
@@ -83,6 +84,14 @@ impl Bridge {
         let followed = session.and_then(|session| self.sessions.get_mut(session));
         if let (Some(followed), Some(id)) = (followed, id) {
             followed.last = Some(id);
+        }
+    }
+
+    /// Passes a request of the agent with its path at the editor. Answers it with an error if it has none.
+    fn agent_request(&mut self, id: &RawValue, method: &str, data: &Bytes) {
+        match self.map_agent_path(method, data) {
+            Ok(mapped) => self.forward(&mapped),
+            Err(error) => self.answer(id, &Err(error)),
         }
     }
 
@@ -110,6 +119,9 @@ impl Bridge {
             CallKind::Load | CallKind::Resume => {
                 let call = self.end_call(number, &outcome);
                 if let Some(session) = session {
+                    if outcome.is_ok() {
+                        self.remember_setup(&session, call.as_ref());
+                    }
                     let attach = call.as_ref().and_then(attach_params);
                     self.restored_by_editor(number, &session, outcome.map(|_| attach));
                 }
@@ -141,12 +153,13 @@ impl Bridge {
     }
 
     fn created(&mut self, number: CallNumber, outcome: &Outcome) {
-        self.end_call(number, outcome);
+        let call = self.end_call(number, outcome);
         let Ok(result) = outcome else { return };
         let session = acp::parse::<acp::NewSessionResult<'_>>(result);
         if let Ok(session) = session {
             let last = self.epoch.as_deref().map(first_position);
             self.follow(&session.session_id, Followed { last, ..Followed::default() });
+            self.remember_setup(&session.session_id, call.as_ref());
         }
     }
 
@@ -159,9 +172,17 @@ impl Bridge {
         let history_end = gateway_meta(&result, "lastEventId").as_deref().and_then(seq_of);
         let object = RawObject::parse(&result).unwrap_or_else(RawObject::empty);
         let result = with_members(&object, &[("sessionId", raw(session))]);
-        self.end_call(number, &Ok(result));
+        let call = self.end_call(number, &Ok(result));
         if self.sessions.get(session).is_none() {
             self.follow(session, Followed { history_end, ..Followed::default() });
+        }
+        self.remember_setup(session, call.as_ref());
+    }
+
+    /// Remembers the setup in the request that has opened a session.
+    fn remember_setup(&mut self, session: &str, call: Option<&Call>) {
+        if let Some((_, params)) = call.and_then(request_of) {
+            self.sessions.remember_setup(session, Setup::of(&params));
         }
     }
 
@@ -190,11 +211,17 @@ impl Bridge {
 
 /// The params with which a `session/attach` continues after a reconnect: with the same role, without a history.
 fn attach_params(call: &Call) -> Option<Box<RawValue>> {
-    let Ok(Message::Request { method, params, .. }) = jsonrpc::parse(&call.body, MAX_DEPTH) else {
-        return None;
-    };
+    let (method, params) = request_of(call)?;
     let object = RawObject::parse(&params).filter(|_| *method == *method::SESSION_ATTACH)?;
     Some(with_members(&object, &[("historyPolicy", raw("none"))]))
+}
+
+/// The method and the params of a call.
+fn request_of(call: &Call) -> Option<(Box<str>, Box<RawValue>)> {
+    match jsonrpc::parse(&call.body, MAX_DEPTH) {
+        Ok(Message::Request { method, params, .. }) => Some((method, params)),
+        _ => None,
+    }
 }
 
 /// Whether the same request can succeed later without a change.

@@ -5,8 +5,9 @@
 //! response again. A call ends with the first response. Calls that must not run twice end with an error.
 //!
 //! `queue` and `sending` have the messages to the gateway, `editor` and `gateway` handle the messages of both sides,
-//! `restore` continues after a reconnect, and `once` has the messages that are not repeated.
+//! `agent_paths` has the paths of the agent's requests, `restore` continues after a reconnect, and `once` has the messages that are not repeated.
 
+mod agent_paths;
 mod editor;
 mod gateway;
 mod once;

@@ -56,7 +56,7 @@ impl Bridge {
             (method::SESSION_ATTACH, attach.clone())
         } else {
             let method = if is_load { method::SESSION_LOAD } else { method::SESSION_RESUME };
-            (method, raw(&json!({ "sessionId": session, "cwd": "/", "mcpServers": [] })))
+            (method, followed.setup.params(session))
         };
         let number = self.open_call(CallKind::Restore, None, Some(session.into()), (method, &params));
         if let Some(followed) = self.sessions.get_mut(session) {

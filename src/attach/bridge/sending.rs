@@ -7,7 +7,7 @@ use super::queue::{Item, Notification, Post, PostError};
 use super::{Bridge, Effect, Phase};
 use crate::acp::error_code;
 use crate::attach::calls::CallKind;
-use crate::attach::message::{response, rpc_error};
+use crate::attach::message::{failed_answer, response, rpc_error};
 
 /// The maximum number of messages of the editor that wait. The bridge answers further requests with an error.
 const MAX_MESSAGES: usize = 1024;
@@ -38,7 +38,11 @@ impl Bridge {
     /// Enqueues an answer to a request of the agent. The agent waits for it, so without room an error replaces it.
     pub(super) fn push_answer(&mut self, session: Option<Box<str>>, id: &RawValue, body: Bytes) {
         let has_room = self.has_room(body.len());
-        let body = if has_room { body } else { failed_answer(id, "too many messages wait for the gateway") };
+        let body = if has_room {
+            body
+        } else {
+            response(id, &Err(failed_answer("too many messages wait for the gateway")))
+        };
         let post = Post { session, folders: Vec::new(), body };
         // The number of open requests bounds the errors.
         self.queue.push(if has_room { Item::Answer(id.get().into(), post) } else { Item::Message(post) });
@@ -158,7 +162,7 @@ impl Bridge {
     /// The agent waits for an answer that the gateway does not accept, so an error replaces it, once.
     fn replace_answer(&mut self, id: &str, post: Post, reason: &str) {
         let Ok(id) = serde_json::from_str::<&RawValue>(id) else { return };
-        self.queue.push_front(Post { body: failed_answer(id, reason), ..post });
+        self.queue.push_front(Post { body: response(id, &Err(failed_answer(reason))), ..post });
     }
 
     fn size(&self, item: &Item) -> usize {
@@ -169,10 +173,4 @@ impl Bridge {
             }
         }
     }
-}
-
-/// The error that replaces an answer of the editor.
-fn failed_answer(id: &RawValue, reason: &str) -> Bytes {
-    let detail = format!("the answer of the editor did not reach the agent: {reason}");
-    response(id, &Err(rpc_error(error_code::INTERNAL, detail)))
 }

@@ -1,7 +1,9 @@
 //! Sequences of inputs, and the messages and effects that follow.
 
+mod agent_paths;
 mod answers;
 mod once;
+mod setup;
 
 use serde_json::{Value, json};
 

@@ -4,6 +4,7 @@
 //! 2026-02-18. A client asks for it with `_meta["acp-gateway"].attach` of `initialize`.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::json;
@@ -109,23 +110,37 @@ impl Caller {
                 failure
             }
         })?;
-        let snapshot = session.snapshot().await?;
+        let mut snapshot = session.snapshot().await?;
         if snapshot.state == SessionState::Closed {
             return Err(not_found(&params.session_id, "the session is closed: session/load opens it again"));
         }
         let view = self.connection.view_for_request(&params.session_id)?;
+        // Requests up to the snapshot are sent from it, and later ones from the log. Therefore, no stream of the client may
+        // pass the snapshot before the role is set.
+        let stopped = view.stop_deliveries().await;
+        let former = view.is_attached().then(|| view.participant());
+        if former.is_some() {
+            snapshot = session.snapshot().await?;
+        }
+        let last = snapshot.last_event_id.seq;
+        let was_controller = former.as_ref().is_some_and(|former| former.role == Role::Controller);
+        let controller_after = match &former {
+            Some(former) if was_controller || role == Role::Observer => former.controller_after,
+            Some(_) => last,
+            None => 0,
+        };
         let info = ClientInfo::parse(params.client_info);
-        view.set_participant(Participant { role, info });
+        view.set_participant(Participant { role, info, controller_after });
         let begin = if policy == HistoryPolicy::Full { Begin::History } else { Begin::Tail };
         let requests = match (policy, role) {
             (HistoryPolicy::None, _) | (_, Role::Observer) => Vec::new(),
+            // Its stream continues, and has the open requests.
+            (HistoryPolicy::PendingOnly, Role::Controller) if was_controller => Vec::new(),
             (_, Role::Controller) => self.open_requests(&snapshot),
         };
         let result = self.attached_result(&snapshot, role, policy);
-        self.follow(
-            id,
-            Restoring { session, view, last: snapshot.last_event_id.seq, begin, result, requests },
-        );
+        self.follow(id, Restoring { session, view: Arc::clone(&view), last, begin, result, requests });
+        drop(stopped);
         Ok(())
     }
 

@@ -201,7 +201,8 @@ impl Connection {
             info: Option<&'a ClientInfo>,
             role: Role,
         }
-        let Participant { role, info } = self.view(session).filter(|view| view.is_attached())?.participant();
+        let Participant { role, info, .. } =
+            self.view(session).filter(|view| view.is_attached())?.participant();
         let info = info.as_ref().or(self.client.info.as_ref());
         serde_json::to_value(Peer { client_id: &self.client.name, info, role }).ok()
     }

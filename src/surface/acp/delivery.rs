@@ -154,7 +154,13 @@ impl SessionDelivery {
                         for event in run.events() {
                             // A client that reconnects can have some of the messages of the first event.
                             let skip = if event.seq() == start.after + 1 { start.skip } else { 0 };
-                            let messages = self.project(&projector, session, &event).await;
+                            let role = self.view.role_at(event.seq()).await;
+                            // The role can have changed meanwhile, with another attachment or the open requests.
+                            if attachments.has_changed().unwrap_or(false) {
+                                return;
+                            }
+                            self.push_responses(cursor, sink);
+                            let messages = self.project(&projector.with_role(role), session, &event).await;
                             for (index, message) in messages.into_iter().enumerate().skip(skip) {
                                 cursor.at = Start { after: event.seq() - 1, skip: index + 1 };
                                 sink.push(&self.id(cursor), message);
@@ -189,7 +195,6 @@ impl SessionDelivery {
         if let Some(turn) = Projector::queued_turn(event) {
             queued = session.query().prompt_blocks(turn).await.unwrap_or_default();
         }
-        let projector = projector.with_role(self.view.role());
         projector.messages(event, queued.as_deref(), |request| self.view.was_answered(request))
     }
 

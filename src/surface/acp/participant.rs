@@ -54,6 +54,16 @@ pub(super) struct Participant {
     pub(super) role: Role,
     /// The description in `session/attach`, which replaces that in `initialize`.
     pub(super) info: Option<ClientInfo>,
+    /// Of the events up to this one, a controller gets the messages of an observer. It was an observer then, and has the
+    /// requests that were open at this event.
+    pub(super) controller_after: u64,
+}
+
+impl Participant {
+    /// The role in which the client gets the messages of an event.
+    pub(super) fn role_at(&self, event: u64) -> Role {
+        if event > self.controller_after { self.role } else { Role::Observer }
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::watch;
+use tokio::sync::{RwLock, RwLockWriteGuard, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::outbox::Outbox;
@@ -28,6 +28,8 @@ pub(super) struct SessionView {
     answered: Mutex<VecDeque<RequestId>>,
     streams: AtomicUsize,
     participant: Mutex<Participant>,
+    /// Deliveries take it for reading before each event. A change of the participant takes it for writing.
+    gate: RwLock<()>,
     /// The client has detached from the session.
     ended: CancellationToken,
     /// A WebSocket delivers every session of its connection.
@@ -82,6 +84,7 @@ impl SessionView {
             answered: Mutex::default(),
             streams: AtomicUsize::new(0),
             participant: Mutex::default(),
+            gate: RwLock::default(),
             ended: CancellationToken::new(),
             is_on_socket,
         }
@@ -98,6 +101,18 @@ impl SessionView {
 
     pub(super) fn role(&self) -> Role {
         lock_or_abort(self.participant.lock()).role
+    }
+
+    /// The role in which the client gets the messages of an event. Waits for the end of a change of the participant.
+    pub(super) async fn role_at(&self, event: u64) -> Role {
+        let _open = self.gate.read().await;
+        lock_or_abort(self.participant.lock()).role_at(event)
+    }
+
+    /// Stops the deliveries before their next event until the guard is dropped. A snapshot that is taken meanwhile contains
+    /// every event of which messages were delivered before.
+    pub(super) async fn stop_deliveries(&self) -> RwLockWriteGuard<'_, ()> {
+        self.gate.write().await
     }
 
     pub(super) fn set_participant(&self, participant: Participant) {
@@ -178,5 +193,41 @@ impl SessionView {
 
     pub(super) fn was_answered(&self, request: RequestId) -> bool {
         lock_or_abort(self.answered.lock()).contains(&request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Poll<T> {
+        std::pin::Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn events_wait_for_a_change_of_the_role_and_have_the_role_of_their_place() {
+        let view = SessionView::new(false);
+        let set = |role, controller_after| {
+            view.set_participant(Participant { role, info: None, controller_after });
+        };
+        set(Role::Observer, 0);
+        assert_eq!(poll(&mut pin!(view.role_at(5))), Poll::Ready(Role::Observer));
+        let Poll::Ready(stopped) = poll(&mut pin!(view.stop_deliveries())) else {
+            panic!("nothing is delivered")
+        };
+        // The events 6 and 7 are created before and after the snapshot, whose last event is 6.
+        let (mut before, mut after) = (pin!(view.role_at(6)), pin!(view.role_at(7)));
+        for _ in 0..2 {
+            assert_eq!((poll(&mut before), poll(&mut after)), (Poll::Pending, Poll::Pending));
+            set(Role::Controller, 6);
+        }
+        drop(stopped);
+        assert_eq!(poll(&mut before), Poll::Ready(Role::Observer), "the snapshot has its request");
+        assert_eq!(poll(&mut after), Poll::Ready(Role::Controller), "the snapshot does not have its request");
+        assert_eq!(view.role(), Role::Controller);
     }
 }

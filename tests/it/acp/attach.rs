@@ -156,6 +156,41 @@ async fn first_answer_of_two_controllers_wins_and_the_other_is_notified() {
     assert!(drafts(&rest, "permission_resolved").is_empty(), "its own answer: {rest:?}");
 }
 
+/// The role changes before, while and after the agent sends its request.
+#[tokio::test]
+async fn observer_that_becomes_a_controller_gets_each_open_request_once() {
+    let gateway = Setup::fake(&[]).start();
+    let mut owner = open(&gateway, "editor").await;
+    let (session, mut own) = owner.session().await;
+    for round in 0..12 {
+        let policy = if round % 2 == 0 { "pending_only" } else { "full" };
+        let mut acp = open(&gateway, "phone").await;
+        let (mut messages, _) = attach(&mut acp, &session, "observer", "none").await;
+        let prompt = owner.prompt(&session, "permission").await;
+        let mut request = None;
+        if round % 3 == 0 {
+            request = Some(own.request(PERMISSION).await);
+        }
+        let switch = json!({ "sessionId": session, "role": "controller", "historyPolicy": policy });
+        acp.send("session/attach", switch).await;
+        let request = match request {
+            Some(request) => request,
+            None => own.request(PERMISSION).await,
+        };
+        let mut seen = messages.until(|message| message["method"] == PERMISSION).await;
+        assert_eq!(seen.last(), Some(&request));
+        let again = json!({ "sessionId": session, "role": "controller", "historyPolicy": "pending_only" });
+        let id = acp.send("session/attach", again).await;
+        seen.extend(messages.until(|message| message["id"] == id).await);
+        owner.allow(&request).await;
+        own.response(prompt).await;
+        seen.extend(messages.until(|message| is_draft(message, "turn_complete")).await);
+        let methods = seen.iter().filter_map(|message| message["method"].as_str());
+        let methods: Vec<_> = methods.filter(|method| *method != "session/update").collect();
+        assert_eq!(methods, [PERMISSION, "$/cancel_request"], "round {round}, {policy}");
+    }
+}
+
 #[tokio::test]
 async fn history_policies_decide_the_first_message() {
     let gateway = Setup::fake(&[]).start();

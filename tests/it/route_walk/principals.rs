@@ -107,7 +107,8 @@ pub(crate) async fn principals(gateway: &Gateway) -> Vec<Principal> {
     }
     let link = keys.create_link_key().expect("a key").expose().to_owned();
     known(gateway, &link, StatusCode::OK).await;
-    let scopes = Scope::ALL.into_iter().filter(|scope| !matches!(scope, Scope::Admin | Scope::Fleet)).collect();
+    let scopes =
+        Scope::ALL.into_iter().filter(|scope| !matches!(scope, Scope::Admin | Scope::Fleet)).collect();
     found.push(Principal { name: "a link", key: Some(link), scopes: Some(scopes) });
     found
 }

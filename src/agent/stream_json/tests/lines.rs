@@ -8,16 +8,16 @@ use crate::agent::message::error;
 use crate::agent::object::LineError;
 use crate::agent::stream_json::session::StartedSession;
 
-fn assistant(parent: Option<&str>, blocks: &Value) -> Value {
+pub(super) fn assistant(parent: Option<&str>, blocks: &Value) -> Value {
     json!({ "type": "assistant", "parent_tool_use_id": parent, "message": { "id": "m", "content": blocks } })
 }
 
-fn result(parent: Option<&str>, id: &str, content: &Value) -> Value {
+pub(super) fn result(parent: Option<&str>, id: &str, content: &Value) -> Value {
     let block = json!({ "type": "tool_result", "tool_use_id": id, "content": content });
     json!({ "type": "user", "parent_tool_use_id": parent, "message": { "role": "user", "content": [block] } })
 }
 
-fn call(id: &str, name: &str, input: &Value) -> Value {
+pub(super) fn call(id: &str, name: &str, input: &Value) -> Value {
     json!({ "type": "tool_use", "id": id, "name": name, "input": input })
 }
 
