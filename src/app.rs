@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod local;
+mod members;
 mod reload;
 
 use std::net::SocketAddr;
@@ -12,12 +13,13 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::agent::{CurrentCatalogue, IdleFolders, Launcher, RemoteConnector};
+use crate::agent::{Catalogue, CurrentCatalogue, IdleFolders, Launcher, MemberSource, RemoteConnector};
 use crate::audit::{Audit, CountedEvents};
 use crate::auth::{KeyHash, KeyStoreError, KeyText, Keys, Policy, PolicyOptions, Tickets};
 use crate::config::{Config, DataDir};
 use crate::event::{ActorKind, LinkPrinted};
 use crate::eventlog::EventLog;
+use crate::fleet::Fleet;
 use crate::pool::{AgentSources, Pool};
 use crate::process::{
     self, AgentUsers, ControlGroups, HostIsolation, OpenFiles, Sandbox, Spawner, SupervisorLock, UsersError,
@@ -32,6 +34,7 @@ use crate::workspace::Workspaces;
 use crate::{server, surface};
 
 use catalogue::OWN_PROGRAM;
+use members::Publisher;
 pub use reload::Reloader;
 
 /// How long a start waits for the supervisors of an earlier gateway process to end.
@@ -54,6 +57,8 @@ pub enum StartError {
     Tickets(#[from] crate::auth::TicketStoreError),
     #[error(transparent)]
     Log(#[from] crate::eventlog::StartError),
+    #[error("could not read the members of the fleet")]
+    Members(#[source] crate::store::ReadError),
     #[error("could not read the audit log")]
     Audit(#[source] crate::eventlog::ReadError),
     #[error("could not read the sessions from the log: see the gateway's log output for the cause")]
@@ -188,21 +193,18 @@ pub async fn start(
     shutdown.spawn(tickets.clone().run(shutdown.clone()));
     let (log, audit, fatal) = start_log(store, &ids, &limits, &shutdown).await?;
 
-    let catalogue = Arc::new(catalogue::build(&config)?);
+    let configured = catalogue::build(&config)?;
+    let (fleet, catalogue) = start_fleet(&configured, &log, (&limits, &shutdown)).await?;
     let spawner = Spawner::new(OWN_PROGRAM.into(), config.data.run(), shutdown.clone(), Arc::clone(&limits));
     let spawner = spawner.with_open_files(open_files).with_isolation(isolation.clone());
     let spawner = spawner.with_held(held_by_supervisors(&listeners, supervisors)?);
     let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
     let workspaces = workspaces.map_err(StartError::Workspaces)?.with_users(users.clone());
-    let idle_folders = IdleFolders::new(&config.workspaces.root, config.data.path());
-    let idle_folders = idle_folders.map_err(StartError::Workspaces)?;
-    let sources = agent_sources(&config, (spawner, idle_folders), &limits, &audit, &shutdown);
+    let sources = agent_sources(&config, spawner, (&fleet, &audit), (&limits, &shutdown))?;
     let pool = Pool::new(&catalogue, sources, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let parts = (ids.clone(), Arc::clone(&limits), shutdown.clone());
-    let prompt_keys = keys.clone();
-    let may_prompt =
-        MayPrompt::new(move |tenant, id| prompt_keys.principal_has_scope(tenant, id, Scope::Prompt));
+    let may_prompt = may_prompt(keys.clone());
     let logs = (log.clone(), audit.clone());
     let context = Context::new(logs, pool.clone(), catalogue.clone(), workspaces, may_prompt, parts);
     let sessions = SessionRegistry::start(context).await?;
@@ -213,8 +215,10 @@ pub async fn start(
     let counters = (audit.counted().clone(), ids.clone());
     let policy = Arc::new(Policy::new(&options, keys.clone(), tickets.clone(), &limits, counters));
     let prestart_pool = pool.clone();
+    let publisher = Publisher::new(configured, catalogues, pool.clone(), fleet.clone());
+    shutdown.spawn(publisher.clone().run(log.clone(), shutdown.clone()));
     let reloader = Reloader {
-        catalogue_sender: catalogues,
+        publisher,
         pool: pool.clone(),
         keys: keys.clone(),
         audit: audit.clone(),
@@ -228,6 +232,7 @@ pub async fn start(
         catalogue,
         policy,
         tickets,
+        fleet,
         ids,
         log: log.clone(),
         audit: audit.clone(),
@@ -249,18 +254,36 @@ pub async fn start(
     Ok(Gateway { keys, shutdown, limits, log, audit, clients, fatal, reloader, isolation })
 }
 
+/// The fleet with the members of an earlier gateway process, and the catalogue that contains them.
+async fn start_fleet(
+    configured: &Catalogue,
+    log: &EventLog,
+    (limits, shutdown): (&Arc<Limits>, &Shutdown),
+) -> Result<(Fleet, Arc<Catalogue>), StartError> {
+    let fleet = Fleet::new(limits.member_return_timeout, shutdown.clone());
+    members::restore(&fleet, log).await.map_err(StartError::Members)?;
+    let catalogue = Arc::new(members::with_members(configured.clone(), &fleet));
+    Ok((fleet, catalogue))
+}
+
 /// The sources of all kinds of agents.
 fn agent_sources(
     config: &Config,
-    (spawner, idle_folders): (Spawner, IdleFolders),
-    limits: &Arc<Limits>,
-    audit: &Audit,
-    shutdown: &Shutdown,
-) -> AgentSources {
-    let (version, limits) = (env!("CARGO_PKG_VERSION"), Arc::clone(limits));
-    let launcher = Launcher::new(spawner, Arc::clone(&limits), shutdown.clone(), audit.clone(), version);
-    let remote = RemoteConnector::new(config.proxies.clone(), limits, shutdown.clone(), version);
-    AgentSources { launcher: launcher.with_idle_folders(idle_folders), remote }
+    spawner: Spawner,
+    (fleet, audit): (&Fleet, &Audit),
+    (limits, shutdown): (&Arc<Limits>, &Shutdown),
+) -> Result<AgentSources, StartError> {
+    let version = env!("CARGO_PKG_VERSION");
+    let idle_folders = IdleFolders::new(&config.workspaces.root, config.data.path());
+    let launcher = Launcher::new(spawner, Arc::clone(limits), shutdown.clone(), audit.clone(), version);
+    let launcher = launcher.with_idle_folders(idle_folders.map_err(StartError::Workspaces)?);
+    let remote = RemoteConnector::new(config.proxies.clone(), Arc::clone(limits), shutdown.clone(), version);
+    let members = MemberSource::new(fleet.clone(), Arc::clone(limits), shutdown.clone(), version);
+    Ok(AgentSources { launcher, remote, members })
+}
+
+fn may_prompt(keys: Keys) -> MayPrompt {
+    MayPrompt::new(move |tenant, id| keys.principal_has_scope(tenant, id, Scope::Prompt))
 }
 
 /// The descriptors of which each supervisor holds copies. The lock comes first: Linux closes the descriptors of an ended

@@ -17,6 +17,8 @@ const TITLE: &str = "ACP Gateway";
 /// The agent's answer to `initialize`.
 #[derive(Debug, Clone)]
 pub struct InitializeResult {
+    /// The whole result.
+    pub raw: Box<RawValue>,
     /// The negotiated version: the requested version, or an older one.
     pub acp_version: AcpVersion,
     pub capabilities: AgentCapabilities,
@@ -57,6 +59,7 @@ impl InitializeResult {
         };
         let raw_capabilities = member(capabilities, '{').unwrap_or_else(empty_result);
         Ok(Self {
+            raw: result.to_owned(),
             acp_version,
             capabilities: AgentCapabilities::parse(acp_version, &raw_capabilities),
             raw_capabilities,

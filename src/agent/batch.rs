@@ -38,6 +38,8 @@ pub struct Batch {
     /// The bytes of the read, as whole lines.
     pub block: Bytes,
     pub messages: Vec<Inbound>,
+    /// The offset in the output up to which the batch and all earlier ones contain it. `None`: it is not numbered.
+    pub offset: Option<u64>,
     /// The size of the lines.
     pub(super) bytes: usize,
 }

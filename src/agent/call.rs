@@ -80,6 +80,7 @@ pub(super) async fn await_answer(
     call: CallId,
 ) -> Option<Result<Box<RawValue>, RpcError>> {
     while let Some(batch) = batches.recv().await {
+        let offset = batch.offset;
         let mut answer = None;
         for message in batch.messages {
             match message {
@@ -96,6 +97,10 @@ pub(super) async fn await_answer(
                 | Inbound::Response { .. }
                 | Inbound::InvalidLine { .. } => {}
             }
+        }
+        // The messages have no effect on a log.
+        if let Some(offset) = offset {
+            transport.acknowledge(offset);
         }
         if answer.is_some() {
             return answer;

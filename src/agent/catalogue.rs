@@ -32,6 +32,15 @@ impl Catalogue {
         self
     }
 
+    /// Adds the entries of members of the fleet. A configured agent keeps its name.
+    #[must_use]
+    pub fn with_members(mut self, members: impl IntoIterator<Item = AgentSpec>) -> Self {
+        for spec in members {
+            self.agents.entry(spec.name.clone()).or_insert_with(|| Arc::new(spec));
+        }
+        self
+    }
+
     pub fn agent(&self, name: &AgentName) -> Option<&Arc<AgentSpec>> {
         self.agents.get(name)
     }

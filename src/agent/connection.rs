@@ -16,7 +16,7 @@ use super::dialect::{Dialect, Outgoing};
 use super::reader::{ReadEnd, Reader};
 use super::replies::Replies;
 use super::secrets::Secrets;
-use super::transport::{Closed, LineWriter};
+use super::transport::{Closed, LineWriter, Once, Origin};
 use crate::jsonrpc::{CallId, IncomingId, LineDecoder, PendingTables};
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::Limits;
@@ -30,6 +30,8 @@ pub struct Connection {
     outgoing: Arc<dyn LineWriter>,
     /// `None` if the dialect has no replies of its own.
     replies: Option<Arc<Replies>>,
+    /// Whether the transport outlives the gateway, so that some lines need a key.
+    outlives_gateway: bool,
     /// Why the reader stopped, once it has.
     read_end: watch::Receiver<Option<ReadEnd>>,
 }
@@ -37,14 +39,15 @@ pub struct Connection {
 impl Connection {
     /// Starts the reader. The receiver belongs to the holder of the connection.
     pub(super) fn start(
-        incoming: impl AsyncRead + Send + Unpin + 'static,
+        (incoming, origin): (impl AsyncRead + Send + Unpin + 'static, Origin),
         outgoing: Arc<dyn LineWriter>,
         dialect: Arc<dyn Dialect>,
         (line_cap, secrets): (usize, &[String]),
         limits: &Arc<Limits>,
         shutdown: &Shutdown,
     ) -> (Self, mpsc::Receiver<Batch>) {
-        let tables = Arc::new(Mutex::new(PendingTables::default()));
+        let startup_bytes = origin.pending.is_none().then_some(0);
+        let tables = Arc::new(Mutex::new(origin.pending.unwrap_or_default()));
         let (batches, receiver) = mpsc::channel(limits.max_queued_batches);
         let (over, watch) = watch::channel(None);
         let secrets = Secrets::new(secrets);
@@ -59,14 +62,16 @@ impl Connection {
             batches,
             invalid_lines: (Instant::now(), 0),
             secrets: secrets.clone(),
-            startup_bytes: Some(0),
+            startup_bytes,
+            offset: origin.offset,
             limits: Arc::clone(limits),
         };
         shutdown.spawn_isolated(async move {
             let why = reader.run(incoming).await;
             over.send_replace(Some(why));
         });
-        (Self { tables, secrets, dialect, outgoing, replies, read_end: watch }, receiver)
+        let outlives_gateway = origin.offset.is_some();
+        (Self { tables, secrets, dialect, outgoing, replies, outlives_gateway, read_end: watch }, receiver)
     }
 
     fn tables(&self) -> MutexGuard<'_, PendingTables> {
@@ -97,6 +102,20 @@ impl Connection {
             return Err(Closed);
         }
         Ok(id)
+    }
+
+    /// Sends a request with an id that the caller has chosen. The agent receives it at most once, also if an earlier
+    /// gateway process has sent it.
+    pub fn call_once(&self, id: CallId, method: &str, params: &RawValue) -> Result<(), Closed> {
+        self.tables().register_call_as(id);
+        let lines = self.encode(Outgoing::Request { id, method, params });
+        let sent = self.outgoing.send_once(Once::Call(id.number()), lines);
+        sent.inspect_err(|_| self.forget(id))
+    }
+
+    /// The agent's id of an open request.
+    pub fn raw_request(&self, id: IncomingId) -> Option<Box<RawValue>> {
+        self.tables().raw_request(id).map(ToOwned::to_owned)
     }
 
     /// Encodes a message and passes the replies of the dialect to the reader.
@@ -140,7 +159,12 @@ impl Connection {
         if line.is_empty() {
             return Ok(());
         }
-        self.outgoing.send_reserved(Bytes::from_owner(GuardedLine { line, _guard: held }))
+        let line = Bytes::from_owner(GuardedLine { line, _guard: held });
+        if self.outlives_gateway {
+            self.outgoing.send_once(Once::Answer(id.number()), line)
+        } else {
+            self.outgoing.send_reserved(line)
+        }
     }
 
     /// The open request with the agent's id `raw_id`.

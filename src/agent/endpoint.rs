@@ -14,6 +14,8 @@ use crate::types::AgentKind;
 pub enum Endpoint {
     /// A child process with its program resolved.
     Command { program: PathBuf, args: Vec<OsString> },
+    /// A process of the member of the fleet with the name of the entry.
+    Member,
     /// An agent on another host.
     Remote(Arc<RemoteEndpoint>),
 }
@@ -35,6 +37,7 @@ impl Endpoint {
         match self {
             Self::Command { .. } => AgentKind::Local,
             Self::Remote(_) => AgentKind::Remote,
+            Self::Member => AgentKind::Fleet,
         }
     }
 
@@ -42,7 +45,7 @@ impl Endpoint {
     pub fn remote(&self) -> Option<&Arc<RemoteEndpoint>> {
         match self {
             Self::Remote(remote) => Some(remote),
-            Self::Command { .. } => None,
+            Self::Command { .. } | Self::Member => None,
         }
     }
 }
@@ -82,6 +85,7 @@ impl fmt::Debug for Endpoint {
             Self::Command { program, .. } => {
                 f.debug_struct("Command").field("program", program).finish_non_exhaustive()
             }
+            Self::Member => f.write_str("Member"),
             Self::Remote(remote) => fmt::Debug::fmt(remote, f),
         }
     }

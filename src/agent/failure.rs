@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use super::next_step::next_step;
 use super::spec::AgentSpec;
 use crate::acp::{InitializeResult, sign_in};
+use crate::fleet::FleetError;
 use crate::jsonrpc::RpcError;
 use crate::process::SpawnError;
 use crate::types::{AgentName, FolderError};
@@ -23,7 +24,9 @@ pub struct AgentExit {
     /// read.
     pub reason: Option<String>,
     /// The limit for which the kernel killed the process.
-    pub exceeded_limit: Option<String>,
+    pub exceeded_limit: Option<Box<str>>,
+    /// Whether the connection to the agent's host was lost, for `reason`. Nobody knows how the process ended.
+    pub is_lost: bool,
     /// Why the connection ended, if the agent runs on another host.
     pub disconnected: Option<Box<str>>,
 }
@@ -34,6 +37,7 @@ impl fmt::Display for AgentExit {
             return f.write_str(reason);
         }
         match (&self.reason, &self.signal, self.exit_code) {
+            (Some(reason), _, _) if self.is_lost => f.write_str(reason),
             (Some(reason), _, _) => write!(f, "stopped by the gateway: {reason}"),
             (None, Some(signal), _) => {
                 write!(f, "ended by signal {signal}")?;
@@ -66,6 +70,9 @@ pub enum AgentFailure {
     Folder(#[from] FolderError),
     #[error("the agent's process ended: {0}")]
     Exited(AgentExit),
+    /// The member of the fleet does not provide the process.
+    #[error(transparent)]
+    Member(#[from] FleetError),
     /// The connection to an agent on another host failed or was lost.
     #[error("no connection to the agent: {reason}")]
     Disconnected { reason: String },
@@ -99,7 +106,7 @@ impl From<SpawnError> for AgentFailure {
 impl AgentFailure {
     /// Whether only one session causes the failure, so that a start for another session can succeed.
     pub fn is_of_session(&self) -> bool {
-        matches!(self, Self::Folder(_))
+        matches!(self, Self::Folder(_) | Self::Member(_))
     }
 
     /// The failure for an entry that was removed from the configuration.

@@ -30,7 +30,7 @@ impl Handshake<'_> {
     /// Initializes the agent behind an open transport within `start_timeout`.
     pub(super) async fn run(
         self,
-        Channel { incoming, outgoing, transport }: Channel<impl AsyncRead + Send + Unpin + 'static>,
+        Channel { incoming, outgoing, transport, origin }: Channel<impl AsyncRead + Send + Unpin + 'static>,
         limits: &Arc<Limits>,
         shutdown: &Shutdown,
     ) -> Result<Process, FailedStart> {
@@ -38,7 +38,7 @@ impl Handshake<'_> {
         let masked = (spec.settings.max_line_bytes, &*spec.secrets);
         let dialect = Arc::clone(&self.dialect);
         let (connection, mut batches) =
-            Connection::start(incoming, outgoing, dialect, masked, limits, shutdown);
+            Connection::start((incoming, origin), outgoing, dialect, masked, limits, shutdown);
         let timeout = spec.settings.start_timeout;
         let initialized = self.initialize(&connection, &mut batches, &*transport);
         let failure = match tokio::time::timeout(timeout, initialized).await {

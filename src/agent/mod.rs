@@ -4,7 +4,7 @@
 //! not know sessions: the holder of a [`Process`] receives every message in the order in which the agent sent it.
 //!
 //! Reading order: [`spec`] with [`endpoint`], [`catalogue`], [`process`] with [`process_key`], [`transport`], [`dialect`], [`object`], [`members`], [`message`] and [`budget`] (shared by the translations), [`stream_json`], [`early_acp`], [`connection`] with [`reader`], [`replies`],
-//! [`batch`] and [`secrets`], [`handshake`], [`launcher`] with [`idle_folder`], [`remote`], [`failure`] with [`next_step`], [`call`], [`sign_in`], [`standalone`].
+//! [`batch`] and [`secrets`], [`handshake`], [`launcher`] with [`idle_folder`], [`member_source`], [`remote`], [`failure`] with [`next_step`], [`call`], [`sign_in`], [`standalone`].
 
 mod batch;
 mod budget;
@@ -18,6 +18,7 @@ mod failure;
 mod handshake;
 mod idle_folder;
 mod launcher;
+mod member_source;
 mod next_step;
 mod members;
 mod message;
@@ -42,8 +43,9 @@ pub use endpoint::{Endpoint, RemoteEndpoint};
 pub use failure::{AgentExit, AgentFailure};
 pub use idle_folder::{IdleFolder, IdleFolders};
 pub use launcher::Launcher;
+pub use member_source::MemberSource;
 pub use process::{FailedStart, Process};
-pub use process_key::{ProcessKey, SessionStart};
+pub use process_key::{FormerChannel, ProcessKey, SessionStart};
 pub use remote::RemoteConnector;
 pub use secrets::without_secrets;
 pub use sign_in::{SignInCommand, Terminal};

@@ -17,6 +17,7 @@ use super::spec::AgentSpec;
 use super::transport::Transport;
 use crate::acp::auth::AuthMethod;
 use crate::acp::{InitializeResult, error_code};
+use crate::fleet::ChannelId;
 use crate::jsonrpc::{IncomingId, RpcError};
 use crate::process::{FolderGrants, ProcessTree, Terminals};
 use crate::types::AppliedIsolation;
@@ -126,6 +127,16 @@ impl Process {
     /// The dialect of the agent.
     pub fn dialect(&self) -> &dyn Dialect {
         self.connection.dialect()
+    }
+
+    /// The channel of the process, if the process outlives the gateway.
+    pub fn channel(&self) -> Option<ChannelId> {
+        self.transport.channel()
+    }
+
+    /// Acknowledges the output before `offset`: its events are durable.
+    pub fn acknowledge(&self, offset: u64) {
+        self.transport.acknowledge(offset);
     }
 
     /// How the process ended. Call it after the end of `batches`.

@@ -3,8 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
+
 use super::spec::AgentSpec;
 use crate::acp::ClientCapabilities;
+use crate::fleet::ChannelId;
+use crate::jsonrpc::{CallId, IncomingId};
 use crate::types::{Isolation, Tenant};
 
 /// The session for which a process starts, if a process of the agent serves one session.
@@ -27,7 +31,32 @@ pub struct ProcessKey {
     pub folders: Vec<PathBuf>,
     /// `None` if a process of the agent serves any number of sessions, or if the request is for no session.
     pub session: Option<SessionStart>,
+    /// The process of an earlier gateway process to continue with. `None` for a new process.
+    pub channel: Option<Arc<FormerChannel>>,
 }
+
+/// A process of a member that an earlier gateway process has used, and the position of its session.
+#[derive(Debug, Clone)]
+pub struct FormerChannel {
+    pub channel: ChannelId,
+    /// The output before this offset is in the log.
+    pub offset: u64,
+    /// The result of `initialize`.
+    pub initialize: Box<RawValue>,
+    /// The open call of the prompt.
+    pub call: Option<CallId>,
+    /// The requests of the agent that are not answered, or whose answer may not have arrived, with the agent's ids.
+    pub requests: Vec<(IncomingId, Box<RawValue>)>,
+}
+
+impl PartialEq for FormerChannel {
+    /// Only one session continues with a channel.
+    fn eq(&self, other: &Self) -> bool {
+        self.channel == other.channel
+    }
+}
+
+impl Eq for FormerChannel {}
 
 impl ProcessKey {
     /// The key for a request with these folders. The first one is the working directory of the session. `restore`: the
@@ -43,7 +72,7 @@ impl ProcessKey {
         let cwd = folders.first().filter(|_| spec.settings.dialect.has_one_session()).cloned();
         let session = cwd.map(|cwd| SessionStart { cwd, restore });
         let folders = if isolation.restricts_folders() { folders } else { Vec::new() };
-        Self { tenant, client_capabilities, isolation, folders, session }
+        Self { tenant, client_capabilities, isolation, folders, session, channel: None }
     }
 }
 

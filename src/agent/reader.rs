@@ -13,7 +13,7 @@ use super::dialect::{Decoded, Dialect, Line};
 use super::replies::Replies;
 use super::secrets::Secrets;
 use super::transport::LineWriter;
-use crate::jsonrpc::{LineDecoder, Message, PendingTables};
+use crate::jsonrpc::{IncomingId, LineDecoder, Message, PendingTables};
 use crate::shutdown::lock_or_abort;
 use crate::types::Limits;
 
@@ -38,6 +38,8 @@ pub(super) struct Reader {
     /// Bytes read before the agent's first response, which answers `initialize`. Until then launchers like
     /// npx may write any lines, up to a limit. Invalid lines do not count during this time.
     pub(super) startup_bytes: Option<usize>,
+    /// The number of bytes in complete lines. `None`: the transport does not number the output.
+    pub(super) offset: Option<u64>,
     pub(super) limits: Arc<Limits>,
 }
 
@@ -91,6 +93,8 @@ impl Reader {
         }
         // One check for all lines. If it fails, the parser checks each line.
         let is_utf8 = std::str::from_utf8(&block).is_ok();
+        let begin = self.offset;
+        self.offset = begin.map(|begin| begin + block.len() as u64);
         let empty = || Batch { block: block.clone(), ..Batch::default() };
         let mut batch = empty();
         for line in self.lines.line_ranges(&block).chain(self.lines.check_length().err().map(Err)) {
@@ -104,12 +108,14 @@ impl Reader {
                 }
             };
             batch.bytes += line.len();
+            batch.offset = begin.map(|begin| begin + line.end as u64);
+            let number = begin.map(|begin| begin + line.start as u64 + 1);
             let (bytes, max_json_depth) = (line.len(), self.limits.max_json_depth);
             let line = Line { block: &block, range: line, is_utf8, max_json_depth };
             let mut decoded = std::mem::take(&mut self.decoded);
             self.dialect.decode(line, &mut decoded);
             for message in decoded.drain(..) {
-                let Some(message) = self.inbound(message, bytes) else { continue };
+                let Some(message) = self.inbound(message, bytes, number) else { continue };
                 let invalid = matches!(message, Inbound::InvalidLine { .. });
                 if matches!(message, Inbound::Response { .. }) {
                     self.startup_bytes = None;
@@ -130,14 +136,16 @@ impl Reader {
                 return Ok(false);
             }
         }
-        Ok(batch.messages.is_empty() || self.send(batch).await)
+        // Without a message too, the holder acknowledges numbered output.
+        batch.offset = self.offset;
+        Ok((batch.messages.is_empty() && batch.offset.is_none()) || self.send(batch).await)
     }
 
     /// Sends the replies of the dialect. Returns false if the holder has dropped the receiver.
     async fn deliver_replies(&mut self, replies: Vec<Decoded>) -> bool {
         let mut batch = Batch::default();
         for reply in replies {
-            let Some(message) = self.inbound(reply, 0) else { continue };
+            let Some(message) = self.inbound(reply, 0, None) else { continue };
             if matches!(message, Inbound::Response { .. }) {
                 self.startup_bytes = None;
             }
@@ -154,9 +162,9 @@ impl Reader {
         self.batches.send(batch).await.is_ok()
     }
 
-    /// Matches a message with the open calls and requests. `bytes` is the size of its line. `None`: the message is for
-    /// the agent.
-    fn inbound(&self, message: Decoded, bytes: usize) -> Option<Inbound> {
+    /// Matches a message with the open calls and requests. `bytes` is the size of its line, and `number` its position in
+    /// numbered output. `None`: the message is for the agent, or has no receiver any more.
+    fn inbound(&self, message: Decoded, bytes: usize, number: Option<u64>) -> Option<Inbound> {
         let message = match message {
             Decoded::Update(update) => return Some(Inbound::Update(update)),
             Decoded::Message(message) => message,
@@ -171,13 +179,22 @@ impl Reader {
         Some(match message {
             Message::Notification { method, params } => Inbound::Notification { method, params },
             Message::Request { id, method, params } => {
-                Inbound::Request { id: tables.register_request(id), method, params }
+                // The number is the same if the line is read again after a restart.
+                let incoming = match number {
+                    Some(number) => {
+                        tables.register_request_as(IncomingId::new(number), id);
+                        IncomingId::new(number)
+                    }
+                    None => tables.register_request(id),
+                };
+                Inbound::Request { id: incoming, method, params }
             }
             Message::Response { id, outcome } => match tables.resolve_call(&id) {
                 Some(call) => {
                     let outcome = outcome.map_err(|error| self.secrets.mask_error(error));
                     Inbound::Response { call, outcome }
                 }
+                None if tables.is_former_call(&id) => return None,
                 None => Inbound::InvalidLine { bytes },
             },
         })

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::endpoint::Endpoint;
 use crate::acp::{ClientCapabilities, McpServer};
-use crate::types::{AgentName, AgentSettings, KnownAgent, PoolSettings, Tenant};
+use crate::types::{AgentName, AgentSettings, Isolation, KnownAgent, PoolSettings, Tenant};
 
 /// One `[agents.<name>]` entry with its endpoint resolved and its secrets read.
 #[derive(Clone, PartialEq, Eq)]
@@ -45,6 +45,18 @@ impl AgentSpec {
             home: Home::Dedicated(PathBuf::new()),
             settings: AgentSettings { pool, ..AgentSettings::default() },
         }
+    }
+
+    /// The entry of a member of the fleet. The gateway starts no process for it, and serves neither files nor terminals.
+    pub fn member(name: AgentName, capacity: usize) -> Self {
+        let pool = PoolSettings { max_size: capacity, min_idle: 0, ..PoolSettings::default() };
+        let settings = AgentSettings { pool, isolation: Isolation::Off, ..AgentSettings::default() };
+        Self { endpoint: Endpoint::Member, settings, ..Self::removed(name) }
+    }
+
+    /// Whether a member of the fleet runs the agent.
+    pub fn is_member(&self) -> bool {
+        self.endpoint == Endpoint::Member
     }
 
     /// Whether the environment of its processes has the variable.

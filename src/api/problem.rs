@@ -92,6 +92,8 @@ codes! {
     KeyRevoked = "key_revoked", 403, false, "The key of the prompt was revoked";
     /// The body is not JSON, or the HTTP request is malformed.
     Malformed = "malformed", 400, false, "The request is malformed";
+    /// The member of the fleet that runs the agent is not connected, or lost the agent's process. The session remains. Send the prompt again when the member has returned.
+    MemberUnavailable = "member_unavailable", 503, true, "The member of the fleet is not available";
     /// The resource exists but does not support the method. `Allow` lists the supported methods.
     MethodNotAllowed = "method_not_allowed", 405, false, "Method not allowed";
     /// The `Host` of the request is not a name of the gateway (`server.public_url`).

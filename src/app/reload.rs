@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
 use super::catalogue;
+use super::members::{Published, Publisher};
 use crate::agent::Catalogue;
 use crate::audit::Audit;
 use crate::auth::{KeyHash, Keys};
@@ -22,7 +21,7 @@ use crate::shutdown::Shutdown;
 /// readers of the current catalogue.
 #[derive(Debug, Clone)]
 pub struct Reloader {
-    pub(super) catalogue_sender: watch::Sender<Arc<Catalogue>>,
+    pub(super) publisher: Publisher,
     pub(super) pool: Pool,
     pub(super) keys: Keys,
     pub(super) audit: Audit,
@@ -73,12 +72,8 @@ impl Reloader {
     }
 
     fn apply(&mut self, config: Config, catalogue: Catalogue) {
-        let former = Arc::clone(&self.catalogue_sender.borrow());
-        let catalogue = Arc::new(catalogue.reusing_entries_of(&former));
-        let changes = CatalogueChanges::between(&former, &catalogue);
-        // The pool first, so that every agent in the published catalogue has a pool.
-        self.pool.reload(&catalogue);
-        self.catalogue_sender.send_replace(catalogue);
+        let Published { former, current } = self.publisher.publish(Some(catalogue));
+        let changes = CatalogueChanges::between(&former, &current);
         let rotated = self.keys.set_admin(config.admin_key.map(KeyHash::from_bytes));
         let admin_key = rotated.is_some();
         if let Some(rotated) = rotated {

@@ -12,14 +12,13 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::backoff::Backoff;
 use super::bridge::{Bridge, Effect, PostError, Settings};
 use super::client::{Connection, GatewayClient, RequestError};
 use super::editor::{self, Editor, Lines};
 use super::path_map::PathMap;
 use super::tasks::{Locator, Report, Tasks};
 use crate::jsonrpc::RpcError;
-use crate::outgoing::Client;
+use crate::outgoing::{Backoff, Client};
 use crate::served::ServedDialect;
 use crate::shutdown::Shutdown;
 
@@ -213,7 +212,7 @@ impl Driver {
                     }
                 }
                 Effect::CloseStream(session) => self.tasks.close_stream(&session),
-                Effect::Pause => self.paused = Some(Instant::now() + self.backoff.next()),
+                Effect::Pause => self.paused = Some(Instant::now() + self.backoff.next_delay()),
             }
         }
     }
@@ -226,10 +225,10 @@ impl Driver {
         let delay = match lasted {
             Some(lasted) if lasted >= STABLE => {
                 self.backoff.reset();
-                self.backoff.next()
+                self.backoff.next_delay()
             }
             None if self.last_failure.is_empty() => Duration::ZERO,
-            _ => self.backoff.next(),
+            _ => self.backoff.next_delay(),
         };
         let body = self.bridge.initialize_request();
         let renew_key = self.renewal == Renewal::Requested;

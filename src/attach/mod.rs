@@ -11,7 +11,6 @@
 //! 5. `sign_in`, `raw_terminal`: the sign-in to an agent in a terminal.
 
 mod agent_requests;
-mod backoff;
 mod bridge;
 mod calls;
 mod client;

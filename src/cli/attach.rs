@@ -25,9 +25,10 @@ use crate::outgoing::{Client, ClientOptions};
 use crate::served::{ServedContext, ServedDialect, ServedProtocol, serve as serve_protocol};
 use crate::telemetry;
 use crate::types::{AgentName, Ids};
-use failure::AttachFailure;
+pub(super) use failure::AttachFailure;
 use gateway_url::acp_url;
-use local::{LocalGateway, authorization};
+use local::LocalGateway;
+pub(super) use local::authorization;
 use sign_in::{AttachCommand, SignInGateway};
 use start::Starter;
 
@@ -106,17 +107,30 @@ pub(super) fn run(args: &AttachArgs, flags: &Flags) -> Result<ExitCode, Failure>
 
 /// The client for the gateway. A local gateway has no TLS certificate of its own.
 fn client(args: &AttachArgs, environment: &Environment) -> Result<Client, AttachFailure> {
+    let uses_tls = args.url.as_ref().is_some_and(|url| url.starts_with("https:"));
+    tls_client(args.ca_file.as_ref(), uses_tls, environment)
+}
+
+/// The client with the certificates of a file.
+pub(super) fn tls_client(
+    ca_file: Option<&PathBuf>,
+    uses_tls: bool,
+    environment: &Environment,
+) -> Result<Client, AttachFailure> {
     let read = |path: &PathBuf| {
         std::fs::read(path).map_err(|source| AttachFailure::CaFile { path: path.clone(), source })
     };
-    let ca_certificates = args.ca_file.as_ref().map(read).transpose()?;
-    let uses_tls = args.url.as_ref().is_some_and(|url| url.starts_with("https:"));
+    let ca_certificates = ca_file.map(read).transpose()?;
     let proxies = &environment.proxy_variables();
     let options = ClientOptions { proxies, uses_tls, ca_certificates: ca_certificates.as_deref() };
     Ok(Client::new(options)?)
 }
 
-fn read_key(file: Option<&PathBuf>, environment: &Environment) -> Result<Option<String>, AttachFailure> {
+/// The key of the file, or of the environment.
+pub(super) fn read_key(
+    file: Option<&PathBuf>,
+    environment: &Environment,
+) -> Result<Option<String>, AttachFailure> {
     let key = match file {
         Some(path) => {
             let read = std::fs::read_to_string(path);

@@ -16,6 +16,7 @@ mod attach;
 mod audit;
 mod backup;
 mod check;
+mod connect;
 mod failure;
 mod healthcheck;
 mod keys;
@@ -74,6 +75,8 @@ enum Command {
     Link,
     /// Run an ACP agent on stdin and stdout that uses a gateway, for editors
     Attach(attach::AttachArgs),
+    /// Offer an agent of this machine to a gateway as a member of its fleet
+    Connect(connect::ConnectArgs),
     /// Run an agent in one protocol for a client in another on stdin and stdout
     Translate(translate::TranslateArgs),
     /// Copy the log to a new file, also while the gateway runs
@@ -130,6 +133,7 @@ pub fn main() -> ExitCode {
         Command::Audit(command) => audit::run(&command, &line.flags),
         Command::Link => link::run(&line.flags),
         Command::Attach(args) => return exit_code(attach::run(&args, &line.flags)),
+        Command::Connect(args) => return exit_code(connect::run(&args)),
         Command::Translate(args) => return exit_code(translate::run(&args)),
         Command::Backup { file } => backup::backup(&file, &line.flags),
         Command::Restore { file } => backup::restore(&file, &line.flags),

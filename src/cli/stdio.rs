@@ -1,4 +1,4 @@
-//! Stdin, stdout and the signals of `attach` and `translate`.
+//! Stdin, stdout and the signals of `attach`, `connect` and `translate`.
 
 use std::fs::File;
 use std::future::Future;

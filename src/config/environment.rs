@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::types::ProxyVariables;
 
-/// The variable with the key of `attach`.
+/// The variable with the key of `attach` and `connect`.
 pub const CLIENT_KEY_VARIABLE: &str = "ACP_GATEWAY_KEY";
 
 /// The start of the names of the gateway's own variables, which can be secrets.
@@ -48,6 +48,11 @@ impl Environment {
     pub fn without_gateway_variables(&self) -> Vec<(OsString, OsString)> {
         let others = self.0.iter().filter(|(name, _)| !name.starts_with(GATEWAY_PREFIX));
         others.map(|(name, value)| (name.into(), value.clone())).collect()
+    }
+
+    /// The home directory.
+    pub fn home(&self) -> Option<PathBuf> {
+        self.folder("HOME")
     }
 
     /// The variables of proxies, in upper or in lower case.

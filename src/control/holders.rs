@@ -60,7 +60,7 @@ fn created(created: Result<(KeyText, KeyId), KeyStoreError>, is_editor: bool) ->
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
     use std::sync::{Arc, Mutex};
     use std::thread;
     use std::time::Duration;
@@ -75,7 +75,7 @@ mod tests {
     #[derive(Debug)]
     struct SlowDeletes {
         store: MemoryStore,
-        gate: Mutex<(Sender<()>, Receiver<()>)>,
+        gate: Mutex<(SyncSender<()>, Receiver<()>)>,
     }
 
     impl RecordStore for SlowDeletes {
@@ -110,8 +110,8 @@ mod tests {
     /// A connection ends while the next one presents the same key.
     #[test]
     fn key_of_a_new_connection_is_valid_while_the_former_connection_ends() {
-        let (begun, begins) = channel();
-        let (release, released) = channel();
+        let (begun, begins) = sync_channel(1);
+        let (release, released) = sync_channel(1);
         let gate = Mutex::new((begun, released));
         let store = SlowDeletes { store: MemoryStore::new(Ids::system()), gate };
         let keys = Keys::open(Arc::new(store), Ids::system(), &Limits::default(), None).unwrap();

@@ -56,7 +56,7 @@ pub use queue::Closed;
 pub use reader::{Item, NotReady, Reader, Start, TailCursor};
 pub use records::Records;
 pub use scope::GlobalScope;
-pub use session::SessionLog;
+pub use session::{Group, SessionLog};
 pub use writer::Fatal;
 
 #[derive(Debug, thiserror::Error)]

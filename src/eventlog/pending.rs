@@ -30,6 +30,8 @@ pub(super) struct Pending {
     /// Whether the session is in the writer's queue.
     queued: bool,
     erased: bool,
+    /// The number of chunks before the first one of an open group. The writer dequeues only those.
+    before_group: Option<usize>,
     /// Bytes that are appended and not committed, including chunks that the writer has dequeued.
     bytes: usize,
 }
@@ -37,7 +39,8 @@ pub(super) struct Pending {
 impl Pending {
     pub(super) fn new(epoch: &Epoch, session: SessionId, committed: u64, erased: bool) -> Self {
         let framer = Framer::new(epoch, session);
-        Self { framer, appended: committed, chunks: VecDeque::new(), queued: false, erased, bytes: 0 }
+        let (chunks, before_group) = (VecDeque::new(), None);
+        Self { framer, appended: committed, chunks, queued: false, erased, before_group, bytes: 0 }
     }
 
     pub(super) fn appended(&self) -> u64 {
@@ -83,8 +86,15 @@ impl Pending {
     /// Frames an event into the last run, or into a new run with a buffer of `capacity` bytes.
     fn push(&mut self, event: &Event<'_>, now: Timestamp, run_bytes: usize, capacity: usize) {
         let size = self.framer.size(event);
-        let fits = |chunk: &Chunk| chunk.frames.is_empty() || chunk.frames.len() + size <= run_bytes;
-        if !self.chunks.back().is_some_and(fits) {
+        // A group is one chunk, so that it is one commit.
+        let fits = match self.before_group {
+            Some(before) => self.chunks.len() > before,
+            None => self
+                .chunks
+                .back()
+                .is_some_and(|chunk| chunk.frames.is_empty() || chunk.frames.len() + size <= run_bytes),
+        };
+        if !fits {
             self.start_chunk(capacity.max(size));
         }
         self.appended += 1;
@@ -102,10 +112,24 @@ impl Pending {
         if self.erased {
             return;
         }
-        if self.chunks.is_empty() {
+        if self.chunks.len() <= self.before_group.unwrap_or(0) {
             self.start_chunk(0);
         }
         self.add_records(records);
+    }
+
+    /// Begins a group: the writer commits all events and records up to [`end_group`](Self::end_group) together.
+    pub(super) fn begin_group(&mut self) {
+        self.before_group.get_or_insert(self.chunks.len());
+    }
+
+    pub(super) fn end_group(&mut self) {
+        self.before_group = None;
+    }
+
+    /// Whether the writer may dequeue a chunk.
+    fn has_ready_chunk(&self) -> bool {
+        self.before_group.unwrap_or(self.chunks.len()) > 0
     }
 
     fn add_records(&mut self, records: Records) {
@@ -130,7 +154,7 @@ impl Pending {
 
     /// Returns true if the caller must add the session to the writer's queue.
     pub(super) fn enter_queue(&mut self) -> bool {
-        !self.chunks.is_empty() && !std::mem::replace(&mut self.queued, true)
+        self.has_ready_chunk() && !std::mem::replace(&mut self.queued, true)
     }
 
     /// Whether the oldest chunk erases the runs before it.
@@ -140,8 +164,11 @@ impl Pending {
 
     /// Removes the oldest chunk. The flag is true if more chunks remain: the session then stays queued.
     pub(super) fn pop_chunk(&mut self) -> Option<(Chunk, bool)> {
-        let chunk = self.chunks.pop_front();
-        self.queued = !self.chunks.is_empty();
+        let chunk = if self.has_ready_chunk() { self.chunks.pop_front() } else { None };
+        if chunk.is_some() {
+            self.before_group.iter_mut().for_each(|before| *before -= 1);
+        }
+        self.queued = self.has_ready_chunk();
         chunk.map(|chunk| (chunk, self.queued))
     }
 

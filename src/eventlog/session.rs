@@ -21,6 +21,25 @@ pub struct SessionLog {
     pub(super) state: Arc<State>,
 }
 
+/// An open group of a session's log. Dropping it hands the events to the writer.
+#[derive(Debug)]
+pub struct Group(SessionLog);
+
+impl Group {
+    /// Ends the group, with further records.
+    pub fn put(self, records: Records) {
+        self.0.put(records);
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let mut pending = self.0.state.pending();
+        pending.end_group();
+        self.0.enter_queue(pending);
+    }
+}
+
 impl SessionLog {
     pub fn session(&self) -> SessionId {
         self.state.id
@@ -63,6 +82,13 @@ impl SessionLog {
         let mut pending = self.state.pending();
         pending.put(records);
         self.enter_queue(pending);
+    }
+
+    /// Begins a group: all events and records that are appended before its drop are committed together, with the records of
+    /// [`Group::put`]. The caller must not wait meanwhile.
+    pub fn begin_group(&self) -> Group {
+        self.state.pending().begin_group();
+        Group(self.clone())
     }
 
     /// Appends the last event and erases all earlier events in the same commit, together with `records`.

@@ -14,6 +14,11 @@ impl CallId {
         self.0
     }
 
+    /// The id with this number, which the caller keeps unique.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
     /// Accepts only the text that the gateway itself writes.
     fn parse(raw_id: &RawValue) -> Option<Self> {
         let text = raw_id.get();
@@ -25,10 +30,22 @@ impl CallId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct IncomingId(u64);
 
+impl IncomingId {
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// The pending requests in both directions of one connection.
 #[derive(Debug, Default)]
 pub struct PendingTables {
     next: u64,
+    /// The last number of an earlier gateway process on this connection. The calls of that process have no callers.
+    former: u64,
     outgoing: HashSet<CallId>,
     incoming: HashMap<IncomingId, Box<RawValue>>,
 }
@@ -37,6 +54,27 @@ impl PendingTables {
     fn mint(&mut self) -> u64 {
         self.next += 1;
         self.next
+    }
+
+    /// The tables of a connection that an earlier gateway process had. `former`: at least its number of calls. `calls` and
+    /// `requests` are those that are still open.
+    pub fn restored(
+        former: u64,
+        calls: impl IntoIterator<Item = CallId>,
+        requests: impl IntoIterator<Item = (IncomingId, Box<RawValue>)>,
+    ) -> Self {
+        let (outgoing, incoming) = (calls.into_iter().collect(), requests.into_iter().collect());
+        Self { next: former, former, outgoing, incoming }
+    }
+
+    /// Registers a call with an id that the caller has chosen.
+    pub fn register_call_as(&mut self, id: CallId) {
+        self.outgoing.insert(id);
+    }
+
+    /// Whether a response with this raw id answers a call of an earlier gateway process.
+    pub fn is_former_call(&self, raw_id: &RawValue) -> bool {
+        CallId::parse(raw_id).is_some_and(|id| id.0 <= self.former)
     }
 
     pub fn register_call(&mut self) -> CallId {
@@ -60,6 +98,16 @@ impl PendingTables {
         let id = IncomingId(self.mint());
         self.incoming.insert(id, raw_id);
         id
+    }
+
+    /// Registers a request with an id that the caller has chosen.
+    pub fn register_request_as(&mut self, id: IncomingId, raw_id: Box<RawValue>) {
+        self.incoming.insert(id, raw_id);
+    }
+
+    /// The peer's id of a pending request.
+    pub fn raw_request(&self, id: IncomingId) -> Option<&RawValue> {
+        self.incoming.get(&id).map(|raw_id| &**raw_id)
     }
 
     /// Removes a request and returns the peer's id for the response, so that no request is answered twice.

@@ -3,8 +3,9 @@
 //! No other module opens connections to other hosts. Only the operator names hosts: in the configuration, in arguments and
 //! in variables. The client follows no redirects and keeps no cookies.
 //!
-//! Reading order: [`client`], [`connector`] with [`tls`], [`websocket`], [`sse`].
+//! Reading order: [`client`], [`connector`] with [`tls`], [`websocket`], [`sse`], [`backoff`].
 
+mod backoff;
 mod client;
 mod connector;
 mod sse;
@@ -13,6 +14,7 @@ mod tests;
 mod tls;
 mod websocket;
 
+pub use backoff::Backoff;
 pub use client::{Client, ClientOptions, RequestError, read_body};
 pub use sse::{Decoder, Event, EventTooLarge};
 pub use tls::TlsError;

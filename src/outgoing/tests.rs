@@ -1,4 +1,4 @@
-//! Connections through a proxy, redirects and WebSockets, against servers of the test.
+//! Connections through a proxy, redirects and `WebSocket`s, against servers of the test.
 
 use std::net::SocketAddr;
 

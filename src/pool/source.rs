@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::acp::auth::TerminalAuth;
 use crate::agent::{
-    AgentFailure, AgentSpec, BoxFuture, Endpoint, FailedStart, IdleFolder, Launcher, Process, ProcessKey,
-    RemoteConnector, Terminal,
+    AgentFailure, AgentSpec, BoxFuture, Endpoint, FailedStart, IdleFolder, Launcher, MemberSource, Process,
+    ProcessKey, RemoteConnector, Terminal,
 };
 use crate::types::{AppliedIsolation, Tenant};
 
@@ -105,11 +105,37 @@ impl AgentSource for RemoteConnector {
     }
 }
 
+impl AgentSource for MemberSource {
+    fn isolation(&self, _spec: &AgentSpec) -> Option<AppliedIsolation> {
+        None
+    }
+
+    fn connect<'a>(
+        &'a self,
+        spec: &'a Arc<AgentSpec>,
+        key: &'a ProcessKey,
+    ) -> BoxFuture<'a, Result<Process, FailedStart>> {
+        Box::pin(self.connect(spec, key))
+    }
+
+    fn sign_in<'a>(
+        &'a self,
+        _spec: &'a Arc<AgentSpec>,
+        _tenant: &'a Tenant,
+        _method: &'a TerminalAuth,
+        _size: (u16, u16),
+    ) -> BoxFuture<'a, Result<Terminal, AgentFailure>> {
+        let method = "a sign-in in a terminal: it runs on another host".to_owned();
+        Box::pin(std::future::ready(Err(AgentFailure::Unsupported { method })))
+    }
+}
+
 /// The sources of all kinds of agents.
 #[derive(Debug)]
 pub struct AgentSources {
     pub launcher: Launcher,
     pub remote: RemoteConnector,
+    pub members: MemberSource,
 }
 
 impl AgentSources {
@@ -117,6 +143,7 @@ impl AgentSources {
         match spec.endpoint {
             Endpoint::Command { .. } => &self.launcher,
             Endpoint::Remote(_) => &self.remote,
+            Endpoint::Member => &self.members,
         }
     }
 }

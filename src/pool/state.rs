@@ -12,7 +12,7 @@ use super::session_history::SessionHistory;
 use super::sign_in_state::SignInState;
 use crate::acp::auth::AuthState;
 use crate::acp::{ClientCapabilities, InitializeResult};
-use crate::agent::{AgentFailure, AgentSpec, Process, ProcessKey};
+use crate::agent::{AgentFailure, AgentSpec, FormerChannel, Process, ProcessKey};
 use crate::types::{AgentName, Limits, Principal, Tenant};
 
 /// The key of a pool: every tenant has its own pool for each agent.
@@ -38,6 +38,8 @@ pub struct RequestedSession {
     /// The agent has just reported that another process uses the session. A process that held the session
     /// must end first.
     pub in_use: bool,
+    /// The process of an earlier gateway process that has the session.
+    pub former: Option<Arc<FormerChannel>>,
 }
 
 pub(super) struct Waiter {

@@ -104,9 +104,11 @@ impl Pool {
             }
             let restore = requested.as_ref().filter(|requested| requested.has_history);
             let restore = restore.map(|requested| Arc::clone(&requested.session));
+            let channel = requested.as_ref().and_then(|requested| requested.former.clone());
+            let key = ProcessKey::new(&pool.spec, principal.tenant.clone(), offer, folders, restore);
             pool.queue.push_back(Waiter {
                 principal: principal.clone(),
-                key: ProcessKey::new(&pool.spec, principal.tenant.clone(), offer, folders, restore),
+                key: ProcessKey { channel, ..key },
                 priority,
                 requested,
                 reply,

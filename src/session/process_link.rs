@@ -2,6 +2,7 @@
 //!
 //! The link decides nothing. The state machine is in `attachment`.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,8 +12,10 @@ use tokio::task::JoinHandle;
 
 use super::context::{Context, LiveGuard};
 use super::error::{ProcessError, RETRY_AFTER};
+use super::record::PeerRequest;
 use crate::acp::{AcpVersion, ClientCapabilities, InitializeResult, Outcome};
-use crate::agent::{Acp, AgentFailure, AgentSpec, Batch, Dialect, Process, without_secrets};
+use crate::agent::{Acp, AgentFailure, AgentSpec, Batch, Dialect, FormerChannel, Process, without_secrets};
+use crate::fleet::ChannelId;
 use crate::jsonrpc::{CallId, IncomingId, RpcError};
 use crate::pool::{AcquireError, Lease, LeaseActivity, PendingLease, Priority, RequestedSession};
 use crate::types::PrincipalLimit::LiveSessions;
@@ -52,6 +55,18 @@ pub(super) struct ProcessLink {
     live_guard: Option<LiveGuard>,
     /// The activity of this lease that was last reported to the pool.
     reported: LeaseActivity,
+    /// Positions in the output of the process to acknowledge, each with the event that must be durable before.
+    unacknowledged: VecDeque<(u64, u64)>,
+    /// The process of an earlier gateway process that the session waits for.
+    former: Option<Former>,
+}
+
+/// A process of an earlier gateway process that the session waits for.
+#[derive(Debug)]
+pub(super) struct Former {
+    pub(super) channel: Arc<FormerChannel>,
+    /// Answers that the agent may not have received.
+    pub(super) answers: Vec<(IncomingId, Outcome)>,
 }
 
 /// An event of the link.
@@ -74,6 +89,8 @@ impl ProcessLink {
             recall: None,
             live_guard: None,
             reported: LeaseActivity::Busy,
+            unacknowledged: VecDeque::new(),
+            former: None,
         }
     }
 
@@ -177,7 +194,67 @@ impl ProcessLink {
 
     pub(super) fn take_lease(&mut self) -> Option<Lease> {
         self.recall = None;
+        self.unacknowledged.clear();
         self.lease.take()
+    }
+
+    /// The session waits for the process of an earlier gateway process.
+    pub(super) fn expect_former(&mut self, former: Former) {
+        self.former = Some(former);
+    }
+
+    /// The process of an earlier gateway process that the session waits for.
+    pub(super) fn former(&self) -> Option<&Arc<FormerChannel>> {
+        self.former.as_ref().map(|former| &former.channel)
+    }
+
+    /// The session stops waiting for the process of an earlier gateway process.
+    pub(super) fn take_former(&mut self) -> Option<Former> {
+        self.former.take()
+    }
+
+    /// Continues with the process of an earlier gateway process. Other requests may use it later.
+    pub(super) fn accept_former(&mut self, mut lease: Lease) {
+        lease.process_mut().key.channel = None;
+        self.accept(lease);
+    }
+
+    /// The channel of the process, if the process outlives the gateway.
+    pub(super) fn channel(&self) -> Option<ChannelId> {
+        self.process().and_then(Process::channel)
+    }
+
+    /// Acknowledges the output before `offset` when the event `seq` is durable.
+    pub(super) fn acknowledge_after(&mut self, seq: u64, offset: u64) {
+        self.unacknowledged.push_back((seq, offset));
+    }
+
+    /// Whether output waits for a commit.
+    pub(super) fn waits_for_commit(&self) -> bool {
+        !self.unacknowledged.is_empty()
+    }
+
+    /// Acknowledges the output whose events are durable.
+    pub(super) fn acknowledge(&mut self, committed: u64) {
+        let mut durable = None;
+        while let Some((_, offset)) = self.unacknowledged.pop_front_if(|(seq, _)| *seq <= committed) {
+            durable = Some(offset);
+        }
+        if let (Some(offset), Some(process)) = (durable, self.process()) {
+            process.acknowledge(offset);
+        }
+    }
+
+    /// A request as its agent knows it, if the agent's process outlives the gateway.
+    pub(super) fn peer_request(&self, incoming: IncomingId) -> Option<PeerRequest> {
+        let (channel, id) = match self.former() {
+            Some(former) => {
+                let (_, id) = former.requests.iter().find(|(known, _)| *known == incoming)?;
+                (former.channel, id.clone())
+            }
+            None => (self.channel()?, self.process()?.connection.raw_request(incoming)?),
+        };
+        Some(PeerRequest { channel, number: incoming.number(), id, result: None, error: None })
     }
 
     /// Reports to the pool whether the process is reclaimable, if this has changed.
@@ -195,6 +272,11 @@ impl ProcessLink {
         self.process()?.connection.call(method, params).ok()
     }
 
+    /// Sends a request with an id that the caller has chosen. The agent receives it at most once.
+    pub(super) fn call_once(&self, id: CallId, method: &str, params: &RawValue) -> Option<CallId> {
+        self.process()?.connection.call_once(id, method, params).ok().map(|()| id)
+    }
+
     /// Sends a notification. Returns false if stdin is closed.
     pub(super) fn notify(&self, method: &str, params: &RawValue) -> bool {
         self.process().is_some_and(|process| process.connection.notify(method, params).is_ok())
@@ -206,18 +288,20 @@ impl ProcessLink {
     }
 
     /// Sends the response to a request of the agent.
-    pub(super) fn answer(&self, incoming: IncomingId, outcome: &Outcome) {
+    pub(super) fn answer(&mut self, incoming: IncomingId, outcome: &Outcome) {
         self.answer_with_guard(incoming, outcome, None);
     }
 
     /// Sends a response that may be large, and holds its permit until the agent has read it.
     pub(super) fn answer_with_guard(
-        &self,
+        &mut self,
         incoming: IncomingId,
         outcome: &Outcome,
         permit: Option<OwnedSemaphorePermit>,
     ) {
-        if let Some(process) = self.process() {
+        if let Some(former) = &mut self.former {
+            former.answers.push((incoming, outcome.clone()));
+        } else if let Some(process) = self.process() {
             process.answer(incoming, outcome.as_deref().map_err(|error| &**error), permit);
         }
     }

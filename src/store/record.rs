@@ -21,6 +21,10 @@ pub enum Table {
     Terminal = 13,
     SessionMetadata = 14,
     Audit = 15,
+    /// The position of a session in the output of a member's process.
+    OutputPosition = 16,
+    /// The members of the fleet.
+    Member = 17,
 }
 
 /// Writes a record and replaces an earlier record with the same key.

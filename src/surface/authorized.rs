@@ -31,6 +31,7 @@ required_scopes! {
     CanPrompt: Some(Scope::Prompt);
     CanApprove: Some(Scope::Approve);
     CanFiles: Some(Scope::Files);
+    CanFleet: Some(Scope::Fleet);
     CanAdmin: Some(Scope::Admin);
 }
 

@@ -11,6 +11,7 @@ use crate::audit::{Audit, Counted};
 use crate::auth::{Admission, Policy, Tickets};
 use crate::event::RejectReason;
 use crate::eventlog::EventLog;
+use crate::fleet::Fleet;
 use crate::pool::Pool;
 use crate::server::{RateLimits, RequestContext, stream_response};
 use crate::session::SessionRegistry;
@@ -26,6 +27,7 @@ pub struct GatewayParts {
     pub catalogue: CurrentCatalogue,
     pub policy: Arc<Policy>,
     pub tickets: Tickets,
+    pub fleet: Fleet,
     pub ids: Ids,
     pub log: EventLog,
     pub audit: Audit,

@@ -11,4 +11,6 @@ pub enum AgentKind {
     Local,
     /// An agent on another host, to which the gateway connects.
     Remote,
+    /// A member of the fleet, which connects to the gateway.
+    Fleet,
 }

@@ -246,6 +246,9 @@ macro_rules! all_limits {
                 max_terminal_log_bytes: u64 = 16 << 20, size;
                 /// The time that a terminal may run without a turn. When it expires, the gateway kills the command.
                 terminal_idle_timeout: Duration = seconds(3600), time;
+                /// The time for which the processes of a member of the fleet wait for its return. When it expires, their
+                /// turns fail.
+                member_return_timeout: Duration = seconds(60), time;
                 /// The number of places in an agent's wait queue. Beyond it, requests fail with 503.
                 max_queue_places: usize = 4096, count;
                 /// The time for which a request outside a turn (attach, mode, option, call) waits for a process. When

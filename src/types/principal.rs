@@ -47,12 +47,15 @@ pub enum Scope {
     Files,
     /// Define MCP servers for a session. The agent starts their commands.
     Mcp,
+    /// Connect as a member of the fleet, which runs agents.
+    Fleet,
     /// All rights except `mcp`, including those that no other scope covers.
     Admin,
 }
 
 impl Scope {
-    pub const ALL: [Self; 6] = [Self::Read, Self::Prompt, Self::Approve, Self::Files, Self::Mcp, Self::Admin];
+    pub const ALL: [Self; 7] =
+        [Self::Read, Self::Prompt, Self::Approve, Self::Files, Self::Mcp, Self::Fleet, Self::Admin];
 
     /// The name in configuration, commands and the API.
     pub const fn name(self) -> &'static str {
@@ -62,6 +65,7 @@ impl Scope {
             Self::Approve => "approve",
             Self::Files => "files",
             Self::Mcp => "mcp",
+            Self::Fleet => "fleet",
             Self::Admin => "admin",
         }
     }

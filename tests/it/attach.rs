@@ -44,7 +44,7 @@ fn durable() -> (tempfile::TempDir, Gateway) {
 }
 
 /// A gateway that accepts the address of a proxy in front of it.
-async fn behind_a_proxy() -> (Gateway, Proxy) {
+pub(crate) async fn behind_a_proxy() -> (Gateway, Proxy) {
     let mut gateway = Setup::fake(&[]).start();
     let proxy = Proxy::start(gateway.address()).await;
     set_public_url(&mut gateway, &format!("http://{}", proxy.address));

@@ -20,6 +20,7 @@ mod docs;
 mod eventsource;
 mod faults;
 mod files;
+mod fleet;
 mod floods;
 mod fuzz_corpora;
 mod golden;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::sync::{mpsc, watch};
 
-use super::{BoxFuture, Channel, Closed, LineWriter, Transport};
+use super::{BoxFuture, Channel, Closed, LineWriter, Origin, Transport};
 use crate::acp::AcpVersion;
 use crate::agent::dialect::Acp;
 use crate::agent::failure::AgentExit;
@@ -43,7 +43,8 @@ pub(in crate::agent) fn open() -> (Channel<DuplexStream>, MemoryAgent) {
     let (incoming, output) = tokio::io::duplex(1 << 20);
     let ((closing, is_closing), (end, ended)) = (watch::channel(false), watch::channel(false));
     let transport = Box::new(MemoryTransport { closing, ended });
-    let channel = Channel { incoming, outgoing: Arc::new(MemoryWriter(lines)), transport };
+    let channel =
+        Channel { incoming, outgoing: Arc::new(MemoryWriter(lines)), transport, origin: Origin::default() };
     (channel, MemoryAgent { received, output: Some(output), closing: is_closing, _ended: end })
 }
 

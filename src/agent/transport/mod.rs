@@ -10,10 +10,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::failure::AgentExit;
+use crate::fleet::ChannelId;
+use crate::jsonrpc::PendingTables;
 
 #[cfg(test)]
 pub(crate) mod memory;
 mod link;
+pub(super) mod member;
 pub(super) mod stdio;
 pub(super) mod websocket;
 
@@ -32,6 +35,21 @@ pub(super) trait LineWriter: fmt::Debug + Send + Sync {
 
     /// The same for cancels and answers, which may use reserved places in the queue.
     fn send_reserved(&self, line: Bytes) -> Result<(), Closed>;
+
+    /// Queues a line that the agent must receive only once, also from a gateway that was killed and started again. Only a
+    /// transport that outlives the gateway needs the key.
+    fn send_once(&self, _key: Once, line: Bytes) -> Result<(), Closed> {
+        self.send_reserved(line)
+    }
+}
+
+/// The identity of a line that an agent must receive only once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Once {
+    /// The call with this number.
+    Call(u64),
+    /// The answer to the request with this number.
+    Answer(u64),
 }
 
 /// The owner of a transport. Dropping it closes the transport in the background.
@@ -49,6 +67,14 @@ pub(super) trait Transport: fmt::Debug + Send + Sync {
 
     /// The last diagnostic output of the agent. Secrets are not masked.
     fn diagnostics(&self) -> String;
+
+    /// The channel of the agent, if its process outlives the gateway.
+    fn channel(&self) -> Option<ChannelId> {
+        None
+    }
+
+    /// Acknowledges the output before `offset`: its events are durable.
+    fn acknowledge(&self, _offset: u64) {}
 }
 
 /// An open transport.
@@ -57,4 +83,14 @@ pub(super) struct Channel<R> {
     pub(super) incoming: R,
     pub(super) outgoing: Arc<dyn LineWriter>,
     pub(super) transport: Box<dyn Transport>,
+    pub(super) origin: Origin,
+}
+
+/// The beginning of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Origin {
+    /// The offset of the first byte in the output of the process. `None`: the transport does not number the output.
+    pub(super) offset: Option<u64>,
+    /// The open requests of an earlier gateway process. `None`: the process is new.
+    pub(super) pending: Option<PendingTables>,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::process::ChildStdout;
 
-use super::{BoxFuture, Channel, Closed, LineWriter, Transport};
+use super::{BoxFuture, Channel, Closed, LineWriter, Origin, Transport};
 use crate::agent::failure::AgentExit;
 use crate::process::{Child, Exit, StdinWriter, StopReason};
 
@@ -20,7 +20,7 @@ struct Stdio(Child);
 pub(in crate::agent) fn open(mut child: Child) -> Channel<ChildStdout> {
     let incoming = child.take_stdout().expect("a new child has its stdout");
     let outgoing = Arc::new(child.stdin());
-    Channel { incoming, outgoing, transport: Box::new(Stdio(child)) }
+    Channel { incoming, outgoing, transport: Box::new(Stdio(child)), origin: Origin::default() }
 }
 
 impl Stdio {
@@ -58,11 +58,11 @@ impl Transport for Stdio {
     fn exit(&self) -> BoxFuture<'_, AgentExit> {
         Box::pin(async {
             let exit = tokio::time::timeout(EXIT_GRACE, self.0.exited()).await.ok();
-            let exceeded_limit = self.exceeded_limit(exit.as_ref());
+            let exceeded_limit = self.exceeded_limit(exit.as_ref()).map(String::into_boxed_str);
             let stalled = self.0.stop_reason().filter(|reason| *reason == StopReason::StdinStalled);
             let (exit_code, signal) = exit.map_or((None, None), |exit| (exit.code, exit.signal));
             let (stderr_tail, reason) = (self.diagnostics(), stalled.map(|reason| reason.to_string()));
-            AgentExit { exit_code, signal, stderr_tail, reason, exceeded_limit, disconnected: None }
+            AgentExit { exit_code, signal, stderr_tail, reason, exceeded_limit, ..AgentExit::default() }
         })
     }
 

@@ -12,8 +12,8 @@ use tokio::time::{Instant, interval_at, timeout};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::Channel;
 use super::link::{INCOMING_BYTES, LineQueue, Link, RemoteTransport, to_line};
+use super::{Channel, Origin};
 use crate::outgoing::WebSocket;
 use crate::shutdown::Shutdown;
 use crate::types::Limits;
@@ -45,7 +45,8 @@ pub(in crate::agent) fn open(
         };
         shared.end(reason);
     });
-    Channel { incoming, outgoing: Arc::new(queue), transport: Box::new(RemoteTransport(link)) }
+    let transport = Box::new(RemoteTransport(link));
+    Channel { incoming, outgoing: Arc::new(queue), transport, origin: Origin::default() }
 }
 
 /// Passes the agent's messages on as lines. Returns the reason of the end.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::outgoing::TlsError;
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum AttachFailure {
+pub(in crate::cli) enum AttachFailure {
     #[error("no key: set ACP_GATEWAY_KEY or --key-file FILE")]
     NoKey,
     #[error("the key is empty, or has characters that no key has")]
@@ -20,4 +20,6 @@ pub(super) enum AttachFailure {
     KeyInUrl,
     #[error("invalid --url {0:?}: expected http://HOST or https://HOST")]
     Url(String),
+    #[error("invalid --url {0:?}: expected ws://HOST/v1/fleet/connect or wss://HOST/v1/fleet/connect")]
+    FleetUrl(String),
 }

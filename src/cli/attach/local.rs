@@ -99,7 +99,7 @@ impl LocalGateway {
 }
 
 /// The header with a key.
-pub(super) fn authorization(key: &str) -> Result<HeaderValue, http::header::InvalidHeaderValue> {
+pub(in crate::cli) fn authorization(key: &str) -> Result<HeaderValue, http::header::InvalidHeaderValue> {
     let mut value = HeaderValue::try_from(format!("Bearer {key}"))?;
     value.set_sensitive(true);
     Ok(value)

@@ -9,7 +9,7 @@ use crate::api::{PendingRequest, Resolution};
 use crate::event::{EncodedEvent, RequestCreated, RequestResolved};
 use crate::session::agent_requests::{EndedBy, OfferedRequest, Resolving};
 use crate::session::error::AnswerError;
-use crate::session::record::RequestRecord;
+use crate::session::record::{PeerRequest, RequestRecord};
 use crate::types::{Author, RequestId};
 
 impl Actor {
@@ -19,6 +19,7 @@ impl Actor {
             return Err(Err(acp::error(error_code::INTERNAL, "too many requests wait for an answer")));
         }
         let id = self.journal.next_request();
+        let peer = self.link.peer_request(offer.incoming);
         let request = self.agent_requests.offer(id, offer, self.context.ids.now(), Instant::now());
         let event = RequestCreated {
             request_id: id,
@@ -28,7 +29,7 @@ impl Actor {
             acp_client: request.acp_client.as_deref(),
             deadline: request.deadline,
         };
-        let record = RequestRecord::open(&request);
+        let record = RequestRecord::open(&request, peer);
         self.journal.append_with(request.prompt_id, &event, |_, change| change.open_request(id, &record));
         Ok(id)
     }
@@ -52,7 +53,8 @@ impl Actor {
     pub(in crate::session) fn resolve(&mut self, resolving: Resolving) -> u64 {
         let Resolving { request, incoming, resolution, by, outcome, at_once } = resolving;
         let outcome = self.client_served(&request, outcome);
-        let seq = self.append_resolved(&request, resolution, by, &outcome);
+        let peer = self.link.peer_request(incoming);
+        let seq = self.append_resolved(&request, resolution, by, &outcome, peer);
         self.turns.note_activity(Instant::now());
         if at_once {
             self.link.answer(incoming, &outcome);
@@ -70,6 +72,7 @@ impl Actor {
         resolution: Resolution,
         by: Option<Author>,
         outcome: &Outcome,
+        peer: Option<PeerRequest>,
     ) -> u64 {
         self.audit_decision(request, resolution, by.as_ref(), outcome);
         let id = request.request_id;
@@ -86,7 +89,8 @@ impl Actor {
             result: outcome.as_deref().ok(),
             error: outcome.as_deref().err().map(|error| &**error),
         });
-        let record = RequestRecord::resolved(resolution, by);
+        let peer = peer.map(|peer| peer.answered(outcome.clone()));
+        let record = RequestRecord::resolved(resolution, by, peer);
         self.journal.append_with(request.prompt_id, event, |_, change| change.resolve_request(id, &record))
     }
 

@@ -24,7 +24,6 @@ use crate::session::command::CreateWaiter;
 use crate::session::error::{InputError, ProcessError};
 use crate::session::origin::{Origin, cannot_adopt};
 use crate::session::requirements;
-use crate::types::SessionState;
 use crate::types::limits::{FOLDED_MEMBER_BYTES, LOAD_DEFERRAL_MAX};
 
 impl Actor {
@@ -51,9 +50,10 @@ impl Actor {
         let requirements = (self.offered_capabilities(), folders);
         let in_use = self.attachment.is_in_use();
         let session = record.agent_session_id.as_deref();
+        let former = self.link.former().cloned();
         let has_history = self.has_history() || record.called || self.client_calls.imports_history();
         let session =
-            session.map(|session| RequestedSession { session: session.into(), has_history, in_use });
+            session.map(|session| RequestedSession { session: session.into(), has_history, in_use, former });
         let allowed = (self.context.workspaces_of(record), requirements);
         let enqueued = self.link.enqueue(&self.context, &record.agent, allowed, session);
         if enqueued.is_ok() {
@@ -119,9 +119,13 @@ impl Actor {
             Ok(lease) => lease,
             // The pool has begun to drain before this session has.
             Err(AgentFailure::Draining) if self.lifecycle.drain_at.is_none() => return self.drain(),
+            Err(failure) if self.link.former().is_some() => return self.not_continued(&failure.into()),
             Err(failure) => return self.attach_failed(&failure.into()),
         };
         self.link.offered(&lease);
+        if let Some(former) = self.link.take_former() {
+            return self.continue_with(lease, former);
+        }
         let died = lease.process().has_ended() && self.attachment.may_replace();
         if died || lease.process().key.client_capabilities != self.offered_capabilities() {
             // The process died while it was idle, or the configuration has changed during the wait. In the
@@ -386,20 +390,12 @@ impl Actor {
         }
         let (initialized, isolation) =
             (Arc::clone(&lease.process().initialized), lease.process().isolation());
+        let channel = lease.process().channel();
         let (imports, has_turn) = (self.client_calls.imports_history(), self.turns.running().is_some());
         self.attachment.attached(method, imports, has_turn, &self.context.limits, Instant::now());
         let prompt = initialized.prompt_capabilities().filter(|raw| raw.get().len() <= FOLDED_MEMBER_BYTES);
         let models = acp::RawObject::parse(result).is_some_and(|object| object.get("models").is_some());
-        self.journal.update(|record| {
-            record.attached = true;
-            record.isolation = isolation;
-            record.prompt_capabilities = prompt;
-            if record.is_closed() {
-                record.state = SessionState::Idle;
-            }
-            record.models = models;
-            record.unfinished = false;
-        });
+        self.record_attached((isolation, prompt, models), channel, &initialized);
         self.cancel_lost_turn(method);
         self.journal.fold_with(|fold| fold.attached(result));
         let mut creating = self.client_calls.take_creating();
@@ -441,6 +437,10 @@ impl Actor {
                 change.put_prompt(record);
             }
         });
+        if channel.is_some() {
+            // A restart then knows that a prompt without a channel was not sent.
+            self.turns.send_after(seq);
+        }
         self.report_current_mode(None);
         self.next_queued();
         for attaching in self.client_calls.take_attaching() {

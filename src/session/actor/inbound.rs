@@ -10,10 +10,22 @@ use crate::event::{AgentInvalidOutput, EncodedEvent, Extension, SessionUpdate};
 use crate::jsonrpc::{CallId, RpcError};
 use crate::pool::Disposition;
 use crate::session::attachment::{CallPurpose, History, SessionOwner};
+use crate::session::record::OutputPosition;
 use crate::types::PromptId;
 
 impl Actor {
-    pub(super) fn handle_batch(&mut self, mut batch: Batch) {
+    pub(super) fn handle_batch(&mut self, batch: Batch) {
+        let (Some(channel), Some(offset)) = (self.link.channel(), batch.offset) else {
+            return self.handle_messages(batch);
+        };
+        // A restart continues with the output behind the position, so both are one commit.
+        let group = self.journal.begin_group();
+        self.handle_messages(batch);
+        let seq = self.journal.end_group(group, OutputPosition { channel, offset });
+        self.link.acknowledge_after(seq, offset);
+    }
+
+    fn handle_messages(&mut self, mut batch: Batch) {
         let (mut invalid_output, now) = (AgentInvalidOutput::default(), Instant::now());
         self.turns.note_activity(now);
         let mut messages = std::mem::take(&mut batch.messages).into_iter();

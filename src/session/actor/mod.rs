@@ -16,12 +16,14 @@
 //! - `calls`: calls of clients
 //! - `modes`: modes that clients cannot select
 //! - `recovery`: the start from stored records
+//! - `former`: continues with a process that outlived the former gateway process
 
 mod answers;
 mod attach;
 mod audit;
 mod calls;
 mod commands;
+mod former;
 mod inbound;
 mod methods;
 mod modes;
@@ -207,11 +209,15 @@ impl Actor {
     }
 
     fn waits_for_commit(&self) -> bool {
-        self.agent_requests.waits_for_commit() || self.turns.is_unsent() || self.is_log_behind()
+        self.link.waits_for_commit()
+            || self.agent_requests.waits_for_commit()
+            || self.turns.is_unsent()
+            || self.is_log_behind()
     }
 
     /// Sends answers, calls and the prompt whose events are durable, and reports the activity to the pool.
     fn flush(&mut self) {
+        self.link.acknowledge(self.journal.log().committed());
         self.send_answers();
         self.send_queued_calls();
         self.send_prompt();
@@ -296,6 +302,10 @@ impl Actor {
     /// sent stay in the queue until the gateway starts again.
     fn drain(&mut self) {
         self.lifecycle.drain_at = Some(Instant::now() + self.context.limits.drain_timeout);
+        if self.link.former().is_some() {
+            // The next gateway process continues with the turn.
+            return self.stop_for_drain();
+        }
         if self.turns.return_unsent() {
             self.journal.update(super::record::SessionRecord::requeue_prompt);
         }

@@ -140,7 +140,10 @@ impl Actor {
         &self,
         record: &PromptRecord,
     ) -> Result<Result<Box<RawValue>, Problem>, SessionError> {
-        if record.status != PromptStatus::Queued && !record.unsent {
+        // A prompt to a member is sent only after the commit that names the process.
+        let session = self.journal.record();
+        let is_unsent = record.unsent || (session.channel.is_none() && self.link.spec().is_member());
+        if record.status != PromptStatus::Queued && !is_unsent {
             return Ok(Err(interrupted()));
         }
         if !self.context.may_prompt.allows(&self.journal.record().tenant(), &record.by) {

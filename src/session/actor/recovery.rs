@@ -146,6 +146,9 @@ impl Actor {
             self.erase(&record.owner);
             return Ok(());
         }
+        if restore && self.expect_former_process().await? {
+            return Ok(());
+        }
         let failed = self.restore_queue(restore).await?;
         if record.state == SessionState::Waiting {
             for request in record.open_requests {
@@ -154,7 +157,7 @@ impl Actor {
                 if let Some(RequestRecord { pending: Some(pending), resolution: None, .. }) = stored {
                     // The process is gone.
                     let outcome = RequestKind::from_method(&pending.method).cancelled_reply();
-                    self.append_resolved(&pending.into(), Resolution::Expired, None, &outcome);
+                    self.append_resolved(&pending.into(), Resolution::Expired, None, &outcome, None);
                 }
             }
         }

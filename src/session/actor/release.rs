@@ -200,7 +200,7 @@ impl Actor {
     }
 
     /// Stops the actor, because the session has no process and the gateway drains.
-    fn stop_for_drain(&mut self) {
+    pub(super) fn stop_for_drain(&mut self) {
         self.link.drop_pending();
         self.reject_waiters(&ProcessError::DRAINING);
         self.lifecycle.stopping = true;
@@ -220,7 +220,9 @@ impl Actor {
         self.end_terminals();
         self.journal.fold_with(SessionFold::detached);
         let event = &SessionDetached { reason };
-        self.journal.append_with(None, event, |_, change| change.record.attached = false);
+        self.journal.append_with(None, event, |_, change| {
+            (change.record.attached, change.record.channel) = (false, None);
+        });
     }
 
     /// Asks the agent to close or delete the session, so that its process can serve another session.
@@ -266,6 +268,9 @@ impl Actor {
     pub(super) fn drop_pending_lease(&mut self) {
         if self.turns.running().is_none() && !self.client_calls.has_waiters() {
             self.link.drop_pending();
+            if self.link.take_former().is_some() {
+                self.append_detached(DetachedReason::Exited);
+            }
             self.release_live_guard();
         }
     }

@@ -133,7 +133,7 @@ impl Actor {
             }
             let Resolving { request, incoming, resolution, outcome, .. } = resolving;
             self.serving.resolved(id);
-            self.append_resolved(&request, resolution, None, &outcome);
+            self.append_resolved(&request, resolution, None, &outcome, None);
             if let Err(response) = self.serve_by_policy(incoming, &request, served_by) {
                 self.link.answer(incoming, &response);
             }

@@ -10,6 +10,7 @@ use crate::acp::{self, ContentError, PromptCapabilities, TraceContext};
 use crate::agent::AgentFailure;
 use crate::api::{FieldError, Problem, ProblemCode, Prompt};
 use crate::event::{EncodedEvent, PromptCompleted, PromptFailed, PromptQueued, PromptStarted};
+use crate::jsonrpc::CallId;
 use crate::jsonrpc::RpcError;
 use crate::session::agent_requests::EndedBy;
 use crate::session::command::NewPrompt;
@@ -19,7 +20,15 @@ use crate::session::error::{
 use crate::session::process_link::prompt_failure;
 use crate::session::record::PromptRecord;
 use crate::session::turns::{Admission, Answered, CancelStep, Completion, Queued};
-use crate::types::{Principal, PromptId, PromptStatus};
+use crate::types::{Principal, PromptId, PromptStatus, SessionId};
+
+/// The id of the call of a prompt to a process that outlives the gateway. A restarted gateway computes the same id. It is above
+/// all counted ids, and a number that every JSON parser represents exactly.
+pub(super) fn prompt_call(session: SessionId, prompt: PromptId) -> CallId {
+    let [.., a, b, c, d] = *session.as_bytes();
+    let session = u64::from(u32::from_be_bytes([a, b, c, d]));
+    CallId::new((1 << 52) | (session << 20) | u64::from(prompt.number() & 0xF_FFFF))
+}
 
 /// The end of a turn.
 #[derive(Debug)]
@@ -153,7 +162,15 @@ impl Actor {
         let Some(id) = &self.journal.record().agent_session_id else { return };
         let params = acp::prompt(id, blocks, trace);
         self.attachment.reset_replaced();
-        let call = self.link.call(acp::method::SESSION_PROMPT, &params);
+        let number =
+            self.turns.running().filter(|_| self.link.channel().is_some() && !self.turns.is_resent());
+        let call = match number {
+            Some(prompt) => {
+                let id = prompt_call(self.journal.session(), prompt);
+                self.link.call_once(id, acp::method::SESSION_PROMPT, &params)
+            }
+            None => self.link.call(acp::method::SESSION_PROMPT, &params),
+        };
         self.turns.prompt_sent(call, Instant::now());
     }
 

@@ -157,6 +157,23 @@ impl AgentRequests {
         request
     }
 
+    /// Opens a request that a former gateway process has offered. `wall_now` and `now` are the same time on two clocks.
+    pub(in crate::session) fn restore(
+        &mut self,
+        id: RequestId,
+        request: PendingRequest,
+        incoming: IncomingId,
+        wall_now: Timestamp,
+        now: Instant,
+    ) {
+        let kind = RequestKind::from_method(&request.method);
+        let deadline = request.deadline.map(|deadline| {
+            let left = deadline.as_millis().saturating_sub(wall_now.as_millis());
+            now + Duration::from_millis(u64::try_from(left).unwrap_or_default())
+        });
+        self.open.insert(id, Pending { request: Arc::new(request), kind, incoming, deadline });
+    }
+
     /// The open request with this id.
     pub(in crate::session) fn get(&self, id: RequestId) -> Result<Arc<PendingRequest>, AnswerError> {
         if let Some(pending) = self.open.get(&id) {

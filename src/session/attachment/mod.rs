@@ -208,6 +208,12 @@ impl Attachment {
         }
     }
 
+    /// The session has the process of an earlier gateway process again.
+    pub(super) fn continued(&mut self, now: Instant) {
+        self.state = State::Attached;
+        self.idle_since = now;
+    }
+
     /// Any state to Detached.
     pub(super) fn detach(&mut self) {
         self.state = State::Detached;

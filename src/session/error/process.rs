@@ -143,6 +143,9 @@ impl ToProblem for AgentFailure {
             Self::Folder(FolderError::Replaced { .. } | FolderError::OutsideRoots { .. }) => {
                 new(ProblemCode::Forbidden)
             }
+            Self::Member(_) | Self::Exited(AgentExit { is_lost: true, .. }) => {
+                new(ProblemCode::MemberUnavailable)
+            }
             Self::Exited(AgentExit { exit_code, signal, stderr_tail, .. }) => Problem {
                 exit_code: Some(*exit_code),
                 signal: Some(signal.clone()),

@@ -15,11 +15,13 @@ pub(super) use self::quota::Quotas;
 use super::idempotency::Claim;
 use super::metadata_index::MetadataIndex;
 use super::origin::Origin;
-use super::record::{self, FoldRecord, PromptRecord, RequestRecord, SessionRecord, TerminalRecord, put_open};
+use super::record::{
+    self, FoldRecord, OutputPosition, PromptRecord, RequestRecord, SessionRecord, TerminalRecord, put_open,
+};
 use super::snapshot::build_snapshot;
 use crate::api::{PendingRequest, Session, SessionState};
 use crate::event::{EncodedEvent, Event, SessionCreated, SessionDeleted};
-use crate::eventlog::{Records, SessionLog};
+use crate::eventlog::{Group, Records, SessionLog};
 use crate::store::{Delete, Run, Table};
 use crate::transcript::SessionFold;
 use crate::types::{Ids, Limits, PromptId, RequestId, SessionId, TerminalId};
@@ -269,6 +271,20 @@ impl Journal {
         count
     }
 
+    /// Begins a group: everything that is appended before [`Self::end_group`] is committed together.
+    pub(super) fn begin_group(&self) -> Group {
+        self.log.begin_group()
+    }
+
+    /// Ends a group with the position in the output to which its events belong. Returns the last event that must be durable
+    /// before the output is acknowledged.
+    pub(super) fn end_group(&self, group: Group, position: OutputPosition) -> u64 {
+        if !self.erased {
+            group.put(position.records(self.record.session_id));
+        }
+        self.appended()
+    }
+
     /// Saves the record without an event. The position up to which it is exact stays the same.
     pub(super) fn save_record(&mut self) {
         let mut records = Records::default();
@@ -283,6 +299,7 @@ impl Journal {
         let mut gone = |table, key| records.deletes.push(Delete { table, key });
         gone(Table::Session, record::session_key(id));
         gone(Table::Fold, record::session_key(id));
+        gone(Table::OutputPosition, record::session_key(id));
         gone(Table::SessionIndex, record::index_key(&self.record.tenant(), self.record.updated_at, id));
         if let Some(key) = self.stored.index.take() {
             gone(Table::SessionIndex, key);

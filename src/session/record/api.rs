@@ -1,7 +1,7 @@
 //! Conversions between records and types of the API.
 
 use super::prompt::PromptRecord;
-use super::request::{RequestRecord, StoredRequest};
+use super::request::{PeerRequest, RequestRecord, StoredRequest};
 use super::terminal::{StoredExit, StoredTerminal};
 use crate::api::{PendingRequest, Prompt, Resolution, Terminal, TerminalExit};
 use crate::types::{EventId, SessionId};
@@ -49,13 +49,17 @@ impl From<StoredTerminal> for Terminal {
 
 impl RequestRecord {
     /// The record of a request that waits for an answer.
-    pub(in crate::session) fn open(request: &PendingRequest) -> Self {
-        Self { pending: Some(request.clone().into()), resolution: None, by: None }
+    pub(in crate::session) fn open(request: &PendingRequest, peer: Option<PeerRequest>) -> Self {
+        Self { pending: Some(request.clone().into()), resolution: None, by: None, peer }
     }
 
     /// The record of a resolved request.
-    pub(in crate::session) fn resolved(resolution: Resolution, by: Option<String>) -> Self {
-        Self { pending: None, resolution: Some(resolution), by }
+    pub(in crate::session) fn resolved(
+        resolution: Resolution,
+        by: Option<String>,
+        peer: Option<PeerRequest>,
+    ) -> Self {
+        Self { pending: None, resolution: Some(resolution), by, peer }
     }
 }
 

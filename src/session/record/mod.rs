@@ -5,12 +5,13 @@
 //! rejects files of other versions. The types must not depend on types of the API, which change for other reasons.
 //! Only `api` knows both. Enums and the policy are types of `types`, and a test compares the stored bytes.
 //!
-//! Reading order: `session`, `prompt`, `request`, `terminal`, `idempotency`, then `keys`, `codec` and `api`.
+//! Reading order: `session`, `prompt`, `request`, `position`, `terminal`, `idempotency`, then `keys`, `codec` and `api`.
 
 mod api;
 mod codec;
 mod idempotency;
 mod keys;
+mod position;
 mod prompt;
 mod request;
 mod session;
@@ -19,9 +20,10 @@ mod terminal;
 pub(super) use codec::decode;
 pub(super) use idempotency::IdempotencyRecord;
 pub(super) use keys::{agent_session_prefix, index_key, index_prefix, numbered_key, session_key};
+pub(super) use position::OutputPosition;
 pub(super) use prompt::PromptRecord;
-pub(super) use request::RequestRecord;
-pub(super) use session::{FoldRecord, SessionRecord, SessionRecordView, put_open};
+pub(super) use request::{PeerRequest, RequestRecord};
+pub(super) use session::{FoldRecord, SessionRecord, SessionRecordView, StoredChannel, put_open};
 pub(super) use terminal::{StoredExit, StoredTerminal, TerminalRecord};
 
 #[cfg(test)]

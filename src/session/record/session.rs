@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::codec::encode;
 use super::keys::{agent_session_prefix, index_key, session_key};
 use crate::eventlog::Records;
+use crate::fleet::ChannelId;
 use crate::store::{Delete, Put, Table};
 use crate::transcript::SessionFold;
 use crate::types::{
@@ -75,10 +76,24 @@ pub(in crate::session) struct SessionRecord {
     /// Whether a client has set a mode or an option of the session, or called a method by name.
     #[serde(default)]
     pub(in crate::session) called: bool,
+    /// The process of a member that has the session. `None` without a process, or if it ends with the gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::session) channel: Option<StoredChannel>,
     /// The agent must not load its session before this time.
     pub(in crate::session) load_not_before: Option<Timestamp>,
     /// The sequence number up to which this record is exact.
     pub(in crate::session) seq: u64,
+}
+
+/// A process that outlives the gateway.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::session) struct StoredChannel {
+    pub(in crate::session) id: ChannelId,
+    /// The result of `initialize`.
+    pub(in crate::session) initialize: Box<RawValue>,
+    /// Whether the running prompt was sent twice, so that the key of its call is used up.
+    pub(in crate::session) resent: bool,
 }
 
 /// The members of a [`SessionRecord`] that filters use. The other members are not decoded.
@@ -121,7 +136,7 @@ impl SessionRecord {
         self.owner = by.id.to_string();
         self.agent_session_id = Some(agent_session_id);
         self.state = SessionState::Idle;
-        self.attached = false;
+        (self.attached, self.channel) = (false, None);
         (self.created_at, self.updated_at) = (now, now);
         (self.last_prompt, self.last_request, self.seq) = (0, 0, 0);
         (self.prompt_id, self.queued, self.open_requests) = (None, Vec::new(), Vec::new());

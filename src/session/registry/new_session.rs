@@ -91,6 +91,7 @@ pub(super) async fn record(
         unfinished: false,
         inherits_history: false,
         called: false,
+        channel: None,
         load_not_before: None,
         seq: 0,
     };

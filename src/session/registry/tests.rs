@@ -67,6 +67,7 @@ fn record(id: SessionId, by: &Principal, now: crate::types::Timestamp, last_prom
         unfinished: false,
         inherits_history: false,
         called: false,
+        channel: None,
         load_not_before: None,
         seq: 0,
     }

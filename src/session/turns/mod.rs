@@ -148,6 +148,7 @@ impl Turns {
             checked,
             started_seq,
             call: None,
+            resent: false,
             work: PromptWork::default(),
             cancel: Cancel::None,
             last_activity: now,
@@ -209,9 +210,21 @@ impl Turns {
     /// Withdraws the sent prompt, because it is sent again in a new agent session.
     pub(super) fn prompt_withdrawn(&mut self) {
         if let Some(turn) = &mut self.running {
-            turn.call = None;
+            (turn.call, turn.resent) = (None, true);
             turn.work = PromptWork::default();
         }
+    }
+
+    /// Sends the prompt only after the event `seq` is durable.
+    pub(super) fn send_after(&mut self, seq: u64) {
+        if let Some(turn) = &mut self.running {
+            turn.started_seq = turn.started_seq.max(seq);
+        }
+    }
+
+    /// Whether the running prompt is sent for the second time.
+    pub(super) fn is_resent(&self) -> bool {
+        self.running.as_ref().is_some_and(|turn| turn.resent)
     }
 
     /// Whether this is the call of the running turn.

@@ -40,6 +40,8 @@ pub(super) struct Turn {
     pub(super) started_seq: u64,
     /// The call of `session/prompt`, after it was sent.
     pub(super) call: Option<CallId>,
+    /// Whether the prompt was withdrawn and is sent again.
+    pub(super) resent: bool,
     pub(super) work: PromptWork,
     pub(super) cancel: Cancel,
     /// When the agent last sent a message.

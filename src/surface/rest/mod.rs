@@ -9,13 +9,14 @@
 //! 3. `routes`: the handlers and the table of routes.
 //! 4. `events_query`, `event_page`: the responses of the `/events` routes.
 //! 5. `openapi`, `docs`: the OpenAPI document and the pages about the API. `sign_in_socket`: the terminal of
-//!    a sign-in. `wire`: the parsers, for fuzz targets.
+//!    a sign-in. `fleet_socket`: the connection of a member of the fleet. `wire`: the parsers, for fuzz targets.
 
 mod docs;
 mod error;
 mod event_page;
 mod events_query;
 mod extract;
+mod fleet_socket;
 mod layers;
 mod negotiate;
 mod openapi;

@@ -53,6 +53,7 @@ pub(crate) fn operations_on(session: &str, agent: &str) -> Vec<Operation> {
             .replace("{request}", "r1")
             .replace("{terminal}", "t1")
             .replace("{agent}", agent)
+            .replace("{member}", "nobody")
             .replace("{option}", "model")
             .replace("{path}", "folder/file.txt")
             .replace("{signIn}", "01938c5e-7a3b-7c4d-8e5f-ba9876543210")

@@ -73,7 +73,7 @@ struct Examples {
 }
 
 /// The problem codes of every operation that calls an agent.
-const AGENT_CODES: [ProblemCode; 7] = [
+const AGENT_CODES: [ProblemCode; 8] = [
     C::AgentAuthRequired,
     C::AgentUnsupported,
     C::AgentError,
@@ -81,6 +81,7 @@ const AGENT_CODES: [ProblemCode; 7] = [
     C::AgentExited,
     C::AgentDisconnected,
     C::AgentTimeout,
+    C::MemberUnavailable,
 ];
 
 impl Documentation {

@@ -13,6 +13,7 @@ mod auth_terminal;
 mod bulk;
 mod events;
 mod files;
+mod fleet;
 mod gateway;
 mod health;
 mod cancellations;
@@ -77,6 +78,10 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(transcript::get_stderr))
         .routes(routes!(tickets::create_ticket))
         .routes(routes!(audit::get_audit))
+        .routes(routes!(fleet::list_members))
+        .routes(routes!(fleet::connect_member))
+        .routes(routes!(fleet::drain_member))
+        .routes(routes!(fleet::remove_member))
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
 }

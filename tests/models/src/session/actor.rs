@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::agent_requests::AgentRequests;
-use super::record::RequestRecord;
+use super::record::{PeerRequest, RequestRecord};
 use crate::acp::Outcome;
 use crate::api::{PendingRequest, Resolution};
 use crate::event::EncodedEvent;
@@ -88,6 +88,10 @@ impl Link {
 
     pub(super) fn answer(&self, id: IncomingId, outcome: &Outcome) {
         self.0.answer(id, outcome.as_deref().map_err(|error| &**error));
+    }
+
+    pub(super) fn peer_request(&self, _incoming: IncomingId) -> Option<PeerRequest> {
+        None
     }
 
     pub(super) fn agent_messages(&self) -> Vec<AgentMessage> {

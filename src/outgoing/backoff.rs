@@ -5,19 +5,19 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Doubles the delay after each attempt, with a random part, so that many bridges do not reconnect at the same moment.
+/// Doubles the delay after each attempt, with a random part, so that many clients do not reconnect at the same moment.
 #[derive(Debug, Default)]
-pub(super) struct Backoff {
+pub struct Backoff {
     attempts: u32,
 }
 
 impl Backoff {
-    pub(super) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.attempts = 0;
     }
 
     /// The delay before the next attempt: between a half and the whole of the current step.
-    pub(super) fn next(&mut self) -> Duration {
+    pub fn next_delay(&mut self) -> Duration {
         let step = FIRST.saturating_mul(1 << self.attempts.min(16)).min(LONGEST);
         self.attempts = self.attempts.saturating_add(1);
         // Without randomness, the whole step is a valid delay too.
@@ -34,11 +34,11 @@ mod tests {
     fn delays_double_up_to_the_longest() {
         let mut backoff = Backoff::default();
         for whole in [100, 200, 400, 800, 1600, 3200, 5000, 5000] {
-            let delay = backoff.next();
+            let delay = backoff.next_delay();
             let whole = Duration::from_millis(whole);
             assert!(whole / 2 <= delay && delay <= whole, "{delay:?} of {whole:?}");
         }
         backoff.reset();
-        assert!(backoff.next() <= FIRST);
+        assert!(backoff.next_delay() <= FIRST);
     }
 }

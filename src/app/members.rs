@@ -1,0 +1,121 @@
+//! The catalogue with the members of the fleet, and their records.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::watch;
+
+use crate::agent::{AgentSpec, Catalogue};
+use crate::eventlog::{EventLog, Records};
+use crate::fleet::{Fleet, StoredMember};
+use crate::pool::Pool;
+use crate::shutdown::{Shutdown, lock_or_abort};
+use crate::store::{ReadError, Table};
+use crate::types::AgentName;
+
+/// The number of members that a start reads at a time.
+const PAGE: usize = 256;
+
+/// Publishes the catalogue: the configured agents and the members.
+#[derive(Debug, Clone)]
+pub(super) struct Publisher(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// The agents of the configuration. The lock also serializes publications.
+    configured: Mutex<Catalogue>,
+    sender: watch::Sender<Arc<Catalogue>>,
+    pool: Pool,
+    fleet: Fleet,
+}
+
+/// The change of the catalogue.
+pub(super) struct Published {
+    pub(super) former: Arc<Catalogue>,
+    pub(super) current: Arc<Catalogue>,
+}
+
+impl Publisher {
+    pub(super) fn new(
+        configured: Catalogue,
+        sender: watch::Sender<Arc<Catalogue>>,
+        pool: Pool,
+        fleet: Fleet,
+    ) -> Self {
+        Self(Arc::new(Inner { configured: Mutex::new(configured), sender, pool, fleet }))
+    }
+
+    /// Publishes new agents of the configuration, or the current ones, with the current members.
+    pub(super) fn publish(&self, configured: Option<Catalogue>) -> Published {
+        let mut current = lock_or_abort(self.0.configured.lock());
+        if let Some(configured) = configured {
+            *current = configured;
+        }
+        let former = Arc::clone(&self.0.sender.borrow());
+        let merged = with_members(current.clone(), &self.0.fleet).reusing_entries_of(&former);
+        let merged = Arc::new(merged);
+        // The pool first, so that every agent in the published catalogue has a pool.
+        self.0.pool.reload(&merged);
+        self.0.sender.send_replace(Arc::clone(&merged));
+        Published { former, current: merged }
+    }
+
+    /// Publishes each new member after its record is durable, so that a restarted gateway knows every member that has sessions.
+    pub(super) async fn run(self, log: EventLog, shutdown: Shutdown) {
+        let fleet = self.0.fleet.clone();
+        let mut changes = fleet.changes();
+        let mut stored: BTreeMap<AgentName, StoredMember> = BTreeMap::new();
+        loop {
+            changes.mark_unchanged();
+            let members: BTreeMap<_, _> = fleet
+                .status()
+                .into_iter()
+                .map(|member| {
+                    let record = StoredMember { key: member.key.to_string(), info: member.info };
+                    (member.name, record)
+                })
+                .collect();
+            if members != stored {
+                let mut records = Records::default();
+                for (name, member) in &members {
+                    let value = serde_json::to_vec(member).expect("a record has string keys and serializes");
+                    records = records.put(Table::Member, name.as_str(), value);
+                }
+                for name in stored.keys().filter(|name| !members.contains_key(*name)) {
+                    records = records.delete(Table::Member, name.as_str());
+                }
+                if let Err(error) = log.write(records).await {
+                    tracing::warn!(%error, "could not store the members of the fleet");
+                }
+                stored = members;
+                self.publish(None);
+            }
+            tokio::select! {
+                outcome = changes.changed() => if outcome.is_err() { return },
+                () = shutdown.drain_started() => return,
+            }
+        }
+    }
+}
+
+/// Adds the entries of the members.
+pub(super) fn with_members(configured: Catalogue, fleet: &Fleet) -> Catalogue {
+    let members = fleet.status().into_iter();
+    configured.with_members(members.map(|member| AgentSpec::member(member.name, member.info.capacity)))
+}
+
+/// Adds the members of an earlier gateway process to the fleet.
+pub(super) async fn restore(fleet: &Fleet, log: &EventLog) -> Result<(), ReadError> {
+    let mut after = None;
+    loop {
+        let page = log.scan(Table::Member, Vec::new(), after.take(), PAGE).await?;
+        let Some((last, _)) = page.last() else { return Ok(()) };
+        for (key, value) in &page {
+            let name = std::str::from_utf8(key).ok().and_then(|name| name.parse().ok());
+            if let (Some(name), Ok(stored)) = (name, serde_json::from_slice(value)) {
+                fleet.restore(name, stored);
+            }
+        }
+        after = Some(last.clone());
+    }
+}

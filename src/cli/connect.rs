@@ -1,0 +1,145 @@
+//! `connect`: offers an agent of this machine to a gateway, as a member of its fleet.
+
+use std::ffi::OsString;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use http::Uri;
+
+use super::attach::{AttachFailure, authorization, read_key, tls_client};
+use super::failure::Failure;
+use super::stdio::stop_signal;
+use crate::config::Environment;
+use crate::connect::{self, Options};
+use crate::fleet::MemberInfo;
+use crate::process::{self, ChildIsolation, ChildSpec, Spawner};
+use crate::shutdown::Shutdown;
+use crate::telemetry;
+use crate::types::{AgentName, Isolation, Limits};
+
+/// The program of the supervisors of this process.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
+#[derive(Debug, Args)]
+pub(super) struct ConnectArgs {
+    /// The URL of the fleet of a gateway, with the scheme ws or wss and the path /v1/fleet/connect
+    #[arg(long, value_name = "URL")]
+    url: String,
+    /// The name of the agent at the gateway
+    #[arg(long, value_name = "NAME")]
+    name: AgentName,
+    /// A file with a key that has the scope `fleet` [env: the key itself in `ACP_GATEWAY_KEY`]
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// A file with certificates in PEM that are trusted in addition to those of the system
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// The number of processes that run at the same time
+    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    capacity: u16,
+    /// A description of this machine for operators of the gateway, such as `os=linux`. Can be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_metadata)]
+    metadata: Vec<(String, String)>,
+    /// Give up after so many failed attempts in a row [default: never]
+    #[arg(long, value_name = "COUNT")]
+    max_attempts: Option<NonZeroU32>,
+    /// The command of the agent and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
+    let environment = Environment::from_process();
+    telemetry::init(environment.log_filter())?;
+    let url = fleet_url(&args.url)?;
+    let key = read_key(args.key_file.as_ref(), &environment)?.ok_or(AttachFailure::NoKey)?;
+    let uses_tls = matches!(url.scheme_str(), Some("wss"));
+    let client = tls_client(args.ca_file.as_ref(), uses_tls, &environment)?;
+    let folder = std::env::current_dir()?;
+    let (program, arguments) = args.command.split_first().ok_or("a command is required")?;
+    let child = ChildSpec {
+        program: process::resolve(program, environment.search_path())?,
+        args: arguments.to_vec(),
+        env: environment.without_gateway_variables(),
+        home: environment.home().unwrap_or_else(|| folder.clone()),
+        cwd: Some(folder),
+        secrets: vec![key.clone()],
+        isolation: ChildIsolation { level: Isolation::Off, ..ChildIsolation::default() },
+    };
+    let limits = Arc::new(Limits::default());
+    let (shutdown, run_files) = (Shutdown::new(), tempfile_folder()?);
+    let spawner = Spawner::new(OWN_PROGRAM.into(), run_files.0.clone(), shutdown.clone(), limits);
+    let info = MemberInfo {
+        capacity: args.capacity.into(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        metadata: args.metadata.iter().cloned().collect(),
+    };
+    let options = Options {
+        url,
+        authorization: authorization(&key)?,
+        client,
+        name: args.name.clone(),
+        info,
+        max_attempts: args.max_attempts,
+        child,
+        spawner,
+        shutdown,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let stop = stop_signal()?;
+        Ok::<_, Failure>(Box::pin(connect::run(options, stop)).await?)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn parse_metadata(text: &str) -> Result<(String, String), &'static str> {
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+fn fleet_url(url: &str) -> Result<Uri, AttachFailure> {
+    if url.contains(['#', '@']) {
+        return Err(AttachFailure::KeyInUrl);
+    }
+    let parsed: Option<Uri> = url.parse().ok();
+    let is_fleet = |url: &Uri| {
+        matches!(url.scheme_str(), Some("ws" | "wss")) && url.authority().is_some() && url.query().is_none()
+    };
+    parsed.filter(is_fleet).ok_or_else(|| AttachFailure::FleetUrl(url.to_owned()))
+}
+
+/// The folder of the files of running supervisors. Removed at the end.
+struct RunFolder(PathBuf);
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        // A folder that remains is empty, and in the folder for temporary files.
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+fn tempfile_folder() -> std::io::Result<RunFolder> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let name = format!("acp-gateway-connect-{}", crate::types::random_uuid());
+    let path = std::env::temp_dir().join(name);
+    std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+    Ok(RunFolder(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn url_names_a_websocket_without_a_key() {
+        assert!(fleet_url("wss://g.example/v1/fleet/connect").is_ok());
+        for wrong in ["", "g.example", "https://g.example/v1/fleet/connect", "ws://", "ws://h/?key=x"] {
+            assert!(matches!(fleet_url(wrong), Err(AttachFailure::FleetUrl(_))), "{wrong}");
+        }
+        assert!(matches!(fleet_url("ws://key@h/"), Err(AttachFailure::KeyInUrl)));
+    }
+}

@@ -1,0 +1,377 @@
+//! The connection to the gateway with its reconnects, and the channels.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::SinkExt as _;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, StatusCode};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+use tokio_stream::StreamExt as _;
+use tokio_tungstenite::tungstenite::Message;
+use uuid::Uuid;
+
+use super::Options;
+use super::process::{ProcessCommand, ProcessEvent, ProcessHandle};
+use crate::fleet::{
+    self, ChannelId, Command, CommandReceiver, GATEWAY_FRAME_BYTES, GatewayFrame, HEARTBEAT, HeldChannel,
+    Hello, MemberFrame, OutputBuffer, OutputPart, PROTOCOL, REMOVED, SILENCE, WINDOW,
+};
+use crate::outgoing::{Backoff, WebSocket, WebSocketError, open_websocket};
+use crate::types::random_uuid;
+use crate::types::text::strip_controls;
+
+/// The time for the handshake of the WebSocket, and for the first frame of the gateway.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
+/// The time limit for one frame to the gateway.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time for the end of the processes.
+const END_TIMEOUT: Duration = Duration::from_secs(8);
+const QUEUED_EVENTS: usize = 64;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error(
+        "the gateway rejects this member ({0}): check the URL, and the key in ACP_GATEWAY_KEY or --key-file"
+    )]
+    Denied(String),
+    #[error("an operator removed this member from the fleet of the gateway")]
+    Removed,
+    #[error("gave up after {attempts} failed attempts; the last one failed: {last}")]
+    GaveUp { attempts: u32, last: String },
+}
+
+/// Why a connection ended or did not open.
+enum End {
+    /// Another attempt fails too.
+    Denied(String),
+    Removed,
+    Failed(String),
+    /// A signal ends this program.
+    Stopped,
+}
+
+/// One process and its unacknowledged output.
+struct LocalChannel {
+    process: ProcessHandle,
+    buffer: OutputBuffer,
+    /// Whether the process waits for a permit to write.
+    is_paused: bool,
+    commands: CommandReceiver,
+    /// Whether commands were received that are not acknowledged.
+    received_due: bool,
+}
+
+struct Driver {
+    options: Options,
+    instance: Uuid,
+    channels: HashMap<ChannelId, LocalChannel>,
+    events: mpsc::Receiver<(ChannelId, ProcessEvent)>,
+    event_sender: mpsc::Sender<(ChannelId, ProcessEvent)>,
+    began: Instant,
+}
+
+/// Runs the member until `stop` resolves. Its processes end with it.
+pub async fn run(options: Options, stop: impl Future<Output = ()>) -> Result<(), ConnectError> {
+    let shutdown = options.shutdown.clone();
+    let (event_sender, events) = mpsc::channel(QUEUED_EVENTS);
+    let channels = HashMap::new();
+    let mut driver =
+        Driver { options, instance: random_uuid(), channels, events, event_sender, began: Instant::now() };
+    let ended = Box::pin(driver.run(std::pin::pin!(stop))).await;
+    shutdown.start_drain();
+    drop(driver);
+    if !shutdown.wait_for_tasks(END_TIMEOUT).await {
+        tracing::warn!("some processes of the agent did not end in time");
+    }
+    ended
+}
+
+impl Driver {
+    async fn run(
+        &mut self,
+        mut stop: std::pin::Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<(), ConnectError> {
+        let (mut backoff, mut attempt) = (Backoff::default(), 0_u32);
+        loop {
+            let state = if attempt == 0 { "connecting" } else { "reconnecting" };
+            tracing::info!(state, attempt, name = %self.options.name, "connecting to the gateway");
+            let mut opened = false;
+            let end = match Box::pin(self.connection(stop.as_mut(), &mut opened)).await {
+                Ok(never) => match never {},
+                Err(end) => end,
+            };
+            if opened {
+                // Only an accepted connection is progress. A rejection keeps the delay.
+                backoff.reset();
+                attempt = 0;
+            }
+            let last = match end {
+                End::Stopped => {
+                    tracing::info!(state = "disconnected", "the member ends");
+                    return Ok(());
+                }
+                End::Denied(reason) => {
+                    tracing::error!(state = "failed", reason, "the gateway rejects the member");
+                    return Err(ConnectError::Denied(reason));
+                }
+                End::Removed => {
+                    tracing::error!(state = "failed", "an operator removed the member");
+                    return Err(ConnectError::Removed);
+                }
+                End::Failed(reason) => reason,
+            };
+            attempt = attempt.saturating_add(1);
+            if self.options.max_attempts.is_some_and(|max| attempt >= max.get()) {
+                tracing::error!(state = "failed", attempt, error = last, "gave up");
+                return Err(ConnectError::GaveUp { attempts: attempt, last });
+            }
+            let delay = backoff.next_delay();
+            tracing::warn!(
+                state = "reconnecting",
+                attempt,
+                error = last,
+                ?delay,
+                "no connection to the gateway"
+            );
+            let slept = tokio::time::sleep(delay);
+            if self.handling_events(stop.as_mut(), slept).await.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Handles the events of processes until `future` completes. `None`: a signal ends this program.
+    async fn handling_events<T>(
+        &mut self,
+        mut stop: std::pin::Pin<&mut impl Future<Output = ()>>,
+        future: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut future = std::pin::pin!(future);
+        loop {
+            tokio::select! {
+                () = stop.as_mut() => return None,
+                output = future.as_mut() => return Some(output),
+                Some((channel, event)) = self.events.recv() => self.handle_event(channel, event),
+            }
+        }
+    }
+
+    fn clock(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// One connection. Sets `opened` when the gateway has accepted the member.
+    async fn connection(
+        &mut self,
+        mut stop: std::pin::Pin<&mut impl Future<Output = ()>>,
+        opened: &mut bool,
+    ) -> Result<std::convert::Infallible, End> {
+        for channel in self.channels.values_mut() {
+            channel.buffer.pause();
+        }
+        let (client, url) = (self.options.client.clone(), self.options.url.clone());
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, self.options.authorization.clone());
+        let open = Box::pin(async move {
+            timeout(OPEN_TIMEOUT, open_websocket(&client, &url, headers, GATEWAY_FRAME_BYTES)).await
+        });
+        let socket = self.handling_events(stop.as_mut(), open).await.ok_or(End::Stopped)?;
+        let socket = socket.map_err(|_| End::Failed("no connection in time".to_owned()))?;
+        let (mut socket, _) = socket.map_err(|error| match error {
+            WebSocketError::Status { status, .. }
+                if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) =>
+            {
+                End::Denied(status.to_string())
+            }
+            error => End::Failed(error.to_string()),
+        })?;
+        send(&mut socket, self.hello()).await?;
+        let mut heartbeat = tokio::time::interval(HEARTBEAT);
+        let mut heard = Instant::now();
+        loop {
+            while let Some(frame) = self.next_frame() {
+                send(&mut socket, frame).await?;
+            }
+            tokio::select! {
+                () = stop.as_mut() => {
+                    drop(timeout(Duration::from_secs(1), socket.close(None)).await);
+                    return Err(End::Stopped);
+                }
+                Some((channel, event)) = self.events.recv() => self.handle_event(channel, event),
+                message = socket.next() => {
+                    heard = Instant::now();
+                    let Some(bytes) = received(message)? else { continue };
+                    let frame = fleet::decode::<GatewayFrame>(bytes).map_err(|error| failed(&error))?;
+                    if matches!(frame.0, GatewayFrame::Welcome { .. }) {
+                        tracing::info!(state = "connected", name = %self.options.name, "the gateway accepted the member");
+                        *opened = true;
+                    }
+                    if let Some(response) = self.receive(frame).map_err(|error| failed(&error))? {
+                        send(&mut socket, response).await?;
+                    }
+                }
+                _ = heartbeat.tick() => {
+                    if heard.elapsed() > SILENCE || (!*opened && heard.elapsed() > OPEN_TIMEOUT) {
+                        return Err(End::Failed("the gateway sent nothing in time".to_owned()));
+                    }
+                    let ping = fleet::encode(&MemberFrame::Ping { at: self.clock() }, b"");
+                    send(&mut socket, ping).await?;
+                }
+            }
+        }
+    }
+
+    fn hello(&self) -> Bytes {
+        let held = |(channel, local): (&ChannelId, &LocalChannel)| HeldChannel {
+            channel: *channel,
+            received: local.commands.last(),
+        };
+        let hello = Hello {
+            protocol: PROTOCOL,
+            name: self.options.name.clone(),
+            instance: self.instance,
+            info: self.options.info.clone(),
+            channels: self.channels.iter().map(held).collect(),
+        };
+        fleet::encode(&MemberFrame::Hello(Box::new(hello)), b"")
+    }
+
+    /// The next frame to send.
+    fn next_frame(&mut self) -> Option<Bytes> {
+        self.channels.iter_mut().find_map(|(channel, local)| {
+            let channel = *channel;
+            if std::mem::take(&mut local.received_due) {
+                let number = local.commands.last();
+                return Some(fleet::encode(&MemberFrame::Received { channel, number }, b""));
+            }
+            Some(match local.buffer.next_part()? {
+                OutputPart::Bytes { offset, bytes } => {
+                    fleet::encode(&MemberFrame::Output { channel, offset }, &bytes)
+                }
+                OutputPart::End { offset, end } => {
+                    let end = Box::new(end);
+                    fleet::encode(&MemberFrame::Ended { channel, offset, end }, b"")
+                }
+            })
+        })
+    }
+
+    fn handle_event(&mut self, channel: ChannelId, event: ProcessEvent) {
+        let Some(local) = self.channels.get_mut(&channel) else { return };
+        match event {
+            ProcessEvent::Output(block) => {
+                local.buffer.push(block);
+                local.is_paused = true;
+                local.permit_read();
+            }
+            ProcessEvent::Ended(end) => {
+                tracing::info!(%channel, exit_code = end.exit_code, signal = end.signal, "a process of the agent ended");
+                local.buffer.ended(end);
+            }
+        }
+    }
+
+    /// Handles a frame. Returns the response to a ping.
+    fn receive(
+        &mut self,
+        (frame, payload): (GatewayFrame, Bytes),
+    ) -> Result<Option<Bytes>, fleet::ProtocolError> {
+        match frame {
+            GatewayFrame::Welcome { .. } => {}
+            GatewayFrame::Ping { at } => return Ok(Some(fleet::encode(&MemberFrame::Pong { at }, b""))),
+            GatewayFrame::Pong { at } => {
+                tracing::debug!(latency = self.clock().saturating_sub(at), "heartbeat");
+            }
+            GatewayFrame::Resume { channel, offset } => {
+                if let Some(local) = self.channels.get_mut(&channel) {
+                    local.buffer.resume(offset)?;
+                }
+            }
+            GatewayFrame::Durable { channel, offset } => {
+                if let Some(local) = self.channels.get_mut(&channel) {
+                    local.buffer.durable(offset)?;
+                    local.permit_read();
+                }
+            }
+            GatewayFrame::Forget { channel } => drop(self.channels.remove(&channel)),
+            GatewayFrame::Command { channel, number, command } => {
+                self.command(channel, number, &command, payload)?;
+            }
+        }
+        Ok(None)
+    }
+
+    fn command(
+        &mut self,
+        channel: ChannelId,
+        number: u64,
+        command: &Command,
+        line: Bytes,
+    ) -> Result<(), fleet::ProtocolError> {
+        if *command == Command::Open && !self.channels.contains_key(&channel) {
+            let Options { spawner, child, shutdown, .. } = &self.options;
+            let process =
+                ProcessHandle::start((spawner, child.clone()), channel, self.event_sender.clone(), shutdown);
+            let (buffer, commands) = (OutputBuffer::new(WINDOW), CommandReceiver::default());
+            let local = LocalChannel { process, buffer, is_paused: false, commands, received_due: false };
+            self.channels.insert(channel, local);
+        }
+        // The gateway may have sent the command before it learned that the channel is unknown here.
+        let Some(local) = self.channels.get_mut(&channel) else { return Ok(()) };
+        local.received_due = true;
+        if !local.commands.receive(number, command)? {
+            return Ok(());
+        }
+        let accepted = match command {
+            Command::Open => true,
+            Command::Line { .. } => local.process.send(ProcessCommand::Line(line)),
+            Command::Close => local.process.send(ProcessCommand::Close),
+        };
+        if !accepted {
+            // The process has ended, which its own event reports, or it does not read.
+            tracing::debug!(%channel, "a command did not reach the process");
+        }
+        Ok(())
+    }
+}
+
+impl LocalChannel {
+    /// Lets the process write again, if it is paused and the window has room.
+    fn permit_read(&mut self) {
+        if self.is_paused && self.buffer.has_room() {
+            self.is_paused = false;
+            self.process.permit_read();
+        }
+    }
+}
+
+fn failed(error: &impl ToString) -> End {
+    End::Failed(error.to_string())
+}
+
+/// The bytes of a frame. `None` for other messages.
+fn received(
+    message: Option<Result<Message, tokio_tungstenite::tungstenite::Error>>,
+) -> Result<Option<Bytes>, End> {
+    match message {
+        Some(Ok(Message::Binary(bytes))) => Ok(Some(bytes)),
+        Some(Ok(Message::Close(Some(frame)))) if u16::from(frame.code) == REMOVED => Err(End::Removed),
+        Some(Ok(Message::Close(frame))) => {
+            let reason = frame.map(|frame| strip_controls(&frame.reason).to_string());
+            Err(End::Failed(reason.unwrap_or_else(|| "the gateway closed the connection".to_owned())))
+        }
+        Some(Ok(_)) => Ok(None),
+        Some(Err(error)) => Err(failed(&error)),
+        None => Err(failed(&"the gateway closed the connection")),
+    }
+}
+
+async fn send(socket: &mut WebSocket, frame: Bytes) -> Result<(), End> {
+    match timeout(SEND_TIMEOUT, socket.send(Message::Binary(frame))).await {
+        Ok(sent) => sent.map_err(|error| failed(&error)),
+        Err(_) => Err(failed(&"the gateway does not read")),
+    }
+}

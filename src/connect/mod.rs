@@ -1,0 +1,41 @@
+//! A member of a fleet: runs processes of an agent for a gateway, over one WebSocket.
+//!
+//! Only a client. The processes outlive the connection, so a cut of the network and a restart of the gateway lose nothing
+//! (ADR 39). Reading order: [`driver`] (the connection and the channels), [`process`] (one process).
+
+mod driver;
+mod process;
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+use http::{HeaderValue, Uri};
+
+use crate::fleet::MemberInfo;
+use crate::outgoing::Client;
+use crate::process::{ChildSpec, Spawner};
+use crate::shutdown::Shutdown;
+use crate::types::AgentName;
+
+pub use driver::{ConnectError, run};
+
+/// The settings of `connect`.
+pub struct Options {
+    pub url: Uri,
+    /// The header with the key.
+    pub authorization: HeaderValue,
+    pub client: Client,
+    pub name: AgentName,
+    pub info: MemberInfo,
+    /// `None`: the member reconnects forever.
+    pub max_attempts: Option<NonZeroU32>,
+    pub child: ChildSpec,
+    pub spawner: Spawner,
+    pub shutdown: Shutdown,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("url", &self.url).field("name", &self.name).finish_non_exhaustive()
+    }
+}

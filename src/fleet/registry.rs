@@ -1,0 +1,243 @@
+//! All members of the gateway.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::channel::Channel;
+use super::frame::{ChannelId, Hello, MemberInfo, PROTOCOL};
+use super::member::{MAX_CHANNELS, Member, MemberState, MemberStatus};
+use super::received::ChannelOutput;
+use crate::shutdown::{Shutdown, lock_or_abort};
+use crate::types::{AgentName, random_uuid};
+
+/// The number of members that the gateway remembers. Beyond it, a new member replaces one that is disconnected.
+const MAX_MEMBERS: usize = 256;
+/// Bounds of the description of a member.
+const MAX_METADATA: usize = 32;
+const METADATA_BYTES: usize = 256;
+const MAX_CAPACITY: usize = 256;
+/// The last segment of the path on which members connect. A member of this name would have the same path.
+const RESERVED_NAME: &str = "connect";
+
+/// A cheap handle on all members.
+#[derive(Debug, Clone)]
+pub struct Fleet(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    members: Mutex<BTreeMap<AgentName, Arc<Member>>>,
+    /// Changes with each member that is new or has another description.
+    version: watch::Sender<u64>,
+    /// How long the processes of a member wait for its return.
+    return_timeout: Duration,
+    shutdown: Shutdown,
+}
+
+/// Why a member cannot join.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JoinError {
+    #[error(
+        "the gateway speaks version {PROTOCOL} of the fleet protocol; update the older of the two programs"
+    )]
+    Version,
+    #[error("the name belongs to another key")]
+    OtherKey,
+    #[error(
+        "another member with this name is connected, or may still return; try again later or use another name"
+    )]
+    NameTaken,
+    #[error("too many members (limit {MAX_MEMBERS})")]
+    TooMany,
+    #[error("{0}")]
+    Invalid(&'static str),
+}
+
+/// Why a member does not provide a process.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FleetError {
+    #[error("no member of that name has joined the fleet")]
+    Unknown,
+    #[error("the member is not connected, and did not return within {0:?}")]
+    Away(Duration),
+    #[error("the member no longer has the process")]
+    Gone,
+    #[error("the member is being drained and accepts no new processes")]
+    Draining,
+}
+
+/// A connection of a member. Dropping it ends the connection.
+#[derive(Debug)]
+pub struct Joined {
+    pub member: Arc<Member>,
+    pub connection: u64,
+    fleet: Fleet,
+}
+
+/// The record of a member, which survives a restart of the gateway.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredMember {
+    pub key: String,
+    pub info: MemberInfo,
+}
+
+impl Fleet {
+    /// `return_timeout`: how long the processes of a member wait for its return.
+    pub fn new(return_timeout: Duration, shutdown: Shutdown) -> Self {
+        let (members, version) = (Mutex::default(), watch::Sender::new(0));
+        Self(Arc::new(Shared { members, version, return_timeout, shutdown }))
+    }
+
+    fn members(&self) -> MutexGuard<'_, BTreeMap<AgentName, Arc<Member>>> {
+        lock_or_abort(self.0.members.lock())
+    }
+
+    /// Adds a member of an earlier gateway process, which may return to its processes.
+    pub fn restore(&self, name: AgentName, stored: StoredMember) {
+        let member = Member::new(name.clone(), stored.key.into(), stored.info);
+        let member = Arc::new(member);
+        self.members().insert(name, Arc::clone(&member));
+        self.expect_return(member, 0);
+    }
+
+    /// Notified when a member is new or has another description.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.version.subscribe()
+    }
+
+    pub fn status(&self) -> Vec<MemberStatus> {
+        let members: Vec<_> = self.members().values().cloned().collect();
+        members.iter().map(|member| member.status()).collect()
+    }
+
+    pub fn member(&self, name: &AgentName) -> Option<Arc<Member>> {
+        self.members().get(name).cloned()
+    }
+
+    /// Removes a member: ends its connection and loses its processes. Returns false if there is none of this name.
+    pub fn remove(&self, name: &AgentName) -> bool {
+        let Some(member) = self.members().remove(name) else { return false };
+        member.remove();
+        self.0.version.send_modify(|version| *version += 1);
+        true
+    }
+
+    /// Begins a connection of the member that `hello` describes, with the key `key`.
+    pub fn join(&self, hello: Hello, key: &Arc<str>) -> Result<Joined, JoinError> {
+        check(&hello)?;
+        let mut members = self.members();
+        let member = match members.get(&hello.name) {
+            Some(member) if member.key() != key => return Err(JoinError::OtherKey),
+            Some(member) if !member.accepts(hello.instance) => return Err(JoinError::NameTaken),
+            Some(member) => Arc::clone(member),
+            None => {
+                if members.len() >= MAX_MEMBERS {
+                    let gone = members.values().find(|member| member.state() == MemberState::Disconnected);
+                    let gone = gone.map(|member| member.name().clone()).ok_or(JoinError::TooMany)?;
+                    members.remove(&gone);
+                }
+                let member = Member::new(hello.name.clone(), Arc::clone(key), hello.info.clone());
+                let member = Arc::new(member);
+                members.insert(hello.name.clone(), Arc::clone(&member));
+                member
+            }
+        };
+        let connection = member.connect(hello);
+        drop(members);
+        self.0.version.send_modify(|version| *version += 1);
+        Ok(Joined { member, connection, fleet: self.clone() })
+    }
+
+    /// Opens a channel for a new process of the member. Waits for the return of the member.
+    pub async fn open(&self, name: &AgentName) -> Result<(Channel, ChannelOutput), FleetError> {
+        let member = self.connected(name).await?;
+        if member.is_draining() {
+            return Err(FleetError::Draining);
+        }
+        Ok(Channel::open(member, random_uuid()))
+    }
+
+    /// Claims the channel of an earlier gateway process. Waits for the return of the member.
+    pub async fn claim(
+        &self,
+        name: &AgentName,
+        id: ChannelId,
+        offset: u64,
+    ) -> Result<(Channel, ChannelOutput), FleetError> {
+        let member = self.connected(name).await?;
+        Channel::claim(member, id, offset).ok_or(FleetError::Gone)
+    }
+
+    /// The member, as soon as it is connected.
+    async fn connected(&self, name: &AgentName) -> Result<Arc<Member>, FleetError> {
+        let member = self.member(name).ok_or(FleetError::Unknown)?;
+        let away = FleetError::Away(self.0.return_timeout);
+        let deadline = Instant::now() + self.0.return_timeout;
+        let mut presence = member.presence();
+        loop {
+            presence.mark_unchanged();
+            if member.is_connected() {
+                return Ok(member);
+            }
+            if member.state() == MemberState::Disconnected {
+                return Err(away);
+            }
+            if tokio::time::timeout_at(deadline, presence.changed()).await.is_err() {
+                return Err(away);
+            }
+        }
+    }
+
+    /// Loses the processes of the member if it does not return after the connection.
+    fn expect_return(&self, member: Arc<Member>, connection: u64) {
+        let (timeout, shutdown) = (self.0.return_timeout, self.0.shutdown.clone());
+        self.0.shutdown.spawn_client(async move {
+            tokio::select! {
+                () = tokio::time::sleep(timeout) => {}
+                () = shutdown.closing_started() => return,
+            }
+            let reason = format!("the member did not return within {timeout:?}");
+            if member.give_up(connection, &reason) {
+                tracing::warn!(member = %member.name(), state = "disconnected", "a member of the fleet did not return; its processes are lost");
+            }
+        });
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        if self.member.disconnected(self.connection) {
+            tracing::info!(member = %self.member.name(), state = "reconnecting", "a member of the fleet lost its connection");
+            self.fleet.expect_return(Arc::clone(&self.member), self.connection);
+        }
+    }
+}
+
+fn check(hello: &Hello) -> Result<(), JoinError> {
+    let info = &hello.info;
+    if hello.protocol != PROTOCOL {
+        return Err(JoinError::Version);
+    }
+    if !(1..=MAX_CAPACITY).contains(&info.capacity) {
+        return Err(JoinError::Invalid("`capacity` must be from 1 to 256"));
+    }
+    if hello.name.as_str() == RESERVED_NAME {
+        return Err(JoinError::Invalid("the name `connect` is reserved"));
+    }
+    let is_short = |text: &String| text.len() <= METADATA_BYTES && !text.chars().any(char::is_control);
+    let has_short_texts = info.metadata.iter().all(|(key, value)| is_short(key) && is_short(value));
+    if info.metadata.len() > MAX_METADATA || !has_short_texts || !is_short(&info.version) {
+        return Err(JoinError::Invalid(
+            "the description must have at most 32 entries with at most 256 bytes each and no control characters",
+        ));
+    }
+    if hello.channels.len() > MAX_CHANNELS {
+        return Err(JoinError::Invalid("too many channels"));
+    }
+    Ok(())
+}
