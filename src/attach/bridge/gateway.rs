@@ -219,7 +219,7 @@ fn attach_params(call: &Call) -> Option<Box<RawValue>> {
 /// The method and the params of a call.
 fn request_of(call: &Call) -> Option<(Box<str>, Box<RawValue>)> {
     match jsonrpc::parse(&call.body, MAX_DEPTH) {
-        Ok(Message::Request { method, params, .. }) => Some((method.into(), params)),
+        Ok(Message::Request { method, params, .. }) => Some((method, params)),
         _ => None,
     }
 }
