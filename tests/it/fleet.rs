@@ -150,7 +150,8 @@ async fn cut_often(mut random: Random) -> String {
         loop {
             // Only the time of the cut is random. No condition depends on this sleep.
             tokio::time::sleep(Duration::from_millis(30 + random.below(150))).await;
-            let path = format!("/v1/sessions/{session}/prompts/{}", prompt["promptId"].as_str().unwrap());
+            let path =
+                format!("/v1/sessions/{session}/prompts/{}", prompt["promptId"].as_str().expect("an id"));
             if gateway.get(&path).await["endedAt"].is_string() {
                 break;
             }

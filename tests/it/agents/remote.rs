@@ -17,7 +17,8 @@ fn near(url: &str, far: &Gateway, more: &str) -> Setup {
     let folders = far.path("data").join("workspaces");
     let token = if more.contains("token") { String::new() } else { format!("token = {KEY:?}\n") };
     Setup::default().table(&format!(
-        "[agents.far]\nurl = {url:?}\nremote_folders = [{folders:?}]\npool = {{ max_size = 8, min_idle = 0 }}\n{token}{more}\n"
+        "[agents.far]\nurl = {url:?}\nremote_folders = [\"{}\"]\npool = {{ max_size = 8, min_idle = 0 }}\n{token}{more}\n",
+        folders.display()
     ))
 }
 

@@ -111,7 +111,7 @@ async fn removed_member_ends_and_its_turn_fails() {
     // The name is free, also for another key, and the session works again.
     let other = key(&gateway, "other", "fleet").await;
     let member = Member::start(&address(&gateway), "laptop", &other, &[]);
-    assert_eq!(listed(&gateway, |member| member.is_object()).await["key"], "other");
+    assert_eq!(listed(&gateway, Value::is_object).await["key"], "other");
     session(&gateway, &member, "laptop").await;
     let prompt = gateway.prompt(&session_of_it, "echo back").await;
     assert_eq!(ended(&gateway, &session_of_it, &prompt).await["status"], "completed");
