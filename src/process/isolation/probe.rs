@@ -111,6 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a child of the test")]
     fn attempt_without_a_result_ends_at_the_timeout() {
         let mut sleeping = Command::new("sleep").arg("60").spawn().unwrap();
         assert!(!ends(&sleeping, Duration::from_millis(20)).unwrap());

@@ -67,9 +67,9 @@ fn path_outside_of_the_maps_is_an_error_for_the_agent_once() {
         let sent = test.sent();
         assert_eq!((sent.len(), &sent[0]["id"]), (1, &request["id"]), "{sent:?}");
         assert_eq!(sent[0]["error"]["code"], -32602);
-        let text = sent[0]["error"]["message"].as_str().unwrap();
+        let detail = sent[0]["error"]["message"].as_str().unwrap();
         let path = params.as_object().unwrap().values().next().unwrap().as_str().unwrap();
-        assert!(text.contains(path) && text.contains("add --map"), "{text}");
+        assert!(detail.contains(path) && detail.contains("add --map"), "{detail}");
         test.gateway(Some("s"), "k3-4.1/c.0", &request);
         let cancel = json!({ "method": "$/cancel_request", "params": { "requestId": request["id"] } });
         test.gateway(Some("s"), "k3-5.0/c.0", &cancel);
