@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 use crate::agent::{Catalogue, CurrentCatalogue, IdleFolders, Launcher, MemberSource, RemoteConnector};
 use crate::audit::{Audit, CountedEvents};
@@ -183,7 +182,7 @@ pub async fn start(
     let (ids, limits) = (Ids::system(), Arc::new(config.limits.clone()));
     let users = agent_users(&config)?;
     let open_files = open_files(&config);
-    let isolation = HostIsolation::default();
+    let isolation = host_isolation(&config, users.clone());
     let store = open_store(&config.data, &limits, &ids)?;
     check_after_unclean_shutdown(&store, &limits, &shutdown).await?;
     let admin = config.admin_key.map(KeyHash::from_bytes);
@@ -245,7 +244,7 @@ pub async fn start(
     let acceptor = acceptor(config, &limits, &clients, &shutdown);
     shutdown.spawn_critical(server::serve(listeners, router, acceptor));
     // Prepare the isolation and start idle processes only now, so that they do not delay the first requests.
-    let isolated = prepare_isolation(&isolation, config, users, &shutdown);
+    let isolated = isolation.prepare(&shutdown);
     shutdown.spawn(async move {
         // The panic of a preparation is in the log.
         drop(isolated.await);
@@ -364,20 +363,15 @@ fn agent_users(config: &Config) -> Result<Option<AgentUsers>, UsersError> {
     AgentUsers::open(range, data.path(), data.homes(), root).map(Some)
 }
 
-/// Begins to prepare the isolation of children. The control groups come first: the gateway moves itself, and the probe
-/// starts processes.
-fn prepare_isolation(
-    isolation: &HostIsolation,
-    config: &Config,
-    users: Option<AgentUsers>,
-    shutdown: &Shutdown,
-) -> JoinHandle<()> {
+/// How this machine isolates children. The control groups come first: the gateway moves itself, and the probe starts
+/// processes.
+fn host_isolation(config: &Config, users: Option<AgentUsers>) -> HostIsolation {
     let mut hidden = vec![config.data.path().to_owned(), config.workspaces.root.clone()];
     hidden.extend(config.workspaces.allow.iter().cloned());
     let folders = (hidden, config.child_environment.home.clone());
     let (temporary, policy) = (config.data.temporary(), config.isolation);
     let record = config.data.control_groups();
-    isolation.prepare(shutdown, Sandbox::unavailable(policy), move || {
+    HostIsolation::with_preparation(Sandbox::unavailable(policy), move || {
         let groups = ControlGroups::open(&record);
         let sandbox = Sandbox::probe(OWN_PROGRAM.as_ref(), folders, temporary, policy).with_users(users);
         if let Some(missing) = sandbox.shortcoming() {
