@@ -74,7 +74,7 @@ impl PendingTables {
 
     /// Whether a response with this raw id answers a call of an earlier gateway process.
     pub fn is_former_call(&self, raw_id: &RawValue) -> bool {
-        CallId::parse(raw_id).is_some_and(|id| id.0 <= self.former)
+        CallId::parse(raw_id).is_some_and(|id| (1..=self.former).contains(&id.0))
     }
 
     pub fn register_call(&mut self) -> CallId {
