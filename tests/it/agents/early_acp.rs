@@ -26,7 +26,8 @@ impl Early {
         let file = file.to_str().expect("UTF-8");
         let args: Vec<&str> = [AGENT, file].into_iter().chain(flags.iter().copied()).collect();
         // The interpreter can be in a home that isolation hides.
-        let more = "dialect = \"early-acp\"\nisolation = \"off\"";
+        // A process that starts ahead would add its lines.
+        let more = "dialect = \"early-acp\"\nisolation = \"off\"\npool = { min_idle = 0 }";
         let gateway = Setup::default().agent("early", "python3", &args, more).settings(settings).start();
         Self { gateway, log }
     }
