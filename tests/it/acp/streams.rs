@@ -71,7 +71,7 @@ async fn responses_of_the_connection_survive_a_cut() {
 async fn events_with_several_messages_resume_between_them() {
     let gateway = Setup::fake(&[]).start();
     let mut acp = Acp::open(&gateway).await;
-    let (session, _) = acp.session().await;
+    let (session, mut messages) = acp.session().await;
     let blocks: Vec<Value> =
         (0..4).map(|at| json!({ "type": "text", "text": format!("block {at}") })).collect();
     let (status, _) =
@@ -81,7 +81,6 @@ async fn events_with_several_messages_resume_between_them() {
         let update = &message["params"]["update"];
         (update["sessionUpdate"] == "user_message_chunk").then(|| update["content"]["text"].clone())
     };
-    let mut messages = acp.stream(Some(&session), None).await;
     let first = messages.next().await;
     assert_eq!(user(&first), Some(json!("block 0")), "the prompt of another client");
     assert_eq!(first["params"]["_meta"]["acp-gateway"]["by"], "admin");

@@ -38,9 +38,10 @@ impl Early {
         lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 
+    /// The methods that the agent received, except `initialized`: either side may send it first.
     fn methods(&self) -> Vec<String> {
         let method = |line: &Value| line["method"].as_str().map(ToOwned::to_owned);
-        self.received().iter().filter_map(method).collect()
+        self.received().iter().filter_map(method).filter(|method| method != "initialized").collect()
     }
 
     async fn session(&self) -> String {
