@@ -12,7 +12,7 @@ use super::member::Member;
 use super::output::OutputPosition;
 use super::received::{ChannelEnd, ChannelOutput};
 
-/// A process of a member. Dropping it tells the member to stop the process and to discard its output.
+/// A process of a member. The drop sends the member a command that stops the process and discards its output.
 #[derive(Debug)]
 pub struct Channel {
     member: Arc<Member>,

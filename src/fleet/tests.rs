@@ -9,7 +9,7 @@ use super::output::{OutputBuffer, OutputPart, OutputPosition, ProtocolError};
 
 const WINDOW: u64 = 4096;
 
-/// What happens next.
+/// One step of a random history.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     /// The process writes so many bytes.

@@ -15,7 +15,9 @@ use crate::types::{AppliedIsolation, Tenant};
 
 pub trait AgentSource: fmt::Debug + Send + Sync {
     /// The isolation of processes of the entry. `None` if they run on another host.
-    fn isolation(&self, spec: &AgentSpec) -> Option<AppliedIsolation>;
+    fn isolation(&self, _spec: &AgentSpec) -> Option<AppliedIsolation> {
+        None
+    }
 
     /// Creates the folder of a process that starts before its session. `None` if it needs none.
     fn create_idle_folder<'a>(
@@ -33,14 +35,17 @@ pub trait AgentSource: fmt::Debug + Send + Sync {
         key: &'a ProcessKey,
     ) -> BoxFuture<'a, Result<Process, FailedStart>>;
 
-    /// Runs the agent's own sign-in command in a terminal.
+    /// Runs the agent's own sign-in command in a terminal. An error if the agent runs on another host.
     fn sign_in<'a>(
         &'a self,
-        spec: &'a Arc<AgentSpec>,
-        tenant: &'a Tenant,
-        method: &'a TerminalAuth,
-        size: (u16, u16),
-    ) -> BoxFuture<'a, Result<Terminal, AgentFailure>>;
+        _spec: &'a Arc<AgentSpec>,
+        _tenant: &'a Tenant,
+        _method: &'a TerminalAuth,
+        _size: (u16, u16),
+    ) -> BoxFuture<'a, Result<Terminal, AgentFailure>> {
+        let method = "a sign-in in a terminal: it runs on another host".to_owned();
+        Box::pin(std::future::ready(Err(AgentFailure::Unsupported { method })))
+    }
 }
 
 impl AgentSource for Launcher {
@@ -76,10 +81,6 @@ impl AgentSource for Launcher {
 }
 
 impl AgentSource for RemoteConnector {
-    fn isolation(&self, _spec: &AgentSpec) -> Option<AppliedIsolation> {
-        None
-    }
-
     fn connect<'a>(
         &'a self,
         spec: &'a Arc<AgentSpec>,
@@ -92,41 +93,15 @@ impl AgentSource for RemoteConnector {
             }
         })
     }
-
-    fn sign_in<'a>(
-        &'a self,
-        _spec: &'a Arc<AgentSpec>,
-        _tenant: &'a Tenant,
-        _method: &'a TerminalAuth,
-        _size: (u16, u16),
-    ) -> BoxFuture<'a, Result<Terminal, AgentFailure>> {
-        let method = "a sign-in in a terminal: it runs on another host".to_owned();
-        Box::pin(std::future::ready(Err(AgentFailure::Unsupported { method })))
-    }
 }
 
 impl AgentSource for MemberSource {
-    fn isolation(&self, _spec: &AgentSpec) -> Option<AppliedIsolation> {
-        None
-    }
-
     fn connect<'a>(
         &'a self,
         spec: &'a Arc<AgentSpec>,
         key: &'a ProcessKey,
     ) -> BoxFuture<'a, Result<Process, FailedStart>> {
         Box::pin(self.connect(spec, key))
-    }
-
-    fn sign_in<'a>(
-        &'a self,
-        _spec: &'a Arc<AgentSpec>,
-        _tenant: &'a Tenant,
-        _method: &'a TerminalAuth,
-        _size: (u16, u16),
-    ) -> BoxFuture<'a, Result<Terminal, AgentFailure>> {
-        let method = "a sign-in in a terminal: it runs on another host".to_owned();
-        Box::pin(std::future::ready(Err(AgentFailure::Unsupported { method })))
     }
 }
 

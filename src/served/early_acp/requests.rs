@@ -101,7 +101,7 @@ impl EarlyAcp {
         Ok(())
     }
 
-    /// Cancels the turn of a session. The answer tells whether one was running.
+    /// Cancels the turn of a session. `cancelled` of the answer is true if a turn was running.
     fn cancel(
         &mut self,
         id: Box<RawValue>,
