@@ -39,7 +39,9 @@ pub(crate) fn files_below(folder: &str, extensions: &[&str]) -> Vec<PathBuf> {
         for entry in entries {
             let path = entry.expect("a folder of the repository can be listed").path();
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            if path.is_dir() && !name.starts_with('.') && name != "node_modules" {
+            // git ignores the output of `scripts/clients`.
+            let is_output = name == "node_modules" || path.ends_with("tests/clients/generated");
+            if path.is_dir() && !name.starts_with('.') && !is_output {
                 open.push(path);
             } else if path
                 .extension()
