@@ -13,6 +13,7 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe;
@@ -191,10 +192,10 @@ async fn watch_exit(
             }
         }
     }
-    // A supervisor that was killed has reported nothing.
+    // A supervisor without a report was killed, and the kernel has killed the program with it.
     exit_sender.send_if_modified(|exit| {
         let silent = exit.is_none();
-        exit.get_or_insert(Exit::from(None));
+        exit.get_or_insert(Exit::killed_by(Signal::KILL.as_raw()));
         silent
     });
 }

@@ -75,7 +75,7 @@ async fn foreign_deleted_and_random_ids_have_identical_answers() {
 
 #[tokio::test]
 async fn the_time_of_a_404_does_not_reveal_the_object() {
-    /// The difference of the medians that the network hides.
+    /// The difference of the times that the network hides.
     const NOTICEABLE: Duration = Duration::from_millis(2);
     const ROUNDS: usize = 200;
     const TRIES: usize = 3;
@@ -84,7 +84,7 @@ async fn the_time_of_a_404_does_not_reveal_the_object() {
     let key = foreign_key(&gateway).await;
     let deleted = deleted_session(&gateway, &key).await;
     let ids = [&*foreign, &*deleted, UNKNOWN];
-    // A pause of the machine can hit one of the three; an oracle shows in each try.
+    // Other tests delay some requests, so the comparison uses the fast ones. An oracle delays all requests of an id.
     for left in (0..TRIES).rev() {
         let mut times = ids.map(|_| Vec::with_capacity(ROUNDS));
         for _ in 0..ROUNDS {
@@ -95,16 +95,16 @@ async fn the_time_of_a_404_does_not_reveal_the_object() {
                 times.push(began.elapsed());
             }
         }
-        let medians = times.map(|mut times| {
+        let fast = times.map(|mut times| {
             times.sort_unstable();
-            times[ROUNDS / 2]
+            times[ROUNDS / 10]
         });
-        figure(&format!("median time of a 404 (foreign, deleted, random): {medians:?}"));
-        let [least, most] = [medians.iter().min(), medians.iter().max()].map(|time| *time.expect("three"));
+        figure(&format!("time of a 404, 10th percentile (foreign, deleted, random): {fast:?}"));
+        let [least, most] = [fast.iter().min(), fast.iter().max()].map(|time| *time.expect("three"));
         if most < least + NOTICEABLE {
             return;
         }
-        assert!(left > 0, "the medians differ: {medians:?}");
+        assert!(left > 0, "the times differ: {fast:?}");
     }
 }
 
