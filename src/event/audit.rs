@@ -279,6 +279,15 @@ audit_events! {
         /// The user id of the agent on the host. `null`: that of the gateway.
         user_id: Option<u32>,
     }
+    /// A webhook was created, which sends events to another host.
+    WebhookCreated = "webhook.created" {
+        webhook_id: String,
+        url: String,
+    }
+    /// A webhook was deleted.
+    WebhookDeleted = "webhook.deleted" {
+        webhook_id: String,
+    }
     /// Retention deletes the events up to `throughSeq`.
     AuditPruned = "audit.pruned" {
         through_seq: u64,
