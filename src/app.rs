@@ -210,7 +210,8 @@ pub async fn start(
     let logs = (log.clone(), audit.clone());
     let context = Context::new(logs, pool.clone(), catalogue.clone(), workspaces, may_prompt, parts);
     let sessions = SessionRegistry::start(context).await?;
-    let webhooks = Webhooks::open(webhook_options(&config), log.clone(), (ids.clone(), &limits, &shutdown)).await?;
+    let webhooks =
+        Webhooks::open(webhook_options(&config), log.clone(), (ids.clone(), &limits, &shutdown)).await?;
 
     let bound = listeners.local_addr().map_err(StartError::Listener)?;
     let principal_limits = keys.limits().clone();

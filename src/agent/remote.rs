@@ -86,7 +86,12 @@ impl RemoteConnector {
         let ca_certificates = remote.ca_certificates.clone();
         let create = move || {
             let ca_certificates = ca_certificates.as_deref();
-            Client::new(ClientOptions { proxies: &proxies, uses_tls, ca_certificates, addresses: AddressRule::Any })
+            Client::new(ClientOptions {
+                proxies: &proxies,
+                uses_tls,
+                ca_certificates,
+                addresses: AddressRule::Any,
+            })
         };
         let client = self.shutdown.spawn_blocking(create).await;
         let failed = |detail: String| AgentFailure::Start { detail };

@@ -49,5 +49,6 @@ pub use transcript::{
     TurnNotice, TurnOther, TurnRequest, TurnSessionMessage, TurnSubagent, TurnTerminal, TurnToolCall,
 };
 pub use webhook::{
-    CreateWebhook, Webhook, WebhookDelivery, WebhookDeliveryList, WebhookDeliveryState, WebhookList, WebhookSecret,
+    CreateWebhook, Webhook, WebhookDelivery, WebhookDeliveryList, WebhookDeliveryState, WebhookList,
+    WebhookSecret,
 };

@@ -43,6 +43,7 @@ use std::path::{Path, PathBuf};
 use crate::types::{AgentName, HostPattern, IsolationPolicy, Limits, Network, ProxyVariables};
 
 pub use agent::{Agent, Home, Launch};
+pub use ca_file::CaFile;
 pub use environment::{CLIENT_KEY_VARIABLE, ChildEnvironment, Environment};
 pub use error::ConfigError;
 pub use layers::Flags;
@@ -50,7 +51,6 @@ pub use listen::Listen;
 pub use load::{load, load_local};
 pub use mcp::McpServer;
 pub use origin::Origin;
-pub use ca_file::CaFile;
 pub use remote::Remote;
 pub use sample::{reference, sample};
 pub use secret::Secret;

@@ -32,7 +32,8 @@ pub use audit::{
     AUDIT_TYPES, ActorKind, AgentRequestRefused, AuditActor, AuditEntry, AuditEvent, AuditLink,
     AuditLogEvent, AuditPage, AuditPruned, AuditedKey, FolderGranted, IsolationApplied, KeyCreated,
     KeyExpired, KeyRevoked, KeyRotated, KeyUpdated, LinkPrinted, LinkUsed, PermissionDecided, RefuseReason,
-    RejectReason, RequestRejected, SignInEnded, SignInOutcome, SignInStarted, SignedOut, TicketCreated, WebhookCreated, WebhookDeleted,
+    RejectReason, RequestRejected, SignInEnded, SignInOutcome, SignInStarted, SignedOut, TicketCreated,
+    WebhookCreated, WebhookDeleted,
 };
 pub use control::{
     ControlFrame, EndFrame, EndReason, PositionFrame, ProblemFrame, Ready, Reset, ResetReason, ShutdownFrame,

@@ -170,7 +170,11 @@ impl Route {
     async fn connect_to(mut self, addresses: Vec<SocketAddr>) -> Result<TokioIo<TcpStream>, BoxError> {
         let mut failed = ConnectError::NoAddress.into();
         for address in addresses {
-            let url = Uri::builder().scheme(Scheme::HTTP).authority(address.to_string()).path_and_query("/").build()?;
+            let url = Uri::builder()
+                .scheme(Scheme::HTTP)
+                .authority(address.to_string())
+                .path_and_query("/")
+                .build()?;
             let connected: Result<_, BoxError> = match &mut self {
                 Self::Direct(tcp) => tcp.call(url).await.map_err(Into::into),
                 Self::Tunnel(tunnel) => tunnel.call(url).await.map_err(Into::into),
@@ -185,7 +189,10 @@ impl Route {
 }
 
 /// The addresses, if all are permitted: a host with one other address is suspicious.
-fn permitted(addresses: Vec<SocketAddr>, is_permitted: fn(IpAddr) -> bool) -> Result<Vec<SocketAddr>, ConnectError> {
+fn permitted(
+    addresses: Vec<SocketAddr>,
+    is_permitted: fn(IpAddr) -> bool,
+) -> Result<Vec<SocketAddr>, ConnectError> {
     match addresses.iter().find(|address| !is_permitted(address.ip())) {
         Some(other) => Err(ConnectError::Forbidden(other.ip())),
         None => Ok(addresses),

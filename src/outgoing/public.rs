@@ -39,7 +39,8 @@ pub fn is_public(address: IpAddr) -> bool {
             Some(mapped) => is_public_v4(mapped),
             None => {
                 let bits = address.to_bits();
-                bits >> 125 == 1 && !V6.iter().any(|(network, prefix)| (bits ^ network.to_bits()) >> (128 - prefix) == 0)
+                bits >> 125 == 1
+                    && !V6.iter().any(|(network, prefix)| (bits ^ network.to_bits()) >> (128 - prefix) == 0)
             }
         },
     }

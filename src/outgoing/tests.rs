@@ -208,8 +208,18 @@ async fn only_permitted_addresses_are_connected() {
     };
     let client = Client::new(options).unwrap();
     // The resolver of the system accepts each of these forms.
-    for host in ["127.0.0.1", "2130706433", "0x7f000001", "127.1", "0.0.0.0", "localhost", "[::1]", "[::ffff:127.0.0.1]"] {
-        let error = get(&client, &format!("http://{host}:{}/", address.port())).await.unwrap_err().to_string();
+    for host in [
+        "127.0.0.1",
+        "2130706433",
+        "0x7f000001",
+        "127.1",
+        "0.0.0.0",
+        "localhost",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+    ] {
+        let error =
+            get(&client, &format!("http://{host}:{}/", address.port())).await.unwrap_err().to_string();
         assert!(error.contains("not permitted"), "{host}: {error}");
     }
     let accepted = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;

@@ -17,8 +17,8 @@ use crate::server::{RateLimits, RequestContext, stream_response};
 use crate::session::SessionRegistry;
 use crate::shutdown::Shutdown;
 use crate::stream::{Encoder, EventTypes, Feed, KeepAliveTicker, Source, Stream, StreamGuard, Streams};
-use crate::webhooks::Webhooks;
 use crate::types::{Author, Epoch, Ids, Limits, PrincipalLimits};
+use crate::webhooks::Webhooks;
 
 /// The components that the composition root passes to the gateway.
 #[derive(Debug)]

@@ -22,7 +22,9 @@ impl HostPattern {
         if !self.is_domain {
             return host == self.name;
         }
-        host.strip_suffix(&self.name).and_then(|rest| rest.strip_suffix('.')).is_some_and(|rest| !rest.is_empty())
+        host.strip_suffix(&self.name)
+            .and_then(|rest| rest.strip_suffix('.'))
+            .is_some_and(|rest| !rest.is_empty())
     }
 }
 

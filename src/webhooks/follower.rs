@@ -36,7 +36,10 @@ pub(super) async fn run(webhooks: Webhooks, tenant: Tenant) {
         match ended {
             Ok(()) | Err(FollowError::Closed(_)) => return,
             Err(FollowError::Read(error)) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "could not read events for webhooks; trying again");
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "could not read events for webhooks; trying again"
+                );
             }
         }
         tokio::select! {
@@ -98,7 +101,11 @@ impl<'a> Follower<'a> {
                 }
             }
             Item::Reset { reason, before, .. } => {
-                tracing::warn!(?reason, position = before, "webhooks miss events that were deleted from the log");
+                tracing::warn!(
+                    ?reason,
+                    position = before,
+                    "webhooks miss events that were deleted from the log"
+                );
             }
             Item::Ready { .. } | Item::End => {}
         }

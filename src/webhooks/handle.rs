@@ -128,7 +128,8 @@ impl Webhooks {
         log: EventLog,
         (ids, limits, shutdown): (Ids, &Limits, &Shutdown),
     ) -> Result<Self, OpenError> {
-        let outgoing = if options.allowed_hosts.is_empty() { None } else { Some(outgoing(&options, limits)?) };
+        let outgoing =
+            if options.allowed_hosts.is_empty() { None } else { Some(outgoing(&options, limits)?) };
         let webhooks = records::all::<Webhook>(&log, Table::Webhook).await?;
         let deliveries = records::all::<Delivery>(&log, Table::WebhookDelivery).await?;
         let state = State {
@@ -158,7 +159,12 @@ impl Webhooks {
     }
 
     /// Creates a webhook for later events.
-    pub async fn create(&self, tenant: &Tenant, url: &str, events: Vec<String>) -> Result<Webhook, CreateError> {
+    pub async fn create(
+        &self,
+        tenant: &Tenant,
+        url: &str,
+        events: Vec<String>,
+    ) -> Result<Webhook, CreateError> {
         if self.0.outgoing.is_none() {
             return Err(CreateError::Disabled);
         }
@@ -200,7 +206,8 @@ impl Webhooks {
         let (known, waiting) = {
             let mut state = self.state();
             let known = state.webhooks.remove(&(tenant.clone(), id)).is_some();
-            let waiting = state.pending.extract_if(.., |_, pending| pending.webhook == id && pending.tenant == *tenant);
+            let waiting =
+                state.pending.extract_if(.., |_, pending| pending.webhook == id && pending.tenant == *tenant);
             (known, waiting.map(|(delivery, _)| delivery).collect::<Vec<_>>())
         };
         if !known {
@@ -217,7 +224,12 @@ impl Webhooks {
     /// The webhooks of a tenant, oldest first.
     pub fn list(&self, tenant: &Tenant) -> Vec<Webhook> {
         let state = self.state();
-        state.webhooks.iter().filter(|((of, _), _)| of == tenant).map(|(_, webhook)| webhook.clone()).collect()
+        state
+            .webhooks
+            .iter()
+            .filter(|((of, _), _)| of == tenant)
+            .map(|(_, webhook)| webhook.clone())
+            .collect()
     }
 
     /// The text of the secret that signs the deliveries of a tenant. `None` if webhooks are disabled.
@@ -391,7 +403,11 @@ fn outgoing(options: &WebhookOptions, limits: &Limits) -> Result<Outgoing, OpenE
     let path = &options.secret_file;
     let secret = MasterSecret::open(path);
     let secret = secret.map_err(|source| OpenError::Secret { path: path.clone(), source })?;
-    let is_permitted = if limits.webhooks_to_loopback { |address| is_public(address) || address.is_loopback() } else { is_public };
+    let is_permitted = if limits.webhooks_to_loopback {
+        |address| is_public(address) || address.is_loopback()
+    } else {
+        is_public
+    };
     let client = Client::new(ClientOptions {
         proxies: &options.proxies,
         uses_tls: true,

@@ -1,7 +1,7 @@
 //! The records of webhooks, their deliveries, and the position of a follower. All keys begin with the tenant.
 
-use serde::{Deserialize, Serialize};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::delivery::Delivery;
@@ -45,7 +45,10 @@ pub(super) fn put_position(records: Records, tenant: &Tenant, position: &Followe
     records.put(Table::WebhookPosition, prefix(tenant), json(position))
 }
 
-pub(super) async fn get_position(log: &EventLog, tenant: &Tenant) -> Result<Option<FollowerPosition>, ReadError> {
+pub(super) async fn get_position(
+    log: &EventLog,
+    tenant: &Tenant,
+) -> Result<Option<FollowerPosition>, ReadError> {
     Ok(log.get(Table::WebhookPosition, prefix(tenant)).await?.and_then(|value| parse(&value)))
 }
 
@@ -71,7 +74,10 @@ pub(super) async fn deliveries(
 }
 
 /// Reads all records of a table, with their tenants.
-pub(super) async fn all<T: DeserializeOwned>(log: &EventLog, table: Table) -> Result<Vec<(Tenant, T)>, ReadError> {
+pub(super) async fn all<T: DeserializeOwned>(
+    log: &EventLog,
+    table: Table,
+) -> Result<Vec<(Tenant, T)>, ReadError> {
     let (mut found, mut after) = (Vec::new(), None);
     loop {
         let page = log.scan(table, Vec::new(), after.take(), PAGE).await?;

@@ -42,7 +42,8 @@ impl MasterSecret {
         let mut secret = [0; BYTES];
         getrandom::fill(&mut secret).map_err(io::Error::other)?;
         let temporary = path.with_extension("new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
         file.write_all(&secret)?;
         file.sync_all()?;
         fs::rename(&temporary, path)?;
@@ -92,7 +93,11 @@ mod tests {
         let mut key = [0; BYTES];
         key[..secret.len()].copy_from_slice(&secret);
         // HMAC pads a short key with zeros.
-        let signature = SigningSecret(key).sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
+        let signature = SigningSecret(key).sign(
+            "msg_p5jXN8AQM9LWM0D4loKWxJek",
+            1_614_265_330,
+            br#"{"test": 2432232314}"#,
+        );
         assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
     }
 

@@ -111,7 +111,8 @@ async fn attempt(webhooks: &Webhooks, tenant: Tenant, id: Uuid) {
     };
     let outcome = timeout(ATTEMPT_TIMEOUT, send(webhooks, &tenant, &delivery)).await;
     let seconds = ATTEMPT_TIMEOUT.as_secs();
-    let outcome = outcome.unwrap_or_else(|_| Outcome::Failed(format!("no response within {seconds} seconds")));
+    let outcome =
+        outcome.unwrap_or_else(|_| Outcome::Failed(format!("no response within {seconds} seconds")));
     let gone = delivery.attempted(outcome, webhooks.ids().now(), webhooks.retry_unit());
     if gone {
         tracing::warn!(webhook = %delivery.webhook, "a receiver has answered 410; its webhook gets no more deliveries");
@@ -144,7 +145,8 @@ async fn send(webhooks: &Webhooks, tenant: &Tenant, delivery: &Delivery) -> Outc
         Err(error) => return Outcome::Failed(error.to_string()),
     };
     let status = response.status().as_u16();
-    let retry_after = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let retry_after =
+        response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     // The status is the result. Reading the body permits another request on the connection.
     drop(read_body(response, MAX_RESPONSE_BYTES).await);
     Outcome::Answered { status, retry_after: retry_after.map(Duration::from_secs) }

@@ -6,8 +6,8 @@ use http::StatusCode;
 use uuid::Uuid;
 
 use crate::api::{
-    CreateWebhook, ProblemCode, Webhook, WebhookDelivery, WebhookDeliveryList, WebhookDeliveryState, WebhookList,
-    WebhookSecret,
+    CreateWebhook, ProblemCode, Webhook, WebhookDelivery, WebhookDeliveryList, WebhookDeliveryState,
+    WebhookList, WebhookSecret,
 };
 use crate::event::{WebhookCreated, WebhookDeleted};
 use crate::surface::authorized::CanAdmin;
@@ -89,7 +89,9 @@ pub(super) async fn delete_webhook(request: ApiRequest<CanAdmin, Uuid>) -> Resul
     path = "/v1/webhooks/secret",
     responses((status = 200, body = WebhookSecret, description = "The secret."))
 )]
-pub(super) async fn get_webhook_secret(request: ApiRequest<CanAdmin>) -> Result<Json<WebhookSecret>, ApiError> {
+pub(super) async fn get_webhook_secret(
+    request: ApiRequest<CanAdmin>,
+) -> Result<Json<WebhookSecret>, ApiError> {
     let secret = request.gateway.webhooks.signing_secret(&request.by.tenant);
     let disabled = || ApiError::new(ProblemCode::Forbidden, CreateError::Disabled.to_string());
     Ok(Json(WebhookSecret { secret: secret.ok_or_else(disabled)? }))
