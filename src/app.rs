@@ -29,9 +29,9 @@ use crate::shutdown::Shutdown;
 use crate::store::{CheckError, CheckReport, OpenError, SqliteStore};
 use crate::stream::StreamWorkers;
 use crate::types::{Ids, Isolation, Limits, Scope};
-use crate::webhooks::{WebhookOptions, Webhooks};
+use crate::webhooks::WebhookOptions;
 use crate::workspace::Workspaces;
-use crate::{server, surface};
+use crate::{server, surface, webhooks};
 
 use catalogue::OWN_PROGRAM;
 use members::Publisher;
@@ -211,7 +211,7 @@ pub async fn start(
     let context = Context::new(logs, pool.clone(), catalogue.clone(), workspaces, may_prompt, parts);
     let sessions = SessionRegistry::start(context).await?;
     let webhooks =
-        Webhooks::open(webhook_options(&config), log.clone(), (ids.clone(), &limits, &shutdown)).await?;
+        webhooks::start(webhook_options(&config), log.clone(), (ids.clone(), &limits, &shutdown)).await?;
 
     let bound = listeners.local_addr().map_err(StartError::Listener)?;
     let principal_limits = keys.limits().clone();

@@ -237,6 +237,15 @@ audit_events! {
     SignedOut = "sign_in.signed_out" {
         agent: AgentName,
     }
+    /// A webhook was created, which sends events to another host.
+    WebhookCreated = "webhook.created" {
+        webhook_id: String,
+        url: String,
+    }
+    /// A webhook was deleted.
+    WebhookDeleted = "webhook.deleted" {
+        webhook_id: String,
+    }
     /// A permission request of an agent was resolved.
     PermissionDecided = "permission.decided" {
         session_id: SessionId,
@@ -278,15 +287,6 @@ audit_events! {
         process_id: u32,
         /// The user id of the agent on the host. `null`: that of the gateway.
         user_id: Option<u32>,
-    }
-    /// A webhook was created, which sends events to another host.
-    WebhookCreated = "webhook.created" {
-        webhook_id: String,
-        url: String,
-    }
-    /// A webhook was deleted.
-    WebhookDeleted = "webhook.deleted" {
-        webhook_id: String,
     }
     /// Retention deletes the events up to `throughSeq`.
     AuditPruned = "audit.pruned" {

@@ -9,13 +9,16 @@ use super::handle::Webhooks;
 use super::message;
 use super::records::{self, FollowerPosition};
 use super::webhook::Webhook;
+use crate::event::EventRef;
 use crate::eventlog::{Closed, GlobalScope, Item, ReadError, Reader, Records, Run, Start};
-use crate::types::Tenant;
+use crate::types::{SessionId, Tenant};
 
 /// How often a position without deliveries is stored.
 const SAVE_INTERVAL: Duration = Duration::from_secs(30);
 /// The delay after a failed read of the log.
 const READ_RETRY: Duration = Duration::from_secs(5);
+/// The bodies of one commit, in bytes.
+const MAX_COMMIT_BYTES: usize = 4 << 20;
 
 #[derive(Debug, thiserror::Error)]
 enum FollowError {
@@ -92,57 +95,67 @@ impl<'a> Follower<'a> {
 
     async fn handle(&mut self, item: Item) -> Result<(), FollowError> {
         match item {
-            Item::Run(run) => {
-                let deliveries = self.deliveries(&run);
-                if !deliveries.is_empty() {
-                    self.webhooks.room().await;
-                    let records = self.position(Records::default());
-                    self.webhooks.store_deliveries(self.tenant, &deliveries, records).await?;
-                }
-            }
+            Item::Run(run) => self.deliver(&run).await?,
             Item::Reset { reason, before, .. } => {
-                tracing::warn!(
-                    ?reason,
-                    position = before,
-                    "webhooks miss events that were deleted from the log"
-                );
+                tracing::warn!(?reason, position = before, "webhooks miss events that were deleted from the log");
             }
             Item::Ready { .. } | Item::End => {}
         }
         Ok(())
     }
 
-    fn deliveries(&self, run: &Run) -> Vec<Delivery> {
-        let (mut created, now) = (Vec::new(), self.webhooks.ids().now());
+    /// Stores the deliveries of a run, in several commits if they are large.
+    async fn deliver(&mut self, run: &Run) -> Result<(), FollowError> {
+        let (mut created, mut bytes) = (Vec::new(), 0);
         for event in run.events() {
             let pos = run.pos(event.seq());
             for webhook in self.selected.iter().filter(|webhook| webhook.selects(event.kind(), pos)) {
-                created.push(Delivery {
-                    id: self.webhooks.ids().uuid(),
-                    webhook: webhook.id,
-                    url: webhook.url.clone(),
-                    kind: event.kind().to_owned(),
-                    session: run.session,
-                    created_at: now,
-                    body: message::of_event(&event, run.session, now),
-                    state: DeliveryState::Pending { next_attempt_at: now },
-                    attempts: 0,
-                    last: None,
-                });
+                let delivery = self.delivery(webhook, &event, run.session);
+                bytes += delivery.body.len();
+                created.push(delivery);
+            }
+            if bytes > MAX_COMMIT_BYTES {
+                self.store(std::mem::take(&mut created), pos).await?;
+                bytes = 0;
             }
         }
-        created
+        if !created.is_empty() {
+            self.store(created, self.reader.cursor()).await?;
+        }
+        Ok(())
     }
 
-    fn position(&mut self, records: Records) -> Records {
-        self.saved_pos = self.reader.cursor();
-        let position = FollowerPosition { epoch: self.webhooks.log().epoch(), pos: self.saved_pos };
-        records::put_position(records, self.tenant, &position)
+    fn delivery(&self, webhook: &Webhook, event: &EventRef<'_>, session: SessionId) -> Delivery {
+        let (ids, now) = (self.webhooks.ids(), self.webhooks.ids().now());
+        Delivery {
+            id: ids.uuid(),
+            webhook: webhook.id,
+            url: webhook.url.clone(),
+            kind: event.kind().to_owned(),
+            session,
+            created_at: now,
+            body: message::of_event(event, session, now),
+            state: DeliveryState::Pending { next_attempt_at: now },
+            attempts: 0,
+            last: None,
+        }
+    }
+
+    async fn store(&mut self, deliveries: Vec<Delivery>, pos: u64) -> Result<(), FollowError> {
+        self.webhooks.room().await;
+        let records = self.position(pos);
+        Ok(self.webhooks.store_deliveries(self.tenant, &deliveries, records).await?)
+    }
+
+    fn position(&mut self, pos: u64) -> Records {
+        self.saved_pos = pos;
+        let position = FollowerPosition { epoch: self.webhooks.log().epoch(), pos };
+        records::put_position(self.tenant, &position)
     }
 
     async fn save(&mut self) -> Result<(), FollowError> {
         if self.reader.cursor() != self.saved_pos {
-            let records = self.position(Records::default());
+            let records = self.position(self.reader.cursor());
             self.webhooks.log().write(records).await?;
         }
         Ok(())

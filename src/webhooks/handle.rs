@@ -9,11 +9,10 @@ use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
 use super::delivery::{Delivery, DeliveryState};
-use super::records;
+use super::records::{self, Pages};
 use super::secret::MasterSecret;
 use super::target::{self, TargetError};
 use super::webhook::{EVENT_TYPES, Webhook};
-use super::{follower, sender};
 use crate::eventlog::{Closed, EventLog, ReadError, Records};
 use crate::outgoing::{AddressRule, Client, ClientOptions, TlsError, is_public};
 use crate::shutdown::{Shutdown, lock_or_abort};
@@ -122,22 +121,23 @@ pub(super) struct Pending {
 }
 
 impl Webhooks {
-    /// Reads all records, and starts the sender and the followers if webhooks are enabled.
-    pub async fn open(
+    /// Reads all records.
+    pub(super) async fn read(
         options: WebhookOptions,
         log: EventLog,
         (ids, limits, shutdown): (Ids, &Limits, &Shutdown),
     ) -> Result<Self, OpenError> {
-        let outgoing =
-            if options.allowed_hosts.is_empty() { None } else { Some(outgoing(&options, limits)?) };
-        let webhooks = records::all::<Webhook>(&log, Table::Webhook).await?;
-        let deliveries = records::all::<Delivery>(&log, Table::WebhookDelivery).await?;
-        let state = State {
-            webhooks: webhooks.into_iter().map(|(tenant, webhook)| ((tenant, webhook.id), webhook)).collect(),
-            followed: BTreeSet::new(),
-            pending: deliveries.iter().filter_map(|(tenant, delivery)| pending(tenant, delivery)).collect(),
-        };
-        let opened = Self(Arc::new(Inner {
+        let outgoing = if options.allowed_hosts.is_empty() { None } else { Some(outgoing(&options, limits)?) };
+        let mut state = State::default();
+        let mut pages = Pages::of(&log, Table::Webhook);
+        while let Some(page) = pages.next::<Webhook>().await? {
+            state.webhooks.extend(page.into_iter().map(|(tenant, webhook)| ((tenant, webhook.id), webhook)));
+        }
+        let mut pages = Pages::of(&log, Table::WebhookDelivery);
+        while let Some(page) = pages.next::<Delivery>().await? {
+            state.pending.extend(page.iter().filter_map(|(tenant, delivery)| pending(tenant, delivery)));
+        }
+        Ok(Self(Arc::new(Inner {
             log,
             ids,
             retry_unit: limits.webhook_retry_unit,
@@ -148,14 +148,7 @@ impl Webhooks {
             pending_added: Notify::new(),
             pending_removed: Notify::new(),
             version: watch::Sender::new(0),
-        }));
-        if opened.0.outgoing.is_some() {
-            for tenant in opened.tenants() {
-                opened.follow(tenant);
-            }
-            shutdown.spawn(sender::run(opened.clone()));
-        }
-        Ok(opened)
+        })))
     }
 
     /// Creates a webhook for later events.
@@ -197,7 +190,6 @@ impl Webhooks {
             return Err(error.into());
         }
         self.0.version.send_modify(|version| *version += 1);
-        self.follow(tenant.clone());
         Ok(webhook)
     }
 
@@ -275,11 +267,11 @@ impl Webhooks {
         lock_or_abort(self.0.state.lock())
     }
 
-    /// Reads the log of a tenant for its webhooks, unless it is read already.
-    fn follow(&self, tenant: Tenant) {
-        if self.state().followed.insert(tenant.clone()) {
-            self.0.shutdown.spawn(follower::run(self.clone(), tenant));
-        }
+    /// The tenants that have webhooks and whose log is not read yet. They are followed from now on.
+    pub(super) fn begin_followers(&self) -> Vec<Tenant> {
+        let mut state = self.state();
+        let tenants: BTreeSet<_> = state.webhooks.keys().map(|(tenant, _)| tenant.clone()).collect();
+        tenants.into_iter().filter(|tenant| state.followed.insert(tenant.clone())).collect()
     }
 
     /// Whether a follower continues. It ends with the last webhook of its tenant.
@@ -290,11 +282,6 @@ impl Webhooks {
             state.followed.remove(tenant);
         }
         continues
-    }
-
-    /// The tenants that have webhooks.
-    pub(super) fn tenants(&self) -> BTreeSet<Tenant> {
-        self.state().webhooks.keys().map(|(tenant, _)| tenant.clone()).collect()
     }
 
     pub(super) fn log(&self) -> &EventLog {

@@ -7,7 +7,7 @@
 //! The module must not know sessions, HTTP routes or agents.
 //!
 //! Reading order: [`secret`] and [`target`] (the format and the rules), [`webhook`] and [`delivery`] (the records),
-//! [`records`] (their keys), [`handle`], [`follower`] and [`sender`].
+//! [`records`] (their keys), [`handle`], [`follower`] and [`sender`], and [`service`] (the tasks).
 
 mod delivery;
 mod follower;
@@ -16,10 +16,12 @@ mod message;
 mod records;
 mod secret;
 mod sender;
+mod service;
 mod target;
 mod webhook;
 
 pub use delivery::{Attempt, Delivery, DeliveryState};
 pub use handle::{CreateError, OpenError, RepeatError, WebhookOptions, Webhooks};
+pub use service::start;
 pub use target::TargetError;
 pub use webhook::{EVENT_TYPES, Webhook};

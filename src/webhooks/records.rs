@@ -10,8 +10,8 @@ use crate::eventlog::{EventLog, ReadError, Records};
 use crate::store::Table;
 use crate::types::{Epoch, Tenant};
 
-/// The number of records that one read returns.
-const PAGE: usize = 256;
+/// The number of records on a page. A delivery has at most 64 KiB.
+const PAGE: usize = 64;
 
 /// The position of a follower in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,8 +41,8 @@ pub(super) fn delete_delivery(records: Records, tenant: &Tenant, delivery: Uuid)
     records.delete(Table::WebhookDelivery, delivery_key(tenant, delivery))
 }
 
-pub(super) fn put_position(records: Records, tenant: &Tenant, position: &FollowerPosition) -> Records {
-    records.put(Table::WebhookPosition, prefix(tenant), json(position))
+pub(super) fn put_position(tenant: &Tenant, position: &FollowerPosition) -> Records {
+    Records::default().put(Table::WebhookPosition, prefix(tenant), json(position))
 }
 
 pub(super) async fn get_position(
@@ -73,17 +73,25 @@ pub(super) async fn deliveries(
     Ok(page.iter().filter_map(|(_, value)| parse(value)).collect())
 }
 
-/// Reads all records of a table, with their tenants.
-pub(super) async fn all<T: DeserializeOwned>(
-    log: &EventLog,
+/// The records of a table, page by page.
+#[derive(Debug)]
+pub(super) struct Pages<'a> {
+    log: &'a EventLog,
     table: Table,
-) -> Result<Vec<(Tenant, T)>, ReadError> {
-    let (mut found, mut after) = (Vec::new(), None);
-    loop {
-        let page = log.scan(table, Vec::new(), after.take(), PAGE).await?;
-        let Some((last, _)) = page.last() else { return Ok(found) };
-        found.extend(page.iter().filter_map(|(key, value)| Some((tenant_of(key)?, parse(value)?))));
-        after = Some(last.clone());
+    after: Option<Vec<u8>>,
+}
+
+impl<'a> Pages<'a> {
+    pub(super) fn of(log: &'a EventLog, table: Table) -> Self {
+        Self { log, table, after: None }
+    }
+
+    /// The records of the next page with their tenants, or `None` after the last page.
+    pub(super) async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<(Tenant, T)>>, ReadError> {
+        let page = self.log.scan(self.table, Vec::new(), self.after.take(), PAGE).await?;
+        let Some((last, _)) = page.last() else { return Ok(None) };
+        self.after = Some(last.clone());
+        Ok(Some(page.iter().filter_map(|(key, value)| Some((tenant_of(key)?, parse(value)?))).collect()))
     }
 }
 

@@ -13,9 +13,11 @@ use uuid::Uuid;
 
 use super::delivery::{Delivery, Outcome};
 use super::handle::Webhooks;
-use super::{records, target};
+use super::records::{self, Pages};
+use super::target;
 use crate::eventlog::Records;
 use crate::outgoing::read_body;
+use crate::store::Table;
 use crate::types::{Tenant, Timestamp};
 
 /// The time for an attempt, from the connection to the response.
@@ -35,7 +37,6 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 const PRUNE_INTERVAL: Duration = Duration::from_mins(10);
 const MAX_AGE: Duration = Duration::from_hours(7 * 24);
 const MAX_FINISHED: usize = 1000;
-const PAGE: usize = 256;
 
 /// Runs until the drain.
 pub(super) async fn run(webhooks: Webhooks) {
@@ -155,22 +156,27 @@ async fn send(webhooks: &Webhooks, tenant: &Tenant, delivery: &Delivery) -> Outc
 /// Deletes finished deliveries that are old or too many.
 async fn prune(webhooks: &Webhooks) {
     let old = webhooks.ids().now().as_millis() - i64::try_from(MAX_AGE.as_millis()).unwrap_or(i64::MAX);
-    for tenant in webhooks.tenants() {
-        let (mut before, mut kept) = (None, 0);
-        loop {
-            let Ok(page) = records::deliveries(webhooks.log(), &tenant, before, PAGE).await else { break };
-            let Some(last) = page.last() else { break };
-            before = Some(last.id);
-            let mut records = Records::default();
-            for delivery in page.iter().filter(|delivery| delivery.is_finished()) {
-                kept += 1;
-                if kept > MAX_FINISHED || delivery.created_at.as_millis() < old {
-                    records = records::delete_delivery(records, &tenant, delivery.id);
-                }
-            }
-            if !records.is_empty() && webhooks.log().write(records).await.is_err() {
+    let mut kept: HashMap<Tenant, usize> = HashMap::new();
+    let mut pages = Pages::of(webhooks.log(), Table::WebhookDelivery);
+    loop {
+        let page = match pages.next::<Delivery>().await {
+            Ok(Some(page)) => page,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "could not read the deliveries of webhooks");
                 return;
             }
+        };
+        let mut records = Records::default();
+        for (tenant, delivery) in page.iter().filter(|(_, delivery)| delivery.is_finished()) {
+            let kept = kept.entry(tenant.clone()).or_default();
+            *kept += 1;
+            if *kept > MAX_FINISHED || delivery.created_at.as_millis() < old {
+                records = records::delete_delivery(records, tenant, delivery.id);
+            }
+        }
+        if !records.is_empty() && webhooks.log().write(records).await.is_err() {
+            return;
         }
     }
 }
