@@ -29,8 +29,9 @@ use crate::shutdown::Shutdown;
 use crate::store::{CheckError, CheckReport, OpenError, SqliteStore};
 use crate::stream::StreamWorkers;
 use crate::types::{Ids, Isolation, Limits, Scope};
+use crate::webhooks::WebhookOptions;
 use crate::workspace::Workspaces;
-use crate::{server, surface};
+use crate::{server, surface, webhooks};
 
 use catalogue::OWN_PROGRAM;
 use members::Publisher;
@@ -62,6 +63,8 @@ pub enum StartError {
     Audit(#[source] crate::eventlog::ReadError),
     #[error("could not read the sessions from the log: see the gateway's log output for the cause")]
     Sessions(#[from] crate::session::SessionError),
+    #[error(transparent)]
+    Webhooks(#[from] crate::webhooks::OpenError),
     #[error(transparent)]
     Users(#[from] UsersError),
     #[error("could not open a workspace root")]
@@ -207,6 +210,8 @@ pub async fn start(
     let logs = (log.clone(), audit.clone());
     let context = Context::new(logs, pool.clone(), catalogue.clone(), workspaces, may_prompt, parts);
     let sessions = SessionRegistry::start(context).await?;
+    let webhooks =
+        webhooks::start(webhook_options(&config), log.clone(), (ids.clone(), &limits, &shutdown)).await?;
 
     let bound = listeners.local_addr().map_err(StartError::Listener)?;
     let principal_limits = keys.limits().clone();
@@ -232,6 +237,7 @@ pub async fn start(
         policy,
         tickets,
         fleet,
+        webhooks,
         ids,
         log: log.clone(),
         audit: audit.clone(),
@@ -279,6 +285,15 @@ fn agent_sources(
     let remote = RemoteConnector::new(config.proxies.clone(), Arc::clone(limits), shutdown.clone(), version);
     let members = MemberSource::new(fleet.clone(), Arc::clone(limits), shutdown.clone(), version);
     Ok(AgentSources { launcher, remote, members })
+}
+
+fn webhook_options(config: &Config) -> WebhookOptions {
+    WebhookOptions {
+        allowed_hosts: config.webhooks.allowed_hosts.clone(),
+        ca_certificates: config.webhooks.ca_file.as_ref().map(|file| file.certificates.clone()),
+        proxies: config.proxies.clone(),
+        secret_file: config.data.webhook_secret(),
+    }
 }
 
 fn may_prompt(keys: Keys) -> MayPrompt {

@@ -20,6 +20,7 @@ pub mod transcript;
 pub mod fleet;
 pub mod agent;
 pub mod pool;
+pub mod webhooks;
 pub mod workspace;
 pub mod session;
 pub mod auth;

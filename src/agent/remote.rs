@@ -14,7 +14,7 @@ use super::process_key::ProcessKey;
 use super::spec::AgentSpec;
 use super::transport::websocket;
 use crate::acp::AcpVersion;
-use crate::outgoing::{Client, ClientOptions, WebSocketError, open_websocket};
+use crate::outgoing::{AddressRule, Client, ClientOptions, WebSocketError, open_websocket};
 use crate::shutdown::Shutdown;
 use crate::telemetry::ErrorChain;
 use crate::types::text::strip_controls;
@@ -86,7 +86,12 @@ impl RemoteConnector {
         let ca_certificates = remote.ca_certificates.clone();
         let create = move || {
             let ca_certificates = ca_certificates.as_deref();
-            Client::new(ClientOptions { proxies: &proxies, uses_tls, ca_certificates })
+            Client::new(ClientOptions {
+                proxies: &proxies,
+                uses_tls,
+                ca_certificates,
+                addresses: AddressRule::Any,
+            })
         };
         let client = self.shutdown.spawn_blocking(create).await;
         let failed = |detail: String| AgentFailure::Start { detail };

@@ -24,6 +24,7 @@ pub mod terminal;
 pub mod ticket;
 pub mod transcript;
 pub mod transcript_schema;
+pub mod webhook;
 
 pub use crate::types::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState};
 pub use agent::{Agent, AgentList, PoolFigures};
@@ -46,4 +47,8 @@ pub use ticket::{CreateTicket, Ticket};
 pub use transcript::{
     CommandOutput, ContextLost, Role, Settled, Transcript, Turn, TurnCompaction, TurnItem, TurnMessage,
     TurnNotice, TurnOther, TurnRequest, TurnSessionMessage, TurnSubagent, TurnTerminal, TurnToolCall,
+};
+pub use webhook::{
+    CreateWebhook, Webhook, WebhookDelivery, WebhookDeliveryList, WebhookDeliveryState, WebhookList,
+    WebhookSecret,
 };

@@ -21,7 +21,7 @@ use super::source::local_config;
 use super::stdio::{pipes, stop_signal};
 use crate::attach::{self, AllowError, Locator, Mapping, Options, PathMap, Target};
 use crate::config::{Environment, Flags};
-use crate::outgoing::{Client, ClientOptions};
+use crate::outgoing::{AddressRule, Client, ClientOptions};
 use crate::served::{ServedContext, ServedDialect, ServedProtocol, serve as serve_protocol};
 use crate::telemetry;
 use crate::types::{AgentName, Ids};
@@ -122,7 +122,12 @@ pub(super) fn tls_client(
     };
     let ca_certificates = ca_file.map(read).transpose()?;
     let proxies = &environment.proxy_variables();
-    let options = ClientOptions { proxies, uses_tls, ca_certificates: ca_certificates.as_deref() };
+    let options = ClientOptions {
+        proxies,
+        uses_tls,
+        ca_certificates: ca_certificates.as_deref(),
+        addresses: AddressRule::Any,
+    };
     Ok(Client::new(options)?)
 }
 

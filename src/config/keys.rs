@@ -7,7 +7,7 @@ use super::section::{Field, Section};
 use super::{limits, settings};
 
 /// The sections and their descriptions. `[limits]` has tables only: [`read`] rejects a key directly in it.
-pub(super) const SECTIONS: [(&str, &str); 10] = [
+pub(super) const SECTIONS: [(&str, &str); 11] = [
     ("server", "The address, the data directory, and the limits of connections and request bodies."),
     ("auth", "Web origins and keys."),
     (PER_KEY, "Limits of each principal (all keys of one name). Options of `key create` override them."),
@@ -17,6 +17,7 @@ pub(super) const SECTIONS: [(&str, &str); 10] = [
     ("cache", "Memory for readers of event logs."),
     ("workspaces", "The directories in which sessions may work."),
     ("isolation", "The requirements for the isolation of agents from the gateway and from each other."),
+    ("webhooks", "Webhooks, which send events of sessions to other hosts."),
     ("telemetry", "The log of the gateway."),
 ];
 

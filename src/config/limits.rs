@@ -4,6 +4,8 @@
 
 use super::Config;
 use super::key::{Key, key_table};
+#[cfg(debug_assertions)]
+use super::kinds::switch;
 use super::kinds::{count, count_or_zero, percent, size, size_or_zero, time, time_or_zero};
 #[cfg(debug_assertions)]
 use crate::types::Limits;

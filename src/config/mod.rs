@@ -13,6 +13,7 @@
 mod admin_key;
 mod agent;
 mod agent_keys;
+mod ca_file;
 mod environment;
 mod error;
 mod key;
@@ -39,9 +40,10 @@ mod web_origin;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::types::{AgentName, IsolationPolicy, Limits, Network, ProxyVariables};
+use crate::types::{AgentName, HostPattern, IsolationPolicy, Limits, Network, ProxyVariables};
 
 pub use agent::{Agent, Home, Launch};
+pub use ca_file::CaFile;
 pub use environment::{CLIENT_KEY_VARIABLE, ChildEnvironment, Environment};
 pub use error::ConfigError;
 pub use layers::Flags;
@@ -49,7 +51,7 @@ pub use listen::Listen;
 pub use load::{load, load_local};
 pub use mcp::McpServer;
 pub use origin::Origin;
-pub use remote::{CaFile, Remote};
+pub use remote::Remote;
 pub use sample::{reference, sample};
 pub use secret::Secret;
 pub use show::{Shown, show};
@@ -69,6 +71,7 @@ pub struct Config {
     pub insecure_http: bool,
     pub workspaces: Workspaces,
     pub isolation: IsolationPolicy,
+    pub webhooks: WebhookSettings,
     pub mcp: BTreeMap<String, McpServer>,
     pub agents: BTreeMap<AgentName, Agent>,
     pub limits: Limits,
@@ -93,6 +96,15 @@ pub struct Workspaces {
     pub root: PathBuf,
     /// Further roots.
     pub allow: Vec<PathBuf>,
+}
+
+/// The rules for webhooks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WebhookSettings {
+    /// The hosts to which webhooks may send. Without one, webhooks are disabled.
+    pub allowed_hosts: Vec<HostPattern>,
+    /// Certificate authorities beside those of the system.
+    pub ca_file: Option<CaFile>,
 }
 
 /// The layout of the data directory. Agents have no access to the gateway's private part.
@@ -135,6 +147,11 @@ impl DataDir {
     /// The lock of the supervisors of the running gateway.
     pub fn supervisors(&self) -> PathBuf {
         self.private().join("supervisors")
+    }
+
+    /// The secret from which the secrets that sign webhooks are derived.
+    pub fn webhook_secret(&self) -> PathBuf {
+        self.private().join("webhook-secret")
     }
 
     /// Names the control groups of the running gateway, for the clean-up after a crash.

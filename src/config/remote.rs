@@ -1,21 +1,18 @@
 //! The keys of an agent on another host.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use http::header::{
     ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderName, HeaderValue, Uri};
 
+use super::ca_file::{self, CaFile};
 use super::error::ConfigError;
 use super::kinds::strings;
 use super::secret::{self, Secret};
 use super::section::{Field, Section};
 use crate::types::network::is_loopback_url;
-
-/// No file with certificates is larger.
-const MAX_CA_BYTES: u64 = 1 << 20;
 
 /// An agent on another host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,13 +25,6 @@ pub struct Remote {
     /// Folders of the other host.
     pub folders: Vec<String>,
     pub insecure_http: bool,
-}
-
-/// A file with certificates in PEM.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CaFile {
-    pub path: PathBuf,
-    pub certificates: Vec<u8>,
 }
 
 pub(super) fn read(section: &mut Section, url: &Field) -> Result<Remote, ConfigError> {
@@ -58,7 +48,7 @@ pub(super) fn read(section: &mut Section, url: &Field) -> Result<Remote, ConfigE
         url: read_url(url, insecure_http)?,
         headers,
         token,
-        ca_file: section.take("ca_file").map(|field| read_ca_file(&field)).transpose()?,
+        ca_file: section.take("ca_file").map(|field| ca_file::read(&field)).transpose()?,
         folders: read_folders(folders)?,
         insecure_http,
     })
@@ -105,23 +95,6 @@ fn read_url(field: &Field, insecure_http: bool) -> Result<Uri, ConfigError> {
         )),
         _ => Err(invalid()),
     }
-}
-
-fn read_ca_file(field: &Field) -> Result<CaFile, ConfigError> {
-    use std::io::Read as _;
-    let path = PathBuf::from(field.string()?);
-    if !path.is_absolute() {
-        return Err(field.invalid("must be an absolute path"));
-    }
-    let mut certificates = Vec::new();
-    let read =
-        std::fs::File::open(&path).and_then(|file| file.take(MAX_CA_BYTES).read_to_end(&mut certificates));
-    read.map_err(|error| field.invalid(format!("{}: {error}", path.display())))?;
-    let marker = b"-----BEGIN CERTIFICATE-----";
-    if !certificates.windows(marker.len()).any(|window| window == marker) {
-        return Err(field.invalid(format!("{}: not a certificate in PEM", path.display())));
-    }
-    Ok(CaFile { path, certificates })
 }
 
 /// Headers that the operator may set. The transport sets the others itself.

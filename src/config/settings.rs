@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::ca_file::{self, CaFile};
 use super::error::ConfigError;
 use super::key::{Key, key_table};
 use super::kinds::{Kind, switch};
@@ -10,7 +11,7 @@ use super::origin::Origin;
 use super::section::Field;
 use super::toml_text::{list, path, quoted};
 use super::{Config, web_origin};
-use crate::types::{Network, UserRange};
+use crate::types::{HostPattern, Network, UserRange};
 
 pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
     ["server", local: true] {
@@ -48,6 +49,12 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
         /// The first and the last user id for agents, if the gateway runs as root. Each agent gets its own user.
         run_as: users => isolation.run_as, default "none", example "\"100000-165535\"";
     }
+    ["webhooks", local: false] {
+        /// The hosts to which webhooks may send, such as "hooks.example" or "*.example.org". Without one, webhooks are disabled.
+        allowed_hosts: hosts => webhooks.allowed_hosts;
+        /// A file with certificate authorities in PEM that webhooks trust in addition to those of the system.
+        ca_file: certificates => webhooks.ca_file, default "none", example "\"/etc/acp-gateway/ca.pem\"";
+    }
     ["telemetry", local: false] {
         /// The log filter in the syntax of RUST_LOG. Also RUST_LOG, ACP_GATEWAY_LOG.
         log_filter: log_filter => log_filter, default "info", example "\"info\"";
@@ -73,6 +80,17 @@ fn users() -> Kind<Option<UserRange>> {
     Kind {
         read: |field| field.parse().map(Some),
         show: |range| range.map(|range| quoted(&range.to_string())).unwrap_or_default(),
+    }
+}
+
+fn hosts() -> Kind<Vec<HostPattern>> {
+    Kind { read: |field| field.each(Field::parse), show: |value| list(value) }
+}
+
+fn certificates() -> Kind<Option<CaFile>> {
+    Kind {
+        read: |field| ca_file::read(&field).map(Some),
+        show: |file| file.as_ref().map(|file| path(&file.path)).unwrap_or_default(),
     }
 }
 

@@ -237,6 +237,15 @@ audit_events! {
     SignedOut = "sign_in.signed_out" {
         agent: AgentName,
     }
+    /// A webhook was created, which sends events to another host.
+    WebhookCreated = "webhook.created" {
+        webhook_id: String,
+        url: String,
+    }
+    /// A webhook was deleted.
+    WebhookDeleted = "webhook.deleted" {
+        webhook_id: String,
+    }
     /// A permission request of an agent was resolved.
     PermissionDecided = "permission.decided" {
         session_id: SessionId,

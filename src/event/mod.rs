@@ -33,6 +33,7 @@ pub use audit::{
     AuditLogEvent, AuditPage, AuditPruned, AuditedKey, FolderGranted, IsolationApplied, KeyCreated,
     KeyExpired, KeyRevoked, KeyRotated, KeyUpdated, LinkPrinted, LinkUsed, PermissionDecided, RefuseReason,
     RejectReason, RequestRejected, SignInEnded, SignInOutcome, SignInStarted, SignedOut, TicketCreated,
+    WebhookCreated, WebhookDeleted,
 };
 pub use control::{
     ControlFrame, EndFrame, EndReason, PositionFrame, ProblemFrame, Ready, Reset, ResetReason, ShutdownFrame,

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use super::connector::Connector;
+use super::connector::{AddressRule, Connector, Resolving, resolve};
 use super::tls::{self, TlsError};
 use crate::telemetry::ErrorChain;
 use crate::types::ProxyVariables;
@@ -25,6 +25,7 @@ pub struct ClientOptions<'a> {
     pub uses_tls: bool,
     /// Certificates in PEM that are trusted in addition to those of the system.
     pub ca_certificates: Option<&'a [u8]>,
+    pub addresses: AddressRule,
 }
 
 /// A client. Cheap to clone.
@@ -42,9 +43,16 @@ pub struct RequestError(String);
 impl Client {
     /// Reads the certificates of the system if the client uses TLS, which blocks.
     pub fn new(options: ClientOptions<'_>) -> Result<Self, TlsError> {
-        let ClientOptions { proxies, uses_tls, ca_certificates } = options;
+        Self::with_resolver(options, resolve)
+    }
+
+    pub(super) fn with_resolver(
+        options: ClientOptions<'_>,
+        resolve: fn(String) -> Resolving,
+    ) -> Result<Self, TlsError> {
+        let ClientOptions { proxies, uses_tls, ca_certificates, addresses } = options;
         let tls = if uses_tls { tls::config(ca_certificates)? } else { tls::without_certificates()? };
-        let connector = Connector::new(proxies, tls);
+        let connector = Connector::new(proxies, tls, addresses, resolve);
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder.pool_idle_timeout(POOL_IDLE_TIMEOUT).pool_timer(TokioTimer::new());
         Ok(Self { http: builder.build(connector.clone()), connector })

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -15,7 +16,7 @@ use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tower::Service;
 
@@ -33,6 +34,16 @@ type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 /// A connection to the host of a URL.
 pub(super) type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
+/// The addresses to which a client connects.
+#[derive(Debug, Clone, Copy)]
+pub enum AddressRule {
+    /// The operator has named the host.
+    Any,
+    /// Only addresses for which the function returns true. The connector resolves a host once, checks all its addresses,
+    /// and connects to one of them, also through a proxy.
+    Only(fn(IpAddr) -> bool),
+}
+
 /// Opens connections with TLS for `https`.
 #[derive(Debug, Clone)]
 pub(super) struct Connector(HttpsConnector<TcpConnector>);
@@ -42,6 +53,16 @@ pub(super) struct Connector(HttpsConnector<TcpConnector>);
 struct TcpConnector {
     tcp: HttpConnector,
     proxies: Arc<Matcher>,
+    rule: AddressRule,
+    resolve: fn(String) -> Resolving,
+}
+
+/// The addresses of a host and port.
+pub(super) type Resolving = Pin<Box<dyn Future<Output = std::io::Result<Vec<SocketAddr>>> + Send>>;
+
+/// Asks the resolver of the system.
+pub(super) fn resolve(host_and_port: String) -> Resolving {
+    Box::pin(async move { Ok(lookup_host(host_and_port).await?.collect()) })
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -52,10 +73,19 @@ enum ConnectError {
     Proxy,
     #[error("the URL has no host")]
     NoHost,
+    #[error("the host has no address")]
+    NoAddress,
+    #[error("the host has the address {0}, which is not permitted")]
+    Forbidden(IpAddr),
 }
 
 impl Connector {
-    pub(super) fn new(proxies: &ProxyVariables, tls: ClientConfig) -> Self {
+    pub(super) fn new(
+        proxies: &ProxyVariables,
+        tls: ClientConfig,
+        rule: AddressRule,
+        resolve: fn(String) -> Resolving,
+    ) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
@@ -63,7 +93,7 @@ impl Connector {
         tcp.set_nodelay(true);
         let ProxyVariables { https, http, all, no } = proxies;
         let proxies = Matcher::builder().https(&**https).http(&**http).all(&**all).no(&**no).build();
-        let connector = TcpConnector { tcp, proxies: Arc::new(proxies) };
+        let connector = TcpConnector { tcp, proxies: Arc::new(proxies), rule, resolve };
         let builder = HttpsConnectorBuilder::new().with_tls_config(tls);
         Self(builder.https_or_http().enable_http1().wrap_connector(connector))
     }
@@ -98,22 +128,74 @@ impl Service<Uri> for TcpConnector {
     fn call(&mut self, url: Uri) -> Self::Future {
         // A request to this host never reaches a proxy.
         let proxy = self.proxies.intercept(&url).filter(|_| !is_loopback_url(&url));
-        let Some(proxy) = proxy else {
-            let connected = self.tcp.call(url);
-            return Box::pin(async move { Ok(connected.await?) });
+        let route = match proxy {
+            None => Route::Direct(self.tcp.clone()),
+            Some(proxy) if proxy.uri().scheme() == Some(&Scheme::HTTP) => {
+                let tunnel = Tunnel::new(proxy.uri().clone(), self.tcp.clone());
+                Route::Tunnel(match proxy.basic_auth() {
+                    Some(authorization) => tunnel.with_auth(authorization.clone()),
+                    None => tunnel,
+                })
+            }
+            Some(_) => return Box::pin(std::future::ready(Err(ConnectError::Proxy.into()))),
         };
-        if proxy.uri().scheme() != Some(&Scheme::HTTP) {
-            return Box::pin(std::future::ready(Err(ConnectError::Proxy.into())));
-        }
         let Some(url) = with_port(&url) else {
             return Box::pin(std::future::ready(Err(ConnectError::NoHost.into())));
         };
-        let mut tunnel = Tunnel::new(proxy.uri().clone(), self.tcp.clone());
-        if let Some(authorization) = proxy.basic_auth() {
-            tunnel = tunnel.with_auth(authorization.clone());
+        match self.rule {
+            AddressRule::Any => Box::pin(route.connect(url)),
+            AddressRule::Only(is_permitted) => {
+                let addresses = (self.resolve)(url.authority().map(ToString::to_string).unwrap_or_default());
+                Box::pin(async move { route.connect_to(permitted(addresses.await?, is_permitted)?).await })
+            }
         }
-        let connected = tunnel.call(url);
-        Box::pin(async move { Ok(connected.await?) })
+    }
+}
+
+/// How a connection reaches a host.
+enum Route {
+    Direct(HttpConnector),
+    Tunnel(Tunnel<HttpConnector>),
+}
+
+impl Route {
+    async fn connect(mut self, url: Uri) -> Result<TokioIo<TcpStream>, BoxError> {
+        match &mut self {
+            Self::Direct(tcp) => Ok(tcp.call(url).await?),
+            Self::Tunnel(tunnel) => Ok(tunnel.call(url).await?),
+        }
+    }
+
+    /// Connects to the first address that answers. The last error is the result if there is none.
+    async fn connect_to(mut self, addresses: Vec<SocketAddr>) -> Result<TokioIo<TcpStream>, BoxError> {
+        let mut failed = ConnectError::NoAddress.into();
+        for address in addresses {
+            let url = Uri::builder()
+                .scheme(Scheme::HTTP)
+                .authority(address.to_string())
+                .path_and_query("/")
+                .build()?;
+            let connected: Result<_, BoxError> = match &mut self {
+                Self::Direct(tcp) => tcp.call(url).await.map_err(Into::into),
+                Self::Tunnel(tunnel) => tunnel.call(url).await.map_err(Into::into),
+            };
+            match connected {
+                Ok(connected) => return Ok(connected),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+}
+
+/// The addresses, if all are permitted: a host with one other address is suspicious.
+fn permitted(
+    addresses: Vec<SocketAddr>,
+    is_permitted: fn(IpAddr) -> bool,
+) -> Result<Vec<SocketAddr>, ConnectError> {
+    match addresses.iter().find(|address| !is_permitted(address.ip())) {
+        Some(other) => Err(ConnectError::Forbidden(other.ip())),
+        None => Ok(addresses),
     }
 }
 
@@ -124,7 +206,7 @@ impl fmt::Debug for TcpConnector {
     }
 }
 
-/// The URL with its port, because a tunnel assumes 443.
+/// The URL with its port, because a tunnel assumes 443, and the resolver needs one.
 fn with_port(url: &Uri) -> Option<Uri> {
     let port = url.port_u16().unwrap_or(if url.scheme() == Some(&Scheme::HTTP) { 80 } else { 443 });
     let authority = format!("{}:{port}", url.host()?);

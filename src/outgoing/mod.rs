@@ -1,13 +1,15 @@
 //! Outgoing connections: the client for HTTP, Server-Sent Events and WebSocket, with TLS and proxies.
 //!
-//! No other module opens connections to other hosts. Only the operator names hosts: in the configuration, in arguments and
-//! in variables. The client follows no redirects and keeps no cookies.
+//! No other module opens connections to other hosts. The operator names hosts: in the configuration, in arguments and in
+//! variables. A key with the scope `admin` names URLs of webhooks on hosts that the operator permits; a client for them
+//! connects only to public addresses ([`AddressRule`]). The client follows no redirects and keeps no cookies.
 //!
-//! Reading order: [`client`], [`connector`] with [`tls`], [`websocket`], [`sse`], [`backoff`].
+//! Reading order: [`client`], [`connector`] with [`tls`] and [`public`], [`websocket`], [`sse`], [`backoff`].
 
 mod backoff;
 mod client;
 mod connector;
+mod public;
 mod sse;
 #[cfg(test)]
 mod tests;
@@ -16,6 +18,8 @@ mod websocket;
 
 pub use backoff::Backoff;
 pub use client::{Client, ClientOptions, RequestError, read_body};
+pub use connector::AddressRule;
+pub use public::is_public;
 pub use sse::{Decoder, Event, EventTooLarge};
 pub use tls::TlsError;
 pub use websocket::{WebSocket, WebSocketError, open_websocket};

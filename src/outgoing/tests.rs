@@ -1,6 +1,8 @@
 //! Connections through a proxy, redirects and `WebSocket`s, against servers of the test.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -10,6 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::Message;
 
+use super::connector::Resolving;
 use super::*;
 use crate::types::ProxyVariables;
 
@@ -20,7 +23,13 @@ async fn listener() -> (TcpListener, SocketAddr) {
 }
 
 fn client(proxies: &ProxyVariables) -> Client {
-    Client::new(ClientOptions { proxies, uses_tls: false, ca_certificates: None }).unwrap()
+    Client::new(ClientOptions {
+        proxies,
+        uses_tls: false,
+        ca_certificates: None,
+        addresses: AddressRule::Any,
+    })
+    .unwrap()
 }
 
 async fn get(client: &Client, url: &str) -> Result<(StatusCode, Bytes), RequestError> {
@@ -147,4 +156,86 @@ async fn websocket_passes_the_tunnel_of_a_proxy_with_its_headers() {
     let (echo, tunnel) = tokio::join!(exchange, proxy);
     assert_eq!(echo, Message::Text("hello".into()));
     assert!(tunnel.starts_with("CONNECT agent.test:81 HTTP/1.1\r\n"), "{tunnel}");
+}
+
+/// A client that connects only to 127.0.0.2.
+fn restricted(proxies: &ProxyVariables, resolve: fn(String) -> Resolving) -> Client {
+    let only = AddressRule::Only(|address| address == IpAddr::from([127, 0, 0, 2]));
+    let options = ClientOptions { proxies, uses_tls: false, ca_certificates: None, addresses: only };
+    Client::with_resolver(options, resolve).unwrap()
+}
+
+fn addresses(host_and_port: &str, addresses: &[[u8; 4]]) -> Resolving {
+    let port: u16 = host_and_port.rsplit_once(':').unwrap().1.parse().unwrap();
+    let found = addresses.iter().map(|address| SocketAddr::from((*address, port))).collect();
+    Box::pin(std::future::ready(Ok(found)))
+}
+
+const CLOSE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
+
+#[tokio::test]
+async fn checked_address_is_the_one_that_is_used() {
+    /// The second answer differs from the first one.
+    fn rebinding(host_and_port: String) -> Resolving {
+        static ANSWERS: AtomicU8 = AtomicU8::new(2);
+        addresses(&host_and_port, &[[127, 0, 0, ANSWERS.fetch_add(1, Ordering::Relaxed)]])
+    }
+    let listener = TcpListener::bind("127.0.0.2:0").await.unwrap();
+    let url = format!("http://hook.test:{}/", listener.local_addr().unwrap().port());
+    let client = restricted(&ProxyVariables::default(), rebinding);
+    let (first, request) = tokio::join!(get(&client, &url), answer(&listener, CLOSE));
+    assert_eq!(first.unwrap().0, StatusCode::OK);
+    assert!(request.contains("hook.test"), "{request}");
+    let second = get(&client, &url).await.unwrap_err().to_string();
+    assert!(second.contains("127.0.0.3, which is not permitted"), "{second}");
+}
+
+#[tokio::test]
+async fn only_permitted_addresses_are_connected() {
+    fn mixed(host_and_port: String) -> Resolving {
+        addresses(&host_and_port, &[[127, 0, 0, 2], [10, 0, 0, 1]])
+    }
+    let client = restricted(&ProxyVariables::default(), mixed);
+    let error = get(&client, "http://hook.test/").await.unwrap_err().to_string();
+    assert!(error.contains("10.0.0.1, which is not permitted"), "{error}");
+
+    let (listener, address) = listener().await;
+    let options = ClientOptions {
+        proxies: &ProxyVariables::default(),
+        uses_tls: false,
+        ca_certificates: None,
+        addresses: AddressRule::Only(is_public),
+    };
+    let client = Client::new(options).unwrap();
+    // The resolver of the system accepts each of these forms.
+    for host in [
+        "127.0.0.1",
+        "2130706433",
+        "0x7f000001",
+        "127.1",
+        "0.0.0.0",
+        "localhost",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+    ] {
+        let error =
+            get(&client, &format!("http://{host}:{}/", address.port())).await.unwrap_err().to_string();
+        assert!(error.contains("not permitted"), "{host}: {error}");
+    }
+    let accepted = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
+    assert!(accepted.is_err(), "no connection was opened");
+}
+
+#[tokio::test]
+async fn proxy_gets_the_checked_address() {
+    fn fixed(host_and_port: String) -> Resolving {
+        addresses(&host_and_port, &[[127, 0, 0, 2]])
+    }
+    let (listener, address) = listener().await;
+    let proxies = ProxyVariables { all: format!("http://{address}"), ..ProxyVariables::default() };
+    let client = restricted(&proxies, fixed);
+    let rejected = answer(&listener, "HTTP/1.1 403 Forbidden\r\n\r\n");
+    let (failed, tunnel) = tokio::join!(get(&client, "http://hook.test:8443/"), rejected);
+    assert!(failed.is_err());
+    assert!(tunnel.starts_with("CONNECT 127.0.0.2:8443 HTTP/1.1\r\n"), "{tunnel}");
 }

@@ -25,6 +25,10 @@ pub enum Table {
     OutputPosition = 16,
     /// The members of the fleet.
     Member = 17,
+    Webhook = 20,
+    WebhookDelivery = 21,
+    /// The position up to which the events of a tenant have their deliveries.
+    WebhookPosition = 22,
 }
 
 /// Writes a record and replaces an earlier record with the same key.

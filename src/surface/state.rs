@@ -18,6 +18,7 @@ use crate::session::SessionRegistry;
 use crate::shutdown::Shutdown;
 use crate::stream::{Encoder, EventTypes, Feed, KeepAliveTicker, Source, Stream, StreamGuard, Streams};
 use crate::types::{Author, Epoch, Ids, Limits, PrincipalLimits};
+use crate::webhooks::Webhooks;
 
 /// The components that the composition root passes to the gateway.
 #[derive(Debug)]
@@ -28,6 +29,7 @@ pub struct GatewayParts {
     pub policy: Arc<Policy>,
     pub tickets: Tickets,
     pub fleet: Fleet,
+    pub webhooks: Webhooks,
     pub ids: Ids,
     pub log: EventLog,
     pub audit: Audit,

@@ -305,6 +305,10 @@ macro_rules! all_limits {
                 audit_window: Duration = seconds(60), time;
                 /// The time after which the gateway evicts a session without a process, a turn or a reader from memory.
                 session_idle_timeout: Duration = seconds(60), time;
+                /// The unit of the delays between the attempts of a delivery of a webhook.
+                webhook_retry_unit: Duration = seconds(5), time;
+                /// Whether webhooks may go to loopback addresses.
+                webhooks_to_loopback: bool = false, switch;
             }
         }
     };

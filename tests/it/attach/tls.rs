@@ -23,13 +23,7 @@ impl Drop for TlsProxy {
 
 impl TlsProxy {
     pub(crate) fn start(folder: &Path, gateway: &Gateway) -> (Self, PathBuf) {
-        let (key, certificate) = (folder.join("key.pem"), folder.join("certificate.pem"));
-        let mut openssl = command("openssl");
-        openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
-        openssl.args(["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]);
-        openssl.args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"]).arg(&key);
-        let made = openssl.arg("-out").arg(&certificate).output().expect("openssl is there");
-        assert!(made.status.success(), "{made:?}");
+        let (key, certificate) = certificate(folder);
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/clients/tls_proxy.mjs");
         let mut node = command("node");
         node.arg(script).args([&key, &certificate]).arg(gateway.address().port().to_string());
@@ -40,6 +34,18 @@ impl TlsProxy {
         let port = line.trim().parse().expect("a port");
         (Self { child, port }, certificate)
     }
+}
+
+/// The files of a new key and its certificate for `localhost`.
+pub(crate) fn certificate(folder: &Path) -> (PathBuf, PathBuf) {
+    let (key, certificate) = (folder.join("key.pem"), folder.join("certificate.pem"));
+    let mut openssl = command("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
+    openssl.args(["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]);
+    openssl.args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"]).arg(&key);
+    let made = openssl.arg("-out").arg(&certificate).output().expect("openssl is there");
+    assert!(made.status.success(), "{made:?}");
+    (key, certificate)
 }
 
 #[tokio::test]

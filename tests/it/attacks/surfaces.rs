@@ -43,23 +43,24 @@ fn only_the_module_outgoing_has_a_client_for_http() {
     for file in clients {
         assert!(file.starts_with("src/outgoing"), "{file:?}");
     }
-    // The modules that open connections. Each gets its targets from the operator or from the user of the command.
+    // The modules that open connections. Each gets its targets from the operator or from the user of the command. A key with
+    // the scope `admin` names URLs of webhooks on hosts that the operator permits.
     let users = using(&["use crate::outgoing::"]);
     assert!(!users.is_empty());
     for user in users {
-        let allowed = ["src/attach", "src/connect", "src/cli/attach", "src/agent/"];
+        let allowed = ["src/attach", "src/connect", "src/cli/attach", "src/agent/", "src/webhooks/"];
         assert!(allowed.iter().any(|folder| user.to_string_lossy().starts_with(folder)), "{user:?}");
     }
     let document: Value = serde_json::from_str(&read("openapi/openapi.json")).expect("JSON");
     for path in document["paths"].as_object().expect("paths").keys() {
-        for word in ["webhook", "callback", "proxy", "remote", "node", "cluster", "peer"] {
+        for word in ["callback", "proxy", "remote", "node", "cluster", "peer"] {
             assert!(!path.contains(word), "{path}");
         }
     }
 }
 
 #[test]
-fn there_is_no_configuration_for_a_webhook_or_a_bus() {
+fn there_is_no_configuration_for_a_bus() {
     let entry = "[agents.a]\ncommand = \"sh\"\n";
     assert!(check(entry).status.success(), "the entry alone is valid");
     for (more, key) in [
@@ -67,7 +68,7 @@ fn there_is_no_configuration_for_a_webhook_or_a_bus() {
         ("transport = \"websocket\"\n", "agents.a.transport"),
         ("[nats]\nurl = \"nats://127.0.0.1\"\n", "nats"),
         ("[cluster]\nnode = \"a\"\n", "cluster"),
-        ("[webhooks]\nurl = \"https://hooks.example\"\n", "webhooks"),
+        ("[webhooks]\nallowed_hosts = [\"https://hooks.example\"]\n", "webhooks.allowed_hosts"),
     ] {
         let output = check(&format!("{entry}{more}"));
         let text =

@@ -58,7 +58,9 @@ pub(crate) fn operations_on(session: &str, agent: &str) -> Vec<Operation> {
             .replace("{path}", "folder/file.txt")
             .replace("{signIn}", "01938c5e-7a3b-7c4d-8e5f-ba9876543210")
             .replace("{toolCall}", "call_1")
-            .replace("{agentTerminal}", "term_1");
+            .replace("{agentTerminal}", "term_1")
+            .replace("{webhook}", UNKNOWN)
+            .replace("{delivery}", UNKNOWN);
         assert!(!path.contains('{'), "a new kind of path parameter: {path}");
         for (method, operation) in item.as_object().expect("operations") {
             let responses = operation["responses"].as_object().expect("responses").keys();
@@ -124,6 +126,7 @@ impl Operation {
             "prompts" | "stream" => json!({ "prompt": "hello" }),
             "sessions" => json!({ "agent": "nobody" }),
             "tickets" => json!({ "paths": ["/v1/events"] }),
+            "webhooks" => json!({ "url": "https://hooks.example/", "events": ["prompt.completed"] }),
             _ => json!({}),
         }
     }

@@ -25,6 +25,7 @@ mod settings;
 mod terminals;
 mod tickets;
 mod transcript;
+mod webhooks;
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -82,6 +83,11 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(fleet::connect_member))
         .routes(routes!(fleet::drain_member))
         .routes(routes!(fleet::remove_member))
+        .routes(routes!(webhooks::list_webhooks, webhooks::create_webhook))
+        .routes(routes!(webhooks::delete_webhook))
+        .routes(routes!(webhooks::get_webhook_secret))
+        .routes(routes!(webhooks::list_deliveries))
+        .routes(routes!(webhooks::retry_delivery))
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
 }

@@ -1,0 +1,168 @@
+//! `/v1/webhooks`: webhooks, their signing secret and their deliveries.
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use uuid::Uuid;
+
+use crate::api::{
+    CreateWebhook, ProblemCode, Webhook, WebhookDelivery, WebhookDeliveryList, WebhookDeliveryState,
+    WebhookList, WebhookSecret,
+};
+use crate::event::{WebhookCreated, WebhookDeleted};
+use crate::surface::authorized::CanAdmin;
+use crate::surface::rest::error::ApiError;
+use crate::surface::rest::extract::{ApiRequest, JsonBody, Params};
+use crate::webhooks::{self, CreateError, DeliveryState, RepeatError};
+
+/// The size of a page of deliveries.
+const DEFAULT_DELIVERIES: usize = 50;
+const MAX_DELIVERIES: usize = 200;
+
+/// Lists the webhooks.
+#[utoipa::path(
+    get,
+    path = "/v1/webhooks",
+    responses((status = 200, body = WebhookList, description = "All webhooks. There is only one page."))
+)]
+pub(super) async fn list_webhooks(request: ApiRequest<CanAdmin>) -> Json<WebhookList> {
+    let webhooks = request.gateway.webhooks.list(&request.by.tenant).into_iter().map(webhook).collect();
+    Json(WebhookList { webhooks, next_cursor: None })
+}
+
+/// Creates a webhook.
+///
+/// The gateway sends later events of the types as `POST` requests in the format of Standard Webhooks: the headers
+/// `webhook-id`, `webhook-timestamp` and `webhook-signature`, and a JSON body with `type`, `timestamp` and `data`. `data`
+/// is the event as on a stream. A status from 200 to 299 confirms a delivery. The gateway repeats other deliveries for
+/// about two days.
+#[utoipa::path(
+    post,
+    path = "/v1/webhooks",
+    request_body = CreateWebhook,
+    responses((status = 201, body = Webhook, description = "The webhook."))
+)]
+pub(super) async fn create_webhook(
+    request: ApiRequest<CanAdmin>,
+    body: JsonBody<CreateWebhook>,
+) -> Result<Response, ApiError> {
+    let CreateWebhook { url, events } = body.value;
+    let created = request.gateway.webhooks.create(&request.by.tenant, &url, events).await;
+    let created = created.map_err(|error| {
+        let detail = error.to_string();
+        match error {
+            CreateError::Disabled => ApiError::new(ProblemCode::Forbidden, detail),
+            CreateError::Url(_) => ApiError::invalid("/url", detail),
+            CreateError::Events => ApiError::invalid("/events", detail),
+            CreateError::TooMany => ApiError::invalid("", detail),
+            CreateError::Closed(_) => ApiError::draining(),
+        }
+    })?;
+    let event = WebhookCreated { webhook_id: created.id.to_string(), url: created.url.clone() };
+    request.gateway.audit.append(&request.by.author(), event);
+    Ok((StatusCode::CREATED, Json(webhook(created))).into_response())
+}
+
+/// Deletes a webhook.
+///
+/// Its pending deliveries are deleted too.
+#[utoipa::path(
+    delete,
+    path = "/v1/webhooks/{webhook}",
+    responses((status = 204, description = "The webhook is deleted."))
+)]
+pub(super) async fn delete_webhook(request: ApiRequest<CanAdmin, Uuid>) -> Result<StatusCode, ApiError> {
+    let deleted = request.gateway.webhooks.delete(&request.by.tenant, request.ids).await;
+    if !deleted.map_err(|_| ApiError::draining())? {
+        return Err(ApiError::not_found());
+    }
+    let event = WebhookDeleted { webhook_id: request.ids.to_string() };
+    request.gateway.audit.append(&request.by.author(), event);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Returns the secret that signs deliveries.
+///
+/// A receiver verifies deliveries with it and a library of Standard Webhooks.
+#[utoipa::path(
+    get,
+    path = "/v1/webhooks/secret",
+    responses((status = 200, body = WebhookSecret, description = "The secret."))
+)]
+pub(super) async fn get_webhook_secret(
+    request: ApiRequest<CanAdmin>,
+) -> Result<Json<WebhookSecret>, ApiError> {
+    let secret = request.gateway.webhooks.signing_secret(&request.by.tenant);
+    let disabled = || ApiError::new(ProblemCode::Forbidden, CreateError::Disabled.to_string());
+    Ok(Json(WebhookSecret { secret: secret.ok_or_else(disabled)? }))
+}
+
+/// Lists deliveries, newest first.
+///
+/// The gateway keeps finished deliveries for seven days, and at most 1,000 of them.
+#[utoipa::path(
+    get,
+    path = "/v1/webhooks/deliveries",
+    responses((status = 200, body = WebhookDeliveryList, description = "A page of deliveries."))
+)]
+pub(super) async fn list_deliveries(
+    mut request: ApiRequest<CanAdmin, (), Params>,
+) -> Result<Json<WebhookDeliveryList>, ApiError> {
+    let before = request.params.parsed("cursor", "the `nextCursor` of a page")?;
+    let limit = request.params.limit(DEFAULT_DELIVERIES, MAX_DELIVERIES)?;
+    request.params.finish()?;
+    let found = request.gateway.webhooks.deliveries(&request.by.tenant, before, limit + 1).await;
+    let mut found = found.map_err(ApiError::internal)?;
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let next_cursor = found.last().filter(|_| more).map(|last| last.id.to_string());
+    Ok(Json(WebhookDeliveryList { deliveries: found.into_iter().map(delivery).collect(), next_cursor }))
+}
+
+/// Sends a delivery again.
+///
+/// A pending delivery is sent now. A finished one begins again with its first attempt. The `webhook-id` stays the same.
+#[utoipa::path(
+    post,
+    path = "/v1/webhooks/deliveries/{delivery}/retry",
+    responses((status = 202, body = WebhookDelivery, description = "The delivery is pending."))
+)]
+pub(super) async fn retry_delivery(request: ApiRequest<CanAdmin, Uuid>) -> Result<Response, ApiError> {
+    let repeated = request.gateway.webhooks.repeat(&request.by.tenant, request.ids).await;
+    let repeated = repeated.map_err(|error| match error {
+        RepeatError::Unknown => ApiError::not_found(),
+        RepeatError::Deleted => ApiError::invalid("", error.to_string()),
+        RepeatError::TooMany => ApiError::new(ProblemCode::QueueFull, error.to_string()),
+        RepeatError::Read(error) => ApiError::internal(error),
+        RepeatError::Closed(_) => ApiError::draining(),
+    })?;
+    Ok((StatusCode::ACCEPTED, Json(delivery(repeated))).into_response())
+}
+
+fn webhook(of: webhooks::Webhook) -> Webhook {
+    let webhooks::Webhook { id, url, events, created_at, gone, .. } = of;
+    Webhook { webhook_id: id, url, events, created_at, gone }
+}
+
+fn delivery(of: webhooks::Delivery) -> WebhookDelivery {
+    let (state, next_attempt_at) = match of.state {
+        DeliveryState::Pending { next_attempt_at } => (WebhookDeliveryState::Pending, Some(next_attempt_at)),
+        DeliveryState::Delivered => (WebhookDeliveryState::Delivered, None),
+        DeliveryState::Failed => (WebhookDeliveryState::Failed, None),
+    };
+    let last = of.last;
+    WebhookDelivery {
+        delivery_id: of.id,
+        webhook_id: of.webhook,
+        url: of.url,
+        kind: of.kind,
+        session_id: of.session,
+        state,
+        created_at: of.created_at,
+        attempts: of.attempts,
+        last_attempt_at: last.as_ref().map(|last| last.at),
+        last_status: last.as_ref().and_then(|last| last.status),
+        last_error: last.and_then(|last| last.error),
+        next_attempt_at,
+    }
+}

@@ -1,0 +1,411 @@
+//! The handle on all webhooks, with their state in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use uuid::Uuid;
+
+use super::delivery::{Delivery, DeliveryState};
+use super::records::{self, Pages};
+use super::secret::MasterSecret;
+use super::target::{self, TargetError};
+use super::webhook::{EVENT_TYPES, Webhook};
+use crate::eventlog::{Closed, EventLog, ReadError, Records};
+use crate::outgoing::{AddressRule, Client, ClientOptions, TlsError, is_public};
+use crate::shutdown::{Shutdown, lock_or_abort};
+use crate::store::Table;
+use crate::types::{HostPattern, Ids, Limits, ProxyVariables, Tenant, Timestamp};
+
+/// The number of webhooks of a tenant.
+const MAX_WEBHOOKS: usize = 64;
+/// The number of deliveries that wait or are repeated. Beyond it, the followers wait: the log keeps the events.
+pub(super) const MAX_PENDING: usize = 10_000;
+
+/// The settings of webhooks.
+#[derive(Debug)]
+pub struct WebhookOptions {
+    /// The hosts to which deliveries may go. Without one, webhooks are disabled.
+    pub allowed_hosts: Vec<HostPattern>,
+    /// Certificates in PEM that are trusted in addition to those of the system.
+    pub ca_certificates: Option<Vec<u8>>,
+    pub proxies: ProxyVariables,
+    /// The file of the secret from which signing secrets are derived.
+    pub secret_file: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("could not read the webhooks")]
+    Records(#[from] ReadError),
+    #[error("could not open the secret of webhooks: {}", .path.display())]
+    Secret { path: PathBuf, source: std::io::Error },
+    #[error("could not create the client of webhooks")]
+    Tls(#[from] TlsError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    #[error("webhooks are disabled: the operator permits hosts with `webhooks.allowed_hosts`")]
+    Disabled,
+    #[error(transparent)]
+    Url(#[from] TargetError),
+    #[error("expected at least one event type, each once, of: {}", EVENT_TYPES.join(", "))]
+    Events,
+    #[error("too many webhooks (limit {MAX_WEBHOOKS}): delete one first")]
+    TooMany,
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RepeatError {
+    #[error("no such delivery")]
+    Unknown,
+    #[error("the webhook of the delivery was deleted")]
+    Deleted,
+    #[error("too many deliveries wait (limit {MAX_PENDING}): try again later")]
+    TooMany,
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
+
+/// A handle that is cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Webhooks(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    log: EventLog,
+    ids: Ids,
+    retry_unit: Duration,
+    shutdown: Shutdown,
+    allowed_hosts: Vec<HostPattern>,
+    /// `None` if webhooks are disabled.
+    outgoing: Option<Outgoing>,
+    state: Mutex<State>,
+    /// Notifies the sender of deliveries that wait.
+    pending_added: Notify,
+    /// Notifies the followers of ended deliveries.
+    pending_removed: Notify,
+    /// Changes with the webhooks.
+    version: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) client: Client,
+    pub(super) secret: MasterSecret,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    webhooks: BTreeMap<(Tenant, Uuid), Webhook>,
+    /// The tenants whose log is read.
+    followed: BTreeSet<Tenant>,
+    pending: BTreeMap<Uuid, Pending>,
+}
+
+/// A delivery that waits for its next attempt.
+#[derive(Debug, Clone)]
+pub(super) struct Pending {
+    pub(super) tenant: Tenant,
+    pub(super) webhook: Uuid,
+    pub(super) due: Timestamp,
+    /// Whether an attempt runs.
+    pub(super) is_running: bool,
+}
+
+impl Webhooks {
+    /// Reads all records.
+    pub(super) async fn read(
+        options: WebhookOptions,
+        log: EventLog,
+        (ids, limits, shutdown): (Ids, &Limits, &Shutdown),
+    ) -> Result<Self, OpenError> {
+        let outgoing = if options.allowed_hosts.is_empty() { None } else { Some(outgoing(&options, limits)?) };
+        let mut state = State::default();
+        let mut pages = Pages::of(&log, Table::Webhook);
+        while let Some(page) = pages.next::<Webhook>().await? {
+            state.webhooks.extend(page.into_iter().map(|(tenant, webhook)| ((tenant, webhook.id), webhook)));
+        }
+        let mut pages = Pages::of(&log, Table::WebhookDelivery);
+        while let Some(page) = pages.next::<Delivery>().await? {
+            state.pending.extend(page.iter().filter_map(|(tenant, delivery)| pending(tenant, delivery)));
+        }
+        Ok(Self(Arc::new(Inner {
+            log,
+            ids,
+            retry_unit: limits.webhook_retry_unit,
+            shutdown: shutdown.clone(),
+            allowed_hosts: options.allowed_hosts,
+            outgoing,
+            state: Mutex::new(state),
+            pending_added: Notify::new(),
+            pending_removed: Notify::new(),
+            version: watch::Sender::new(0),
+        })))
+    }
+
+    /// Creates a webhook for later events.
+    pub async fn create(
+        &self,
+        tenant: &Tenant,
+        url: &str,
+        events: Vec<String>,
+    ) -> Result<Webhook, CreateError> {
+        if self.0.outgoing.is_none() {
+            return Err(CreateError::Disabled);
+        }
+        target::check(url, &self.0.allowed_hosts)?;
+        let distinct: BTreeSet<_> = events.iter().collect();
+        if events.is_empty()
+            || distinct.len() != events.len()
+            || !events.iter().all(|event| EVENT_TYPES.contains(&&**event))
+        {
+            return Err(CreateError::Events);
+        }
+        let webhook = Webhook {
+            id: self.0.ids.uuid(),
+            url: url.to_owned(),
+            events,
+            created_at: self.0.ids.now(),
+            after_pos: self.0.log.position().pos,
+            gone: false,
+        };
+        {
+            let mut state = self.state();
+            if state.webhooks.keys().filter(|(of, _)| of == tenant).count() >= MAX_WEBHOOKS {
+                return Err(CreateError::TooMany);
+            }
+            state.webhooks.insert((tenant.clone(), webhook.id), webhook.clone());
+        }
+        let stored = self.0.log.write(records::put_webhook(Records::default(), tenant, &webhook)).await;
+        if let Err(error) = stored {
+            self.state().webhooks.remove(&(tenant.clone(), webhook.id));
+            return Err(error.into());
+        }
+        self.0.version.send_modify(|version| *version += 1);
+        Ok(webhook)
+    }
+
+    /// Deletes a webhook with its waiting deliveries. Returns false if the tenant has no such webhook.
+    pub async fn delete(&self, tenant: &Tenant, id: Uuid) -> Result<bool, Closed> {
+        let (known, waiting) = {
+            let mut state = self.state();
+            let known = state.webhooks.remove(&(tenant.clone(), id)).is_some();
+            let waiting =
+                state.pending.extract_if(.., |_, pending| pending.webhook == id && pending.tenant == *tenant);
+            (known, waiting.map(|(delivery, _)| delivery).collect::<Vec<_>>())
+        };
+        if !known {
+            return Ok(false);
+        }
+        self.0.pending_removed.notify_waiters();
+        self.0.version.send_modify(|version| *version += 1);
+        let records = records::delete_webhook(Records::default(), tenant, id);
+        let delete = |records, delivery| records::delete_delivery(records, tenant, delivery);
+        self.0.log.write(waiting.into_iter().fold(records, delete)).await?;
+        Ok(true)
+    }
+
+    /// The webhooks of a tenant, oldest first.
+    pub fn list(&self, tenant: &Tenant) -> Vec<Webhook> {
+        let state = self.state();
+        state
+            .webhooks
+            .iter()
+            .filter(|((of, _), _)| of == tenant)
+            .map(|(_, webhook)| webhook.clone())
+            .collect()
+    }
+
+    /// The text of the secret that signs the deliveries of a tenant. `None` if webhooks are disabled.
+    pub fn signing_secret(&self, tenant: &Tenant) -> Option<String> {
+        self.0.outgoing.as_ref().map(|outgoing| outgoing.secret.of_tenant(tenant).text())
+    }
+
+    /// Up to `limit` deliveries of a tenant that are older than `before`, newest first.
+    pub async fn deliveries(
+        &self,
+        tenant: &Tenant,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, ReadError> {
+        records::deliveries(&self.0.log, tenant, before, limit).await
+    }
+
+    /// Sends a delivery again, or sends a waiting delivery now.
+    pub async fn repeat(&self, tenant: &Tenant, id: Uuid) -> Result<Delivery, RepeatError> {
+        let found = records::get_delivery(&self.0.log, tenant, id).await?;
+        let mut delivery = found.ok_or(RepeatError::Unknown)?;
+        let now = self.0.ids.now();
+        {
+            let mut state = self.state();
+            if !state.webhooks.contains_key(&(tenant.clone(), delivery.webhook)) {
+                return Err(RepeatError::Deleted);
+            }
+            if let Some(waiting) = state.pending.get_mut(&id) {
+                waiting.due = now;
+                self.0.pending_added.notify_one();
+                return Ok(delivery);
+            }
+            if state.pending.len() >= MAX_PENDING {
+                return Err(RepeatError::TooMany);
+            }
+        }
+        delivery.repeat(now);
+        self.store_deliveries(tenant, std::slice::from_ref(&delivery), Records::default()).await?;
+        Ok(delivery)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock_or_abort(self.0.state.lock())
+    }
+
+    /// The tenants that have webhooks and whose log is not read yet. They are followed from now on.
+    pub(super) fn begin_followers(&self) -> Vec<Tenant> {
+        let mut state = self.state();
+        let tenants: BTreeSet<_> = state.webhooks.keys().map(|(tenant, _)| tenant.clone()).collect();
+        tenants.into_iter().filter(|tenant| state.followed.insert(tenant.clone())).collect()
+    }
+
+    /// Whether a follower continues. It ends with the last webhook of its tenant.
+    pub(super) fn is_followed(&self, tenant: &Tenant) -> bool {
+        let mut state = self.state();
+        let continues = state.webhooks.keys().any(|(of, _)| of == tenant);
+        if !continues {
+            state.followed.remove(tenant);
+        }
+        continues
+    }
+
+    pub(super) fn log(&self) -> &EventLog {
+        &self.0.log
+    }
+
+    pub(super) fn ids(&self) -> &Ids {
+        &self.0.ids
+    }
+
+    pub(super) fn shutdown(&self) -> &Shutdown {
+        &self.0.shutdown
+    }
+
+    pub(super) fn retry_unit(&self) -> Duration {
+        self.0.retry_unit
+    }
+
+    pub(super) fn allowed_hosts(&self) -> &[HostPattern] {
+        &self.0.allowed_hosts
+    }
+
+    pub(super) fn outgoing(&self) -> Option<&Outgoing> {
+        self.0.outgoing.as_ref()
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.0.version.subscribe()
+    }
+
+    /// Completes when a delivery waits or is due earlier.
+    pub(super) async fn pending_added(&self) {
+        self.0.pending_added.notified().await;
+    }
+
+    /// Waits until fewer than [`MAX_PENDING`] deliveries wait.
+    pub(super) async fn room(&self) {
+        loop {
+            let mut removed = std::pin::pin!(self.0.pending_removed.notified());
+            removed.as_mut().enable();
+            if self.state().pending.len() < MAX_PENDING {
+                return;
+            }
+            removed.await;
+        }
+    }
+
+    /// Stores deliveries with other records in one commit, and passes them to the sender.
+    pub(super) async fn store_deliveries(
+        &self,
+        tenant: &Tenant,
+        deliveries: &[Delivery],
+        records: Records,
+    ) -> Result<(), Closed> {
+        let put = |records, delivery| records::put_delivery(records, tenant, delivery);
+        self.0.log.write(deliveries.iter().fold(records, put)).await?;
+        let added = deliveries.iter().filter_map(|delivery| pending(tenant, delivery));
+        let mut state = self.state();
+        // A webhook that was deleted meanwhile gets no deliveries.
+        let added: Vec<_> = added
+            .filter(|(_, pending)| state.webhooks.contains_key(&(tenant.clone(), pending.webhook)))
+            .collect();
+        state.pending.extend(added);
+        drop(state);
+        self.0.pending_added.notify_one();
+        Ok(())
+    }
+
+    /// Changes the waiting deliveries.
+    pub(super) fn with_pending<R>(&self, change: impl FnOnce(&mut BTreeMap<Uuid, Pending>) -> R) -> R {
+        change(&mut self.state().pending)
+    }
+
+    /// Stores the state of a delivery after an attempt. A deleted delivery is not stored again.
+    pub(super) async fn finish_attempt(&self, tenant: &Tenant, delivery: &Delivery) -> Result<(), Closed> {
+        if !self.with_pending(|pending| pending.contains_key(&delivery.id)) {
+            return Ok(());
+        }
+        self.0.log.write(records::put_delivery(Records::default(), tenant, delivery)).await?;
+        self.with_pending(|all| match delivery.state {
+            DeliveryState::Pending { next_attempt_at } => {
+                if let Some(waiting) = all.get_mut(&delivery.id) {
+                    (waiting.due, waiting.is_running) = (next_attempt_at, false);
+                }
+            }
+            DeliveryState::Delivered | DeliveryState::Failed => drop(all.remove(&delivery.id)),
+        });
+        self.0.pending_removed.notify_waiters();
+        Ok(())
+    }
+
+    /// Ends the deliveries of a webhook whose receiver has answered 410.
+    pub(super) async fn mark_gone(&self, tenant: &Tenant, id: Uuid) -> Result<(), Closed> {
+        let webhook = {
+            let mut state = self.state();
+            let Some(webhook) = state.webhooks.get_mut(&(tenant.clone(), id)) else { return Ok(()) };
+            webhook.gone = true;
+            webhook.clone()
+        };
+        self.0.version.send_modify(|version| *version += 1);
+        self.0.log.write(records::put_webhook(Records::default(), tenant, &webhook)).await
+    }
+}
+
+fn outgoing(options: &WebhookOptions, limits: &Limits) -> Result<Outgoing, OpenError> {
+    let path = &options.secret_file;
+    let secret = MasterSecret::open(path);
+    let secret = secret.map_err(|source| OpenError::Secret { path: path.clone(), source })?;
+    let is_permitted = if limits.webhooks_to_loopback {
+        |address| is_public(address) || address.is_loopback()
+    } else {
+        is_public
+    };
+    let client = Client::new(ClientOptions {
+        proxies: &options.proxies,
+        uses_tls: true,
+        ca_certificates: options.ca_certificates.as_deref(),
+        addresses: AddressRule::Only(is_permitted),
+    })?;
+    Ok(Outgoing { client, secret })
+}
+
+fn pending(tenant: &Tenant, delivery: &Delivery) -> Option<(Uuid, Pending)> {
+    let DeliveryState::Pending { next_attempt_at } = delivery.state else { return None };
+    let (tenant, webhook) = (tenant.clone(), delivery.webhook);
+    Some((delivery.id, Pending { tenant, webhook, due: next_attempt_at, is_running: false }))
+}
