@@ -42,6 +42,8 @@ pub struct FleetMember {
     pub draining: bool,
     /// The version of the program that connects.
     pub version: String,
+    /// The folders of the member in which sessions may work. The first one is the default `cwd`.
+    pub roots: Vec<String>,
     pub metadata: BTreeMap<String, String>,
     /// The name of the key to which the name of the member belongs.
     pub key: String,

@@ -52,7 +52,16 @@ impl FleetSocket {
     }
 
     async fn serve(&self, socket: &mut WebSocket) -> Result<Infallible, End> {
-        let joined = self.join(socket).await?;
+        let mut joined = self.join(socket).await?;
+        let Err(end) = self.exchange(socket, &joined).await;
+        if let Some((_, reason)) = &end {
+            joined.ends(reason.clone());
+        }
+        Err(end)
+    }
+
+    /// Exchanges frames until the end of the connection.
+    async fn exchange(&self, socket: &mut WebSocket, joined: &Joined) -> Result<Infallible, End> {
         let (member, connection) = (&joined.member, joined.connection);
         send(socket, Member::welcome()).await?;
         let shutdown = &self.gateway.shutdown;
@@ -72,7 +81,7 @@ impl FleetSocket {
                 }
                 () = member.replaced(connection) => {
                     let (code, reason) = if member.state() == MemberState::Disconnected {
-                        (REMOVED, "an operator removed the member from the fleet")
+                        (REMOVED, fleet::REMOVED_TEXT)
                     } else {
                         (close_code::POLICY, "another connection of the member has replaced this one")
                     };
@@ -114,10 +123,14 @@ impl FleetSocket {
         let Hello { name, .. } = &*hello;
         if self.gateway.catalogue.agent(name).is_some_and(|spec| !spec.is_member()) {
             let reason = "an agent of the configuration has this name; use another one";
+            self.gateway.fleet.rejected(name, &self.key, reason.to_owned());
             return Err(Some((close_code::POLICY, reason.to_owned())));
         }
-        let joined = self.gateway.fleet.join(*hello, &self.key);
-        let joined = joined.map_err(|error| Some((close_code::POLICY, error.to_string())))?;
+        let name = name.clone();
+        let joined = self.gateway.fleet.join(*hello, &self.key).map_err(|error| {
+            self.gateway.fleet.rejected(&name, &self.key, error.to_string());
+            Some((close_code::POLICY, error.to_string()))
+        })?;
         tracing::info!(member = %joined.member.name(), key = %self.key, state = "connected", "a member of the fleet connected");
         Ok(joined)
     }

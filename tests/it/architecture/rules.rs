@@ -87,7 +87,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("attach", &["served", "outgoing", "acp", "jsonrpc", "types", "shutdown"]),
-    ("connect", &["outgoing", "fleet", "process", "types", "shutdown"]),
+    ("connect", &["outgoing", "fleet", "workspace", "process", "acp", "jsonrpc", "types", "shutdown"]),
     ("translate", &["agent", "served", "process", "acp", "jsonrpc", "types", "shutdown"]),
     ("demo_agent", &["acp", "jsonrpc", "types", "shutdown"]),
     (

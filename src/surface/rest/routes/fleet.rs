@@ -79,6 +79,7 @@ fn member_info(status: MemberStatus, now: Timestamp) -> FleetMember {
         capacity: status.info.capacity,
         draining: status.draining,
         version: status.info.version,
+        roots: status.info.roots,
         metadata: status.info.metadata,
         key: status.key.to_string(),
     }
