@@ -82,6 +82,7 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(fleet::connect_member))
         .routes(routes!(fleet::drain_member))
         .routes(routes!(fleet::remove_member))
+        .routes(routes!(fleet::call_member))
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
 }
