@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod local;
+mod member_events;
 mod members;
 mod reload;
 
@@ -221,6 +222,7 @@ pub async fn start(
     let prestart_pool = pool.clone();
     let publisher = Publisher::new(configured, catalogues, pool.clone(), fleet.clone());
     shutdown.spawn(publisher.clone().run(log.clone(), shutdown.clone()));
+    shutdown.spawn(member_events::record(fleet.state_changes(), audit.clone(), shutdown.clone()));
     let reloader = Reloader {
         publisher,
         pool: pool.clone(),

@@ -18,6 +18,7 @@ pub mod eventlog;
 pub mod audit;
 pub mod transcript;
 pub mod fleet;
+pub mod cca;
 pub mod agent;
 pub mod pool;
 pub mod webhooks;

@@ -14,8 +14,8 @@ use crate::types::AgentKind;
 pub enum Endpoint {
     /// A child process with its program resolved.
     Command { program: PathBuf, args: Vec<OsString> },
-    /// A process of the member of the fleet with the name of the entry.
-    Member,
+    /// A process of the member of the fleet with the name of the entry, and the roots of the member.
+    Member(RemoteFolders),
     /// An agent on another host.
     Remote(Arc<RemoteEndpoint>),
 }
@@ -28,16 +28,19 @@ pub struct RemoteEndpoint {
     pub headers: HeaderMap,
     /// Certificates in PEM that are trusted in addition to those of the system.
     pub ca_certificates: Option<Vec<u8>>,
-    /// The folders of the remote host in which sessions may work. The first one is the default.
-    pub folders: Vec<String>,
+    pub folders: RemoteFolders,
 }
+
+/// The folders of another host in which sessions may work. The first one is the default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RemoteFolders(pub Vec<String>);
 
 impl Endpoint {
     pub fn kind(&self) -> AgentKind {
         match self {
             Self::Command { .. } => AgentKind::Local,
             Self::Remote(_) => AgentKind::Remote,
-            Self::Member => AgentKind::Fleet,
+            Self::Member(_) => AgentKind::Fleet,
         }
     }
 
@@ -45,7 +48,16 @@ impl Endpoint {
     pub fn remote(&self) -> Option<&Arc<RemoteEndpoint>> {
         match self {
             Self::Remote(remote) => Some(remote),
-            Self::Command { .. } | Self::Member => None,
+            Self::Command { .. } | Self::Member(_) => None,
+        }
+    }
+
+    /// The folders of an agent on another host. `None` if the agent runs on the host of the gateway.
+    pub fn remote_folders(&self) -> Option<&RemoteFolders> {
+        match self {
+            Self::Remote(remote) => Some(&remote.folders),
+            Self::Member(roots) => Some(roots),
+            Self::Command { .. } => None,
         }
     }
 }
@@ -59,11 +71,13 @@ impl RemoteEndpoint {
     pub fn uses_tls(&self) -> bool {
         matches!(self.url.scheme_str(), Some("https" | "wss"))
     }
+}
 
-    /// The folder of a session: the requested one, or the first one of the entry. `None` if the requested folder is not
-    /// below a folder of the entry. Compares names only, because the gateway cannot read the remote host.
+impl RemoteFolders {
+    /// The folder of a session: the requested one, or the first one. `None` if the requested folder is not below one of
+    /// these folders. Compares names only, because the gateway cannot read the other host.
     pub fn folder(&self, requested: Option<&str>) -> Option<String> {
-        let Some(requested) = requested else { return self.folders.first().cloned() };
+        let Some(requested) = requested else { return self.0.first().cloned() };
         let mut folder = PathBuf::new();
         for part in Path::new(requested).components() {
             match part {
@@ -72,8 +86,7 @@ impl RemoteEndpoint {
                 Component::ParentDir | Component::Prefix(_) => return None,
             }
         }
-        let allowed =
-            !requested.contains('\0') && self.folders.iter().any(|allowed| folder.starts_with(allowed));
+        let allowed = !requested.contains('\0') && self.0.iter().any(|allowed| folder.starts_with(allowed));
         if allowed { folder.into_os_string().into_string().ok() } else { None }
     }
 }
@@ -85,7 +98,7 @@ impl fmt::Debug for Endpoint {
             Self::Command { program, .. } => {
                 f.debug_struct("Command").field("program", program).finish_non_exhaustive()
             }
-            Self::Member => f.write_str("Member"),
+            Self::Member(roots) => f.debug_tuple("Member").field(roots).finish(),
             Self::Remote(remote) => fmt::Debug::fmt(remote, f),
         }
     }
@@ -107,7 +120,7 @@ mod tests {
             url: Uri::from_static("wss://agent.example/acp"),
             headers: HeaderMap::new(),
             ca_certificates: None,
-            folders: vec!["/srv/project".to_owned(), "/data".to_owned()],
+            folders: RemoteFolders(vec!["/srv/project".to_owned(), "/data".to_owned()]),
         };
         for (requested, folder) in [
             (None, "/srv/project"),
@@ -115,12 +128,12 @@ mod tests {
             (Some("/srv/project/./a//b/"), "/srv/project/a/b"),
             (Some("/data"), "/data"),
         ] {
-            assert_eq!(endpoint.folder(requested).as_deref(), Some(folder), "{requested:?}");
+            assert_eq!(endpoint.folders.folder(requested).as_deref(), Some(folder), "{requested:?}");
         }
         for outside in
             ["/", "/srv", "/srv/project-secret", "/srv/project/../x", "srv/project", "", "a", "/data/\0"]
         {
-            assert_eq!(endpoint.folder(Some(outside)), None, "{outside}");
+            assert_eq!(endpoint.folders.folder(Some(outside)), None, "{outside}");
         }
         assert_eq!((endpoint.host(), endpoint.uses_tls()), ("agent.example", true));
     }

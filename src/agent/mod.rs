@@ -39,7 +39,7 @@ pub use batch::{Batch, Inbound};
 pub use catalogue::{Catalogue, CurrentCatalogue};
 pub use connection::Connection;
 pub use dialect::{Acp, Decoded, Dialect, Encoded, Line, Outgoing};
-pub use endpoint::{Endpoint, RemoteEndpoint};
+pub use endpoint::{Endpoint, RemoteEndpoint, RemoteFolders};
 pub use failure::{AgentExit, AgentFailure};
 pub use idle_folder::{IdleFolder, IdleFolders};
 pub use launcher::Launcher;

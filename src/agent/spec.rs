@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, RemoteFolders};
 use crate::acp::{ClientCapabilities, McpServer};
 use crate::types::{AgentName, AgentSettings, Isolation, KnownAgent, PoolSettings, Tenant};
 
@@ -48,15 +48,15 @@ impl AgentSpec {
     }
 
     /// The entry of a member of the fleet. The gateway starts no process for it, and serves neither files nor terminals.
-    pub fn member(name: AgentName, capacity: usize) -> Self {
+    pub fn member(name: AgentName, capacity: usize, roots: Vec<String>) -> Self {
         let pool = PoolSettings { max_size: capacity, min_idle: 0, ..PoolSettings::default() };
         let settings = AgentSettings { pool, isolation: Isolation::Off, ..AgentSettings::default() };
-        Self { endpoint: Endpoint::Member, settings, ..Self::removed(name) }
+        Self { endpoint: Endpoint::Member(RemoteFolders(roots)), settings, ..Self::removed(name) }
     }
 
     /// Whether a member of the fleet runs the agent.
     pub fn is_member(&self) -> bool {
-        self.endpoint == Endpoint::Member
+        matches!(self.endpoint, Endpoint::Member(_))
     }
 
     /// Whether the environment of its processes has the variable.

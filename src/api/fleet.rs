@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::types::{AgentName, Timestamp};
@@ -42,6 +43,8 @@ pub struct FleetMember {
     pub draining: bool,
     /// The version of the program that connects.
     pub version: String,
+    /// The folders of the member in which sessions may work. The first one is the default `cwd`.
+    pub roots: Vec<String>,
     pub metadata: BTreeMap<String, String>,
     /// The name of the key to which the name of the member belongs.
     pub key: String,
@@ -55,4 +58,24 @@ pub struct FleetMemberList {
     /// Always null: there is only one page.
     #[schema(required)]
     pub next_cursor: Option<String>,
+}
+
+/// A call of a method of a member.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MemberCall {
+    #[schema(min_length = 1, max_length = 256)]
+    pub method: String,
+    /// The default is an empty object.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>, nullable = false)]
+    pub params: Option<Box<RawValue>>,
+    /// The time for the result, in seconds. After it, the call fails with 504. The default is 30.
+    #[serde(default = "default_timeout")]
+    #[schema(minimum = 1, maximum = 600, default = 30)]
+    pub timeout_seconds: u64,
+}
+
+const fn default_timeout() -> u64 {
+    30
 }

@@ -31,7 +31,7 @@ pub use agent::{Agent, AgentList, PoolFigures};
 pub use agent_session::{AgentSession, AgentSessionList};
 pub use auth::{AgentAuth, ApiKey, SignIn, SignInTerminal};
 pub use file::{FileContent, FileEntry, FileKind, FileList};
-pub use fleet::{FleetMember, FleetMemberList, FleetMemberState};
+pub use fleet::{FleetMember, FleetMemberList, FleetMemberState, MemberCall};
 pub use gateway::{GatewayInfo, GatewayLimits, PerKeyLimits, PerSessionLimits, PrincipalInfo};
 pub use problem::{FieldError, Problem, ProblemCode};
 pub use prompt::{AttachAs, Attachment, Cancelled, CreatePrompt, Prompt, PromptList};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::acp::{McpServer, McpTransport, NameValue};
-use crate::agent::{self, AgentSpec, Catalogue, Endpoint, RemoteEndpoint};
+use crate::agent::{self, AgentSpec, Catalogue, Endpoint, RemoteEndpoint, RemoteFolders};
 use crate::config::{self, Config, Launch, Secret};
 use crate::process;
 use crate::types::{AgentName, KnownAgent, Tenant};
@@ -106,7 +106,7 @@ fn remote_spec(
         url: remote.url.clone(),
         headers,
         ca_certificates: remote.ca_file.as_ref().map(|file| file.certificates.clone()),
-        folders: remote.folders.clone(),
+        folders: RemoteFolders(remote.folders.clone()),
     };
     let secrets = remote.token.iter().chain(remote.headers.values()).filter(|value| value.is_hidden());
     AgentSpec {

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::agent::{AgentSpec, Catalogue};
 use crate::eventlog::{EventLog, Records};
-use crate::fleet::{Fleet, StoredMember};
+use crate::fleet::{Fleet, MemberInfo, StoredMember};
 use crate::pool::Pool;
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::store::{ReadError, Table};
@@ -101,7 +101,10 @@ impl Publisher {
 /// Adds the entries of the members.
 pub(super) fn with_members(configured: Catalogue, fleet: &Fleet) -> Catalogue {
     let members = fleet.status().into_iter();
-    configured.with_members(members.map(|member| AgentSpec::member(member.name, member.info.capacity)))
+    configured.with_members(members.map(|member| {
+        let MemberInfo { capacity, roots, .. } = member.info;
+        AgentSpec::member(member.name, capacity, roots)
+    }))
 }
 
 /// Adds the members of an earlier gateway process to the fleet.

@@ -13,7 +13,7 @@ use super::attach::{AttachFailure, authorization, read_key, tls_client};
 use super::failure::Failure;
 use super::stdio::stop_signal;
 use crate::config::Environment;
-use crate::connect::{self, Options};
+use crate::connect::{self, Agent, Options, Roots, Serves};
 use crate::fleet::MemberInfo;
 use crate::process::{self, ChildIsolation, ChildSpec, Spawner};
 use crate::shutdown::Shutdown;
@@ -43,6 +43,15 @@ pub(super) struct ConnectArgs {
     /// A description of this machine for operators of the gateway, such as `os=linux`. Can be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_metadata)]
     metadata: Vec<(String, String)>,
+    /// A folder in which sessions may work. Can be repeated; the first one is the default [default: the working directory]
+    #[arg(long, value_name = "PATH")]
+    root: Vec<PathBuf>,
+    /// Serve files below the roots to the agent
+    #[arg(long)]
+    files: bool,
+    /// Run commands for the agent, in folders below the roots
+    #[arg(long)]
+    terminals: bool,
     /// Give up after so many failed attempts in a row [default: never]
     #[arg(long, value_name = "COUNT")]
     max_attempts: Option<NonZeroU32>,
@@ -59,6 +68,7 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
     let uses_tls = matches!(url.scheme_str(), Some("wss"));
     let client = tls_client(args.ca_file.as_ref(), uses_tls, &environment)?;
     let folder = std::env::current_dir()?;
+    let roots = Roots::open(if args.root.is_empty() { std::slice::from_ref(&folder) } else { &args.root })?;
     let (program, arguments) = args.command.split_first().ok_or("a command is required")?;
     let child = ChildSpec {
         program: process::resolve(program, environment.search_path())?,
@@ -71,10 +81,12 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
     };
     let limits = Arc::new(Limits::default());
     let (shutdown, run_files) = (Shutdown::new(), tempfile_folder()?);
-    let spawner = Spawner::new(OWN_PROGRAM.into(), run_files.0.clone(), shutdown.clone(), limits);
+    let spawner =
+        Spawner::new(OWN_PROGRAM.into(), run_files.0.clone(), shutdown.clone(), Arc::clone(&limits));
     let info = MemberInfo {
         capacity: args.capacity.into(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        roots: roots.names(),
         metadata: args.metadata.iter().cloned().collect(),
     };
     let options = Options {
@@ -84,8 +96,13 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
         name: args.name.clone(),
         info,
         max_attempts: args.max_attempts,
-        child,
-        spawner,
+        agent: Agent {
+            child,
+            spawner,
+            roots,
+            serves: Serves { files: args.files, terminals: args.terminals },
+            limits,
+        },
         shutdown,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

@@ -67,6 +67,10 @@ struct LocalChannel {
 struct Driver {
     options: Options,
     instance: Uuid,
+    /// The number of the attempt to connect. 0: the first one of this program.
+    attempt: u32,
+    /// Why the last connection ended, or the last attempt failed.
+    last_error: Option<String>,
     channels: HashMap<ChannelId, LocalChannel>,
     events: mpsc::Receiver<(ChannelId, ProcessEvent)>,
     event_sender: mpsc::Sender<(ChannelId, ProcessEvent)>,
@@ -77,9 +81,16 @@ struct Driver {
 pub async fn run(options: Options, stop: impl Future<Output = ()>) -> Result<(), ConnectError> {
     let shutdown = options.shutdown.clone();
     let (event_sender, events) = mpsc::channel(QUEUED_EVENTS);
-    let channels = HashMap::new();
-    let mut driver =
-        Driver { options, instance: random_uuid(), channels, events, event_sender, began: Instant::now() };
+    let mut driver = Driver {
+        options,
+        instance: random_uuid(),
+        attempt: 0,
+        last_error: None,
+        channels: HashMap::new(),
+        events,
+        event_sender,
+        began: Instant::now(),
+    };
     let ended = Box::pin(driver.run(std::pin::pin!(stop))).await;
     shutdown.start_drain();
     drop(driver);
@@ -94,10 +105,10 @@ impl Driver {
         &mut self,
         mut stop: std::pin::Pin<&mut impl Future<Output = ()>>,
     ) -> Result<(), ConnectError> {
-        let (mut backoff, mut attempt) = (Backoff::default(), 0_u32);
+        let mut backoff = Backoff::default();
         loop {
-            let state = if attempt == 0 { "connecting" } else { "reconnecting" };
-            tracing::info!(state, attempt, name = %self.options.name, "connecting to the gateway");
+            let state = if self.attempt == 0 { "connecting" } else { "reconnecting" };
+            tracing::info!(state, attempt = self.attempt, name = %self.options.name, "connecting to the gateway");
             let mut opened = false;
             let end = match Box::pin(self.connection(stop.as_mut(), &mut opened)).await {
                 Ok(never) => match never {},
@@ -106,11 +117,11 @@ impl Driver {
             if opened {
                 // Only an accepted connection is progress. A rejection keeps the delay.
                 backoff.reset();
-                attempt = 0;
+                self.attempt = 0;
             }
             let last = match end {
                 End::Stopped => {
-                    tracing::info!(state = "disconnected", "the member ends");
+                    stopped();
                     return Ok(());
                 }
                 End::Denied(reason) => {
@@ -123,7 +134,8 @@ impl Driver {
                 }
                 End::Failed(reason) => reason,
             };
-            attempt = attempt.saturating_add(1);
+            self.attempt = self.attempt.saturating_add(1);
+            let attempt = self.attempt;
             if self.options.max_attempts.is_some_and(|max| attempt >= max.get()) {
                 tracing::error!(state = "failed", attempt, error = last, "gave up");
                 return Err(ConnectError::GaveUp { attempts: attempt, last });
@@ -136,9 +148,13 @@ impl Driver {
                 ?delay,
                 "no connection to the gateway"
             );
+            self.last_error = Some(last);
             let slept = tokio::time::sleep(delay);
             if self.handling_events(stop.as_mut(), slept).await.is_none() {
-                return Ok(());
+                {
+                    stopped();
+                    return Ok(());
+                };
             }
         }
     }
@@ -206,7 +222,7 @@ impl Driver {
                     let Some(bytes) = received(message)? else { continue };
                     let frame = fleet::decode::<GatewayFrame>(bytes).map_err(|error| failed(&error))?;
                     if matches!(frame.0, GatewayFrame::Welcome { .. }) {
-                        tracing::info!(state = "connected", name = %self.options.name, "the gateway accepted the member");
+                        tracing::info!(state = "connected", attempt = self.attempt, name = %self.options.name, "the gateway accepted the member");
                         *opened = true;
                     }
                     if let Some(response) = self.receive(frame).map_err(|error| failed(&error))? {
@@ -235,6 +251,8 @@ impl Driver {
             instance: self.instance,
             info: self.options.info.clone(),
             channels: self.channels.iter().map(held).collect(),
+            attempt: self.attempt,
+            error: self.last_error.clone(),
         };
         fleet::encode(&MemberFrame::Hello(Box::new(hello)), b"")
     }
@@ -266,6 +284,9 @@ impl Driver {
                 local.buffer.push(block);
                 local.is_paused = true;
                 local.permit_read();
+                if local.is_paused {
+                    tracing::debug!(%channel, "the window is full; not reading the agent");
+                }
             }
             ProcessEvent::Ended(end) => {
                 tracing::info!(%channel, exit_code = end.exit_code, signal = end.signal, "a process of the agent ended");
@@ -312,9 +333,8 @@ impl Driver {
         line: Bytes,
     ) -> Result<(), fleet::ProtocolError> {
         if *command == Command::Open && !self.channels.contains_key(&channel) {
-            let Options { spawner, child, shutdown, .. } = &self.options;
-            let process =
-                ProcessHandle::start((spawner, child.clone()), channel, self.event_sender.clone(), shutdown);
+            let Options { agent, shutdown, .. } = &self.options;
+            let process = ProcessHandle::start(agent, channel, self.event_sender.clone(), shutdown);
             let (buffer, commands) = (OutputBuffer::new(WINDOW), CommandReceiver::default());
             let local = LocalChannel { process, buffer, is_paused: false, commands, received_due: false };
             self.channels.insert(channel, local);
@@ -346,6 +366,11 @@ impl LocalChannel {
             self.process.permit_read();
         }
     }
+}
+
+/// A signal ends this program.
+fn stopped() {
+    tracing::info!(state = "disconnected", "the member ends");
 }
 
 fn failed(error: &impl ToString) -> End {

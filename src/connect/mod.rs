@@ -1,10 +1,18 @@
 //! A member of a fleet: runs processes of an agent for a gateway, over one WebSocket.
 //!
 //! Only a client. The processes outlive the connection, so a cut of the network and a restart of the gateway lose nothing
-//! (ADR 39). Reading order: [`driver`] (the connection and the channels), [`process`] (one process).
+//! (ADR 39). The roots of the member are enforced here, not only by the gateway.
+//!
+//! Reading order: [`agent`] with [`roots`], [`driver`] (the connection and the channels), [`process`] (one process) with
+//! [`lines`], [`gate`] (messages of the gateway) and [`serving`] (requests of the agent).
 
+mod agent;
 mod driver;
+mod gate;
+mod lines;
 mod process;
+mod roots;
+mod serving;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -13,11 +21,12 @@ use http::{HeaderValue, Uri};
 
 use crate::fleet::MemberInfo;
 use crate::outgoing::Client;
-use crate::process::{ChildSpec, Spawner};
 use crate::shutdown::Shutdown;
 use crate::types::AgentName;
 
+pub use agent::{Agent, Serves};
 pub use driver::{ConnectError, run};
+pub use roots::{RootError, Roots};
 
 /// The settings of `connect`.
 pub struct Options {
@@ -29,8 +38,7 @@ pub struct Options {
     pub info: MemberInfo,
     /// `None`: the member reconnects forever.
     pub max_attempts: Option<NonZeroU32>,
-    pub child: ChildSpec,
-    pub spawner: Spawner,
+    pub agent: Agent,
     pub shutdown: Shutdown,
 }
 

@@ -288,10 +288,36 @@ audit_events! {
         /// The user id of the agent on the host. `null`: that of the gateway.
         user_id: Option<u32>,
     }
+    /// The state of a member of the fleet changed. For a key, the log has at most 60 of these events a minute.
+    FleetMemberChanged = "fleet.member_changed" {
+        member: AgentName,
+        state: AuditedMemberState,
+        /// The name of the key with which the member connects.
+        key: String,
+        /// The number of failed attempts since the last connection, which the member reports in `connected`.
+        attempt: u32,
+        /// The cause of the state. For `connected`, it is the cause of the last failed attempt, which the member reports.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        error: Option<String>,
+    }
     /// Retention deletes the events up to `throughSeq`.
     AuditPruned = "audit.pruned" {
         through_seq: u64,
     }
+}
+
+/// A state of a member of the fleet that began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AuditedMemberState {
+    Connected,
+    /// The connection was lost, and the processes of the member wait for its return.
+    Reconnecting,
+    /// The member did not return in time, or was removed. Its processes are lost.
+    Disconnected,
+    /// The gateway rejected the connection.
+    Failed,
 }
 
 /// The reason why a request was rejected.

@@ -36,6 +36,12 @@ pub struct Hello {
     pub info: MemberInfo,
     /// The channels that the member has.
     pub channels: Vec<HeldChannel>,
+    /// The number of failed attempts to connect since the last connection.
+    #[serde(default)]
+    pub attempt: u32,
+    /// Why the last connection ended, or the last attempt failed.
+    #[serde(default)]
+    pub error: Option<String>,
 }
 
 /// The description of a member, which it chooses.
@@ -46,6 +52,9 @@ pub struct MemberInfo {
     pub capacity: usize,
     /// The version of the program that connects.
     pub version: String,
+    /// The absolute folders of the member in which sessions may work. The first one is the default.
+    #[serde(default)]
+    pub roots: Vec<String>,
     #[serde(default)]
     pub metadata: std::collections::BTreeMap<String, String>,
 }

@@ -9,6 +9,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::change::{MemberChange, PublishedState, REMOVED_TEXT};
 use super::commands::{CommandQueue, NumberedCommand};
 use super::frame::{ChannelId, Command, GatewayFrame, HeldChannel, Hello, MemberFrame, MemberInfo, encode};
 use super::output::{OutputPosition, ProtocolError};
@@ -155,6 +156,10 @@ impl Member {
         }
     }
 
+    pub(super) fn change(&self, state: PublishedState, error: Option<String>) -> MemberChange {
+        MemberChange { name: self.name.clone(), key: Arc::clone(&self.key), state, attempt: 0, error }
+    }
+
     /// Whether a process with this resume token may connect: it is the same one, or the former one has not returned in time.
     pub(super) fn accepts(&self, instance: Uuid) -> bool {
         let inner = self.inner();
@@ -231,7 +236,7 @@ impl Member {
     /// Ends the current connection and loses all channels.
     pub(super) fn remove(&self) {
         let mut inner = self.inner();
-        inner.lose_all("an operator removed the member from the fleet");
+        inner.lose_all(REMOVED_TEXT);
         inner.state = (MemberState::Disconnected, Instant::now());
         self.current.send_replace(0);
     }

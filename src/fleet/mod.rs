@@ -7,6 +7,7 @@
 //! This module knows neither agents nor sockets. Reading order: `frame` (the messages), `output` and `commands` (both
 //! directions as state machines), `received`, `member` (one member at the gateway) with `channel`, `registry` (all members).
 
+mod change;
 mod channel;
 mod commands;
 mod frame;
@@ -17,6 +18,7 @@ mod registry;
 #[cfg(test)]
 mod tests;
 
+pub use change::{MemberChange, PublishedState, REMOVED_TEXT};
 pub use channel::Channel;
 pub use commands::CommandReceiver;
 pub use frame::{

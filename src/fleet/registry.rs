@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
+use super::change::{MemberChange, PublishedState, REMOVED_TEXT, shown_error};
 use super::channel::Channel;
 use super::frame::{ChannelId, Hello, MemberInfo, PROTOCOL};
 use super::member::{MAX_CHANNELS, Member, MemberState, MemberStatus};
@@ -21,6 +22,11 @@ const MAX_MEMBERS: usize = 256;
 const MAX_METADATA: usize = 32;
 const METADATA_BYTES: usize = 256;
 const MAX_CAPACITY: usize = 256;
+/// Bounds of the roots of a member.
+const MAX_ROOTS: usize = 32;
+const ROOT_BYTES: usize = 4096;
+/// The number of changes that a slow observer may not have read. It loses the oldest ones.
+const QUEUED_CHANGES: usize = 256;
 /// The last segment of the path on which members connect. A member of this name would have the same path.
 const RESERVED_NAME: &str = "connect";
 
@@ -33,6 +39,8 @@ struct Shared {
     members: Mutex<BTreeMap<AgentName, Arc<Member>>>,
     /// Changes with each member that is new or has another description.
     version: watch::Sender<u64>,
+    /// Publishes the changes of the state of members.
+    changes: broadcast::Sender<MemberChange>,
     /// How long the processes of a member wait for its return.
     return_timeout: Duration,
     shutdown: Shutdown,
@@ -75,6 +83,8 @@ pub enum FleetError {
 pub struct Joined {
     pub member: Arc<Member>,
     pub connection: u64,
+    /// Why the connection ends.
+    error: Option<String>,
     fleet: Fleet,
 }
 
@@ -90,7 +100,8 @@ impl Fleet {
     /// `return_timeout`: how long the processes of a member wait for its return.
     pub fn new(return_timeout: Duration, shutdown: Shutdown) -> Self {
         let (members, version) = (Mutex::default(), watch::Sender::new(0));
-        Self(Arc::new(Shared { members, version, return_timeout, shutdown }))
+        let changes = broadcast::Sender::new(QUEUED_CHANGES);
+        Self(Arc::new(Shared { members, version, changes, return_timeout, shutdown }))
     }
 
     fn members(&self) -> MutexGuard<'_, BTreeMap<AgentName, Arc<Member>>> {
@@ -110,6 +121,27 @@ impl Fleet {
         self.0.version.subscribe()
     }
 
+    /// The changes of the state of members from now on.
+    pub fn state_changes(&self) -> broadcast::Receiver<MemberChange> {
+        self.0.changes.subscribe()
+    }
+
+    /// Publishes the rejection of a member.
+    pub fn rejected(&self, name: &AgentName, key: &Arc<str>, error: String) {
+        self.publish(MemberChange {
+            name: name.clone(),
+            key: Arc::clone(key),
+            state: PublishedState::Failed,
+            attempt: 0,
+            error: Some(error),
+        });
+    }
+
+    fn publish(&self, change: MemberChange) {
+        // Nobody observes the changes before the gateway is ready, and at its end.
+        drop(self.0.changes.send(change));
+    }
+
     pub fn status(&self) -> Vec<MemberStatus> {
         let members: Vec<_> = self.members().values().cloned().collect();
         members.iter().map(|member| member.status()).collect()
@@ -123,6 +155,7 @@ impl Fleet {
     pub fn remove(&self, name: &AgentName) -> bool {
         let Some(member) = self.members().remove(name) else { return false };
         member.remove();
+        self.publish(member.change(PublishedState::Disconnected, Some(REMOVED_TEXT.to_owned())));
         self.0.version.send_modify(|version| *version += 1);
         true
     }
@@ -147,10 +180,12 @@ impl Fleet {
                 member
             }
         };
+        let (attempt, error) = (hello.attempt, hello.error.as_deref().map(shown_error));
         let connection = member.connect(hello);
         drop(members);
+        self.publish(MemberChange { attempt, ..member.change(PublishedState::Connected, error) });
         self.0.version.send_modify(|version| *version += 1);
-        Ok(Joined { member, connection, fleet: self.clone() })
+        Ok(Joined { member, connection, error: None, fleet: self.clone() })
     }
 
     /// Opens a channel for a new process of the member. Waits for the return of the member.
@@ -195,7 +230,7 @@ impl Fleet {
 
     /// Loses the processes of the member if it does not return after the connection.
     fn expect_return(&self, member: Arc<Member>, connection: u64) {
-        let (timeout, shutdown) = (self.0.return_timeout, self.0.shutdown.clone());
+        let (timeout, shutdown, fleet) = (self.0.return_timeout, self.0.shutdown.clone(), self.clone());
         self.0.shutdown.spawn_client(async move {
             tokio::select! {
                 () = tokio::time::sleep(timeout) => {}
@@ -204,18 +239,35 @@ impl Fleet {
             let reason = format!("the member did not return within {timeout:?}");
             if member.give_up(connection, &reason) {
                 tracing::warn!(member = %member.name(), state = "disconnected", "a member of the fleet did not return; its processes are lost");
+                fleet.publish(member.change(PublishedState::Disconnected, Some(reason)));
             }
         });
+    }
+}
+
+impl Joined {
+    /// Notes why the connection ends.
+    pub fn ends(&mut self, error: String) {
+        self.error = Some(error);
     }
 }
 
 impl Drop for Joined {
     fn drop(&mut self) {
         if self.member.disconnected(self.connection) {
-            tracing::info!(member = %self.member.name(), state = "reconnecting", "a member of the fleet lost its connection");
+            let error = self.error.take().unwrap_or_else(|| "the member closed the connection".to_owned());
+            tracing::info!(member = %self.member.name(), state = "reconnecting", error, "a member of the fleet lost its connection");
+            self.fleet.publish(self.member.change(PublishedState::Reconnecting, Some(error)));
             self.fleet.expect_return(Arc::clone(&self.member), self.connection);
         }
     }
+}
+
+/// Whether a root is absolute and has one spelling, so that folders can be compared with it by name.
+fn is_root(root: &str) -> bool {
+    let mut parts = root.strip_prefix('/').into_iter().flat_map(|rest| rest.split('/'));
+    let is_clean = root == "/" || parts.all(|part| !matches!(part, "" | "." | ".."));
+    root.starts_with('/') && root.len() <= ROOT_BYTES && is_clean && !root.chars().any(char::is_control)
 }
 
 fn check(hello: &Hello) -> Result<(), JoinError> {
@@ -234,6 +286,11 @@ fn check(hello: &Hello) -> Result<(), JoinError> {
     if info.metadata.len() > MAX_METADATA || !has_short_texts || !is_short(&info.version) {
         return Err(JoinError::Invalid(
             "the description must have at most 32 entries with at most 256 bytes each and no control characters",
+        ));
+    }
+    if info.roots.len() > MAX_ROOTS || !info.roots.iter().all(|root| is_root(root)) {
+        return Err(JoinError::Invalid(
+            "the roots must be at most 32 absolute folders with at most 4096 bytes each, without `.`, `..` and control characters",
         ));
     }
     if hello.channels.len() > MAX_CHANNELS {

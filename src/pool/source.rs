@@ -118,7 +118,7 @@ impl AgentSources {
         match spec.endpoint {
             Endpoint::Command { .. } => &self.launcher,
             Endpoint::Remote(_) => &self.remote,
-            Endpoint::Member => &self.members,
+            Endpoint::Member(_) => &self.members,
         }
     }
 }

@@ -12,6 +12,9 @@ use crate::workspace::{FileError, Workspace, Workspaces};
 /// The error for a folder outside of the workspaces.
 const OUTSIDE_ROOTS: &str = "the folder lies outside the workspace roots: add it to `workspaces.allow`, or start the gateway with --workspace";
 
+/// The error for a folder of another host that its agent does not offer.
+pub(super) const OUTSIDE_REMOTE_FOLDERS: &str = "the folder is on the host of the agent, and not below `remote_folders` of the agent's entry or the roots of the member of the fleet";
+
 /// A session's working folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Folder {

@@ -11,6 +11,7 @@ use crate::audit::{Audit, Counted};
 use crate::auth::{Admission, Policy, Tickets};
 use crate::event::RejectReason;
 use crate::eventlog::EventLog;
+use crate::cca::CcaMembers;
 use crate::fleet::Fleet;
 use crate::pool::Pool;
 use crate::server::{RateLimits, RequestContext, stream_response};
@@ -48,6 +49,7 @@ struct Shared {
     requests: Arc<RequestContext>,
     streams: Streams,
     acp: Connections,
+    cca: Arc<CcaMembers>,
     keep_alive_ticker: KeepAliveTicker,
 }
 
@@ -62,8 +64,8 @@ impl Gateway {
         let streams = Streams::new(parts.principal_limits.clone());
         let keep_alive_ticker =
             KeepAliveTicker::new(&parts.limits, parts.shutdown.clone(), parts.policy.watch_ended_keys());
-        let acp = Connections::default();
-        Self(Arc::new(Shared { parts, requests, streams, acp, keep_alive_ticker }))
+        let (acp, cca) = (Connections::default(), Arc::default());
+        Self(Arc::new(Shared { parts, requests, streams, acp, cca, keep_alive_ticker }))
     }
 
     pub(super) fn epoch(&self) -> Epoch {
@@ -104,6 +106,11 @@ impl Gateway {
     /// The connections of ACP clients.
     pub(super) fn acp(&self) -> &Connections {
         &self.0.acp
+    }
+
+    /// The members of the dialect `cca`.
+    pub(super) fn cca(&self) -> &Arc<CcaMembers> {
+        &self.0.cca
     }
 
     /// The response that streams the feed. During a drain, it is also a stream, with a `shutdown` frame only. A

@@ -12,8 +12,10 @@
 //! The reasons are in `docs/adr/0007-files-beneath-handles.md`.
 //!
 //! Reading order: [`path`], [`roots`], [`stat`], [`owner`], [`error`], then [`read`] with [`text`], [`write`], [`tree`]
-//! with [`pattern`], and [`terminal`] with [`scrollback`] and [`utf8`].
+//! with [`pattern`], [`terminal`] with [`scrollback`] and [`utf8`], then [`agent_files`] and [`agent_terminals`].
 
+mod agent_files;
+mod agent_terminals;
 mod error;
 mod media;
 mod owner;
@@ -29,6 +31,8 @@ mod tree;
 mod utf8;
 mod write;
 
+pub use agent_files::{FileRequestError, check_file_request, serve_file_request};
+pub use agent_terminals::{AgentTerminals, TerminalRequest};
 pub use error::FileError;
 pub use media::{media_type, text};
 pub use pattern::Pattern;
@@ -37,6 +41,5 @@ pub use roots::{Workspace, Workspaces};
 pub use scrollback::{Scrollback, ScrollbackBudget};
 pub use stat::{EntityTags, EntryKind, FileStat, Precondition};
 pub use terminal::{OutputEvent, StartError, StartedTerminal, Terminal, TerminalEvent, start_terminal};
-pub use text::LineRange;
 pub use tree::{ListEntry, Page, PageLimits};
 pub use write::{Upload, WriteOutcome};

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::scrollback::Scrollback;
 use super::utf8::Decoder;
-use crate::acp;
+use crate::acp::{self, error_code};
 use crate::process::{Exit, SpawnError, TerminalChild, TerminalOutput, TerminalSpec, Terminals};
 use crate::types::TerminalId;
 
@@ -45,6 +46,19 @@ pub enum StartError {
     InvalidSpec(String),
     #[error("could not start the terminal")]
     Failed(#[source] SpawnError),
+}
+
+impl StartError {
+    /// The error for the agent.
+    pub fn response(&self) -> Box<RawValue> {
+        match self {
+            Self::InvalidSpec(detail) => acp::error(error_code::INVALID_PARAMS, detail),
+            Self::Failed(_) => {
+                tracing::warn!(error = self as &dyn std::error::Error, "could not start a terminal");
+                acp::error(error_code::INTERNAL, &self.to_string())
+            }
+        }
+    }
 }
 
 /// A terminal whose program runs and whose output has no reader yet. Dropping it kills the program.

@@ -66,7 +66,7 @@ impl Actor {
 
     /// Rejects an agent on another host than that of the session's folders: its entry has changed.
     fn check_host(&self, spec: &AgentSpec) -> Result<(), ProcessError> {
-        if spec.endpoint.remote().is_some() == self.journal.record().remote_folders {
+        if spec.endpoint.remote_folders().is_some() == self.journal.record().remote_folders {
             return Ok(());
         }
         let detail =

@@ -12,12 +12,12 @@ use crate::acp::{self, RequestKind, error_code, method};
 use crate::event::{EncodedEvent, TerminalCreated, TerminalExited, TerminalOutput};
 use crate::jsonrpc::IncomingId;
 use crate::session::client_methods::files::{Folders, Refusals, work_aborted};
-use crate::session::client_methods::terminals::{NewTerminal, TerminalRequest};
+use crate::session::client_methods::terminals::NewTerminal;
 use crate::session::client_methods::{Completion, FilePermits, WorkOutcome, WorkOutput};
 use crate::session::error::{NotFound, PartError};
 use crate::session::record::{StoredExit, StoredTerminal, TerminalRecord};
 use crate::types::{PromptId, TerminalId};
-use crate::workspace::{self, OutputEvent, TerminalEvent};
+use crate::workspace::{self, OutputEvent, TerminalEvent, TerminalRequest};
 
 impl Actor {
     /// Runs `work` outside of the actor. Work that is `cancellable` is dropped if the agent cancels its request or the
@@ -105,14 +105,11 @@ impl Actor {
         method: &str,
         params: &RawValue,
     ) -> HandlerResult {
-        let request = match method {
-            method::TERMINAL_CREATE => return self.create_terminal(incoming, params),
-            method::TERMINAL_OUTPUT => TerminalRequest::Output,
-            method::TERMINAL_WAIT_FOR_EXIT => TerminalRequest::WaitForExit,
-            method::TERMINAL_KILL => TerminalRequest::Kill,
-            method::TERMINAL_RELEASE => TerminalRequest::Release,
-            _ => return Err(Err(acp::method_not_found(method))),
-        };
+        if method == method::TERMINAL_CREATE {
+            return self.create_terminal(incoming, params);
+        }
+        let request =
+            TerminalRequest::from_method(method).ok_or_else(|| Err(acp::method_not_found(method)))?;
         let acp::TerminalParams { terminal_id: named } =
             acp::parse(params).map_err(|_| invalid("expected a terminalId"))?;
         let work = self.client_methods.serve_terminal(&named, request);

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use serde_json::value::RawValue;
 
-use crate::acp::{self, CreateTerminal, Outcome, error_code, method};
+use crate::acp::{self, CreateTerminal, Outcome, RequestKind, error_code, method};
 use crate::audit::CountedEvents;
 use crate::event::RefuseReason;
 use crate::shutdown::Shutdown;
 use crate::types::{AgentName, Ids, SessionId};
-use crate::workspace::{FileError, LineRange, Workspace, Workspaces};
+use crate::workspace::{
+    FileError, FileRequestError, Workspace, Workspaces, check_file_request, serve_file_request,
+};
 
 /// The folders of the session, for a request that runs outside of the actor.
 #[derive(Debug)]
@@ -30,9 +32,9 @@ pub(in crate::session) struct Refusals {
 }
 
 impl Refusals {
-    /// Counts the request if the error is a decision about access.
-    fn note(&self, method: &'static str, error: &FileError) {
-        if matches!(error, FileError::OutsideRoots) {
+    /// Counts the request if its error is a decision about access: the path is outside of the folders.
+    fn note(&self, method: &'static str, is_outside: bool) {
+        if is_outside {
             let refused = (method, RefuseReason::OutsideFolders);
             self.counted.refused(&self.agent, self.session, refused, self.ids.now());
         }
@@ -42,41 +44,21 @@ impl Refusals {
 impl Folders {
     /// Serves a request for a file of at most `max_bytes`. Blocks on the file system.
     pub(in crate::session) fn serve(&self, method: &str, params: &RawValue, max_bytes: u64) -> Outcome {
-        match method {
-            method::FS_READ_TEXT_FILE => {
-                let asked: acp::ReadTextFile<'_> = acp::parse(params).map_err(|_| invalid_params())?;
-                let window = LineRange { line: asked.line, limit: asked.limit };
-                let text = self.open().and_then(|found| found.read_text(&asked.path, window, max_bytes));
-                let text =
-                    text.map_err(|error| self.failed(method::FS_READ_TEXT_FILE, &asked.path, &error))?;
-                Ok(acp::read_text_file_result(&text))
-            }
-            method::FS_WRITE_TEXT_FILE => {
-                let asked: acp::WriteTextFile<'_> = acp::parse(params).map_err(|_| invalid_params())?;
-                let saved =
-                    self.open().and_then(|found| found.write_text(&asked.path, &asked.content, max_bytes));
-                saved.map_err(|error| self.failed(method::FS_WRITE_TEXT_FILE, &asked.path, &error))?;
-                Ok(acp::empty_result())
-            }
-            _ => Err(acp::method_not_found(method)),
-        }
+        serve_file_request(|| self.open(), method, params, max_bytes)
+            .map_err(|error| self.failed(method, &error))
     }
 
     /// Checks that a file that a client serves is in the folders. Blocks on the file system.
     pub(in crate::session) fn check(&self, method: &str, params: &RawValue) -> Result<(), Box<RawValue>> {
-        let method = match method {
-            method::FS_READ_TEXT_FILE => method::FS_READ_TEXT_FILE,
-            _ => method::FS_WRITE_TEXT_FILE,
-        };
-        let asked: acp::FilePath<'_> = acp::parse(params).map_err(|_| invalid_params())?;
-        let checked = self.open().and_then(|found| found.check_absolute(&asked.path));
-        checked.map_err(|error| self.failed(method, &asked.path, &error))
+        check_file_request(|| self.open(), params).map_err(|error| self.failed(method, &error))
     }
 
     /// The error for the agent.
-    fn failed(&self, method: &'static str, path: &str, error: &FileError) -> Box<RawValue> {
-        self.refusals.note(method, error);
-        file_error(path, error)
+    fn failed(&self, method: &str, error: &FileRequestError) -> Box<RawValue> {
+        if let Some(method) = RequestKind::from_method(method).served_method() {
+            self.refusals.note(method, error.is_outside());
+        }
+        error.response()
     }
 
     /// The folder in which a command runs. Fails with the error for the agent.
@@ -89,7 +71,9 @@ impl Folders {
         let find = move || match requested {
             Some(requested) => {
                 let found = self.open().and_then(|folders| folders.real_directory(&requested));
-                found.inspect_err(|error| self.refusals.note(method::TERMINAL_CREATE, error))
+                found.inspect_err(|error| {
+                    self.refusals.note(method::TERMINAL_CREATE, matches!(error, FileError::OutsideRoots));
+                })
             }
             None => Ok(self.cwd),
         };
@@ -105,28 +89,4 @@ impl Folders {
 /// The response if the work for a request was aborted.
 pub(in crate::session) fn work_aborted() -> Box<RawValue> {
     acp::error(error_code::INTERNAL, "the work was aborted")
-}
-
-fn invalid_params() -> Box<RawValue> {
-    acp::error(error_code::INVALID_PARAMS, "the params do not match this method")
-}
-
-fn file_error(path: &str, error: &FileError) -> Box<RawValue> {
-    let code = match error {
-        FileError::Missing => return acp::resource_not_found(&acp::file_uri(path)),
-        FileError::Malformed
-        | FileError::Relative
-        | FileError::OutsideRoots
-        | FileError::NotAFile
-        | FileError::NotADirectory
-        | FileError::NotEmpty
-        | FileError::TooLarge(_)
-        | FileError::NotText => error_code::INVALID_PARAMS,
-        FileError::Io(cause) => {
-            tracing::warn!(error = %cause, "could not read or write a file for the agent");
-            error_code::INTERNAL
-        }
-        FileError::Changed | FileError::PermissionDenied | FileError::DiskFull => error_code::INTERNAL,
-    };
-    acp::error(code, &error.to_string())
 }

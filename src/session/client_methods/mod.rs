@@ -16,12 +16,13 @@ use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::terminals::{NewTerminal, TerminalRequest, Terminals};
+use self::terminals::{NewTerminal, Terminals};
 use super::agent_requests::OfferedRequest;
 use super::record::{StoredExit, TerminalRecord};
 use super::serving_clients::ServingClient;
 use crate::jsonrpc::IncomingId;
 use crate::types::{Limits, PromptId, TerminalId, Timestamp};
+use crate::workspace::TerminalRequest;
 
 /// The requests being served, the open terminals, and the limits of file contents.
 #[derive(Debug)]

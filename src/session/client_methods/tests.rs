@@ -4,13 +4,12 @@
 
 use futures_util::FutureExt as _;
 
-use super::terminals::TerminalRequest;
 use super::*;
 use crate::acp::{self, error_code};
 use crate::jsonrpc::PendingTables;
 use crate::session::record::StoredExit;
 use crate::types::TerminalId;
-use crate::workspace::{ScrollbackBudget, StartError};
+use crate::workspace::{ScrollbackBudget, StartError, TerminalRequest};
 
 /// The part under test, with the receiver of its completions.
 struct Fixture {

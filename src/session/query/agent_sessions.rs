@@ -1,13 +1,12 @@
 //! The sessions that an agent lists, and the sessions of the gateway that use them.
 
-use std::sync::Arc;
-
 use crate::acp::{self, InitializeResult, RawObject, SessionListing, TraceContext, method};
-use crate::agent::{AgentFailure, AgentSpec, RemoteEndpoint};
+use crate::agent::{AgentFailure, AgentSpec, RemoteFolders};
 use crate::api::{AgentSession, AgentSessionList};
 use crate::pool::ShortLeaseError;
 use crate::session::context::Context;
 use crate::session::error::{AgentSessionsError, InputError, SessionError};
+use crate::session::folders::OUTSIDE_REMOTE_FOLDERS;
 use crate::session::record::agent_session_prefix;
 use crate::store::Table;
 use crate::types::{AgentName, Principal, SessionId};
@@ -79,18 +78,18 @@ pub(in crate::session) async fn list(
 /// The folders in which sessions of an agent may work.
 struct FolderResolver {
     workspaces: Workspaces,
-    remote: Option<Arc<RemoteEndpoint>>,
+    remote: Option<RemoteFolders>,
 }
 
 impl FolderResolver {
     fn new(context: &Context, spec: &AgentSpec) -> Self {
-        Self { workspaces: context.workspaces.clone(), remote: spec.endpoint.remote().cloned() }
+        Self { workspaces: context.workspaces.clone(), remote: spec.endpoint.remote_folders().cloned() }
     }
 
     /// Blocks on the file system if the agent runs on this host.
     fn resolve(&self, pointer: &str, folder: &str) -> Result<String, InputError> {
         if let Some(remote) = &self.remote {
-            let outside = || InputError::invalid(pointer, "not below `remote_folders` of the agent's entry");
+            let outside = || InputError::invalid(pointer, OUTSIDE_REMOTE_FOLDERS);
             return remote.folder(Some(folder)).ok_or_else(outside);
         }
         let real = self.workspaces.resolve(pointer, folder)?;

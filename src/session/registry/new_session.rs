@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use tracing::Span;
 
 use crate::acp::{self, ClientCapabilities, client_input_policy};
-use crate::agent::{AgentSpec, IdleFolder, RemoteEndpoint};
+use crate::agent::{AgentSpec, IdleFolder, RemoteFolders};
 use crate::api::{CreateSession, McpServer};
 use crate::session::brought_servers;
 use crate::session::context::Context;
 use crate::session::error::{CreateError, InputError};
-use crate::session::folders::Folder;
+use crate::session::folders::{Folder, OUTSIDE_REMOTE_FOLDERS};
 use crate::session::record::SessionRecord;
 use crate::session::requirements;
 use crate::session::validation::{check_metadata, check_title};
@@ -19,8 +19,6 @@ use crate::workspace::Workspaces;
 
 /// The maximum number of directories or MCP servers of a session.
 const MAX_LIST_LEN: usize = 64;
-const OUTSIDE_REMOTE_FOLDERS: &str =
-    "the folder is on the host of the agent, and not below `remote_folders` of the agent's entry";
 /// The maximum number of bytes of a path.
 const PATH_BYTES: usize = 4096;
 
@@ -44,7 +42,7 @@ pub(super) async fn record(
         requirements::check(spec, (&mcp_servers, &brought), directories, &initialized.capabilities)?;
     }
     let requested = (request.cwd, request.additional_directories);
-    let remote = spec.endpoint.remote();
+    let remote = spec.endpoint.remote_folders();
     let (folder, additional_directories) = if let Some(remote) = remote {
         remote_folders(remote, &requested)?
     } else {
@@ -143,9 +141,9 @@ async fn folders(
     folders.await?
 }
 
-/// The folders of a session on another host, which are only compared with those of the entry.
+/// The folders of a session on another host, which are only compared with those of the entry or the member.
 fn remote_folders(
-    remote: &RemoteEndpoint,
+    remote: &RemoteFolders,
     (cwd, directories): &(Option<String>, Vec<String>),
 ) -> Result<(Folder, Vec<String>), InputError> {
     let allowed = |requested: Option<&str>| {

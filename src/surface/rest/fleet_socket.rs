@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
-use bytes::Bytes;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::fleet_codec::{Codec, Converted};
 use crate::auth::Admission;
-use crate::fleet::{self, HEARTBEAT, Hello, Joined, Member, MemberFrame, MemberState, REMOVED, SILENCE};
+use crate::cca::CcaConnection;
+use crate::fleet::{self, HEARTBEAT, Hello, Joined, Member, MemberFrame, MemberInfo, MemberState, REMOVED, SILENCE};
 use crate::server::ConnectionPermit;
 use crate::stream::StreamGuard;
 use crate::surface::Gateway;
@@ -28,6 +29,8 @@ pub(crate) struct FleetSocket {
     pub(crate) admission: Arc<Admission>,
     /// The name of the key.
     pub(crate) key: Arc<str>,
+    /// A member of the dialect `cca`, with its description.
+    pub(crate) cca: Option<(CcaConnection, MemberInfo)>,
     pub(crate) _guard: StreamGuard,
     /// Counts the connection while it is open.
     pub(crate) _permit: ConnectionPermit,
@@ -42,8 +45,9 @@ fn violation(error: &impl ToString) -> (u16, String) {
 }
 
 impl FleetSocket {
-    pub(crate) async fn run(self, mut socket: WebSocket) {
-        let Err(end) = self.serve(&mut socket).await;
+    pub(crate) async fn run(mut self, mut socket: WebSocket) {
+        let cca = self.cca.take();
+        let Err(end) = self.serve(&mut socket, cca).await;
         let Some((code, reason)) = end else { return };
         tracing::info!(key = %self.key, code, reason, "closed the connection of a member");
         let frame = Message::Close(Some(CloseFrame { code, reason: reason.into() }));
@@ -51,19 +55,54 @@ impl FleetSocket {
         drop(timeout(CLOSE_TIMEOUT, socket.send(frame)).await);
     }
 
-    async fn serve(&self, socket: &mut WebSocket) -> Result<Infallible, End> {
-        let joined = self.join(socket).await?;
+    async fn serve(
+        &self,
+        socket: &mut WebSocket,
+        cca: Option<(CcaConnection, MemberInfo)>,
+    ) -> Result<Infallible, End> {
+        let (codec, mut joined) = match cca {
+            None => {
+                let hello = receive_hello(socket).await?;
+                (Codec::Frames, self.join(hello)?)
+            }
+            Some((connection, info)) => {
+                let (hello, messages) = connection.member().connect(info);
+                let joined = self.join(hello)?;
+                for text in messages {
+                    send(socket, Message::Text(text.into())).await?;
+                }
+                (Codec::Cca(connection), joined)
+            }
+        };
+        let Err(end) = self.exchange(socket, &joined, &codec).await;
+        if let Some((code, reason)) = &end {
+            joined.ends(reason.clone());
+            if *code == REMOVED {
+                self.gateway.cca().forget(joined.member.name());
+            }
+        }
+        Err(end)
+    }
+
+    /// Exchanges messages until the end of the connection.
+    async fn exchange(
+        &self,
+        socket: &mut WebSocket,
+        joined: &Joined,
+        codec: &Codec,
+    ) -> Result<Infallible, End> {
         let (member, connection) = (&joined.member, joined.connection);
-        send(socket, Member::welcome()).await?;
-        let shutdown = &self.gateway.shutdown;
         let began = Instant::now();
         let clock = || u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let link = Link { joined, codec };
+        link.pass(socket, codec.outgoing(Member::welcome()), clock()).await?;
+        let shutdown = &self.gateway.shutdown;
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
         let mut heard = Instant::now();
         let mut key_ended = std::pin::pin!(self.admission.wait_key_ended());
         loop {
             while let Some(frame) = member.next_frame(connection) {
-                send(socket, frame).await?;
+                link.pass(socket, codec.outgoing(frame), clock()).await?;
             }
             tokio::select! {
                 () = key_ended.as_mut() => return Err(Some((close_code::POLICY, "the key has ended".to_owned()))),
@@ -72,69 +111,101 @@ impl FleetSocket {
                 }
                 () = member.replaced(connection) => {
                     let (code, reason) = if member.state() == MemberState::Disconnected {
-                        (REMOVED, "an operator removed the member from the fleet")
+                        (REMOVED, fleet::REMOVED_TEXT)
                     } else {
                         (close_code::POLICY, "another connection of the member has replaced this one")
                     };
                     return Err(Some((code, reason.to_owned())));
                 }
                 () = member.woken() => {}
-                received = receive(socket) => {
+                received = receive(socket), if codec.has_room() => {
                     heard = Instant::now();
-                    let Some(bytes) = received? else { continue };
-                    let frame = fleet::decode::<MemberFrame>(bytes).map_err(|error| Some(violation(&error)))?;
-                    let response = member.receive(connection, frame, clock());
-                    if let Some(response) = response.map_err(|error| Some(violation(&error)))? {
-                        send(socket, response).await?;
-                    }
+                    link.pass(socket, codec.incoming(received?), clock()).await?;
                 }
                 _ = heartbeat.tick() => {
-                    if heard.elapsed() > SILENCE {
+                    // A socket that is not read cannot show a heartbeat.
+                    if heard.elapsed() > SILENCE && codec.has_room() {
                         return Err(Some((close_code::POLICY, "no heartbeat arrived in time".to_owned())));
                     }
-                    send(socket, member.heartbeat(clock())).await?;
+                    link.pass(socket, codec.outgoing(member.heartbeat(clock())), clock()).await?;
                 }
             }
         }
     }
 
-    /// Waits for `hello`, which must be the first frame.
-    async fn join(&self, socket: &mut WebSocket) -> Result<Joined, End> {
-        let deadline = Instant::now() + HELLO_TIMEOUT;
-        let hello = loop {
-            let received = timeout_at(deadline, receive(socket)).await;
-            let late = |_| Some((close_code::PROTOCOL, "hello did not arrive in time".to_owned()));
-            let Some(bytes) = received.map_err(late)?? else { continue };
-            match fleet::decode::<MemberFrame>(bytes) {
-                Ok((MemberFrame::Hello(hello), _)) => break hello,
-                Ok(_) => return Err(Some(violation(&"the first frame must be hello"))),
-                Err(error) => return Err(Some(violation(&error))),
-            }
-        };
-        let Hello { name, .. } = &*hello;
-        if self.gateway.catalogue.agent(name).is_some_and(|spec| !spec.is_member()) {
+    fn join(&self, hello: Hello) -> Result<Joined, End> {
+        let name = hello.name.clone();
+        if self.gateway.catalogue.agent(&name).is_some_and(|spec| !spec.is_member()) {
             let reason = "an agent of the configuration has this name; use another one";
+            self.gateway.fleet.rejected(&name, &self.key, reason.to_owned());
             return Err(Some((close_code::POLICY, reason.to_owned())));
         }
-        let joined = self.gateway.fleet.join(*hello, &self.key);
-        let joined = joined.map_err(|error| Some((close_code::POLICY, error.to_string())))?;
+        let joined = self.gateway.fleet.join(hello, &self.key).map_err(|error| {
+            self.gateway.fleet.rejected(&name, &self.key, error.to_string());
+            Some((close_code::POLICY, error.to_string()))
+        })?;
         tracing::info!(member = %joined.member.name(), key = %self.key, state = "connected", "a member of the fleet connected");
         Ok(joined)
     }
 }
 
-/// The next binary message. `None` for other messages.
-async fn receive(socket: &mut WebSocket) -> Result<Option<Bytes>, End> {
-    match socket.recv().await {
-        Some(Ok(Message::Binary(bytes))) => Ok(Some(bytes)),
-        Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(None),
-        Some(Ok(Message::Text(_))) => Err(Some(violation(&"frames are binary messages"))),
-        Some(Ok(Message::Close(_)) | Err(_)) | None => Err(None),
+/// Both ends of a socket.
+struct Link<'a> {
+    joined: &'a Joined,
+    codec: &'a Codec,
+}
+
+impl Link<'_> {
+    /// Passes the results of a conversion on, and their responses.
+    async fn pass(
+        &self,
+        socket: &mut WebSocket,
+        converted: Result<Converted, String>,
+        clock: u64,
+    ) -> Result<(), End> {
+        let Joined { member, connection, .. } = self.joined;
+        let Converted { frames, messages } = converted.map_err(|error| Some(violation(&error)))?;
+        for message in messages {
+            send(socket, message).await?;
+        }
+        for frame in frames {
+            let response = member.receive(*connection, frame, clock);
+            if let Some(response) = response.map_err(|error| Some(violation(&error)))? {
+                let converted = self.codec.outgoing(response).map_err(|error| Some(violation(&error)))?;
+                for message in converted.messages {
+                    send(socket, message).await?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
-async fn send(socket: &mut WebSocket, frame: Bytes) -> Result<(), End> {
-    match timeout(SEND_TIMEOUT, socket.send(Message::Binary(frame))).await {
+/// Waits for `hello`, which must be the first frame of `connect`.
+async fn receive_hello(socket: &mut WebSocket) -> Result<Hello, End> {
+    let deadline = Instant::now() + HELLO_TIMEOUT;
+    loop {
+        let received = timeout_at(deadline, receive(socket)).await;
+        let late = |_| Some((close_code::PROTOCOL, "hello did not arrive in time".to_owned()));
+        let converted = Codec::Frames.incoming(received.map_err(late)??);
+        match converted.map_err(|error| Some(violation(&error)))?.frames.pop() {
+            Some((MemberFrame::Hello(hello), _)) => return Ok(*hello),
+            Some(_) => return Err(Some(violation(&"the first frame must be hello"))),
+            None => {}
+        }
+    }
+}
+
+/// The next message, except the close frame.
+async fn receive(socket: &mut WebSocket) -> Result<Message, End> {
+    match socket.recv().await {
+        Some(Ok(Message::Close(_)) | Err(_)) | None => Err(None),
+        Some(Ok(message)) => Ok(message),
+    }
+}
+
+async fn send(socket: &mut WebSocket, message: Message) -> Result<(), End> {
+    match timeout(SEND_TIMEOUT, socket.send(message)).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) | Err(_) => Err(None),
     }

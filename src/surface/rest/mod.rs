@@ -16,6 +16,7 @@ mod error;
 mod event_page;
 mod events_query;
 mod extract;
+mod fleet_codec;
 mod fleet_socket;
 mod layers;
 mod negotiate;

@@ -1,5 +1,6 @@
 //! `/v1/fleet`: members that connect to the gateway and run agents.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::extract::ws::WebSocketUpgrade;
@@ -7,15 +8,27 @@ use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::response::Response;
 use axum::{Extension, Json};
 use http::StatusCode;
+use serde_json::value::RawValue;
 
-use crate::api::{FleetMember, FleetMemberList, FleetMemberState, ProblemCode};
-use crate::fleet::{MEMBER_FRAME_BYTES, MemberState, MemberStatus};
+use crate::acp::{to_one_line, with_trace};
+use crate::api::{FleetMember, FleetMemberList, FleetMemberState, MemberCall, ProblemCode, RpcResult};
+use crate::cca::{MAX_MESSAGE_BYTES, OpenError};
+use crate::fleet::{MEMBER_FRAME_BYTES, MemberInfo, MemberState, MemberStatus};
+use crate::pool::Priority;
 use crate::server::ConnectionPermit;
 use crate::surface::authorized::{CanAdmin, CanFleet};
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::ApiRequest;
+use crate::surface::rest::extract::{ApiRequest, JsonBody, Params};
 use crate::surface::rest::fleet_socket::FleetSocket;
+use crate::types::method_list::route_of;
 use crate::types::{AgentName, Timestamp};
+
+/// The longest method of a call, in bytes, and the longest time for its result.
+const MAX_METHOD_BYTES: usize = 256;
+const MAX_CALL_SECONDS: u64 = 600;
+/// The longest resume token of a member of the dialect `cca`, in characters, and the number of tasks without `capacity`.
+const MAX_INSTANCE: usize = 128;
+const DEFAULT_CAPACITY: usize = 4;
 
 /// Lists the members of the fleet, also those that are not connected.
 #[utoipa::path(
@@ -79,25 +92,64 @@ fn member_info(status: MemberStatus, now: Timestamp) -> FleetMember {
         capacity: status.info.capacity,
         draining: status.draining,
         version: status.info.version,
+        roots: status.info.roots,
         metadata: status.info.metadata,
         key: status.key.to_string(),
     }
 }
 
+/// Calls a method of a member.
+///
+/// A member of `acp-gateway connect` gets the call as a request to a process of its agent, outside a session. A member of the
+/// dialect `cca` gets it as a message of this type. Every method is permitted, except those that have their own routes.
+#[utoipa::path(
+    post,
+    path = "/v1/fleet/{member}/rpc",
+    request_body = MemberCall,
+    responses((status = 200, body = RpcResult, description = "The result from the member."))
+)]
+pub(super) async fn call_member(
+    request: ApiRequest<CanAdmin, AgentName>,
+    body: JsonBody<MemberCall>,
+) -> Result<Json<RpcResult>, ApiError> {
+    if request.gateway.fleet.member(&request.ids).is_none() {
+        return Err(ApiError::not_found());
+    }
+    let spec = request.agent()?;
+    let MemberCall { method, params, timeout_seconds } = body.value;
+    if let Some(route) = route_of(&method) {
+        return Err(ApiError::invalid("/method", format!("this method has its own route: {route}")));
+    }
+    if method.is_empty() || method.len() > MAX_METHOD_BYTES {
+        return Err(ApiError::invalid("/method", format!("expected 1 to {MAX_METHOD_BYTES} bytes")));
+    }
+    if !(1..=MAX_CALL_SECONDS).contains(&timeout_seconds) {
+        return Err(ApiError::invalid("/timeoutSeconds", format!("expected 1 to {MAX_CALL_SECONDS}")));
+    }
+    let params = params.unwrap_or_else(|| RawValue::from_string("{}".to_owned()).expect("an empty object is JSON"));
+    let params = with_trace(&to_one_line(params), request.trace.as_ref());
+    let mut lease = request.gateway.pool.short_lease(&spec, &request.by, Priority::Reclaim).await?;
+    let result = lease.call(&method, &params, Duration::from_secs(timeout_seconds)).await?;
+    Ok(Json(RpcResult { result: to_one_line(result) }))
+}
+
 /// Connects a member of the fleet as a WebSocket.
 ///
 /// `acp-gateway connect` uses this route. The member offers one agent, whose name is that of the member, and runs its
-/// processes. The protocol is part of decision 39 and not of this API.
+/// processes. The protocol is part of decision 39 and not of this API. With `dialect=cca`, a program connects directly and
+/// exchanges JSON messages.
 #[utoipa::path(
     get,
     path = "/v1/fleet/connect",
     responses((status = 101, description = "The connection carries the processes of the member."))
 )]
 pub(super) async fn connect_member(
-    request: ApiRequest<CanFleet>,
+    mut request: ApiRequest<CanFleet, (), Params>,
     held: Option<Extension<ConnectionPermit>>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
+    let description = cca_description(&mut request.params)?;
+    request.params.finish()?;
     let ApiRequest { gateway, by, .. } = request;
     let Some(Extension(held)) = held else {
         return Err(ApiError::internal("the request has no connection permit"));
@@ -107,10 +159,43 @@ pub(super) async fn connect_member(
         ApiError::new(ProblemCode::Malformed, detail)
     })?;
     let guard = gateway.streams().acquire(&by)?;
+    let cca = match description {
+        None => None,
+        Some((name, instance, info)) => {
+            let opened = gateway.cca().open(&name, &by.id, instance);
+            let rejected = |error: OpenError| {
+                gateway.fleet.rejected(&name, &by.id, error.to_string());
+                ApiError::new(ProblemCode::Forbidden, error.to_string())
+            };
+            Some((opened.map_err(rejected)?, info))
+        }
+    };
+    let max_bytes = if cca.is_some() { MAX_MESSAGE_BYTES } else { MEMBER_FRAME_BYTES };
     let shutdown = gateway.shutdown.clone();
     let admission = by.admission().clone();
-    let socket = FleetSocket { gateway, admission, key: by.id.clone(), _guard: guard, _permit: held };
-    let upgrade = upgrade.max_message_size(MEMBER_FRAME_BYTES).max_frame_size(MEMBER_FRAME_BYTES);
+    let socket = FleetSocket { gateway, admission, key: by.id.clone(), cca, _guard: guard, _permit: held };
+    let upgrade = upgrade.max_message_size(max_bytes).max_frame_size(max_bytes);
     // The upgrade runs in an untracked task. Only the tracked task makes a stop wait for the socket.
     Ok(upgrade.on_upgrade(move |stream| async move { drop(shutdown.spawn_client(socket.run(stream))) }))
+}
+
+/// The name, the resume token and the description of a member of the dialect `cca`. `None`: the member sends them itself.
+fn cca_description(
+    params: &mut Params,
+) -> Result<Option<(AgentName, Option<String>, MemberInfo)>, ApiError> {
+    match params.text("dialect")?.as_deref() {
+        None => return Ok(None),
+        Some("cca") => {}
+        Some(_) => return Err(ApiError::invalid("dialect", "expected cca")),
+    }
+    let name = params.parsed("name", "the name of an agent")?;
+    let name = name.ok_or_else(|| ApiError::invalid("name", "the dialect cca needs a name"))?;
+    let instance = params.short("instance", MAX_INSTANCE)?;
+    let capacity = params.parsed("capacity", "a number from 1 to 256")?.unwrap_or(DEFAULT_CAPACITY);
+    let mut roots = params.all("root");
+    if roots.is_empty() {
+        roots.push("/".to_owned());
+    }
+    let info = MemberInfo { capacity, version: "cca".to_owned(), roots, metadata: BTreeMap::new() };
+    Ok(Some((name, instance, info)))
 }

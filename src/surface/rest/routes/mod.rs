@@ -88,6 +88,7 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(webhooks::get_webhook_secret))
         .routes(routes!(webhooks::list_deliveries))
         .routes(routes!(webhooks::retry_delivery))
+        .routes(routes!(fleet::call_member))
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
 }

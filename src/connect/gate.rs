@@ -1,0 +1,238 @@
+//! The check of the messages of the gateway before the agent receives them.
+//!
+//! The gateway decides about the folders of a session by name. This side enforces its roots again, so that the gateway
+//! cannot open a session elsewhere.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::agent::Serves;
+use super::roots::Roots;
+use crate::acp::{self, error_code, method};
+use crate::jsonrpc::{self, Message};
+use crate::shutdown::Shutdown;
+
+/// The time for the resolution of the folders of a message.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
+/// The number of sessions, and of open requests for one, whose folders are remembered. Beyond it, the oldest one is
+/// forgotten, and its commands run in the first root.
+const MAX_SESSIONS: usize = 1024;
+
+/// The effect of a line of the gateway.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Checked {
+    /// The line for the agent.
+    Pass(Bytes),
+    /// The line for the gateway, which the agent does not receive.
+    Answer(Bytes),
+    /// The line is no message.
+    Discard,
+}
+
+/// Checks the lines for one process.
+#[derive(Debug)]
+pub(super) struct Gate {
+    roots: Roots,
+    serves: Serves,
+    shutdown: Shutdown,
+    max_json_depth: usize,
+    /// The folders of requests that create sessions, by request id.
+    creating: Folders,
+    /// The folders of sessions, by session id.
+    sessions: Folders,
+}
+
+/// Folders by name, of which the oldest one is forgotten.
+#[derive(Debug, Default)]
+struct Folders {
+    by_name: BTreeMap<String, PathBuf>,
+    order: VecDeque<String>,
+}
+
+impl Folders {
+    fn insert(&mut self, name: String, folder: PathBuf) {
+        if self.by_name.insert(name.clone(), folder).is_none() {
+            self.order.push_back(name);
+        }
+        if self.order.len() > MAX_SESSIONS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.by_name.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, name: &str) -> Option<PathBuf> {
+        let folder = self.by_name.remove(name)?;
+        self.order.retain(|known| known != name);
+        Some(folder)
+    }
+}
+
+impl Gate {
+    pub(super) fn new(roots: Roots, serves: Serves, shutdown: Shutdown, max_json_depth: usize) -> Self {
+        let (creating, sessions) = (Folders::default(), Folders::default());
+        Self { roots, serves, shutdown, max_json_depth, creating, sessions }
+    }
+
+    /// Checks a line of the gateway.
+    pub(super) async fn check(&mut self, line: Bytes) -> Checked {
+        // A second line would not be checked.
+        let text = line.strip_suffix(b"\n").unwrap_or(&line);
+        let message = if memchr::memchr2(b'\n', b'\r', text).is_some() {
+            None
+        } else {
+            jsonrpc::parse(text, self.max_json_depth).ok()
+        };
+        let (id, method, params) = match message {
+            Some(Message::Request { id, method, params }) => (Some(id), method, params),
+            Some(Message::Notification { method, params }) => (None, method, params),
+            Some(Message::Response { .. }) => return Checked::Pass(line),
+            None => {
+                tracing::warn!("discarded a line of the gateway that is not one message");
+                return Checked::Discard;
+            }
+        };
+        match (self.folder_of(params.clone()).await, id) {
+            (Ok(folder), id) => {
+                if let Some(folder) = folder {
+                    self.note(&method, id.as_deref(), &params, folder);
+                }
+                let offers = &*method == method::INITIALIZE && self.serves.any();
+                Checked::Pass(if offers { self.offer(line) } else { line })
+            }
+            (Err(detail), Some(id)) => {
+                tracing::warn!(%method, detail, "rejected a request of the gateway");
+                Checked::Answer(jsonrpc::error(&id, &acp::error(error_code::INVALID_PARAMS, &detail)))
+            }
+            (Err(detail), None) => {
+                tracing::warn!(%method, detail, "discarded a notification of the gateway");
+                Checked::Discard
+            }
+        }
+    }
+
+    /// The real `cwd` of a message, if it has one. Fails if a folder of the message is outside of the roots.
+    async fn folder_of(&self, params: Box<RawValue>) -> Result<Option<PathBuf>, String> {
+        let roots = self.roots.clone();
+        let checked = self.shutdown.spawn_blocking(move || roots.check(&params));
+        match tokio::time::timeout(CHECK_TIMEOUT, checked).await {
+            Ok(Ok(checked)) => checked,
+            Ok(Err(_)) | Err(_) => Err("the member could not check the folders in time".to_owned()),
+        }
+    }
+
+    fn note(&mut self, method: &str, id: Option<&RawValue>, params: &RawValue, folder: PathBuf) {
+        match (method, id) {
+            (method::SESSION_NEW | method::SESSION_FORK, Some(id)) => {
+                self.creating.insert(id.get().to_owned(), folder);
+            }
+            (method::SESSION_LOAD | method::SESSION_RESUME, _) => {
+                if let Ok(Some(session)) = acp::session_id_of(params) {
+                    self.sessions.insert(session.into_owned(), folder);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a response of the agent can create a session.
+    pub(super) fn awaits_session(&self) -> bool {
+        !self.creating.by_name.is_empty()
+    }
+
+    /// Notes the response of the agent to a request that creates a session.
+    pub(super) fn answered(&mut self, id: &RawValue, result: Option<&RawValue>) {
+        let Some(folder) = self.creating.remove(id.get()) else { return };
+        if let Some(Ok(Some(session))) = result.map(acp::session_id_of) {
+            self.sessions.insert(session.into_owned(), folder);
+        }
+    }
+
+    /// The folder in which the commands of a session run.
+    pub(super) fn session_folder(&self, params: &RawValue) -> &Path {
+        let session = acp::session_id_of(params).ok().flatten();
+        let folder = session.and_then(|session| self.sessions.by_name.get(&*session));
+        folder.map_or(self.roots.first(), |folder| folder)
+    }
+
+    /// Offers the methods that this member serves instead of those of the gateway.
+    fn offer(&self, line: Bytes) -> Bytes {
+        let Ok(mut message) = serde_json::from_slice::<Value>(&line) else { return line };
+        let capabilities = &mut message["params"]["clientCapabilities"];
+        if !capabilities.is_object() {
+            *capabilities = Value::Object(serde_json::Map::new());
+        }
+        if self.serves.files {
+            capabilities["fs"] = serde_json::json!({ "readTextFile": true, "writeTextFile": true });
+        }
+        if self.serves.terminals {
+            capabilities["terminal"] = Value::Bool(true);
+        }
+        format!("{message}\n").into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gate(folder: &Path, serves: Serves) -> Gate {
+        Gate::new(Roots::open(&[folder.to_owned()]).unwrap(), serves, Shutdown::new(), 128)
+    }
+
+    #[tokio::test]
+    async fn only_messages_with_folders_below_the_roots_pass() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("sub")).unwrap();
+        let mut gate = gate(&root, Serves::default());
+        let line = |method: &str, params: &str| {
+            Bytes::from(format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"{method}\",\"params\":{params}}}\n"
+            ))
+        };
+        let inside = format!("{{\"cwd\":\"{}\",\"mcpServers\":[]}}", root.join("sub").display());
+        let new = line("session/new", &inside);
+        assert_eq!(gate.check(new.clone()).await, Checked::Pass(new), "bytes stay unchanged");
+        assert!(gate.awaits_session());
+        let result: &RawValue = serde_json::from_str(r#"{"sessionId":"s1"}"#).unwrap();
+        gate.answered(serde_json::from_str("7").unwrap(), Some(result));
+        assert_eq!(gate.session_folder(result), root.join("sub"));
+        let unknown: &RawValue = serde_json::from_str(r#"{"sessionId":"s2"}"#).unwrap();
+        assert_eq!(gate.session_folder(unknown), root);
+
+        for method in ["session/new", "session/load", "_vendor/anything"] {
+            let Checked::Answer(answer) = gate.check(line(method, r#"{"cwd":"/"}"#)).await else {
+                panic!("{method} was not rejected")
+            };
+            let text = std::str::from_utf8(&answer).unwrap();
+            assert!(text.contains("outside of the roots") && text.contains("\"id\":7"), "{text}");
+        }
+        let notification = Bytes::from_static(b"{\"method\":\"x\",\"params\":{\"cwd\":\"/\"}}\n");
+        assert_eq!(gate.check(notification).await, Checked::Discard);
+        let two = [&line("a", "{}")[..], &line("session/new", r#"{"cwd":"/"}"#)].concat();
+        assert_eq!(gate.check(two.into()).await, Checked::Discard);
+    }
+
+    #[tokio::test]
+    async fn initialize_offers_the_served_methods() {
+        let dir = tempfile::tempdir().unwrap();
+        let initialize = Bytes::from_static(
+            b"{\"id\":1,\"method\":\"initialize\",\"params\":{\"clientCapabilities\":{\"fs\":{\"readTextFile\":false},\"a\":1}}}\n",
+        );
+        let off = gate(dir.path(), Serves::default()).check(initialize.clone()).await;
+        assert_eq!(off, Checked::Pass(initialize.clone()));
+        let serves = Serves { files: true, terminals: true };
+        let Checked::Pass(offered) = gate(dir.path(), serves).check(initialize).await else { panic!() };
+        let offered: Value = serde_json::from_slice(&offered).unwrap();
+        assert_eq!(
+            offered["params"]["clientCapabilities"],
+            serde_json::json!({ "fs": { "readTextFile": true, "writeTextFile": true }, "terminal": true, "a": 1 })
+        );
+    }
+}

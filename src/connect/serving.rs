@@ -1,0 +1,302 @@
+//! Files and terminals that the member serves to one process of its agent, below its roots (ACP, File System, Terminals).
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::agent::Serves;
+use super::roots::Roots;
+use crate::acp::{self, CreateTerminal, Outcome, RequestKind, error_code, method};
+use crate::jsonrpc;
+use crate::process::Terminals;
+use crate::shutdown::Shutdown;
+use crate::types::{Limits, TerminalId};
+use crate::workspace::{
+    self, AgentTerminals, FileError, OutputEvent, ScrollbackBudget, StartedTerminal, TerminalEvent,
+    TerminalRequest,
+};
+
+/// The number of completions and of events that wait for the task of the process.
+const QUEUED: usize = 16;
+
+/// The requests being served, and the terminals of the agent.
+#[derive(Debug)]
+pub(super) struct Serving {
+    serves: Serves,
+    roots: Roots,
+    limits: Arc<Limits>,
+    shutdown: Shutdown,
+    /// Starts commands under the supervisor of the agent.
+    starter: Terminals,
+    terminals: AgentTerminals<()>,
+    last_terminal: u32,
+    events: mpsc::Receiver<TerminalEvent>,
+    completions: (mpsc::Sender<Completion>, mpsc::Receiver<Completion>),
+    /// The requests that the agent waits for. Dropping one cancels its work.
+    open: HashMap<u64, OpenRequest>,
+    last_request: u64,
+    /// Permits for files in progress and for responses that the agent has not read. Further requests wait.
+    answers: Arc<Semaphore>,
+    /// The KiB that the params of waiting file requests may use.
+    waiting_kib: Arc<Semaphore>,
+}
+
+#[derive(Debug)]
+struct OpenRequest {
+    id: Box<RawValue>,
+    _cancel: DropGuard,
+}
+
+/// The completion of the work for a request.
+#[derive(Debug)]
+struct Completion {
+    request: u64,
+    work: Work,
+}
+
+#[derive(Debug)]
+enum Work {
+    /// The outcome for the agent. A file holds a permit until the agent has read it.
+    Answer(Outcome, Option<OwnedSemaphorePermit>),
+    Started(Box<StartedTerminal>, Option<u64>),
+}
+
+/// A line that holds a permit until it is written.
+struct GuardedLine {
+    line: Bytes,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for GuardedLine {
+    fn as_ref(&self) -> &[u8] {
+        &self.line
+    }
+}
+
+fn kib(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
+}
+
+fn encoded(id: &RawValue, outcome: &Outcome) -> Bytes {
+    match outcome {
+        Ok(result) => jsonrpc::result(id, result),
+        Err(error) => jsonrpc::error(id, error),
+    }
+}
+
+fn aborted() -> Box<RawValue> {
+    acp::error(error_code::INTERNAL, "the work was aborted")
+}
+
+impl Serving {
+    pub(super) fn new(
+        (roots, serves): (Roots, Serves),
+        starter: Terminals,
+        limits: Arc<Limits>,
+        shutdown: Shutdown,
+    ) -> Self {
+        let (sender, events) = mpsc::channel(QUEUED);
+        let budget = ScrollbackBudget::new(limits.max_total_terminal_bytes);
+        Self {
+            serves,
+            roots,
+            shutdown,
+            starter,
+            terminals: AgentTerminals::new(sender, budget),
+            last_terminal: 0,
+            events,
+            completions: mpsc::channel(QUEUED),
+            open: HashMap::new(),
+            last_request: 0,
+            answers: Arc::new(Semaphore::new(limits.max_file_requests.min(Semaphore::MAX_PERMITS))),
+            waiting_kib: Arc::new(Semaphore::new(kib(limits.max_pending_write_bytes) as usize)),
+            limits,
+        }
+    }
+
+    /// Whether this member serves the method.
+    pub(super) fn serves(&self, method: &str) -> bool {
+        match RequestKind::from_method(method) {
+            RequestKind::ReadFile | RequestKind::WriteFile => self.serves.files,
+            RequestKind::CreateTerminal
+            | RequestKind::TerminalOutput
+            | RequestKind::WaitForExit
+            | RequestKind::EndTerminal => self.serves.terminals,
+            RequestKind::Permission | RequestKind::Elicitation | RequestKind::Extension => false,
+        }
+    }
+
+    /// Serves a request of the agent. `folder`: the folder of its session. Returns the answer if it is known at once.
+    pub(super) fn request(
+        &mut self,
+        id: Box<RawValue>,
+        method: &str,
+        params: Box<RawValue>,
+        folder: PathBuf,
+    ) -> Option<Bytes> {
+        self.begin(id.clone(), method, params, folder).err().map(|error| jsonrpc::error(&id, &error))
+    }
+
+    fn begin(
+        &mut self,
+        id: Box<RawValue>,
+        method: &str,
+        params: Box<RawValue>,
+        folder: PathBuf,
+    ) -> Result<(), Box<RawValue>> {
+        if self.open.len() >= self.limits.max_pending_requests {
+            return Err(acp::error(error_code::INTERNAL, "too many requests are in progress"));
+        }
+        match method {
+            method::FS_READ_TEXT_FILE | method::FS_WRITE_TEXT_FILE => self.file(id, method, params),
+            method::TERMINAL_CREATE => self.create_terminal(id, &params, folder),
+            _ => {
+                let request = TerminalRequest::from_method(method);
+                let request = request.ok_or_else(|| acp::method_not_found(method))?;
+                let acp::TerminalParams { terminal_id } = acp::parse(&params)
+                    .map_err(|_| acp::error(error_code::INVALID_PARAMS, "expected a terminalId"))?;
+                let work = self.terminals.serve(&terminal_id, request);
+                let work = work.ok_or_else(|| acp::resource_not_found(&terminal_id))?;
+                self.spawn(id, async { Work::Answer(Ok(work.await), None) });
+                Ok(())
+            }
+        }
+    }
+
+    fn file(&mut self, id: Box<RawValue>, method: &str, params: Box<RawValue>) -> Result<(), Box<RawValue>> {
+        let waiting = Arc::clone(&self.waiting_kib).try_acquire_many_owned(kib(params.get().len()));
+        let waiting = waiting
+            .map_err(|_| acp::error(error_code::INTERNAL, "too many bytes are waiting to be written"))?;
+        let (roots, max_bytes, shutdown) =
+            (self.roots.clone(), self.limits.max_file_bytes, self.shutdown.clone());
+        let (answers, method) = (Arc::clone(&self.answers), method.to_owned());
+        self.spawn(id, async move {
+            let Ok(permit) = answers.acquire_owned().await else { return Work::Answer(Err(aborted()), None) };
+            let work = shutdown.spawn_blocking(move || {
+                let outcome =
+                    workspace::serve_file_request(|| roots.workspace(), &method, &params, max_bytes);
+                drop((params, waiting));
+                outcome.map_err(|error| error.response())
+            });
+            Work::Answer(work.await.unwrap_or_else(|_| Err(aborted())), Some(permit))
+        });
+        Ok(())
+    }
+
+    fn create_terminal(
+        &mut self,
+        id: Box<RawValue>,
+        params: &RawValue,
+        folder: PathBuf,
+    ) -> Result<(), Box<RawValue>> {
+        let asked = acp::parse::<CreateTerminal>(params).map_err(|_| {
+            let detail = "expected a command, and args, env, cwd, outputByteLimit as in ACP";
+            acp::error(error_code::INVALID_PARAMS, detail)
+        })?;
+        self.check_terminal_limit()?;
+        let (roots, starter, shutdown) = (self.roots.clone(), self.starter.clone(), self.shutdown.clone());
+        self.spawn(id, async move {
+            let requested = asked.cwd.clone();
+            let find = move || match requested {
+                Some(requested) => roots.workspace()?.real_directory(&requested),
+                None => Ok(folder),
+            };
+            let cwd: Result<PathBuf, FileError> = match shutdown.spawn_blocking(find).await {
+                Ok(found) => found,
+                Err(_) => return Work::Answer(Err(aborted()), None),
+            };
+            let started = match cwd {
+                Ok(cwd) => workspace::start_terminal(&starter, &asked, cwd).await,
+                Err(error) => {
+                    let error = acp::error(error_code::INVALID_PARAMS, &format!("cwd: {error}"));
+                    return Work::Answer(Err(error), None);
+                }
+            };
+            match started {
+                Ok(started) => Work::Started(Box::new(started), asked.output_byte_limit),
+                Err(error) => Work::Answer(Err(error.response()), None),
+            }
+        });
+        Ok(())
+    }
+
+    fn check_terminal_limit(&self) -> Result<(), Box<RawValue>> {
+        if self.terminals.len() < self.limits.max_terminals {
+            return Ok(());
+        }
+        Err(acp::error(error_code::INTERNAL, "too many terminals are open; release some first"))
+    }
+
+    /// Runs the work for a request outside of the task of the process.
+    fn spawn(&mut self, id: Box<RawValue>, work: impl Future<Output = Work> + Send + 'static) {
+        self.last_request += 1;
+        let (request, cancelled) = (self.last_request, CancellationToken::new());
+        self.open.insert(request, OpenRequest { id, _cancel: cancelled.clone().drop_guard() });
+        let completions = self.completions.0.clone();
+        self.shutdown.spawn_isolated(async move {
+            if let Some(work) = cancelled.run_until_cancelled_owned(work).await {
+                // The process has ended.
+                drop(completions.send(Completion { request, work }).await);
+            }
+        });
+    }
+
+    /// Cancels a request that is being served. Returns its answer. `None`: the member does not serve it.
+    pub(super) fn cancel(&mut self, params: &RawValue) -> Option<Bytes> {
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Cancel<'a> {
+            #[serde(borrow)]
+            request_id: &'a RawValue,
+        }
+        let Cancel { request_id } = acp::parse(params).ok()?;
+        let found = self.open.iter().find(|(_, open)| open.id.get() == request_id.get());
+        let request = found.map(|(request, _)| *request)?;
+        let OpenRequest { id, .. } = self.open.remove(&request)?;
+        Some(jsonrpc::error(&id, &acp::error(error_code::REQUEST_CANCELLED, "")))
+    }
+
+    /// Waits for the next answer to the agent. Cancel-safe.
+    pub(super) async fn next_answer(&mut self) -> Bytes {
+        loop {
+            tokio::select! {
+                Some(event) = self.events.recv() => {
+                    if let TerminalEvent { terminal, event: OutputEvent::Exited(exit) } = event {
+                        self.terminals.ended(terminal, exit);
+                    }
+                }
+                Some(completion) = self.completions.1.recv() => {
+                    if let Some(line) = self.completed(completion) {
+                        return line;
+                    }
+                }
+            }
+        }
+    }
+
+    fn completed(&mut self, Completion { request, work }: Completion) -> Option<Bytes> {
+        // Dropping a started terminal kills its command: the agent has cancelled the request.
+        let OpenRequest { id, .. } = self.open.remove(&request)?;
+        let (outcome, permit) = match work {
+            Work::Answer(outcome, permit) => (outcome, permit),
+            Work::Started(started, kept) => (self.terminal_started(*started, kept), None),
+        };
+        let line = encoded(&id, &outcome);
+        Some(Bytes::from_owner(GuardedLine { line, _permit: permit }))
+    }
+
+    fn terminal_started(&mut self, started: StartedTerminal, kept: Option<u64>) -> Outcome {
+        self.check_terminal_limit()?;
+        self.last_terminal += 1;
+        let id = TerminalId::new(self.last_terminal);
+        // No event of the output is used, so none is logged.
+        let (_, follower) = self.terminals.open((id, ()), started, kept, (&self.limits, 0));
+        self.shutdown.spawn_isolated(follower);
+        Ok(acp::create_terminal_result(id))
+    }
+}
