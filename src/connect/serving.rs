@@ -226,7 +226,7 @@ impl Serving {
     }
 
     fn check_terminal_limit(&self) -> Result<(), Box<RawValue>> {
-        if self.terminals.len() < self.limits.max_terminals {
+        if self.terminals.count() < self.limits.max_terminals {
             return Ok(());
         }
         Err(acp::error(error_code::INTERNAL, "too many terminals are open; release some first"))

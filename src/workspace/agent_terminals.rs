@@ -64,7 +64,7 @@ impl<R> AgentTerminals<R> {
     }
 
     /// The number of terminals that the agent has not released or whose commands run.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.open.len()
     }
 

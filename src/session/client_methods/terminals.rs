@@ -33,7 +33,7 @@ impl Terminals {
 
     /// The number of terminals that the agent has not released or whose commands run.
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.0.count()
     }
 
     /// Whether a terminal has this id. A released terminal has it until its command ends.
