@@ -12,7 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::agent::Serves;
-use super::roots::Roots;
+use super::roots::{NamedFolders, Roots};
 use crate::acp::{self, error_code, method};
 use crate::jsonrpc::{self, Message};
 use crate::shutdown::Shutdown;
@@ -97,7 +97,7 @@ impl Gate {
                 return Checked::Discard;
             }
         };
-        match (self.folder_of(params.clone()).await, id) {
+        match (self.folder_of(&params).await, id) {
             (Ok(folder), id) => {
                 if let Some(folder) = folder {
                     self.note(&method, id.as_deref(), &params, folder);
@@ -117,9 +117,13 @@ impl Gate {
     }
 
     /// The real `cwd` of a message, if it has one. Fails if a folder of the message is outside of the roots.
-    async fn folder_of(&self, params: Box<RawValue>) -> Result<Option<PathBuf>, String> {
+    async fn folder_of(&self, params: &RawValue) -> Result<Option<PathBuf>, String> {
+        let named = NamedFolders::of(params)?;
+        if named.is_empty() {
+            return Ok(None);
+        }
         let roots = self.roots.clone();
-        let checked = self.shutdown.spawn_blocking(move || roots.check(&params));
+        let checked = self.shutdown.spawn_blocking(move || roots.check(&named));
         match tokio::time::timeout(CHECK_TIMEOUT, checked).await {
             Ok(Ok(checked)) => checked,
             Ok(Err(_)) | Err(_) => Err("the member could not check the folders in time".to_owned()),

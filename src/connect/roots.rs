@@ -55,25 +55,13 @@ impl Roots {
         self.workspaces.open(&self.paths[0], &self.paths[1..])
     }
 
-    /// Checks that `cwd` and `additionalDirectories` of the params are existing folders below the roots after the resolution
-    /// of all links. Returns the real path of `cwd`. Blocks on the file system. `Err`: a text for the gateway.
-    pub(super) fn check(&self, params: &RawValue) -> Result<Option<PathBuf>, String> {
-        let Some(object) = RawObject::parse(params) else {
-            // Two readers could use different members.
-            let is_object = params.get().starts_with('{');
-            return if is_object { Err("the params have a repeated member".to_owned()) } else { Ok(None) };
-        };
-        let member = |name: &str| object.get(name).filter(|value| value.get() != "null");
-        if let Some(directories) = member("additionalDirectories") {
-            let directories: Vec<String> = serde_json::from_str(directories.get())
-                .map_err(|_| "additionalDirectories: expected an array of paths".to_owned())?;
-            for directory in &directories {
-                self.folder("additionalDirectories", directory)?;
-            }
+    /// Checks that these folders exist below the roots after the resolution of all links. Returns the real path of `cwd`.
+    /// Blocks on the file system. `Err`: a text for the gateway.
+    pub(super) fn check(&self, named: &NamedFolders) -> Result<Option<PathBuf>, String> {
+        for directory in &named.additional {
+            self.folder("additionalDirectories", directory)?;
         }
-        let Some(cwd) = member("cwd") else { return Ok(None) };
-        let cwd: String = serde_json::from_str(cwd.get()).map_err(|_| "cwd: expected a path".to_owned())?;
-        self.folder("cwd", &cwd).map(Some)
+        named.cwd.as_ref().map(|cwd| self.folder("cwd", cwd)).transpose()
     }
 
     fn folder(&self, member: &str, requested: &str) -> Result<PathBuf, String> {
@@ -91,6 +79,37 @@ impl Roots {
             other => other.to_string(),
         };
         Err(format!("{member}: {detail}"))
+    }
+}
+
+/// The folders that a message of the gateway names.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct NamedFolders {
+    cwd: Option<String>,
+    additional: Vec<String>,
+}
+
+impl NamedFolders {
+    /// The folders in the params of any method. Fails if two readers could find different ones.
+    pub(super) fn of(params: &RawValue) -> Result<Self, String> {
+        let Some(object) = RawObject::parse(params) else {
+            let is_object = params.get().starts_with('{');
+            let ambiguous = Err("the params are not an object with distinct members".to_owned());
+            return if is_object { ambiguous } else { Ok(Self::default()) };
+        };
+        let member = |name: &str| object.get(name).filter(|value| value.get() != "null").map(RawValue::get);
+        let cwd = member("cwd").map(serde_json::from_str).transpose();
+        let additional = member("additionalDirectories").map(serde_json::from_str).transpose();
+        Ok(Self {
+            cwd: cwd.map_err(|_| "cwd: expected a path".to_owned())?,
+            additional: additional
+                .map_err(|_| "additionalDirectories: expected an array of paths".to_owned())?
+                .unwrap_or_default(),
+        })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
     }
 }
 
@@ -114,7 +133,7 @@ mod tests {
         std::os::unix::fs::symlink(&second, first.join("across")).unwrap();
         let roots = Roots::open(&[first.clone(), second.clone()]).unwrap();
         assert_eq!(roots.names(), [first.to_str().unwrap(), second.to_str().unwrap()]);
-        let check = |params: serde_json::Value| roots.check(&raw(&params));
+        let check = |params: serde_json::Value| roots.check(&NamedFolders::of(&raw(&params))?);
         let path = |path: &Path| path.to_str().unwrap().to_owned();
         for (cwd, real) in [
             (first.clone(), &first),
@@ -138,7 +157,7 @@ mod tests {
         assert_eq!(check(serde_json::json!({ "sessionId": "s", "cwd": null })), Ok(None));
         assert_eq!(check(serde_json::json!(null)), Ok(None));
         for wrong in [r#"{"cwd":1}"#, r#"{"additionalDirectories":"/"}"#, r#"{"cwd":null,"cwd":"/"}"#] {
-            assert!(roots.check(serde_json::from_str(wrong).unwrap()).is_err(), "{wrong}");
+            assert!(NamedFolders::of(serde_json::from_str(wrong).unwrap()).is_err(), "{wrong}");
         }
         assert!(Roots::open(&[base.join("missing")]).is_err() && Roots::open(&[]).is_err());
     }

@@ -40,6 +40,11 @@ pub(super) struct Serving {
     /// The requests that the agent waits for. Dropping one cancels its work.
     open: HashMap<u64, OpenRequest>,
     last_request: u64,
+    files: FileLimits,
+}
+
+#[derive(Debug)]
+struct FileLimits {
     /// Permits for files in progress and for responses that the agent has not read. Further requests wait.
     answers: Arc<Semaphore>,
     /// The KiB that the params of waiting file requests may use.
@@ -113,8 +118,10 @@ impl Serving {
             completions: mpsc::channel(QUEUED),
             open: HashMap::new(),
             last_request: 0,
-            answers: Arc::new(Semaphore::new(limits.max_file_requests.min(Semaphore::MAX_PERMITS))),
-            waiting_kib: Arc::new(Semaphore::new(kib(limits.max_pending_write_bytes) as usize)),
+            files: FileLimits {
+                answers: Arc::new(Semaphore::new(limits.max_file_requests.min(Semaphore::MAX_PERMITS))),
+                waiting_kib: Arc::new(Semaphore::new(kib(limits.max_pending_write_bytes) as usize)),
+            },
             limits,
         }
     }
@@ -169,12 +176,12 @@ impl Serving {
     }
 
     fn file(&mut self, id: Box<RawValue>, method: &str, params: Box<RawValue>) -> Result<(), Box<RawValue>> {
-        let waiting = Arc::clone(&self.waiting_kib).try_acquire_many_owned(kib(params.get().len()));
+        let waiting = Arc::clone(&self.files.waiting_kib).try_acquire_many_owned(kib(params.get().len()));
         let waiting = waiting
             .map_err(|_| acp::error(error_code::INTERNAL, "too many bytes are waiting to be written"))?;
         let (roots, max_bytes, shutdown) =
             (self.roots.clone(), self.limits.max_file_bytes, self.shutdown.clone());
-        let (answers, method) = (Arc::clone(&self.answers), method.to_owned());
+        let (answers, method) = (Arc::clone(&self.files.answers), method.to_owned());
         self.spawn(id, async move {
             let Ok(permit) = answers.acquire_owned().await else { return Work::Answer(Err(aborted()), None) };
             let work = shutdown.spawn_blocking(move || {
@@ -226,7 +233,7 @@ impl Serving {
     }
 
     fn check_terminal_limit(&self) -> Result<(), Box<RawValue>> {
-        if self.terminals.len() < self.limits.max_terminals {
+        if self.terminals.count() < self.limits.max_terminals {
             return Ok(());
         }
         Err(acp::error(error_code::INTERNAL, "too many terminals are open; release some first"))
@@ -267,7 +274,7 @@ impl Serving {
             tokio::select! {
                 Some(event) = self.events.recv() => {
                     if let TerminalEvent { terminal, event: OutputEvent::Exited(exit) } = event {
-                        self.terminals.ended(terminal, exit);
+                        self.terminals.ended(terminal, (exit.code, exit.signal));
                     }
                 }
                 Some(completion) = self.completions.1.recv() => {

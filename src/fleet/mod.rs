@@ -5,7 +5,7 @@
 //! (ADR 39). The gateway acknowledges output only after its events are durable.
 //!
 //! This module knows neither agents nor sockets. Reading order: `frame` (the messages), `output` and `commands` (both
-//! directions as state machines), `received`, `member` (one member at the gateway) with `channel`, `registry` (all members).
+//! directions as state machines), `received`, `member` (one member at the gateway) with `channel`, `registry` (all members) with `change` (for observers).
 
 mod change;
 mod channel;

@@ -64,7 +64,7 @@ impl<R> AgentTerminals<R> {
     }
 
     /// The number of terminals that the agent has not released or whose commands run.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.open.len()
     }
 
@@ -161,8 +161,9 @@ impl<R> AgentTerminals<R> {
 }
 
 impl<R: Clone> AgentTerminals<R> {
-    /// Ends a terminal and notifies the requests that wait for it. Returns its record.
-    pub fn ended(&mut self, id: TerminalId, exit: Exit) -> Option<R> {
+    /// Ends a terminal with an exit code or a signal, and notifies the requests that wait for it. Returns its record.
+    pub fn ended(&mut self, id: TerminalId, (code, signal): (Option<i32>, Option<String>)) -> Option<R> {
+        let exit = Exit { code, signal };
         let open = self.open.get_mut(&id).filter(|open| open.is_running())?;
         open.exit.send_replace(Some(exit));
         let record = open.record.clone();
@@ -172,16 +173,16 @@ impl<R: Clone> AgentTerminals<R> {
         Some(record)
     }
 
-    /// Ends the next running terminal, because the process is released. Call it until it returns `None`; then no terminal
-    /// is left.
-    pub fn end_next(&mut self) -> Option<(R, Exit)> {
+    /// Ends the next running terminal, because the process is released. Returns its record and its signal. Call it until it
+    /// returns `None`; then no terminal is left.
+    pub fn end_next(&mut self) -> Option<(R, String)> {
         let running = self.open.iter().find(|(_, open)| open.is_running()).map(|(id, _)| *id);
         let Some(id) = running else {
             self.open.clear();
             return None;
         };
-        let exit = Exit { code: None, signal: Some(KILL_SIGNAL.to_owned()) };
-        self.ended(id, exit.clone()).map(|record| (record, exit))
+        let signal = KILL_SIGNAL.to_owned();
+        self.ended(id, (None, Some(signal.clone()))).map(|record| (record, signal))
     }
 }
 

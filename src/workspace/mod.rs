@@ -41,5 +41,6 @@ pub use roots::{Workspace, Workspaces};
 pub use scrollback::{Scrollback, ScrollbackBudget};
 pub use stat::{EntityTags, EntryKind, FileStat, Precondition};
 pub use terminal::{OutputEvent, StartError, StartedTerminal, Terminal, TerminalEvent, start_terminal};
+pub use text::LineRange;
 pub use tree::{ListEntry, Page, PageLimits};
 pub use write::{Upload, WriteOutcome};

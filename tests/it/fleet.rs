@@ -1,7 +1,12 @@
 //! Members of the fleet: `acp-gateway connect` in front of a real gateway, through cuts of the network and kills of the gateway.
 
 mod cca;
+mod load;
 mod management;
+mod roots;
+mod served;
+mod states;
+mod tls;
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -30,12 +35,15 @@ struct Member {
 
 impl Member {
     /// Connects the scripted agent under this name.
-    #[expect(clippy::disallowed_methods, reason = "the test plays the person at the terminal")]
     fn start(address: &str, name: &str, key: &str, more: &[&str]) -> Self {
+        Self::start_at(&format!("ws://{address}/v1/fleet/connect"), name, key, more)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the test plays the person at the terminal")]
+    fn start_at(url: &str, name: &str, key: &str, more: &[&str]) -> Self {
         let (file, log) = tempfile::NamedTempFile::new().expect("a temporary file").into_parts();
-        let url = format!("ws://{address}/v1/fleet/connect");
         let child = Command::new(binary())
-            .args(["connect", "--url", &url, "--name", name])
+            .args(["connect", "--url", url, "--name", name])
             .args(more)
             .args(["--", env!("CARGO_BIN_EXE_fake-agent"), "--resume"])
             .env("ACP_GATEWAY_KEY", key)

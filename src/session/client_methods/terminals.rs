@@ -7,7 +7,6 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use crate::acp::CreateTerminal;
-use crate::process::Exit;
 use crate::session::record::{StoredExit, StoredTerminal, TerminalRecord};
 use crate::types::{Limits, PromptId, TerminalId, Timestamp};
 use crate::workspace::{
@@ -33,7 +32,7 @@ impl Terminals {
 
     /// The number of terminals that the agent has not released or whose commands run.
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.0.count()
     }
 
     /// Whether a terminal has this id. A released terminal has it until its command ends.
@@ -93,14 +92,14 @@ impl Terminals {
     /// Ends a terminal and notifies the requests that wait for it. Returns its record with the exit status.
     pub(super) fn ended(&mut self, id: TerminalId, exit: StoredExit) -> Option<TerminalRecord> {
         let StoredExit { exit_code, signal } = exit.clone();
-        self.0.ended(id, Exit { code: exit_code, signal }).map(|record| with_exit(record, exit))
+        self.0.ended(id, (exit_code, signal)).map(|record| with_exit(record, exit))
     }
 
     /// Ends the next running terminal, because the session releases its process. Call it until it returns `None`; then no
     /// terminal is left.
     pub(super) fn end_next(&mut self) -> Option<TerminalRecord> {
-        let (record, Exit { code, signal }) = self.0.end_next()?;
-        Some(with_exit(record, StoredExit { exit_code: code, signal }))
+        let (record, signal) = self.0.end_next()?;
+        Some(with_exit(record, StoredExit { exit_code: None, signal: Some(signal) }))
     }
 
     /// Kills a command. The agent keeps its terminal.
