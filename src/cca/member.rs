@@ -59,7 +59,13 @@ struct MemberStatus {
 
 impl CcaMember {
     pub fn new(name: AgentName) -> Self {
-        Self { name, instance: random_uuid(), channels: HashMap::new(), next_request: 1, status_request: None }
+        Self {
+            name,
+            instance: random_uuid(),
+            channels: HashMap::new(),
+            next_request: 1,
+            status_request: None,
+        }
     }
 
     /// Begins a connection. Returns the frame for the fleet, and the first messages for the member.
@@ -189,7 +195,8 @@ impl CcaMember {
                 }
             }
             FromMember::GetStatus(request) => {
-                let tasks = processes.flat_map(|process| process.tasks().map(str::to_owned).collect::<Vec<_>>());
+                let tasks =
+                    processes.flat_map(|process| process.tasks().map(str::to_owned).collect::<Vec<_>>());
                 let status = Status { name: self.name.to_string(), tasks: tasks.collect() };
                 output.messages.push(ToMember::Response { reply_to: &request.id, result: &status }.text());
             }

@@ -74,7 +74,9 @@ impl Process {
     pub(super) fn line(&mut self, line: &[u8], next_request: &mut u64) {
         match jsonrpc::parse(line, MAX_DEPTH) {
             Ok(Message::Request { id, method, params }) => self.request(&id, &method, &params, next_request),
-            Ok(Message::Notification { method, params }) if &*method == "session/cancel" => self.cancel(&params),
+            Ok(Message::Notification { method, params }) if &*method == "session/cancel" => {
+                self.cancel(&params)
+            }
             // The process sends no requests, and other notifications have no effect.
             Ok(Message::Notification { .. } | Message::Response { .. }) | Err(_) => {}
         }
@@ -118,8 +120,12 @@ impl Process {
             return self.error(id, INVALID_PARAMS, "unknown session");
         };
         let task_id = random_uuid().to_string();
-        let assign =
-            ToMember::TaskAssign { task_id: &task_id, session_id: &session, cwd: &cwd, description: &description };
+        let assign = ToMember::TaskAssign {
+            task_id: &task_id,
+            session_id: &session,
+            cwd: &cwd,
+            description: &description,
+        };
         self.messages.push(assign.text());
         let task = Task { call: id.to_owned(), session, is_cancelled: false };
         self.tasks.insert(task_id, task);
@@ -223,7 +229,8 @@ impl Process {
     }
 
     fn chunk(&mut self, session: &str, text: &str) {
-        let update = json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": text } });
+        let update =
+            json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": text } });
         let params = raw(&json!({ "sessionId": session, "update": update }));
         self.lines.extend_from_slice(&jsonrpc::notification("session/update", &params));
     }

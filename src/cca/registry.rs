@@ -30,7 +30,9 @@ struct Entry {
 pub enum OpenError {
     #[error("the name belongs to another key")]
     OtherKey,
-    #[error("another member with this name is connected; only a connection with the same `instance` replaces it")]
+    #[error(
+        "another member with this name is connected; only a connection with the same `instance` replaces it"
+    )]
     Connected,
     #[error("too many members are connected (limit {MAX_MEMBERS})")]
     TooMany,

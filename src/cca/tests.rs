@@ -39,7 +39,8 @@ impl Test {
     }
 
     fn prompt(&mut self, session: &str, id: u64) -> Value {
-        let prompt = json!([{ "type": "text", "text": "a" }, { "type": "resource_link", "uri": "file:///b" }]);
+        let prompt =
+            json!([{ "type": "text", "text": "a" }, { "type": "resource_link", "uri": "file:///b" }]);
         let params = json!({ "sessionId": session, "prompt": prompt });
         let output = self.line(&json!({ "id": id, "method": "session/prompt", "params": params }));
         serde_json::from_str(&output.messages[0]).unwrap()
@@ -60,14 +61,20 @@ fn lines(output: &Output) -> Vec<Value> {
 fn prompt_becomes_a_task_and_its_result_a_response() {
     let (mut test, session) = Test::new();
     let task = test.prompt(&session, 2);
-    assert_eq!((&task["type"], &task["description"], &task["cwd"]), (&json!("task_assign"), &json!("a\nfile:///b"), &json!("/srv")));
+    assert_eq!(
+        (&task["type"], &task["description"], &task["cwd"]),
+        (&json!("task_assign"), &json!("a\nfile:///b"), &json!("/srv"))
+    );
     let used = json!({ "input": 1, "output": 2 });
     let output = test.message(
         &json!({ "type": "task_result", "task_id": task["task_id"], "success": true, "output": "x", "tokens_used": used }),
     );
     let lines = lines(&output);
     assert_eq!(lines[0]["params"]["update"]["content"]["text"], "x");
-    assert_eq!(lines[1]["result"], json!({ "stopReason": "end_turn", "usage": { "inputTokens": 1, "outputTokens": 2, "totalTokens": 3 } }));
+    assert_eq!(
+        lines[1]["result"],
+        json!({ "stopReason": "end_turn", "usage": { "inputTokens": 1, "outputTokens": 2, "totalTokens": 3 } })
+    );
 }
 
 #[test]
@@ -83,7 +90,8 @@ fn unknown_sessions_and_methods_of_acp_are_errors() {
 #[test]
 fn reconnect_asks_for_the_tasks_and_loses_those_that_are_absent() {
     let (mut test, session) = Test::new();
-    let info = MemberInfo { capacity: 1, version: String::new(), roots: Vec::new(), metadata: Default::default() };
+    let info =
+        MemberInfo { capacity: 1, version: String::new(), roots: Vec::new(), metadata: Default::default() };
     assert!(test.member.connect(info.clone()).1.is_empty());
     let kept = test.prompt(&session, 2);
     let lost = test.prompt(&session, 3);

@@ -97,7 +97,11 @@ impl<'a> Follower<'a> {
         match item {
             Item::Run(run) => self.deliver(&run).await?,
             Item::Reset { reason, before, .. } => {
-                tracing::warn!(?reason, position = before, "webhooks miss events that were deleted from the log");
+                tracing::warn!(
+                    ?reason,
+                    position = before,
+                    "webhooks miss events that were deleted from the log"
+                );
             }
             Item::Ready { .. } | Item::End => {}
         }

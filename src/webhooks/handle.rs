@@ -127,7 +127,8 @@ impl Webhooks {
         log: EventLog,
         (ids, limits, shutdown): (Ids, &Limits, &Shutdown),
     ) -> Result<Self, OpenError> {
-        let outgoing = if options.allowed_hosts.is_empty() { None } else { Some(outgoing(&options, limits)?) };
+        let outgoing =
+            if options.allowed_hosts.is_empty() { None } else { Some(outgoing(&options, limits)?) };
         let mut state = State::default();
         let mut pages = Pages::of(&log, Table::Webhook);
         while let Some(page) = pages.next::<Webhook>().await? {

@@ -163,7 +163,10 @@ async fn prune(webhooks: &Webhooks) {
             Ok(Some(page)) => page,
             Ok(None) => return,
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "could not read the deliveries of webhooks");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "could not read the deliveries of webhooks"
+                );
                 return;
             }
         };

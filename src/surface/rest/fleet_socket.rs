@@ -10,7 +10,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::fleet_codec::{Codec, Converted};
 use crate::auth::Admission;
 use crate::cca::CcaConnection;
-use crate::fleet::{self, HEARTBEAT, Hello, Joined, Member, MemberFrame, MemberInfo, MemberState, REMOVED, SILENCE};
+use crate::fleet::{
+    self, HEARTBEAT, Hello, Joined, Member, MemberFrame, MemberInfo, MemberState, REMOVED, SILENCE,
+};
 use crate::server::ConnectionPermit;
 use crate::stream::StreamGuard;
 use crate::surface::Gateway;

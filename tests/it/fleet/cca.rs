@@ -40,7 +40,8 @@ impl Worker {
     async fn next(&mut self, kind: &str) -> Value {
         loop {
             let message = tokio::time::timeout(PATIENCE, self.0.next()).await;
-            let message = message.unwrap_or_else(|_| panic!("no {kind}")).expect("it is open").expect("a message");
+            let message =
+                message.unwrap_or_else(|_| panic!("no {kind}")).expect("it is open").expect("a message");
             let Message::Text(text) = message else { continue };
             let message: Value = serde_json::from_str(&text).expect("JSON");
             if message["type"] == "heartbeat" {
@@ -56,7 +57,9 @@ impl Worker {
     async fn closed(&mut self) -> String {
         loop {
             match tokio::time::timeout(PATIENCE, self.0.next()).await.expect("in time") {
-                Some(Ok(Message::Close(frame))) => return frame.map(|frame| frame.reason.to_string()).unwrap_or_default(),
+                Some(Ok(Message::Close(frame))) => {
+                    return frame.map(|frame| frame.reason.to_string()).unwrap_or_default();
+                }
                 Some(Ok(_)) => {}
                 Some(Err(_)) | None => return String::new(),
             }
@@ -168,7 +171,11 @@ async fn member_that_stays_away_fails_its_turn_with_a_typed_reason() {
     let (session, prompt, task) = prompted(&gateway, &mut worker, "build it").await;
     drop(worker);
     let end = ended(&gateway, &session, &prompt).await;
-    assert_eq!((&end["status"], &end["error"]["code"]), (&json!("failed"), &json!("member_unavailable")), "{end}");
+    assert_eq!(
+        (&end["status"], &end["error"]["code"]),
+        (&json!("failed"), &json!("member_unavailable")),
+        "{end}"
+    );
     // The member is asked to stop the task, and its session continues.
     let mut worker = Worker::connect(&gateway, "name=worker&root=/srv").await.expect("it returns");
     assert_eq!(worker.next("task_cancel").await["task_id"], task["task_id"]);
@@ -193,9 +200,13 @@ async fn any_method_is_requested_of_a_member_with_a_timeout() {
     let answer = async {
         let request = worker.next("get_status").await;
         assert_eq!(request["params"], json!({ "deep": true }));
-        worker.send(&json!({ "type": "response", "reply_to": request["id"], "result": { "load": 0.5 } })).await;
+        worker
+            .send(&json!({ "type": "response", "reply_to": request["id"], "result": { "load": 0.5 } }))
+            .await;
         let request = worker.next("deploy").await;
-        worker.send(&json!({ "type": "response", "reply_to": request["id"], "error": "not permitted" })).await;
+        worker
+            .send(&json!({ "type": "response", "reply_to": request["id"], "error": "not permitted" }))
+            .await;
         worker.next("slow").await;
         worker
     };
@@ -215,12 +226,18 @@ async fn any_method_is_requested_of_a_member_with_a_timeout() {
         (json!({ "method": "x", "timeoutSeconds": 601 }), "/timeoutSeconds"),
     ] {
         let (status, problem) = call(body).await;
-        assert_eq!((status, &problem["errors"][0]["pointer"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!(pointer)));
+        assert_eq!(
+            (status, &problem["errors"][0]["pointer"]),
+            (StatusCode::UNPROCESSABLE_ENTITY, &json!(pointer))
+        );
     }
     // The member can ask too.
     worker.send(&json!({ "type": "get_status", "id": "q1" })).await;
     let status = worker.next("response").await;
-    assert_eq!((&status["reply_to"], &status["result"]), (&json!("q1"), &json!({ "name": "worker", "tasks": [] })));
+    assert_eq!(
+        (&status["reply_to"], &status["result"]),
+        (&json!("q1"), &json!({ "name": "worker", "tasks": [] }))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -240,7 +257,9 @@ async fn heartbeats_measure_the_latency_and_are_answered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn violations_end_the_connection_and_names_are_exclusive() {
     let gateway = Setup::fake(&[]).start();
-    for message in [Message::text("no JSON"), Message::text("{\"type\":\"task_result\"}"), Message::binary(vec![1])] {
+    for message in
+        [Message::text("no JSON"), Message::text("{\"type\":\"task_result\"}"), Message::binary(vec![1])]
+    {
         let mut worker = connected(&gateway).await;
         worker.0.send(message).await.expect("the gateway reads");
         assert!(!worker.closed().await.is_empty());
@@ -260,6 +279,10 @@ async fn violations_end_the_connection_and_names_are_exclusive() {
     assert!(first.closed().await.contains("replaced"));
     for query in ["", "name=worker&capacity=x", "name=a/b"] {
         let (status, problem) = Worker::connect(&gateway, query).await.err().expect("it is rejected");
-        assert_eq!((status, &problem["code"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("invalid")), "{query}");
+        assert_eq!(
+            (status, &problem["code"]),
+            (StatusCode::UNPROCESSABLE_ENTITY, &json!("invalid")),
+            "{query}"
+        );
     }
 }

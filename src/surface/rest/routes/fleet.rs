@@ -126,7 +126,8 @@ pub(super) async fn call_member(
     if !(1..=MAX_CALL_SECONDS).contains(&timeout_seconds) {
         return Err(ApiError::invalid("/timeoutSeconds", format!("expected 1 to {MAX_CALL_SECONDS}")));
     }
-    let params = params.unwrap_or_else(|| RawValue::from_string("{}".to_owned()).expect("an empty object is JSON"));
+    let params =
+        params.unwrap_or_else(|| RawValue::from_string("{}".to_owned()).expect("an empty object is JSON"));
     let params = with_trace(&to_one_line(params), request.trace.as_ref());
     let mut lease = request.gateway.pool.short_lease(&spec, &request.by, Priority::Reclaim).await?;
     let result = lease.call(&method, &params, Duration::from_secs(timeout_seconds)).await?;
@@ -180,9 +181,7 @@ pub(super) async fn connect_member(
 }
 
 /// The name, the resume token and the description of a member of the dialect `cca`. `None`: the member sends them itself.
-fn cca_description(
-    params: &mut Params,
-) -> Result<Option<(AgentName, Option<String>, MemberInfo)>, ApiError> {
+fn cca_description(params: &mut Params) -> Result<Option<(AgentName, Option<String>, MemberInfo)>, ApiError> {
     match params.text("dialect")?.as_deref() {
         None => return Ok(None),
         Some("cca") => {}
