@@ -4,7 +4,7 @@
 //! The writer wakes the notifier's task, which then wakes the readers of its thread.
 //!
 //! A reader can register a [`DirectSink`]. The notifier delivers to the sink and does not wake the reader's
-//! task. If a session has few readers, the writer notifies them itself.
+//! task.
 
 #[cfg(test)]
 mod tests;
@@ -12,7 +12,6 @@ mod tests;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
@@ -20,7 +19,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::yield_now;
 
 use crate::shutdown::lock_or_abort;
-use crate::types::limits::{MAX_WRITER_NOTIFICATIONS as FEW, NOTIFY_BATCH as AT_ONCE};
+use crate::types::limits::NOTIFY_BATCH as AT_ONCE;
 
 /// The last published position (a seq or a global position). It only grows. Subscribers are notified when it
 /// advances.
@@ -59,9 +58,8 @@ impl Watermark {
         Subscription { last: self.last.subscribe(), guard: None }
     }
 
-    /// Advances the position and notifies the subscribers. A lower position has no effect. With `inline`,
-    /// this thread notifies the waiters itself if they are few, which saves a thread switch.
-    pub(super) fn advance(&self, position: u64, inline: bool) {
+    /// Advances the position and notifies the subscribers. A lower position has no effect.
+    pub(super) fn advance(&self, position: u64) {
         let grows = self.last.send_if_modified(|last| {
             let grows = position > *last;
             *last = position.max(*last);
@@ -71,13 +69,11 @@ impl Watermark {
             return;
         }
         let mut registrations = self.registrations();
-        let readers = |of: &Registration| of.wait_list.registered.load(Ordering::Relaxed);
-        let inline = inline && registrations.iter().map(readers).sum::<usize>() <= FEW;
         registrations.retain(|Registration { wait_list, notifier }| {
             // Only this list holds the wait list: all its subscribers were dropped.
             let subscribed = Arc::strong_count(wait_list) > 1;
             if subscribed {
-                notifier.enqueue(wait_list, inline);
+                notifier.enqueue(wait_list);
             }
             subscribed
         });
@@ -117,9 +113,6 @@ pub enum Delivery {
 #[derive(Debug, Default)]
 struct WaitList {
     pass: Mutex<PassState>,
-    /// The number of registered readers. It is atomic because a notification can hold the lock of `waiters`
-    /// for long.
-    registered: AtomicUsize,
     /// Locked while a batch is notified.
     waiters: Mutex<TailWaiters>,
 }
@@ -160,7 +153,6 @@ impl WaitList {
     }
 
     fn register(&self, sink: Option<Arc<dyn DirectSink>>) -> usize {
-        self.registered.fetch_add(1, Ordering::Relaxed);
         let mut waiters = self.waiters();
         let slot = waiters.free.pop_first().unwrap_or_else(|| {
             waiters.all.push(TailWaiter::default());
@@ -181,7 +173,6 @@ impl WaitList {
             waiters.all.pop();
         }
         drop(waiters);
-        self.registered.fetch_sub(1, Ordering::Relaxed);
         drop(waiter);
     }
 
@@ -292,8 +283,7 @@ impl Subscription {
     }
 }
 
-/// Notifies the readers of one thread from a task on that thread. If the readers are few, the writer calls
-/// the wait list directly.
+/// Notifies the readers of one thread from a task on that thread.
 #[derive(Debug, Default)]
 pub struct Notifier {
     /// Wait lists with a queued pass. A wait list is here at most once, unless a pass of it is running.
@@ -302,8 +292,8 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    fn enqueue(&self, wait_list: &Arc<WaitList>, inline: bool) {
-        if wait_list.request_pass() && !(inline && wait_list.notify_batch(0, &mut { FEW }).is_none()) {
+    fn enqueue(&self, wait_list: &Arc<WaitList>) {
+        if wait_list.request_pass() {
             lock_or_abort(self.queued.lock()).push(Arc::clone(wait_list));
             self.wake.notify_one();
         }

@@ -12,9 +12,6 @@ use super::queue::{Job, MaintenanceJob};
 use super::records::Changes;
 use super::state::{Shared, State};
 
-/// The maximum size of a commit after which the writer notifies readers inline, if no other commit waits. After a
-/// larger commit, the readers' own thread delivers the output, in fewer pieces.
-const INLINE_NOTIFY_BYTES: usize = 4 << 10;
 
 /// Called once on the writer thread when the log can commit nothing more. The process must exit.
 pub type Fatal = Box<dyn FnOnce(&str) + Send>;
@@ -210,7 +207,6 @@ fn commit_with_retry(shared: &Shared, batch: &Batch) -> Result<Vec<RunHeader>, C
 /// Publishes committed events to the readers.
 fn publish(shared: &Shared, transaction: Transaction, stored: &[RunHeader]) {
     shared.growth.add(stored.iter().map(|run| run.bytes).sum(), &shared.limits);
-    let bytes = transaction.bytes;
     let mut runs = transaction.batch.runs.into_iter().zip(stored);
     let mut watermark = Vec::with_capacity(transaction.parts.len());
     for part in transaction.parts {
@@ -222,13 +218,12 @@ fn publish(shared: &Shared, transaction: Transaction, stored: &[RunHeader]) {
             watermark.push((part.state, *last_seq));
         }
     }
-    let alone = watermark.len() == 1 && transaction.writes.is_empty() && shared.queue.is_empty();
     // Only the last run of each session advances the watermark, so each session is notified once.
     for (state, last_seq) in watermark.into_iter().rev() {
-        state.committed.advance(last_seq, alone && bytes <= INLINE_NOTIFY_BYTES);
+        state.committed.advance(last_seq);
     }
     if let Some(last) = stored.last() {
-        shared.published.last_pos.advance(last.last_pos, false);
+        shared.published.last_pos.advance(last.last_pos);
     }
     for done in transaction.writes {
         // The caller may have stopped waiting.

@@ -382,8 +382,6 @@ pub const ELICITATION_ID_BYTES: usize = 1024;
 /// The number of readers of one thread that are notified before the woken readers run. Their data is then
 /// still in the processor's cache, and the first reader does not wait for all others.
 pub const NOTIFY_BATCH: usize = 64;
-/// The largest number of readers that the log's writer notifies itself while it is idle.
-pub const MAX_WRITER_NOTIFICATIONS: usize = 4;
 /// The size in bytes of a title. A longer title is truncated.
 pub const TITLE_BYTES: usize = 2048;
 /// The size in bytes of the agent's messages in one folded turn, and of all its other items. Further items

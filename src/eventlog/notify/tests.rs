@@ -1,4 +1,4 @@
-//! Notification of waiting readers: inline, by the notifier, and by direct delivery.
+//! Notification of waiting readers by the notifier, and by direct delivery.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -26,12 +26,12 @@ async fn subscriber_via_notifier_receives_every_event() {
     for number in 2..100 {
         if number % 2 == 0 {
             // An advance before the wait is visible at once.
-            watermark.advance(number, false);
+            watermark.advance(number);
             in_time(follower.changed()).await;
         } else {
             let late = async {
                 tokio::task::yield_now().await;
-                watermark.advance(number, false);
+                watermark.advance(number);
             };
             tokio::join!(in_time(follower.changed()), late);
         }
@@ -45,8 +45,8 @@ async fn lower_position_wakes_no_reader() {
     let (watermark, notifier) = (Watermark::new(5), Arc::new(Notifier::default()));
     let mut subscription = watermark.subscribe();
     subscription.subscribe_via(&watermark, &notifier, None);
-    watermark.advance(4, false);
-    watermark.advance(5, false);
+    watermark.advance(4);
+    watermark.advance(5);
     let woken = async {
         tokio::select! {
             () = notifier.run() => {}
@@ -65,7 +65,7 @@ async fn wait_list_is_freed_with_last_subscriber() {
     one.subscribe_via(&watermark, &notifier, None);
     other.subscribe_via(&watermark, &notifier, None);
     drop(one);
-    watermark.advance(1, false);
+    watermark.advance(1);
     in_time(other.changed()).await;
     assert_eq!((other.observe(), watermark.registrations().len()), (1, 1));
     drop(other);
@@ -73,7 +73,7 @@ async fn wait_list_is_freed_with_last_subscriber() {
     while Arc::strong_count(&watermark.registrations()[0].wait_list) > 1 {
         tokio::task::yield_now().await;
     }
-    watermark.advance(2, false);
+    watermark.advance(2);
     assert_eq!(watermark.registrations().len(), 0);
 }
 
@@ -91,7 +91,7 @@ async fn all_waiters_wake_while_others_deregister() {
         let all = async { drop(futures_util::future::join_all(waits).await) };
         let late = async {
             tokio::task::yield_now().await;
-            watermark.advance(number, false);
+            watermark.advance(number);
         };
         tokio::join!(in_time(all), late);
         for subscription in &mut subscriptions {
@@ -207,7 +207,7 @@ async fn task_is_woken_when_sink_cannot_deliver() {
         vec![Delivery::WakeTask, Delivery::More, Delivery::CaughtUp],
     );
     let mut moved = ManualPoll::new(subscription.changed());
-    watermark.advance(1, false);
+    watermark.advance(1);
     wait_until_idle(&watermark).await;
     assert_eq!(sink.calls(), 0, "the task does not wait yet");
     // An advance before the wait completes it.
@@ -217,71 +217,14 @@ async fn task_is_woken_when_sink_cannot_deliver() {
 
     let mut moved = ManualPoll::new(subscription.changed());
     assert!(!moved.poll());
-    watermark.advance(2, false);
+    watermark.advance(2);
     sink.wait_for_calls(1).await;
     assert!(!moved.is_woken(), "the sink delivered all");
-    watermark.advance(3, false);
+    watermark.advance(3);
     sink.wait_for_calls(3).await;
     assert!(moved.is_woken(), "the sink delivered a part and then requested the task");
     assert!(moved.poll());
     assert_eq!(sink.calls(), 3);
-}
-
-#[tokio::test]
-async fn few_sinks_are_notified_inline() {
-    let (watermark, notifier) = (Watermark::new(0), Arc::new(Notifier::default()));
-    let mut all: Vec<_> = (0..FEW).map(|_| subscribe_with_sink(&watermark, &notifier, Vec::new())).collect();
-    let mut waits: Vec<_> =
-        all.iter_mut().map(|(subscription, _)| ManualPoll::new(subscription.changed())).collect();
-    assert!(waits.iter_mut().all(|wait| !wait.poll()));
-    drop(waits);
-    watermark.advance(1, true);
-    assert!(all.iter().all(|(_, sink)| sink.calls() == 1), "delivered inline: the notifier does not run yet");
-    watermark.advance(2, false);
-    assert!(all.iter().all(|(_, sink)| sink.calls() == 1), "without `inline` the notifier delivers");
-    watermark.advance(3, true);
-    assert!(all.iter().all(|(_, sink)| sink.calls() == 1), "a queued pass belongs to the notifier");
-    run(&notifier);
-    for (_, sink) in &all {
-        sink.wait_for_calls(2).await;
-    }
-    all.push(subscribe_with_sink(&watermark, &notifier, Vec::new()));
-    watermark.advance(4, true);
-    assert!(all.iter().all(|(_, sink)| sink.calls() <= 2), "too many waiters for inline delivery");
-    for (_, sink) in &all[..FEW] {
-        sink.wait_for_calls(3).await;
-    }
-}
-
-#[tokio::test]
-async fn inline_limit_counts_registered_waiters_of_all_threads() {
-    let watermark = Watermark::new(0);
-    let notifiers = [Arc::new(Notifier::default()), Arc::new(Notifier::default())];
-    let sits = |number: usize| subscribe_with_sink(&watermark, &notifiers[number % 2], Vec::new());
-    let mut all: Vec<_> = (0..FEW + 3).map(sits).collect();
-    let waits = |all: &mut Vec<(Subscription, Arc<FakeSink>)>| {
-        let mut waits: Vec<_> =
-            all.iter_mut().map(|(subscription, _)| ManualPoll::new(subscription.changed())).collect();
-        assert!(waits.iter_mut().all(|wait| !wait.poll()));
-    };
-    let times =
-        |all: &[(Subscription, Arc<FakeSink>)]| all.iter().map(|(_, sink)| sink.calls()).collect::<Vec<_>>();
-    waits(&mut all);
-    watermark.advance(1, true);
-    assert_eq!(
-        times(&all),
-        [0; FEW + 3],
-        "each notifier has few waiters, but together they exceed the limit"
-    );
-    notifiers.iter().for_each(run);
-    for (_, sink) in &all {
-        sink.wait_for_calls(1).await;
-    }
-    wait_until_idle(&watermark).await;
-    // The remaining subscribers keep their slots.
-    drop(all.drain(..3));
-    watermark.advance(2, true);
-    assert_eq!(times(&all), [2; FEW], "delivered inline");
 }
 
 #[tokio::test]
@@ -294,7 +237,7 @@ async fn notifier_yields_between_batches() {
         assert!(!ManualPoll::new(subscription.changed()).poll());
     }
     for watermark in &places {
-        watermark.advance(1, false);
+        watermark.advance(1);
     }
     run(&notifier);
     let asked = || all.iter().filter(|(_, sink)| sink.calls() == 1).count();
@@ -303,20 +246,6 @@ async fn notifier_yields_between_batches() {
     assert!((1..=AT_ONCE).contains(&before), "{before} sinks were called before the first yield");
     all[3 * AT_ONCE - 1].1.wait_for_calls(1).await;
     assert_eq!(asked(), 3 * AT_ONCE);
-}
-
-#[tokio::test]
-async fn inline_remainder_is_left_to_notifier() {
-    let (watermark, notifier) = (Watermark::new(0), Arc::new(Notifier::default()));
-    let (mut subscription, sink) =
-        subscribe_with_sink(&watermark, &notifier, vec![Delivery::More, Delivery::More]);
-    let mut moved = ManualPoll::new(subscription.changed());
-    assert!(!moved.poll());
-    watermark.advance(1, true);
-    assert_eq!(sink.calls(), 1);
-    run(&notifier);
-    sink.wait_for_calls(3).await;
-    assert!(!moved.is_woken());
 }
 
 #[tokio::test]
@@ -337,9 +266,9 @@ async fn repeated_advances_coalesce_and_do_not_starve_others() {
     let watermark = async {
         tokio::task::yield_now().await;
         for number in 1..1000 {
-            much.advance(number, false);
+            much.advance(number);
         }
-        little.advance(1, false);
+        little.advance(1);
         assert_eq!(lock_or_abort(notifier.queued.lock()).len(), 2);
         run(&notifier);
     };
