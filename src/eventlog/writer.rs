@@ -12,7 +12,6 @@ use super::queue::{Job, MaintenanceJob};
 use super::records::Changes;
 use super::state::{Shared, State};
 
-
 /// Called once on the writer thread when the log can commit nothing more. The process must exit.
 pub type Fatal = Box<dyn FnOnce(&str) + Send>;
 
