@@ -167,11 +167,6 @@ impl<S> CommitQueue<S> {
         !state.closing
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        let state = self.state();
-        state.jobs.is_empty() && state.audit.is_none()
-    }
-
     pub(super) fn pop(&self) -> Option<Job<S>> {
         self.state().jobs.pop_front()
     }

@@ -33,8 +33,6 @@ mod types {
     pub(crate) mod limits {
         /// The models have few readers, and a pass must have several batches.
         pub(crate) const NOTIFY_BATCH: usize = 1;
-        /// One session has fewer readers than this, and the other one may have more.
-        pub(crate) const MAX_WRITER_NOTIFICATIONS: usize = 2;
     }
 }
 
