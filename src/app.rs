@@ -221,8 +221,7 @@ pub async fn start(
     let policy = Arc::new(Policy::new(&options, keys.clone(), tickets.clone(), &limits, counters));
     let prestart_pool = pool.clone();
     let publisher = Publisher::new(configured, catalogues, pool.clone(), fleet.clone());
-    shutdown.spawn(publisher.clone().run(log.clone(), shutdown.clone()));
-    shutdown.spawn(member_events::record(fleet.state_changes(), audit.clone(), shutdown.clone()));
+    publisher.start(&log, &audit, &shutdown);
     let reloader = Reloader {
         publisher,
         pool: pool.clone(),

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 
+use super::member_events;
 use crate::agent::{AgentSpec, Catalogue};
+use crate::audit::Audit;
 use crate::eventlog::{EventLog, Records};
 use crate::fleet::{Fleet, MemberInfo, StoredMember};
 use crate::pool::Pool;
@@ -60,8 +62,15 @@ impl Publisher {
         Published { former, current: merged }
     }
 
+    /// Starts the tasks that publish new members and record the changes of their state.
+    pub(super) fn start(&self, log: &EventLog, audit: &Audit, shutdown: &Shutdown) {
+        let changes = self.0.fleet.state_changes();
+        shutdown.spawn(member_events::record(changes, audit.clone(), shutdown.clone()));
+        shutdown.spawn(self.clone().run(log.clone(), shutdown.clone()));
+    }
+
     /// Publishes each new member after its record is durable, so that a restarted gateway knows every member that has sessions.
-    pub(super) async fn run(self, log: EventLog, shutdown: Shutdown) {
+    async fn run(self, log: EventLog, shutdown: Shutdown) {
         let fleet = self.0.fleet.clone();
         let mut changes = fleet.changes();
         let mut stored: BTreeMap<AgentName, StoredMember> = BTreeMap::new();

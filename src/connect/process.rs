@@ -187,8 +187,8 @@ impl Protocol {
         let max_json_depth = agent.limits.max_json_depth;
         let (roots, serves) = (agent.roots.clone(), agent.serves);
         let gate = Gate::new(roots.clone(), serves, shutdown.clone(), max_json_depth);
-        let starter = child.terminals().clone();
-        let serving = Serving::new((roots, serves), starter, Arc::clone(&agent.limits), shutdown);
+        let commands = child.terminals().clone();
+        let serving = Serving::new((roots, serves), commands, Arc::clone(&agent.limits), shutdown);
         Self { gate, serving, lines: Lines::default(), stdin: child.stdin(), max_json_depth }
     }
 
@@ -216,7 +216,7 @@ impl Protocol {
         match jsonrpc::parse(line, self.max_json_depth) {
             Ok(Message::Request { id, method, params }) if self.serving.serves(&method) => {
                 let folder = self.gate.session_folder(&params).to_owned();
-                Served::Here(self.serving.request(id, &method, params, folder))
+                Served::Here(self.serving.request(&id, &method, params, folder))
             }
             Ok(Message::Notification { method, params }) if &*method == method::CANCEL_REQUEST => {
                 self.cancel(&params)

@@ -32,7 +32,7 @@ pub(super) struct Serving {
     limits: Arc<Limits>,
     shutdown: Shutdown,
     /// Starts commands under the supervisor of the agent.
-    starter: Terminals,
+    commands: Terminals,
     terminals: AgentTerminals<()>,
     last_terminal: u32,
     events: mpsc::Receiver<TerminalEvent>,
@@ -101,7 +101,7 @@ fn aborted() -> Box<RawValue> {
 impl Serving {
     pub(super) fn new(
         (roots, serves): (Roots, Serves),
-        starter: Terminals,
+        commands: Terminals,
         limits: Arc<Limits>,
         shutdown: Shutdown,
     ) -> Self {
@@ -111,7 +111,7 @@ impl Serving {
             serves,
             roots,
             shutdown,
-            starter,
+            commands,
             terminals: AgentTerminals::new(sender, budget),
             last_terminal: 0,
             events,
@@ -141,12 +141,12 @@ impl Serving {
     /// Serves a request of the agent. `folder`: the folder of its session. Returns the answer if it is known at once.
     pub(super) fn request(
         &mut self,
-        id: Box<RawValue>,
+        id: &RawValue,
         method: &str,
         params: Box<RawValue>,
         folder: PathBuf,
     ) -> Option<Bytes> {
-        self.begin(id.clone(), method, params, folder).err().map(|error| jsonrpc::error(&id, &error))
+        self.begin(id.to_owned(), method, params, folder).err().map(|error| jsonrpc::error(id, &error))
     }
 
     fn begin(
@@ -206,7 +206,7 @@ impl Serving {
             acp::error(error_code::INVALID_PARAMS, detail)
         })?;
         self.check_terminal_limit()?;
-        let (roots, starter, shutdown) = (self.roots.clone(), self.starter.clone(), self.shutdown.clone());
+        let (roots, commands, shutdown) = (self.roots.clone(), self.commands.clone(), self.shutdown.clone());
         self.spawn(id, async move {
             let requested = asked.cwd.clone();
             let find = move || match requested {
@@ -218,7 +218,7 @@ impl Serving {
                 Err(_) => return Work::Answer(Err(aborted()), None),
             };
             let started = match cwd {
-                Ok(cwd) => workspace::start_terminal(&starter, &asked, cwd).await,
+                Ok(cwd) => workspace::start_terminal(&commands, &asked, cwd).await,
                 Err(error) => {
                     let error = acp::error(error_code::INVALID_PARAMS, &format!("cwd: {error}"));
                     return Work::Answer(Err(error), None);
@@ -302,7 +302,7 @@ impl Serving {
         self.last_terminal += 1;
         let id = TerminalId::new(self.last_terminal);
         // No event of the output is used, so none is logged.
-        let (_, follower) = self.terminals.open((id, ()), started, kept, (&self.limits, 0));
+        let ((), follower) = self.terminals.open((id, ()), started, kept, (&self.limits, 0));
         self.shutdown.spawn_isolated(follower);
         Ok(acp::create_terminal_result(id))
     }
