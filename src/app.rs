@@ -218,7 +218,7 @@ pub async fn start(
     let principal_limits = keys.limits().clone();
     let options = policy_options(&config, bound);
     let counters = (audit.counted().clone(), ids.clone());
-    let policy = Arc::new(Policy::new(&options, keys.clone(), tickets.clone(), &limits, counters));
+    let policy = Arc::new(Policy::new(&options, keys.clone(), tickets, &limits, counters));
     let prestart_pool = pool.clone();
     let publisher = Publisher::new(configured, catalogues, pool.clone(), fleet.clone());
     publisher.start(&log, &audit, &shutdown);
@@ -236,7 +236,6 @@ pub async fn start(
         pool,
         catalogue,
         policy,
-        tickets,
         fleet,
         webhooks,
         ids,
@@ -250,14 +249,18 @@ pub async fn start(
     let clients = Clients::start()?;
     let acceptor = acceptor(config, &limits, &clients, &shutdown);
     shutdown.spawn_critical(server::serve(listeners, router, acceptor));
-    // Prepare the isolation and start idle processes only now, so that they do not delay the first requests.
-    let isolated = isolation.prepare(&shutdown);
+    start_later(&isolation, prestart_pool, &shutdown);
+    Ok(Gateway { keys, shutdown, limits, log, audit, clients, fatal, reloader, isolation })
+}
+
+/// Prepares the isolation and starts idle processes after the listener, so that they do not delay the first requests.
+fn start_later(isolation: &HostIsolation, pool: Pool, shutdown: &Shutdown) {
+    let isolated = isolation.prepare(shutdown);
     shutdown.spawn(async move {
         // The panic of a preparation is in the log.
         drop(isolated.await);
-        prestart_pool.start_maintenance();
+        pool.start_maintenance();
     });
-    Ok(Gateway { keys, shutdown, limits, log, audit, clients, fatal, reloader, isolation })
 }
 
 /// The fleet with the members of an earlier gateway process, and the catalogue that contains them.

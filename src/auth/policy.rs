@@ -60,6 +60,11 @@ impl Policy {
         }
     }
 
+    /// The tickets that the policy accepts.
+    pub fn tickets(&self) -> &Tickets {
+        &self.tickets
+    }
+
     /// Admits a request. A rejection is counted for the audit log.
     pub fn admit(&self, parts: &Parts, peer: SocketAddr) -> Result<Admission, AdmissionError> {
         let client = self.client_address(&parts.headers, peer.ip());

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Networks that are not reachable from the whole Internet, with the length of their prefix.
 const V4: [(Ipv4Addr, u8); 15] = [
-    (Ipv4Addr::new(0, 0, 0, 0), 8),
+    (Ipv4Addr::UNSPECIFIED, 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
     (Ipv4Addr::new(100, 64, 0, 0), 10),
     (Ipv4Addr::new(127, 0, 0, 0), 8),
@@ -21,7 +21,7 @@ const V4: [(Ipv4Addr, u8); 15] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// Global unicast addresses of IPv6 are in 2000::/3. These parts of it are excluded.
+/// Global unicast addresses of IPv6 are in `2000::/3`. These parts of it are excluded.
 const V6: [(Ipv6Addr, u8); 4] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
@@ -30,19 +30,17 @@ const V6: [(Ipv6Addr, u8); 4] = [
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
-/// Whether the address is a public one. An address of IPv4 in an address of IPv6 is never public, except as a mapped
-/// address, which the system connects over IPv4.
+/// Whether the address is a public one. An address of IPv6 that contains one of IPv4 is never public, except a mapped one.
 pub fn is_public(address: IpAddr) -> bool {
-    match address {
+    // The system connects a mapped address over IPv4.
+    match address.to_canonical() {
         IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => match address.to_ipv4_mapped() {
-            Some(mapped) => is_public_v4(mapped),
-            None => {
-                let bits = address.to_bits();
-                bits >> 125 == 1
-                    && !V6.iter().any(|(network, prefix)| (bits ^ network.to_bits()) >> (128 - prefix) == 0)
-            }
-        },
+        IpAddr::V6(address) => {
+            let bits = address.to_bits();
+            let contains =
+                |(network, prefix): &(Ipv6Addr, u8)| (bits ^ network.to_bits()) >> (128 - prefix) == 0;
+            bits >> 125 == 1 && !V6.iter().any(contains)
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use axum::response::Response;
 use super::acp::Connections;
 use crate::agent::CurrentCatalogue;
 use crate::audit::{Audit, Counted};
-use crate::auth::{Admission, Policy, Tickets};
+use crate::auth::{Admission, Policy};
 use crate::cca::CcaMembers;
 use crate::event::RejectReason;
 use crate::eventlog::EventLog;
@@ -28,7 +28,6 @@ pub struct GatewayParts {
     pub pool: Pool,
     pub catalogue: CurrentCatalogue,
     pub policy: Arc<Policy>,
-    pub tickets: Tickets,
     pub fleet: Fleet,
     pub webhooks: Webhooks,
     pub ids: Ids,

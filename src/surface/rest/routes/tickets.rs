@@ -48,7 +48,8 @@ pub(super) async fn create_ticket(
             return Err(ApiError::new(ProblemCode::Forbidden, "this key does not have the scope admin"));
         }
     }
-    let (tickets, holder) = (request.gateway.tickets.clone(), request.by.credential().verified().clone());
+    let (tickets, holder) =
+        (request.gateway.policy.tickets().clone(), request.by.credential().verified().clone());
     let issued = request.gateway.shutdown.spawn_blocking(move || tickets.issue(&holder, paths)).await;
     let issued = issued.map_err(ApiError::internal)?.map_err(ApiError::internal)?;
     let (author, now) = (request.by.author(), request.gateway.ids.now());
