@@ -170,10 +170,10 @@ async fn cut_streams_continue_after_their_last_message() {
     session.send("id: e/2\ndata: {\"cut\":").await;
     drop((session, connection));
 
-    let mut session = host.next("GET", Some("s")).await;
-    assert_eq!(session.header("last-event-id"), Some("e/1"));
+    let again = host.next("GET", Some("s")).await;
+    assert_eq!(again.header("last-event-id"), Some("e/1"));
     // The host has not noticed the end of the former stream.
-    session.send("HTTP/1.1 409 Conflict\r\ncontent-length: 0\r\n\r\n").await;
+    again.answer("409 Conflict", "").await;
     let mut session = host.next("GET", Some("s")).await;
     session.open().await;
     session.send(&chunk("e/2", "b")).await;
