@@ -16,7 +16,9 @@ impl Cookies {
     /// Adds the cookies of a response to a request for `url`. Cookies for other hosts and paths are ignored.
     pub fn store(&mut self, url: &Uri, headers: &HeaderMap) {
         for header in headers.get_all(SET_COOKIE) {
-            let Some(cookie) = header.to_str().ok().and_then(|text| Cookie::parse(text, url)) else { continue };
+            let Some(cookie) = header.to_str().ok().and_then(|text| Cookie::parse(text, url)) else {
+                continue;
+            };
             self.0.retain(|(name, _)| *name != cookie.name);
             if !cookie.is_expired && self.0.len() < MAX_COOKIES {
                 self.0.push((cookie.name.to_owned(), cookie.value.to_owned()));
@@ -113,7 +115,10 @@ mod tests {
             (&["lb=1", "lb=2; Max-Age=60"], Some("lb=2")),
             (&["lb=1", "lb=; Max-Age=0"], None),
             (&["a=1; Path=/acp", "b=2; Path=/ac", "c=3; Path=/acp/x"], Some("a=1; c=3")),
-            (&["a=1; Domain=agents.example", "b=2; Domain=nts.example", "c=3; Domain=b.example"], Some("a=1")),
+            (
+                &["a=1; Domain=agents.example", "b=2; Domain=nts.example", "c=3; Domain=b.example"],
+                Some("a=1"),
+            ),
             (&["a=1; Secure", "=2", "none", "c"], Some("a=1")),
         ] {
             assert_eq!(sent(url, cookies).as_deref(), expected, "{cookies:?}");

@@ -27,7 +27,14 @@ pub struct Decoder {
 
 impl Decoder {
     pub fn new(max_event_bytes: usize) -> Self {
-        Self { max_event_bytes, buffer: BytesMut::new(), scanned: 0, id: None, data: None, has_comments: false }
+        Self {
+            max_event_bytes,
+            buffer: BytesMut::new(),
+            scanned: 0,
+            id: None,
+            data: None,
+            has_comments: false,
+        }
     }
 
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), EventTooLarge> {

@@ -90,7 +90,12 @@ impl Routes {
     }
 
     /// Registers a message of the agent on the stream of `session`.
-    pub(super) fn received(&mut self, session: Option<&Arc<str>>, has_id: bool, message: &RawValue) -> Effect {
+    pub(super) fn received(
+        &mut self,
+        session: Option<&Arc<str>>,
+        has_id: bool,
+        message: &RawValue,
+    ) -> Effect {
         self.gives_ids = has_id;
         let Some(object) = RawObject::parse(message) else { return Effect::None };
         let Some(id) = object.get("id").map(RawValue::get) else { return Effect::None };

@@ -210,7 +210,8 @@ fn is_retryable(failure: &RequestFailure) -> bool {
         RequestFailure::NotReceived(_) | RequestFailure::Lost(_) => true,
         RequestFailure::Status { status, .. } => {
             // 409: the host has not noticed the end of the former stream.
-            status.is_server_error() || matches!(*status, StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS)
+            status.is_server_error()
+                || matches!(*status, StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS)
         }
     }
 }

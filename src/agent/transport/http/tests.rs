@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Uri};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines,
+};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
@@ -75,8 +77,7 @@ impl TestRequest {
         while !head.ends_with(b"\r\n\r\n") {
             head.push(stream.read_u8().await.unwrap());
         }
-        let mut request =
-            Self { head: String::from_utf8(head).unwrap(), body: String::new(), stream };
+        let mut request = Self { head: String::from_utf8(head).unwrap(), body: String::new(), stream };
         let length = request.header("content-length").map_or(0, |length| length.parse().unwrap());
         let mut body = vec![0; length];
         request.stream.read_exact(&mut body).await.unwrap();
@@ -229,7 +230,10 @@ async fn rejected_messages_are_sent_again_or_answered_with_an_error() {
     assert_eq!(request.body, list);
     request.answer("400 Bad Request", body).await;
     let error = agent.line().await.unwrap();
-    assert!(error.contains(r#""id":3,"error""#) && error.contains("400 Bad Request: a wrong header"), "{error}");
+    assert!(
+        error.contains(r#""id":3,"error""#) && error.contains("400 Bad Request: a wrong header"),
+        "{error}"
+    );
 
     // A lost answer would leave the agent waiting.
     agent.send(r#"{"jsonrpc":"2.0","id":"q","result":{}}"#);

@@ -102,11 +102,11 @@ async fn redirect_of_a_remote_is_not_followed() {
 async fn silent_remote_fails_at_the_start_timeout() {
     let far = Setup::fake(&[]).start();
     let address = host("").await;
-    for (scheme, code) in [("ws", "agent_disconnected"), ("http", "agent_start_failed")] {
+    for (scheme, status, code) in [("ws", 502, "agent_disconnected"), ("http", 504, "agent_timeout")] {
         let near = near(&format!("{scheme}://{address}/acp"), &far, "start_timeout = \"500ms\"").start();
         let began = std::time::Instant::now();
         let failed = near.posted("/v1/sessions", &[], &json!({ "agent": "far" })).await;
-        failed.problem(502, code);
+        failed.problem(status, code);
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
 }

@@ -55,9 +55,8 @@ async fn run_over(scheme: &str) {
     let path = format!("/v1/sessions/{session}/permissions/r1");
     let answered = near.posted(&path, &[], &json!({ "optionId": "reject" })).await;
     assert!(answered.status.is_success(), "{} {}", answered.status, answered.body);
-    let is_answered = |event: &serde_json::Value| {
-        event["update"]["content"]["text"].as_str() == Some("permission: reject")
-    };
+    let is_answered =
+        |event: &serde_json::Value| event["update"]["content"]["text"].as_str() == Some("permission: reject");
     near.log_until(&session, is_answered).await;
 
     let prompt = near.prompt(&session, "slow").await;
