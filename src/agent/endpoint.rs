@@ -73,9 +73,19 @@ impl RemoteEndpoint {
     }
 }
 
+<<<<<<< HEAD
 impl RemoteFolders {
     /// The folder of a session: the requested one, or the first one. `None` if the requested folder is not below one of
     /// these folders. Compares names only, because the gateway cannot read the other host.
+=======
+    /// Whether the agent is reached over HTTP with Server-Sent Events, and not over a WebSocket.
+    pub fn uses_http(&self) -> bool {
+        matches!(self.url.scheme_str(), Some("http" | "https"))
+    }
+
+    /// The folder of a session: the requested one, or the first one of the entry. `None` if the requested folder is not
+    /// below a folder of the entry. Compares names only, because the gateway cannot read the remote host.
+>>>>>>> wt-a
     pub fn folder(&self, requested: Option<&str>) -> Option<String> {
         let Some(requested) = requested else { return self.0.first().cloned() };
         let mut folder = PathBuf::new();
@@ -136,5 +146,14 @@ mod tests {
             assert_eq!(endpoint.folders.folder(Some(outside)), None, "{outside}");
         }
         assert_eq!((endpoint.host(), endpoint.uses_tls()), ("agent.example", true));
+        for (url, uses_tls, uses_http) in [
+            ("wss://a/acp", true, false),
+            ("ws://a/acp", false, false),
+            ("https://a/acp", true, true),
+            ("http://a/acp", false, true),
+        ] {
+            let endpoint = RemoteEndpoint { url: Uri::from_static(url), ..endpoint.clone() };
+            assert_eq!((endpoint.uses_tls(), endpoint.uses_http()), (uses_tls, uses_http), "{url}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use ::http::StatusCode;
 use tokio::time::timeout;
 
 use super::dialect::Acp;
@@ -12,6 +12,7 @@ use super::handshake::Handshake;
 use super::process::{FailedStart, Process};
 use super::process_key::ProcessKey;
 use super::spec::AgentSpec;
+use super::transport::http::{self, Host, StartRejection};
 use super::transport::websocket;
 use crate::acp::AcpVersion;
 use crate::outgoing::{AddressRule, Client, ClientOptions, WebSocketError, open_websocket};
@@ -66,18 +67,65 @@ impl RemoteConnector {
         version: AcpVersion,
     ) -> Result<Process, FailedStart> {
         let client = self.client(remote).await?;
-        let headers = remote.headers.clone();
-        let opened = open_websocket(&client, &remote.url, headers, spec.settings.max_line_bytes);
-        let opened = timeout(spec.settings.start_timeout, opened).await;
-        let Ok(opened) = opened else {
-            let reason = format!("no WebSocket within {:?}", spec.settings.start_timeout);
-            return Err(unreachable(remote, &reason).into());
-        };
-        let (socket, _) = opened.map_err(|error| rejected(spec, remote, error))?;
-        let channel = websocket::open(socket, &self.limits, &self.shutdown);
         let dialect = Arc::new(Acp(version));
         let handshake = Handshake { spec, key, dialect, gateway_version: self.version };
+        if remote.uses_http() {
+            self.open_http(handshake, remote, client).await
+        } else {
+            self.open_socket(handshake, remote, client).await
+        }
+    }
+
+    async fn open_socket(
+        &self,
+        handshake: Handshake<'_>,
+        remote: &RemoteEndpoint,
+        client: Client,
+    ) -> Result<Process, FailedStart> {
+        let settings = &handshake.spec.settings;
+        let headers = remote.headers.clone();
+        let opened = open_websocket(&client, &remote.url, headers, settings.max_line_bytes);
+        let Ok(opened) = timeout(settings.start_timeout, opened).await else {
+            let reason = format!("no WebSocket within {:?}", settings.start_timeout);
+            return Err(unreachable(remote, &reason).into());
+        };
+        let (socket, _) = opened.map_err(|error| match error {
+            WebSocketError::Failed(reason) => unreachable(remote, &reason),
+            WebSocketError::Status { status, .. } => rejected(handshake.spec, remote, status),
+        })?;
+        let channel = websocket::open(socket, &self.limits, &self.shutdown);
         handshake.run(channel, &self.limits, &self.shutdown).await
+    }
+
+    /// The handshake opens the connection, so its failure can be the rejection of the host.
+    async fn open_http(
+        &self,
+        handshake: Handshake<'_>,
+        remote: &RemoteEndpoint,
+        client: Client,
+    ) -> Result<Process, FailedStart> {
+        let spec = handshake.spec;
+        let max_line_bytes = spec.settings.max_line_bytes;
+        let host = Host::new(client, remote.url.clone(), remote.headers.clone(), max_line_bytes);
+        let (channel, outcome) = http::open(host, &self.limits, &self.shutdown);
+        let started = handshake.run(channel, &self.limits, &self.shutdown).await;
+        started.map_err(|mut failed| {
+            match (outcome.rejection(), &failed.failure) {
+                (Some(StartRejection::Status(status)), _) => {
+                    failed.failure = rejected(spec, remote, status);
+                }
+                (Some(StartRejection::NotAcp), _) => {
+                    let (host, name) = (remote.host(), &spec.name);
+                    let detail = format!("no ACP agent answers at {host}; check `url` of [agents.{name}]");
+                    failed.failure = AgentFailure::Start { detail };
+                }
+                (None, AgentFailure::Disconnected { reason }) => {
+                    failed.failure = unreachable(remote, reason);
+                }
+                (None, _) => {}
+            }
+            failed
+        })
     }
 
     /// The client for an entry. Its certificates are read again for each connection, so that new ones apply.
@@ -105,12 +153,8 @@ fn unreachable(remote: &RemoteEndpoint, reason: &str) -> AgentFailure {
     AgentFailure::Disconnected { reason }
 }
 
-/// The failure for a WebSocket that did not open. The text names the host and no credentials.
-fn rejected(spec: &AgentSpec, remote: &RemoteEndpoint, error: WebSocketError) -> AgentFailure {
-    let status = match error {
-        WebSocketError::Failed(reason) => return unreachable(remote, &reason),
-        WebSocketError::Status { status, .. } => status,
-    };
+/// The failure for a status of the host. The text names the host and no credentials.
+fn rejected(spec: &AgentSpec, remote: &RemoteEndpoint, status: StatusCode) -> AgentFailure {
     let (host, name) = (remote.host(), &spec.name);
     let advice = match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {

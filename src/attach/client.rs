@@ -4,24 +4,25 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use super::bridge::{Post, PostError};
 use crate::jsonrpc::{self, Message, RpcError};
-use crate::outgoing::{self, Client, read_body};
-
-const CONNECTION_ID: HeaderName = HeaderName::from_static("acp-connection-id");
-const SESSION_ID: HeaderName = HeaderName::from_static("acp-session-id");
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+use crate::outgoing::{self, Client, EventStream, SilenceTimeout, read_body};
+use crate::types::acp_headers::{CONNECTION_ID, LAST_EVENT_ID, SESSION_ID};
 
 /// The gateway accepts a message at once.
 const POST_TIMEOUT: Duration = Duration::from_mins(1);
 /// The time limit for the response to `initialize`, which can wait for the first start of an agent.
 const INITIALIZE_TIMEOUT: Duration = Duration::from_mins(5);
 const DELETE_TIMEOUT: Duration = Duration::from_secs(1);
+/// A stream without a byte for this long has ended. The gateway sends comments more often.
+const STREAM_TIMEOUT: Duration = Duration::from_mins(2);
+/// The maximum size of one event. The gateway sends no larger message.
+const MAX_EVENT_BYTES: usize = 256 << 20;
 /// The maximum size of a response to `initialize`, or of an error.
 const MAX_RESPONSE_BYTES: usize = 4 << 20;
 const MAX_DEPTH: usize = 128;
@@ -130,7 +131,7 @@ impl GatewayClient {
         connection: &Connection,
         session: Option<&str>,
         last: Option<&str>,
-    ) -> Result<Incoming, RequestError> {
+    ) -> Result<EventStream, RequestError> {
         let mut request = request_on(Method::GET, connection);
         let headers = request.headers_mut();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
@@ -143,7 +144,8 @@ impl GatewayClient {
         }
         let response = within(POST_TIMEOUT, self.send(request)).await?;
         if response.status() == StatusCode::OK {
-            Ok(response.into_body())
+            let silence = SilenceTimeout::Always(STREAM_TIMEOUT);
+            Ok(EventStream::new(response.into_body(), MAX_EVENT_BYTES, silence))
         } else {
             Err(rejection(response).await)
         }

@@ -5,25 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::BodyExt as _;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
 
 use super::bridge::{Post, PostError};
 use super::client::{Connection, GatewayClient, RequestError, Target};
 use crate::jsonrpc::RpcError;
-use crate::outgoing::{Decoder, Event};
+use crate::outgoing::Event;
 use crate::shutdown::Shutdown;
 
 /// The maximum number of messages that wait for the driver.
 const QUEUE_MESSAGES: usize = 16;
-/// A stream without a byte for this long has ended. The gateway sends comments more often.
-const STREAM_TIMEOUT: Duration = Duration::from_mins(2);
-
-/// The maximum size of one event. The gateway sends no larger message.
-const MAX_EVENT_BYTES: usize = 256 << 20;
 
 /// The gateway of the bridge. The methods block.
 pub trait Locator: Send + Sync {
@@ -214,27 +207,17 @@ async fn follow(
     (session, last): (Option<Box<str>>, Option<String>),
     reporter: &Reporter,
 ) -> RequestError {
-    let mut body = match client.stream(connection, session.as_deref(), last.as_deref()).await {
-        Ok(body) => body,
+    let mut stream = match client.stream(connection, session.as_deref(), last.as_deref()).await {
+        Ok(stream) => stream,
         Err(error) => return error,
     };
     if let Some(session) = &session {
         reporter.send(Report::Opened(session.clone())).await;
     }
-    let mut decoder = Decoder::new(MAX_EVENT_BYTES);
     loop {
-        let frame = match timeout(STREAM_TIMEOUT, body.frame()).await {
-            Ok(Some(Ok(frame))) => frame,
-            Ok(Some(Err(error))) => return RequestError::Failed(error.to_string()),
-            Ok(None) => return RequestError::Failed("the gateway has ended a stream".to_owned()),
-            Err(_) => return RequestError::Failed("a stream was silent for too long".to_owned()),
-        };
-        let Ok(bytes) = frame.into_data() else { continue };
-        if let Err(error) = decoder.push(&bytes) {
-            return RequestError::Failed(error.to_string());
-        }
-        while let Some(event) = decoder.next_event() {
-            reporter.send(Report::Received { session: session.clone(), event }).await;
+        match stream.next().await {
+            Ok(event) => reporter.send(Report::Received { session: session.clone(), event }).await,
+            Err(end) => return RequestError::Failed(end.to_string()),
         }
     }
 }

@@ -81,17 +81,17 @@ fn read_url(field: &Field, insecure_http: bool) -> Result<Uri, ConfigError> {
     if text.contains('@') {
         return Err(field.invalid("must not contain credentials: use token or headers"));
     }
-    let invalid = || field.invalid("not a URL such as wss://HOST/acp, without a query");
+    let invalid = || field.invalid("not a URL such as https://HOST/acp or wss://HOST/acp, without a query");
     let url: Uri = text.parse().map_err(|_| invalid())?;
     let has_host = url.host().is_some_and(|host| !host.is_empty());
     if !has_host || url.query().is_some() || text.contains('#') {
         return Err(invalid());
     }
     match url.scheme_str() {
-        Some("wss") => Ok(url),
-        Some("ws") if insecure_http || is_loopback_url(&url) => Ok(url),
-        Some("ws") => Err(field.invalid(
-            "sends everything unencrypted to another host: use wss://, or set insecure_http = true",
+        Some("wss" | "https") => Ok(url),
+        Some("ws" | "http") if insecure_http || is_loopback_url(&url) => Ok(url),
+        Some("ws" | "http") => Err(field.invalid(
+            "sends everything unencrypted to another host: use https:// or wss://, or set insecure_http = true",
         )),
         _ => Err(invalid()),
     }

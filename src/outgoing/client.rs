@@ -37,8 +37,18 @@ pub struct Client {
 
 /// A request without a response, or a response without a complete body. The text names no URL and no credentials.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct RequestError(String);
+#[error("{reason}")]
+pub struct RequestError {
+    reason: String,
+    was_sent: bool,
+}
+
+impl RequestError {
+    /// Whether the server can have received a part of the request.
+    pub fn was_sent(&self) -> bool {
+        self.was_sent
+    }
+}
 
 impl Client {
     /// Reads the certificates of the system if the client uses TLS, which blocks.
@@ -61,7 +71,10 @@ impl Client {
     /// Sends a request. The caller limits the time until the response, and the size of its body.
     pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, RequestError> {
         let response = self.http.request(request).await;
-        response.map_err(|error| RequestError(ErrorChain(&error).to_string()))
+        response.map_err(|error| RequestError {
+            reason: ErrorChain(&error).to_string(),
+            was_sent: !error.is_connect(),
+        })
     }
 
     pub(super) fn connector(&self) -> Connector {
@@ -72,5 +85,6 @@ impl Client {
 /// Reads a body of up to `max_bytes`.
 pub async fn read_body(response: Response<Incoming>, max_bytes: usize) -> Result<Bytes, RequestError> {
     let body = Limited::new(response.into_body(), max_bytes).collect().await;
-    body.map(http_body_util::Collected::to_bytes).map_err(|error| RequestError(error.to_string()))
+    body.map(http_body_util::Collected::to_bytes)
+        .map_err(|error| RequestError { reason: error.to_string(), was_sent: true })
 }

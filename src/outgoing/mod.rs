@@ -2,13 +2,17 @@
 //!
 //! No other module opens connections to other hosts. The operator names hosts: in the configuration, in arguments and in
 //! variables. A key with the scope `admin` names URLs of webhooks on hosts that the operator permits; a client for them
-//! connects only to public addresses ([`AddressRule`]). The client follows no redirects and keeps no cookies.
+//! connects only to public addresses ([`AddressRule`]). The client follows no redirects and keeps no cookies; [`cookies`]
+//! keeps those of one URL.
 //!
-//! Reading order: [`client`], [`connector`] with [`tls`] and [`public`], [`websocket`], [`sse`], [`backoff`].
+//! Reading order: [`client`], [`connector`] with [`tls`] and [`public`], [`websocket`], [`sse`] with [`event_stream`],
+//! [`cookies`], [`backoff`].
 
 mod backoff;
 mod client;
 mod connector;
+mod cookies;
+mod event_stream;
 mod public;
 mod sse;
 #[cfg(test)]
@@ -19,6 +23,8 @@ mod websocket;
 pub use backoff::Backoff;
 pub use client::{Client, ClientOptions, RequestError, read_body};
 pub use connector::AddressRule;
+pub use cookies::Cookies;
+pub use event_stream::{EventStream, SilenceTimeout, StreamEnd};
 pub use public::is_public;
 pub use sse::{Decoder, Event, EventTooLarge};
 pub use tls::TlsError;

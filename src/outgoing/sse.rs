@@ -22,17 +22,30 @@ pub struct Decoder {
     scanned: usize,
     id: Option<String>,
     data: Option<BytesMut>,
+    has_comments: bool,
 }
 
 impl Decoder {
     pub fn new(max_event_bytes: usize) -> Self {
-        Self { max_event_bytes, buffer: BytesMut::new(), scanned: 0, id: None, data: None }
+        Self {
+            max_event_bytes,
+            buffer: BytesMut::new(),
+            scanned: 0,
+            id: None,
+            data: None,
+            has_comments: false,
+        }
     }
 
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), EventTooLarge> {
         self.buffer.extend_from_slice(bytes);
         let size = self.buffer.len() + self.data.as_ref().map_or(0, BytesMut::len);
         if size > self.max_event_bytes { Err(EventTooLarge(self.max_event_bytes)) } else { Ok(()) }
+    }
+
+    /// Whether the stream has had a comment. Servers send comments as keep-alives.
+    pub fn has_comments(&self) -> bool {
+        self.has_comments
     }
 
     /// The next complete event. Comments and events without data are skipped.
@@ -74,6 +87,7 @@ impl Decoder {
                 }
                 None => self.data = Some(value),
             },
+            b"" => self.has_comments = true,
             _ => {}
         }
     }
@@ -111,6 +125,15 @@ mod tests {
         let mut decoder = Decoder::new(8);
         assert_eq!(decoder.push(b"data: 12"), Ok(()));
         assert_eq!(decoder.push(b"3"), Err(EventTooLarge(8)));
+    }
+
+    #[test]
+    fn comments_are_noticed() {
+        let mut decoder = Decoder::new(64);
+        decoder.push(b"data: :\n\n").unwrap();
+        assert!(decoder.next_event().is_some() && !decoder.has_comments());
+        decoder.push(b": keep-alive\n\n").unwrap();
+        assert!(decoder.next_event().is_none() && decoder.has_comments());
     }
 
     proptest! {

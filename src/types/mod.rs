@@ -29,6 +29,7 @@ macro_rules! text_form {
     )*};
 }
 
+pub mod acp_headers;
 mod acp_request;
 mod expiry;
 mod folder_error;

@@ -9,6 +9,7 @@ mod messages;
 mod raw;
 mod rules;
 mod serving;
+mod serving_remote;
 mod shared;
 mod socket;
 mod streams;

@@ -6,7 +6,7 @@ mod early_acp;
 mod keys;
 mod listing;
 mod reasons;
-mod remote;
+pub(crate) mod remote;
 mod rpc;
 mod sign_in_at_load;
 pub(crate) mod socket;

@@ -127,6 +127,11 @@ fn blocks_of_the_guide_fleet_print_their_output() {
 }
 
 #[test]
+fn blocks_of_the_guide_remote_agents_print_their_output() {
+    run("docs/guides/remote-agents.md");
+}
+
+#[test]
 fn blocks_of_the_guide_sharing_with_a_colleague_print_their_output() {
     run("docs/guides/sharing-with-a-colleague.md");
 }

@@ -30,6 +30,10 @@ impl Link {
         self.close.cancelled().await;
     }
 
+    pub(super) fn is_closing(&self) -> bool {
+        self.close.is_cancelled()
+    }
+
     /// Ends the connection. The first reason counts.
     pub(super) fn end(&self, reason: String) {
         // A later reason is a consequence of the first one.

@@ -13,6 +13,7 @@ use super::failure::AgentExit;
 use crate::fleet::ChannelId;
 use crate::jsonrpc::PendingTables;
 
+pub(super) mod http;
 #[cfg(test)]
 pub(crate) mod memory;
 mod link;

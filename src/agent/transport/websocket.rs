@@ -6,15 +6,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
-use tokio::io::{AsyncWriteExt as _, DuplexStream};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval_at, timeout};
+use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::link::{INCOMING_BYTES, LineQueue, Link, RemoteTransport, to_line};
 use super::{Channel, Origin};
-use crate::outgoing::WebSocket;
 use crate::shutdown::Shutdown;
 use crate::types::Limits;
 use crate::types::text::strip_controls;
@@ -25,11 +25,9 @@ const SILENCE_TIMEOUT: Duration = Duration::from_mins(1);
 /// The time in which the agent can still send messages after the gateway has closed the connection.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
-type Sink = SplitSink<WebSocket, Message>;
-
 /// Opens the transport over an open WebSocket.
 pub(in crate::agent) fn open(
-    socket: WebSocket,
+    socket: WebSocketStream<impl AsyncRead + AsyncWrite + Send + Unpin + 'static>,
     limits: &Limits,
     shutdown: &Shutdown,
 ) -> Channel<DuplexStream> {
@@ -50,7 +48,10 @@ pub(in crate::agent) fn open(
 }
 
 /// Passes the agent's messages on as lines. Returns the reason of the end.
-async fn read(mut stream: SplitStream<WebSocket>, mut output: DuplexStream) -> String {
+async fn read<S>(mut stream: SplitStream<WebSocketStream<S>>, mut output: DuplexStream) -> String
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     loop {
         let text = match timeout(SILENCE_TIMEOUT, stream.next()).await {
             Ok(Some(Ok(Message::Text(text)))) => text,
@@ -68,12 +69,15 @@ async fn read(mut stream: SplitStream<WebSocket>, mut output: DuplexStream) -> S
 }
 
 /// Sends lines and pings. Returns the reason of the end.
-async fn write(
-    mut sink: Sink,
+async fn write<S>(
+    mut sink: SplitSink<WebSocketStream<S>, Message>,
     mut lines: mpsc::Receiver<Bytes>,
     state: &Link,
     stall_timeout: Duration,
-) -> String {
+) -> String
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let mut pings = interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
     let mut closing = false;
     loop {
@@ -119,5 +123,44 @@ fn lost(error: &Error) -> String {
     match error {
         Error::Capacity(_) => "a message of the agent exceeds max_line_bytes".to_owned(),
         error => format!("the connection was lost: {}", strip_controls(&error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+    use tokio_tungstenite::tungstenite::protocol::Role;
+
+    use super::*;
+
+    /// The time until the connection is lost, and the reason. `answers` is the time for which the agent answers pings.
+    async fn lost_after(answers: Duration) -> (Duration, String) {
+        let (near, far) = tokio::io::duplex(1 << 10);
+        let near = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
+        let mut far = WebSocketStream::from_raw_socket(far, Role::Server, None).await;
+        let began = Instant::now();
+        let mut channel = open(near, &Limits::default(), &Shutdown::new());
+        let agent = async {
+            // Reading answers pings.
+            while let Ok(message) = timeout(answers.saturating_sub(began.elapsed()), far.next()).await {
+                assert!(matches!(message, Some(Ok(Message::Ping(_)))), "{message:?}");
+            }
+            std::future::pending::<()>().await;
+        };
+        let mut bytes = Vec::new();
+        tokio::select! {
+            read = channel.incoming.read_to_end(&mut bytes) => assert_eq!(read.unwrap(), 0),
+            () = agent => {}
+        }
+        let lasted = began.elapsed();
+        (lasted, channel.transport.exit().await.disconnected.unwrap().into())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn agent_that_answers_no_pings_is_lost_after_a_minute() {
+        let reason = "no answer to pings for 60 seconds".to_owned();
+        assert_eq!(lost_after(Duration::ZERO).await, (SILENCE_TIMEOUT, reason.clone()));
+        let (lasted, lost) = lost_after(Duration::from_secs(310)).await;
+        assert_eq!((lasted, lost), (Duration::from_secs(300) + SILENCE_TIMEOUT, reason));
     }
 }

@@ -20,7 +20,7 @@ use super::delivery::{MessageSink, SessionDelivery, deliver_responses};
 use super::initialize::open_connection;
 use super::message::{self, is_valid_id, to_ascii};
 use super::position::Position;
-use super::request::{CONNECTION_ID, Head, LAST_EVENT_ID, SESSION_ID, TransportError, json_response, parse};
+use super::request::{Head, TransportError, json_response, parse};
 use super::session_view::{OpenSessionStream, SessionView};
 use super::socket;
 use crate::acp::method;
@@ -30,6 +30,7 @@ use crate::server::event_response;
 use crate::stream::{ChunkSender, body_from};
 use crate::surface::Gateway;
 use crate::surface::body::{has_media_type, read_body};
+use crate::types::acp_headers::{CONNECTION_ID, LAST_EVENT_ID, SESSION_ID};
 
 /// Receives one message of the client.
 pub(super) async fn post(

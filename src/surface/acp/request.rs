@@ -19,10 +19,7 @@ use crate::server::AdmitError;
 use crate::surface::Gateway;
 use crate::surface::authorized::{Authorized, HasKey};
 use crate::surface::body::BodyError;
-
-pub(super) const CONNECTION_ID: HeaderName = HeaderName::from_static("acp-connection-id");
-pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("acp-session-id");
-pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+use crate::types::acp_headers::CONNECTION_ID;
 
 /// An error of the transport: a status, and a JSON-RPC error without an id as the body.
 #[derive(Debug)]

@@ -16,13 +16,14 @@ use super::connection::{Connection, OpenStream};
 use super::delivery::{MessageSink, SessionDelivery, deliver_responses};
 use super::initialize::open_connection;
 use super::message::{self, is_valid_id};
-use super::request::{CONNECTION_ID, Head, TransportError, parse};
+use super::request::{Head, TransportError, parse};
 use super::session_view::SessionView;
 use super::too_many::MAX_SESSIONS;
 use crate::acp::method;
 use crate::jsonrpc::Message;
 use crate::server::ConnectionPermit;
 use crate::stream::StreamGuard;
+use crate::types::acp_headers::CONNECTION_ID;
 
 /// The subprotocol of ACP, which a client can offer.
 const SUBPROTOCOL: &str = "acp.v1";

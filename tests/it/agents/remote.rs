@@ -2,6 +2,8 @@
 
 mod entries;
 mod faults;
+mod http;
+mod sdk;
 
 use serde_json::json;
 
@@ -13,7 +15,7 @@ use crate::support::proxy::Proxy;
 use crate::support::{Gateway, Setup};
 
 /// A gateway with the agent `far`, at the URL of `/acp`. `more` are further lines of the entry.
-fn near(url: &str, far: &Gateway, more: &str) -> Setup {
+pub(crate) fn near(url: &str, far: &Gateway, more: &str) -> Setup {
     let folders = far.path("data").join("workspaces");
     let token = if more.contains("token") { String::new() } else { format!("token = {KEY:?}\n") };
     Setup::default().table(&format!(
@@ -28,22 +30,33 @@ fn acp(far: &Gateway) -> String {
 
 /// Two gateways: the first one has the agent of the second one.
 fn pair() -> (Gateway, Gateway) {
+    pair_over("ws")
+}
+
+/// The same with this scheme of the URL.
+fn pair_over(scheme: &str) -> (Gateway, Gateway) {
     let far = Setup::fake(&["--resume", "--state", "state"]).start();
-    (near(&acp(&far), &far, "").start(), far)
+    (near(&acp(&far).replace("ws://", &format!("{scheme}://")), &far, "").start(), far)
 }
 
 /// The same with a proxy between them.
-async fn pair_with_proxy() -> (Gateway, Proxy, Gateway) {
+async fn pair_with_proxy(scheme: &str) -> (Gateway, Proxy, Gateway) {
     let mut far = Setup::fake(&["--resume", "--state", "state"]).start();
     let proxy = Proxy::start(far.address()).await;
     set_public_url(&mut far, &format!("http://{}", proxy.address));
-    let near = near(&format!("ws://{}/acp/fake", proxy.address), &far, "").start();
+    let near = near(&format!("{scheme}://{}/acp/fake", proxy.address), &far, "").start();
     (near, proxy, far)
 }
 
 #[tokio::test]
 async fn remote_agent_runs_turns_of_two_sessions() {
-    let (near, far) = pair();
+    for scheme in ["ws", "http"] {
+        run_turns_of_two_sessions(scheme).await;
+    }
+}
+
+async fn run_turns_of_two_sessions(scheme: &str) {
+    let (near, far) = pair_over(scheme);
     let (one, two) = (near.session("far").await, near.session("far").await);
     let (first, second) = tokio::join!(near.turn(&one, "echo first"), near.turn(&two, "echo second"));
     assert_eq!((&first["text"], &second["text"]), (&json!("first"), &json!("second")));
@@ -60,7 +73,13 @@ async fn remote_agent_runs_turns_of_two_sessions() {
 
 #[tokio::test]
 async fn remote_agent_asks_for_permission_and_is_cancelled() {
-    let (near, _far) = pair();
+    for scheme in ["ws", "http"] {
+        answer_and_cancel(scheme).await;
+    }
+}
+
+async fn answer_and_cancel(scheme: &str) {
+    let (near, _far) = pair_over(scheme);
     for option in ["allow", "reject"] {
         let session = near.session("far").await;
         near.prompt(&session, "permission").await;
@@ -94,30 +113,34 @@ async fn remote_agent_over_tls_needs_a_trusted_certificate() {
     let mut far = Setup::fake(&[]).start();
     let (proxy, certificate) = TlsProxy::start(folder.path(), &far);
     set_public_url(&mut far, &format!("https://localhost:{}", proxy.port));
-    let url = format!("wss://localhost:{}/acp/fake", proxy.port);
+    for scheme in ["wss", "https"] {
+        let url = format!("{scheme}://localhost:{}/acp/fake", proxy.port);
 
-    let trusting = near(&url, &far, &format!("ca_file = {certificate:?}")).start();
-    let session = trusting.session("far").await;
-    assert_eq!(trusting.turn(&session, "echo over tls").await["text"], "over tls");
+        let trusting = near(&url, &far, &format!("ca_file = {certificate:?}")).start();
+        let session = trusting.session("far").await;
+        assert_eq!(trusting.turn(&session, "echo over tls").await["text"], "over tls");
 
-    let strict = near(&url, &far, "").start();
-    let failed = strict.posted("/v1/sessions", &[], &json!({ "agent": "far" })).await;
-    let problem = failed.problem(502, "agent_disconnected");
-    let detail = problem["detail"].as_str().expect("a text");
-    assert!(detail.contains("certificate") && detail.contains("localhost:"), "{detail}");
-    assert!(!detail.contains(KEY), "{detail}");
+        let strict = near(&url, &far, "").start();
+        let failed = strict.posted("/v1/sessions", &[], &json!({ "agent": "far" })).await;
+        let problem = failed.problem(502, "agent_disconnected");
+        let detail = problem["detail"].as_str().expect("a text");
+        assert!(detail.contains("certificate") && detail.contains("localhost:"), "{detail}");
+        assert!(!detail.contains(KEY), "{detail}");
+    }
 }
 
 #[tokio::test]
 async fn three_megabytes_of_output_arrive() {
-    let (near, _far) = pair();
-    let session = near.session("far").await;
-    let text = "x".repeat(3 << 20);
-    let turn = near.turn(&session, &format!("echo {text}")).await;
-    assert_eq!(turn["status"], "completed", "{}", turn["error"]);
-    let events = near.all_events(&session).await;
-    assert_eq!(agent_text(&events).len(), text.len());
-    assert_eq!(one(&events, "prompt.completed")["stopReason"], "end_turn");
+    for scheme in ["ws", "http"] {
+        let (near, _far) = pair_over(scheme);
+        let session = near.session("far").await;
+        let text = "x".repeat(3 << 20);
+        let turn = near.turn(&session, &format!("echo {text}")).await;
+        assert_eq!(turn["status"], "completed", "{}", turn["error"]);
+        let events = near.all_events(&session).await;
+        assert_eq!(agent_text(&events).len(), text.len());
+        assert_eq!(one(&events, "prompt.completed")["stopReason"], "end_turn");
+    }
 }
 
 #[tokio::test]

@@ -74,3 +74,21 @@ async fn attach_uses_tls_with_the_certificates_of_the_system() {
     let (code, log) = editor.end().await;
     assert!(log.contains("certificate"), "{code:?} {log}");
 }
+
+#[tokio::test]
+async fn attach_trusts_the_authorities_of_its_ca_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut gateway = Setup::fake(&[]).start();
+    let (proxy, certificate) = TlsProxy::start(folder.path(), &gateway);
+    let url = format!("https://localhost:{}", proxy.port);
+    super::set_public_url(&mut gateway, &url);
+
+    let mut command = attach();
+    command.args(["--url", &url, "--ca-file"]).arg(&certificate);
+    let mut editor = Editor::of(command);
+    let session = editor.new_session("").await;
+    editor.prompt(2, &session, "echo trusted").await;
+    assert_eq!(editor.response(2).await["result"]["stopReason"], "end_turn");
+    assert_eq!(editor.texts(), ["trusted"]);
+    assert_eq!(editor.end().await.0, Some(0));
+}

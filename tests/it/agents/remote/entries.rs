@@ -44,20 +44,30 @@ fn keys_of_children_and_files_of_the_gateway_are_rejected() {
 fn url_without_tls_or_with_credentials_is_rejected() {
     for (url, reason) in [
         ("ws://agent.example/acp", "insecure_http = true"),
+        ("http://agent.example/acp", "insecure_http = true"),
+        ("https://agent.example/acp?token=a", "without a query"),
         ("wss://key@agent.example/acp", "must not contain credentials"),
         ("wss://agent.example/acp?token=a", "without a query"),
         ("wss://agent.example/acp#a", "without a query"),
-        ("ftp://agent.example/acp", "not a URL such as wss://HOST/acp"),
-        ("/acp", "not a URL such as wss://HOST/acp"),
+        ("ftp://agent.example/acp", "not a URL such as https://HOST/acp"),
+        ("/acp", "not a URL such as https://HOST/acp"),
     ] {
         let (valid, text) = checked(&ENTRY.replace("wss://agent.example/acp", url));
         assert!(!valid && text.contains(reason), "{url}: {text}");
         assert!(!text.contains("token=a"), "{text}");
     }
-    for valid in ["ws://127.0.0.1:8080/acp", "ws://localhost/acp", "wss://[::2]/acp/fake"] {
+    for valid in [
+        "ws://127.0.0.1:8080/acp",
+        "ws://localhost/acp",
+        "wss://[::2]/acp/fake",
+        "https://agent.example/acp/fake",
+        "http://127.0.0.1:8080/acp",
+    ] {
         assert!(checked(&ENTRY.replace("wss://agent.example/acp", valid)).0, "{valid}");
     }
-    let without_tls = ENTRY.replace("wss", "ws") + "insecure_http = true\n";
-    assert!(checked(&without_tls).0);
+    for scheme in ["ws", "http"] {
+        let without_tls = ENTRY.replace("wss", scheme) + "insecure_http = true\n";
+        assert!(checked(&without_tls).0, "{scheme}");
+    }
     assert!(checked("[agents.far]\nurl = \"wss://a/acp\"\n").1.contains("needs remote_folders"));
 }

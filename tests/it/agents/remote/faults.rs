@@ -12,7 +12,7 @@ use crate::support::log::{all, one};
 
 #[tokio::test]
 async fn connection_lost_in_a_turn_fails_it_and_the_next_prompt_restores_the_session() {
-    let (near, proxy, _far) = pair_with_proxy().await;
+    let (near, proxy, _far) = pair_with_proxy("ws").await;
     let session = near.session("far").await;
     near.turn(&session, "echo before").await;
     near.prompt(&session, "slow chunks=100 ms=100").await;
@@ -54,12 +54,14 @@ async fn sessions_continue_after_the_remote_restarted() {
 #[tokio::test]
 async fn wrong_token_is_reported_without_the_token() {
     let far = Setup::fake(&[]).start();
-    let near = near(&acp(&far), &far, "token = \"acpg_another-token\"").start();
-    let failed = near.posted("/v1/sessions", &[], &json!({ "agent": "far" })).await;
-    let problem = failed.problem(502, "agent_start_failed");
-    let detail = problem["detail"].as_str().expect("a text");
-    assert!(detail.contains("401") && detail.contains("[agents.far]"), "{detail}");
-    assert!(!detail.contains("another-token") && !near.log().contains("another-token"));
+    for url in [acp(&far), acp(&far).replace("ws:", "http:")] {
+        let near = near(&url, &far, "token = \"acpg_another-token\"").start();
+        let failed = near.posted("/v1/sessions", &[], &json!({ "agent": "far" })).await;
+        let problem = failed.problem(502, "agent_start_failed");
+        let detail = problem["detail"].as_str().expect("a text");
+        assert!(detail.contains("401") && detail.contains("[agents.far]"), "{detail}");
+        assert!(!detail.contains("another-token") && !near.log().contains("another-token"));
+    }
 }
 
 /// Answers every connection with these bytes, and holds it open.
@@ -85,24 +87,28 @@ async fn redirect_of_a_remote_is_not_followed() {
     let location =
         "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n";
     let address = host(location).await;
-    let near = near(&format!("ws://{address}/acp"), &far, "").start();
-    let failed = near.posted("/v1/sessions", &[], &json!({ "agent": "far" })).await;
-    let problem = failed.problem(502, "agent_start_failed");
-    assert!(
-        problem["detail"].as_str().is_some_and(|text| text.contains("follows no redirects")),
-        "{problem}"
-    );
+    for scheme in ["ws", "http"] {
+        let near = near(&format!("{scheme}://{address}/acp"), &far, "").start();
+        let failed = near.posted("/v1/sessions", &[], &json!({ "agent": "far" })).await;
+        let problem = failed.problem(502, "agent_start_failed");
+        assert!(
+            problem["detail"].as_str().is_some_and(|text| text.contains("follows no redirects")),
+            "{problem}"
+        );
+    }
 }
 
 #[tokio::test]
 async fn silent_remote_fails_at_the_start_timeout() {
     let far = Setup::fake(&[]).start();
     let address = host("").await;
-    let near = near(&format!("ws://{address}/acp"), &far, "start_timeout = \"500ms\"").start();
-    let began = std::time::Instant::now();
-    let failed = near.posted("/v1/sessions", &[], &json!({ "agent": "far" })).await;
-    failed.problem(502, "agent_disconnected");
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    for (scheme, status, code) in [("ws", 502, "agent_disconnected"), ("http", 504, "agent_timeout")] {
+        let near = near(&format!("{scheme}://{address}/acp"), &far, "start_timeout = \"500ms\"").start();
+        let began = std::time::Instant::now();
+        let failed = near.posted("/v1/sessions", &[], &json!({ "agent": "far" })).await;
+        failed.problem(status, code);
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
 }
 
 /// A proxy that accepts CONNECT and connects to `to`, whatever the host. Returns its address and the first lines.
@@ -112,7 +118,7 @@ async fn connect_proxy(
 ) -> (std::net::SocketAddr, tokio::sync::mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("it is bound");
-    let (seen, lines) = tokio::sync::mpsc::channel(8);
+    let (seen, lines) = tokio::sync::mpsc::channel(32);
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut head = Vec::new();
@@ -134,9 +140,11 @@ async fn remote_is_reached_through_the_proxy_of_the_environment() {
     let mut far = Setup::fake(&[]).start();
     crate::attach::set_public_url(&mut far, "http://agent.test:81");
     let (proxy, mut lines) = connect_proxy(far.address()).await;
-    let setup = near("ws://agent.test:81/acp/fake", &far, "insecure_http = true");
-    let near = setup.start_with(|_| vec![("http_proxy", format!("http://{proxy}").into())]);
-    let session = near.session("far").await;
-    assert_eq!(near.turn(&session, "echo through").await["text"], "through");
-    assert_eq!(lines.recv().await.expect("a line"), "CONNECT agent.test:81 HTTP/1.1");
+    for scheme in ["ws", "http"] {
+        let setup = near(&format!("{scheme}://agent.test:81/acp/fake"), &far, "insecure_http = true");
+        let near = setup.start_with(|_| vec![("http_proxy", format!("http://{proxy}").into())]);
+        let session = near.session("far").await;
+        assert_eq!(near.turn(&session, "echo through").await["text"], "through");
+        assert_eq!(lines.recv().await.expect("a line"), "CONNECT agent.test:81 HTTP/1.1");
+    }
 }

@@ -1,0 +1,10 @@
+//! The headers of the remote transport of ACP (RFD "streamable HTTP and WebSocket transport").
+
+use http::HeaderName;
+
+/// The connection of a request.
+pub const CONNECTION_ID: HeaderName = HeaderName::from_static("acp-connection-id");
+/// The session of a message or of a stream.
+pub const SESSION_ID: HeaderName = HeaderName::from_static("acp-session-id");
+/// The id of the last received event of a stream.
+pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
