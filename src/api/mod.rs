@@ -8,6 +8,7 @@
 
 pub mod agent;
 pub mod agent_session;
+pub mod agent_status;
 pub mod auth;
 pub mod file;
 pub mod fleet;
@@ -28,6 +29,7 @@ pub mod transcript_schema;
 pub use crate::types::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState};
 pub use agent::{Agent, AgentList, PoolFigures};
 pub use agent_session::{AgentSession, AgentSessionList};
+pub use agent_status::{AgentAvailability, AgentStatus};
 pub use auth::{AgentAuth, ApiKey, SignIn, SignInTerminal};
 pub use file::{FileContent, FileEntry, FileKind, FileList};
 pub use fleet::{FleetMember, FleetMemberList, FleetMemberState};
