@@ -95,7 +95,7 @@ describe("with the demo agent", () => {
 
   test("a link replaces another key only after a question", async () => {
     const { watch, page } = await open({ colorScheme: "light" });
-    const start = page.getByRole("heading", { name: "Start a session" });
+    const start = page.getByRole("heading", { name: "What should we work on?" });
     await start.waitFor();
     const own = new URLSearchParams(new URL(gateway.link).hash.slice(1)).get("key");
     const other = new URLSearchParams(new URL(await gateway.adminLink()).hash.slice(1)).get("key");
@@ -246,7 +246,7 @@ describe("with the demo agent", () => {
     await row.hover();
     await row.getByRole("button", { name: /^Delete/ }).click();
     await page.getByRole("button", { name: "Delete", exact: true }).click();
-    await page.getByRole("heading", { name: "Start a session" }).waitFor();
+    await page.getByRole("heading", { name: "What should we work on?" }).waitFor();
     await page.waitForFunction(() => document.querySelectorAll(".session-row.current").length === 0);
     await watch.close();
   });
@@ -292,7 +292,7 @@ describe("with the demo agent", () => {
     await screenshot(page, "refused-light");
     await page.getByLabel("Key or link").fill(gateway.link);
     await page.getByRole("button", { name: "Continue" }).click();
-    await page.getByRole("heading", { name: "Start a session" }).waitFor();
+    await page.getByRole("heading", { name: "What should we work on?" }).waitFor();
     await page.getByRole("button", { name: "Forget the key" }).click();
     await page.getByLabel("Key or link").waitFor();
     assert.deepEqual(await page.evaluate(() => [localStorage.length, sessionStorage.length]), [0, 0]);

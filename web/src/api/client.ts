@@ -39,8 +39,10 @@ export class Client {
     return this.#call("sessions?limit=200");
   }
 
-  createSession(agent: string, idempotencyKey: string): Promise<Session> {
-    return this.#call("sessions", { method: "POST", body: { agent }, idempotencyKey });
+  /** `folder`: null lets the gateway create one. */
+  createSession(agent: string, folder: string | null, idempotencyKey: string): Promise<Session> {
+    const body = folder === null ? { agent } : { agent, cwd: folder };
+    return this.#call("sessions", { method: "POST", body, idempotencyKey });
   }
 
   deleteSession(session: string): Promise<void> {

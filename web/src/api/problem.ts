@@ -61,6 +61,8 @@ const HINTS: Record<string, string> = {
   agent_auth_required: "Sign in with an admin key here, or with the agent's own command where the gateway runs. Then try again.",
   agent_start_failed: "Check that the agent's command is installed where the gateway runs. Its log says more.",
   agent_exited: "Send the message again: the gateway starts the agent anew.",
+  agent_disconnected: "Check that the agent's host is running and can be reached. Then send the message again: the gateway connects anew.",
+  member_unavailable: "Start acp-gateway connect on the agent's machine, or wait until it is back. Then send the message again.",
   agent_timeout: "The agent did not answer in time. Try again in a moment.",
   agent_unsupported: "This agent cannot do that.",
   rate_limited: "Wait a moment, then try again.",

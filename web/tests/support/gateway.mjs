@@ -49,11 +49,7 @@ export class Gateway {
 
   /** A link with a key that may do everything. */
   async adminLink() {
-    const args = ["key", "create", "ada", "--scopes", "read,prompt,approve,files,admin", "--data", path.join(this.folder, "data")];
-    if (this.configFile) args.push("--config", this.configFile);
-    const env = { PATH: process.env.PATH, HOME: this.folder };
-    const { stdout } = await promisify(execFile)(path.resolve(process.env.ACP_GATEWAY_BIN), args, { env });
-    const key = stdout.trim();
+    const key = await this.key("ada", "read,prompt,approve,files,admin");
     // A gateway that runs looks for new keys once a second.
     const deadline = Date.now() + 10_000;
     const known = async () => (await fetch(`${this.origin}/v1`, { headers: { Authorization: `Bearer ${key}` } })).ok;
@@ -62,6 +58,15 @@ export class Gateway {
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
     return `${this.origin}/#key=${key}`;
+  }
+
+  /** Creates a key with these scopes. */
+  async key(name, scopes) {
+    const args = ["key", "create", name, "--scopes", scopes, "--data", path.join(this.folder, "data")];
+    if (this.configFile) args.push("--config", this.configFile);
+    const env = { PATH: process.env.PATH, HOME: this.folder };
+    const { stdout } = await promisify(execFile)(path.resolve(process.env.ACP_GATEWAY_BIN), args, { env });
+    return stdout.trim();
   }
 
   /** As if the power had failed. */

@@ -1,0 +1,60 @@
+// The folder of a new session: a new one, one that an earlier session used, or any path.
+
+import { useState } from "react";
+import { visible } from "../model/words";
+
+interface Props {
+  recent: string[];
+  /** Null: the gateway creates a folder. */
+  folder: string | null;
+  onChoose(folder: string | null): void;
+}
+
+const NEW = "new";
+const OTHER = "other";
+
+export function FolderChoice({ recent, folder, onChoose }: Props) {
+  const [typing, setTyping] = useState(false);
+  const known = folder !== null && recent.includes(folder);
+  const value = typing || (folder !== null && !known) ? OTHER : known ? `at${recent.indexOf(folder)}` : NEW;
+
+  function select(chosen: string) {
+    setTyping(chosen === OTHER);
+    if (chosen === NEW) onChoose(null);
+    else if (chosen === OTHER) onChoose(folder ?? "");
+    else onChoose(recent[Number(chosen.slice(2))] ?? null);
+  }
+
+  return (
+    <>
+      <label className="option folder">
+        <span>Folder</span>
+        <select value={value} onChange={(event) => select(event.target.value)}>
+          <option value={NEW}>New folder</option>
+          {recent.length > 0 && (
+            <optgroup label="Recent">
+              {recent.map((path, index) => (
+                <option key={path} value={`at${index}`}>
+                  {visible(path)}
+                </option>
+              ))}
+            </optgroup>
+          )}
+          <option value={OTHER}>Another folder…</option>
+        </select>
+      </label>
+      {value === OTHER && (
+        <input
+          className="folder-path"
+          aria-label="Path of the folder"
+          placeholder="/path/to/folder"
+          autoFocus={typing}
+          autoComplete="off"
+          spellCheck={false}
+          value={folder ?? ""}
+          onChange={(event) => onChoose(event.target.value)}
+        />
+      )}
+    </>
+  );
+}
