@@ -25,6 +25,7 @@ pub mod terminal;
 pub mod ticket;
 pub mod transcript;
 pub mod transcript_schema;
+pub mod workspace;
 
 pub use crate::types::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState};
 pub use agent::{Agent, AgentList, PoolFigures};
@@ -49,3 +50,4 @@ pub use transcript::{
     CommandOutput, ContextLost, Role, Settled, Transcript, Turn, TurnCompaction, TurnItem, TurnMessage,
     TurnNotice, TurnOther, TurnRequest, TurnSessionMessage, TurnSubagent, TurnTerminal, TurnToolCall,
 };
+pub use workspace::{WorkspaceFolder, WorkspaceFolderList};

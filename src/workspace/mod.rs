@@ -12,8 +12,9 @@
 //! The reasons are in `docs/adr/0007-files-beneath-handles.md`.
 //!
 //! Reading order: [`path`], [`roots`], [`stat`], [`owner`], [`error`], then [`read`] with [`text`], [`write`], [`tree`]
-//! with [`pattern`], and [`terminal`] with [`scrollback`] and [`utf8`].
+//! with [`pattern`], [`browse`], and [`terminal`] with [`scrollback`] and [`utf8`].
 
+mod browse;
 mod error;
 mod media;
 mod owner;
@@ -29,6 +30,7 @@ mod tree;
 mod utf8;
 mod write;
 
+pub use browse::FolderPage;
 pub use error::FileError;
 pub use media::{media_type, text};
 pub use pattern::Pattern;

@@ -76,6 +76,7 @@ const choice = (name) => page.locator("label.agent").filter({ has: page.locator(
 async function startPage() {
   await page.goto(`${gateway.origin}/#/`);
   await page.getByRole("heading", { name: "What should we work on?" }).waitFor();
+  await page.getByLabel("First message").fill("");
 }
 
 async function pictures(name) {
@@ -97,7 +98,7 @@ test("every kind of agent has its kind and its state", async () => {
   await pictures("agents");
 });
 
-for (const [name, answer] of Object.entries({ demo: /demo agent/i, early: /^hello there/, claude: /mock says: hello/, far: /demo agent/i, laptop: /demo agent/i })) {
+for (const [name, answer] of Object.entries({ demo: /Pace and answer length/, early: /^hello there/, claude: /mock says: hello/, far: /Pace and answer length/, laptop: /Pace and answer length/ })) {
   test(`the first Enter starts a session of ${name} and sends the message`, async () => {
     await startPage();
     await choice(name).click();

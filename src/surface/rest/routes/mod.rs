@@ -25,6 +25,7 @@ mod settings;
 mod terminals;
 mod tickets;
 mod transcript;
+mod workspaces;
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -73,6 +74,7 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(settings::set_config_option))
         .routes(routes!(files::list_files))
         .routes(routes!(files::read_file, files::write_file, files::delete_file))
+        .routes(routes!(workspaces::list_workspaces))
         .routes(routes!(transcript::get_transcript))
         .routes(routes!(transcript::get_transcript_markdown))
         .routes(routes!(transcript::get_stderr))
