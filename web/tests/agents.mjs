@@ -3,7 +3,7 @@
 // The environment is that of browser.mjs.
 
 import assert from "node:assert/strict";
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -58,7 +58,7 @@ before(async () => {
   link = await gateway.adminLink();
   memberKey = await gateway.key("laptop", "fleet");
   member = Member.start(gateway, "laptop", memberKey);
-  watch = await Watch.page(browser, gateway.origin, { colorScheme: "light", viewport: WIDTHS.desktop, allowFailedRequests: true });
+  watch = await Watch.page(browser, gateway.origin, { colorScheme: "light", viewport: WIDTHS.desktop, reducedMotion: "reduce", allowFailedRequests: true });
   page = watch.page;
   chat = new Chat(page);
   await page.goto(link);
@@ -111,6 +111,46 @@ for (const [name, answer] of Object.entries({ demo: /Pace and answer length/, ea
     await screenshot(page, `agent-${name}`);
   });
 }
+
+test("a session starts in a folder below a workspace root, which is recent then", async () => {
+  const root = path.join(gateway.folder, "data", "workspaces");
+  await mkdir(path.join(root, "harbor", "web"), { recursive: true });
+  await startPage();
+  await choice("demo").click();
+  await page.getByLabel("Folder", { exact: true }).selectOption({ label: "Another folder…" });
+  const folders = page.getByRole("list", { name: /^(Workspace roots|Folders in)/ });
+  await folders.getByRole("button", { name: "workspaces" }).click();
+  // The folders of other sessions are not offered.
+  await folders.getByRole("button", { name: "harbor" }).waitFor();
+  assert.deepEqual(await folders.getByRole("button").allTextContents(), [" All roots", " harbor"]);
+  await folders.getByRole("button", { name: "harbor" }).click();
+  await folders.getByRole("button", { name: "web" }).waitFor();
+  assert.match(await page.getByLabel("Path of the folder").inputValue(), /\/workspaces\/harbor$/);
+  await checkAccessibility(page);
+  await pictures("start-folder");
+  await page.getByLabel("First message").fill("/help");
+  await page.getByLabel("First message").press("Enter");
+  await page.waitForURL(/#\/s\/[0-9a-f-]+$/);
+  await chat.ended("Finished");
+  await page.locator(".bar-path").filter({ hasText: /\/workspaces\/harbor$/ }).waitFor();
+
+  await startPage();
+  await choice("demo").click();
+  const recent = page.getByLabel("Folder", { exact: true }).locator("optgroup option");
+  await recent.first().waitFor({ state: "attached" });
+  assert.match((await recent.allTextContents()).join(), /^[^,]*\/workspaces\/harbor$/);
+});
+
+test("a folder outside of the roots shows the error and keeps the message", async () => {
+  await startPage();
+  await choice("demo").click();
+  await page.getByLabel("Folder", { exact: true }).selectOption({ label: "Another folder…" });
+  await page.getByLabel("Path of the folder").fill("/etc");
+  await page.getByLabel("First message").fill("hello");
+  await page.getByLabel("First message").press("Enter");
+  await page.getByRole("alert").filter({ hasText: /outside the workspace roots/ }).waitFor();
+  assert.equal(await page.getByLabel("First message").inputValue(), "hello");
+});
 
 test("an agent whose start failed is unavailable, with the reason", async () => {
   await startPage();

@@ -153,6 +153,7 @@ describe("with the demo agent", () => {
     await page.locator(".session-row.current .session-title").filter({ hasText: "/permission" }).waitFor();
     await checkAccessibility(page);
     await screenshot(page, "permission-dark");
+    await chat.permission.getByText(/^Rejected at .* if nobody answers$/).waitFor();
     const options = chat.permission.getByRole("button");
     assert.ok((await options.count()) >= 2);
     const name = await options.first().locator(".option-name").textContent();
@@ -161,6 +162,12 @@ describe("with the demo agent", () => {
     await chat.lastTurn.locator(".request-line").filter({ hasText: `“${name}” chosen by` }).waitFor();
     await otherChat.lastTurn.locator(".request-line").filter({ hasText: `“${name}” chosen by` }).waitFor();
     assert.equal(await otherChat.permission.count(), 0);
+    await other.getByRole("status").filter({ hasText: `“${name}” chosen by` }).waitFor();
+    assert.equal(await page.locator(".elsewhere").count(), 0, "the page that answered shows no note");
+    await checkAccessibility(other);
+    await screenshot(other, "answered-elsewhere-dark");
+    await other.getByRole("status").getByRole("button", { name: "Dismiss" }).click();
+    await other.locator(".elsewhere").waitFor({ state: "detached" });
     await chat.ended("Finished");
 
     // An agent that asks at once does not find the focus on the message that is still being sent.

@@ -85,10 +85,15 @@ export function explainProblem(problem: Problem): Explanation {
   const agent = problem.acp?.message;
   // The gateway's text often quotes the agent's text, which must not appear twice.
   const own = agent && problem.detail?.includes(agent) ? [] : [problem.detail, ...(problem.errors ?? []).map((error) => error.detail)];
-  const said = own.filter((part): part is string => !!part && part !== title).map(sentence);
+  const said = own.filter((part): part is string => !!part && part !== title).map((part) => sentence(withoutTitle(part, title)));
   const detail = [...new Set(agent ? [...said, agent] : said)].join(" ");
   const hint = hintFor(problem.code);
   return { title, ...(detail ? { detail } : {}), ...(hint ? { hint } : {}) };
+}
+
+/** The gateway's text may begin with the title. */
+function withoutTitle(part: string, title: string): string {
+  return part.toLowerCase().startsWith(`${title.toLowerCase()}: `) ? part.slice(title.length + 2) : part;
 }
 
 export function explain(error: unknown): Explanation {

@@ -89,6 +89,19 @@ export interface SessionPage {
   nextCursor?: string | null;
 }
 
+export interface Folder {
+  path: string;
+  name: string;
+}
+
+/** The folders in a folder; `path` is null for the roots. */
+export interface FolderPage {
+  path?: string | null;
+  parent?: string | null;
+  folders: Folder[];
+  nextCursor?: string | null;
+}
+
 export interface Prompt {
   promptId: string;
   sessionId: string;

@@ -46,8 +46,9 @@ export function agentTitle(agent: Agent): string {
   return visible(line(agent.title) ?? line(agent.agentInfo?.["title"]) ?? agent.name);
 }
 
-/** The chosen agent while it can start, else the first one that can. */
+/** The chosen agent while it can start, else the first one without a problem, else the first one that may start. */
 export function startable(agents: Agent[], chosen: string | null): string | null {
   const able = agents.filter((agent) => agentState(agent).startable);
-  return able.find((agent) => agent.name === chosen)?.name ?? able[0]?.name ?? null;
+  const good = able.find((agent) => agentState(agent).tone === "good");
+  return (able.find((agent) => agent.name === chosen) ?? good ?? able[0])?.name ?? null;
 }

@@ -1,9 +1,14 @@
-// The folder of a new session: a new one, one that an earlier session used, or any path.
+// The folder of a new session: a new one, one that an earlier session used, or one below the workspace roots.
 
 import { useState } from "react";
+import type { Client } from "../api/client";
 import { visible } from "../model/words";
+import { FolderBrowser } from "./FolderBrowser";
 
 interface Props {
+  client: Client;
+  /** Whether the gateway can list the folders. Those of other hosts are unknown to it. */
+  browses: boolean;
   recent: string[];
   /** Null: the gateway creates a folder. */
   folder: string | null;
@@ -13,13 +18,13 @@ interface Props {
 const NEW = "new";
 const OTHER = "other";
 
-export function FolderChoice({ recent, folder, onChoose }: Props) {
-  const [typing, setTyping] = useState(false);
+export function FolderChoice({ client, browses, recent, folder, onChoose }: Props) {
+  const [other, setOther] = useState(false);
   const known = folder !== null && recent.includes(folder);
-  const value = typing || (folder !== null && !known) ? OTHER : known ? `at${recent.indexOf(folder)}` : NEW;
+  const value = other ? OTHER : known ? `at${recent.indexOf(folder)}` : NEW;
 
   function select(chosen: string) {
-    setTyping(chosen === OTHER);
+    setOther(chosen === OTHER);
     if (chosen === NEW) onChoose(null);
     else if (chosen === OTHER) onChoose(folder ?? "");
     else onChoose(recent[Number(chosen.slice(2))] ?? null);
@@ -43,17 +48,19 @@ export function FolderChoice({ recent, folder, onChoose }: Props) {
           <option value={OTHER}>Another folder…</option>
         </select>
       </label>
-      {value === OTHER && (
-        <input
-          className="folder-path"
-          aria-label="Path of the folder"
-          placeholder="/path/to/folder"
-          autoFocus={typing}
-          autoComplete="off"
-          spellCheck={false}
-          value={folder ?? ""}
-          onChange={(event) => onChoose(event.target.value)}
-        />
+      {other && (
+        <div className="folder-other">
+          <input
+            className="folder-path"
+            aria-label="Path of the folder"
+            placeholder="/path/to/folder"
+            autoComplete="off"
+            spellCheck={false}
+            value={folder ?? ""}
+            onChange={(event) => onChoose(event.target.value)}
+          />
+          {browses && <FolderBrowser client={client} onChoose={onChoose} />}
+        </div>
       )}
     </>
   );

@@ -44,7 +44,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
   const [error, setError] = useState<unknown>(null);
   const attempt = useRef<Attempt | null>(null);
   const { agents } = catalogue;
-  const chosen = startable(agents ?? [], wanted);
+  const chosen = startable(agents ?? [], wanted ?? sessions?.[0]?.agent ?? null);
   const problem = error ?? (agents === null ? catalogue.error : null);
 
   useEffect(() => {
@@ -112,7 +112,14 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
             <textarea id={MESSAGE_ID} rows={3} value={text} placeholder="Describe a task" onChange={(event) => setText(event.target.value)} onKeyDown={press} />
             <div className="composer-row">
               <div className="options">
-                <FolderChoice key={chosen} recent={recentFolders(sessions, chosen)} folder={folder} onChoose={setFolder} />
+                <FolderChoice
+                  key={chosen}
+                  client={client}
+                  browses={agents?.find((agent) => agent.name === chosen)?.kind === "local"}
+                  recent={recentFolders(sessions, chosen)}
+                  folder={folder}
+                  onChoose={setFolder}
+                />
               </div>
               <button className="button primary" type="submit" disabled={!chosen || busy} aria-busy={busy}>
                 <Icon name="send" />
