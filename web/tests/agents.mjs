@@ -117,7 +117,7 @@ test("a session starts in a folder below a workspace root, which is recent then"
   await mkdir(path.join(root, "harbor", "web"), { recursive: true });
   await startPage();
   await choice("demo").click();
-  await page.getByLabel("Folder", { exact: true }).selectOption({ label: "Another folder…" });
+  await page.getByRole("combobox", { name: "Folder", exact: true }).selectOption({ label: "Another folder…" });
   const folders = page.getByRole("list", { name: /^(Workspace roots|Folders in)/ });
   await folders.getByRole("button", { name: "workspaces" }).click();
   // The folders of other sessions are not offered.
@@ -136,7 +136,7 @@ test("a session starts in a folder below a workspace root, which is recent then"
 
   await startPage();
   await choice("demo").click();
-  const recent = page.getByLabel("Folder", { exact: true }).locator("optgroup option");
+  const recent = page.getByRole("combobox", { name: "Folder", exact: true }).locator("optgroup option");
   await recent.first().waitFor({ state: "attached" });
   assert.match((await recent.allTextContents()).join(), /^[^,]*\/workspaces\/harbor$/);
 });
@@ -144,7 +144,7 @@ test("a session starts in a folder below a workspace root, which is recent then"
 test("a folder outside of the roots shows the error and keeps the message", async () => {
   await startPage();
   await choice("demo").click();
-  await page.getByLabel("Folder", { exact: true }).selectOption({ label: "Another folder…" });
+  await page.getByRole("combobox", { name: "Folder", exact: true }).selectOption({ label: "Another folder…" });
   await page.getByLabel("Path of the folder").fill("/etc");
   await page.getByLabel("First message").fill("hello");
   await page.getByLabel("First message").press("Enter");

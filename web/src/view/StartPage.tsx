@@ -96,15 +96,16 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
   return (
     <div className="start">
       <header className="bar">{menu}</header>
-      <form
-        className="start-form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void start();
-        }}
-      >
+      <div className="start-form">
         <h1>What should we work on?</h1>
-        <div className="composer">
+        <form
+          className="composer"
+          aria-label="Start a session"
+          onSubmit={(event) => {
+            event.preventDefault();
+            void start();
+          }}
+        >
           <div className="composer-box">
             <label className="hidden" htmlFor={MESSAGE_ID}>
               First message
@@ -127,7 +128,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
               </button>
             </div>
           </div>
-        </div>
+        </form>
         {problem !== null && (
           <Where value={{ client, agent: chosen }}>
             <ProblemNote error={problem}>
@@ -148,7 +149,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
             ))}
           </fieldset>
         )}
-      </form>
+      </div>
     </div>
   );
 }
