@@ -66,3 +66,4 @@ mod terminals;
 mod text_safety;
 mod translate;
 mod v2;
+mod workspaces;
