@@ -36,7 +36,7 @@ async fn workspaces_lists_the_roots_and_the_folders_below_them() {
     let path = deeper["folders"][0]["path"].as_str().expect("a path");
     let (status, session) = gateway.post("/v1/sessions", &json!({ "agent": "fake", "cwd": path })).await;
     assert_eq!((status, &session["cwd"]), (StatusCode::CREATED, &json!(path)), "{session}");
-    let get = |query: &str| gateway.call(Method::GET, &format!("/v1/workspaces?{query}"));
+    let get = async |query: &str| gateway.call(Method::GET, &format!("/v1/workspaces?{query}")).await;
     get("path=/etc").await.problem(403, "forbidden");
     get("path=harbor/missing").await.problem(404, "not_found");
     get("path=harbor/..").await.problem(422, "invalid");
