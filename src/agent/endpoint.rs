@@ -71,21 +71,16 @@ impl RemoteEndpoint {
     pub fn uses_tls(&self) -> bool {
         matches!(self.url.scheme_str(), Some("https" | "wss"))
     }
-}
 
-<<<<<<< HEAD
-impl RemoteFolders {
-    /// The folder of a session: the requested one, or the first one. `None` if the requested folder is not below one of
-    /// these folders. Compares names only, because the gateway cannot read the other host.
-=======
     /// Whether the agent is reached over HTTP with Server-Sent Events, and not over a WebSocket.
     pub fn uses_http(&self) -> bool {
         matches!(self.url.scheme_str(), Some("http" | "https"))
     }
+}
 
-    /// The folder of a session: the requested one, or the first one of the entry. `None` if the requested folder is not
-    /// below a folder of the entry. Compares names only, because the gateway cannot read the remote host.
->>>>>>> wt-a
+impl RemoteFolders {
+    /// The folder of a session: the requested one, or the first one. `None` if the requested folder is not below one of
+    /// these folders. Compares names only, because the gateway cannot read the other host.
     pub fn folder(&self, requested: Option<&str>) -> Option<String> {
         let Some(requested) = requested else { return self.0.first().cloned() };
         let mut folder = PathBuf::new();

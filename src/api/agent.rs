@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::types::{AgentKind, AgentName, AppliedIsolation};
+use super::agent_status::AgentStatus;
+use crate::types::{AgentDialect, AgentKind, AgentName, AppliedIsolation};
 
 /// An agent of the catalogue. Members that only a process of the agent can report are null until a process
 /// has started.
@@ -15,6 +16,9 @@ pub struct Agent {
     pub name: AgentName,
     /// Where the agent runs.
     pub kind: AgentKind,
+    /// The protocol of the agent. Clients use the same requests and events for all of them.
+    pub dialect: AgentDialect,
+    pub status: AgentStatus,
     /// The display name.
     #[schema(required)]
     pub title: Option<String>,

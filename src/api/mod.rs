@@ -8,6 +8,7 @@
 
 pub mod agent;
 pub mod agent_session;
+pub mod agent_status;
 pub mod auth;
 pub mod file;
 pub mod fleet;
@@ -25,10 +26,12 @@ pub mod ticket;
 pub mod transcript;
 pub mod transcript_schema;
 pub mod webhook;
+pub mod workspace;
 
 pub use crate::types::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState};
 pub use agent::{Agent, AgentList, PoolFigures};
 pub use agent_session::{AgentSession, AgentSessionList};
+pub use agent_status::{AgentAvailability, AgentStatus};
 pub use auth::{AgentAuth, ApiKey, SignIn, SignInTerminal};
 pub use file::{FileContent, FileEntry, FileKind, FileList};
 pub use fleet::{FleetMember, FleetMemberList, FleetMemberState, MemberCall};
@@ -52,3 +55,4 @@ pub use webhook::{
     CreateWebhook, Webhook, WebhookDelivery, WebhookDeliveryList, WebhookDeliveryState, WebhookList,
     WebhookSecret,
 };
+pub use workspace::{WorkspaceFolder, WorkspaceFolderList};

@@ -54,8 +54,10 @@ struct SessionParams {
 }
 
 #[derive(Deserialize)]
-struct NewParams {
+#[serde(rename_all = "camelCase")]
+struct OpenParams {
     cwd: String,
+    session_id: Option<String>,
 }
 
 /// A content block of a prompt. Only its text is read.
@@ -88,24 +90,25 @@ impl Process {
                 id,
                 &json!({
                     "protocolVersion": 1,
-                    "agentCapabilities": { "loadSession": false },
+                    "agentCapabilities": { "loadSession": false, "sessionCapabilities": { "resume": {} } },
                     "authMethods": [],
                 }),
             ),
-            "session/new" => self.new_session(id, params),
+            "session/new" | "session/resume" => self.open_session(id, params),
             "session/prompt" => self.prompt(id, params),
             _ => self.forward(id, method, params, next_request),
         }
     }
 
-    fn new_session(&mut self, id: &RawValue, params: &RawValue) {
-        let Ok(NewParams { cwd }) = serde_json::from_str(params.get()) else {
-            return self.error(id, INVALID_PARAMS, "session/new needs cwd");
+    /// A session keeps its id on another process: the member has its conversation.
+    fn open_session(&mut self, id: &RawValue, params: &RawValue) {
+        let Ok(OpenParams { cwd, session_id }) = serde_json::from_str(params.get()) else {
+            return self.error(id, INVALID_PARAMS, "the session needs cwd");
         };
         if self.sessions.len() >= MAX_SESSIONS {
             return self.error(id, SERVER_ERROR, "the process has too many sessions");
         }
-        let session = random_uuid().to_string();
+        let session = session_id.unwrap_or_else(|| random_uuid().to_string());
         self.result(id, &json!({ "sessionId": session }));
         self.sessions.insert(session, cwd);
     }

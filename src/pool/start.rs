@@ -10,6 +10,9 @@ use super::session_history::SessionHistory;
 use super::state::{IdleProcess, PoolKey, Start};
 use crate::agent::{AgentFailure, AgentSpec, FailedStart, Process, ProcessKey};
 
+/// The length of the error of a start in lists.
+const ERROR_BYTES: usize = 500;
+
 /// A start without a usable process.
 struct StartFailure {
     start: FailedStart,
@@ -48,6 +51,7 @@ impl Pool {
                 agent.starting -= 1;
                 if Arc::ptr_eq(&agent.spec, &spec) {
                     agent.learned.initialized = Some(Arc::clone(&process.initialized));
+                    agent.learned.start_error = None;
                 }
                 let (idle_since, history) = (Instant::now(), SessionHistory::default());
                 agent.idle.push(IdleProcess { process, used_by: None, generation, idle_since, history });
@@ -86,7 +90,10 @@ impl Pool {
         };
         if of_session {
             tracing::warn!(agent = %spec.name, %failure, "could not start the agent for a session");
-        } else if failed.permit.is_some() {
+        } else {
+            agent.learned.start_error = Some(short(failure));
+        }
+        if !of_session && failed.permit.is_some() {
             tracing::warn!(agent = %spec.name, %failure, "could not start the agent");
             let crashes = if waiter.is_some() {
                 &mut agent.learned.crashes
@@ -133,4 +140,10 @@ impl Pool {
             }
         }
     }
+}
+
+/// The text of a failure within its bound.
+fn short(failure: &AgentFailure) -> Arc<str> {
+    let text = failure.to_string();
+    text[..text.floor_char_boundary(ERROR_BYTES)].into()
 }

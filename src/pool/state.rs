@@ -149,6 +149,8 @@ pub(super) struct Learned {
     pub(super) initialized: Option<Arc<InitializeResult>>,
     /// The agent keeps a session locked after `session/close` until the process ends: no process is reused.
     pub(super) keeps_sessions_locked: bool,
+    /// The error of the last start, if it failed for a reason that applies to every session.
+    pub(super) start_error: Option<Arc<str>>,
     /// Failed starts while a session or a call waited for a process.
     pub(super) crashes: CrashBackoff,
     /// Failed starts and crashes of processes that no session had requested. They are no reason to refuse a request.

@@ -21,6 +21,8 @@ pub struct PoolStats {
     pub queued: usize,
     /// The agent keeps a session locked after `session/close`, so the pool reuses no process.
     pub keeps_sessions_locked: bool,
+    /// The error of the last start, if it failed.
+    pub start_error: Option<Arc<str>>,
     /// `None` if the agent runs on another host.
     pub isolation: Option<AppliedIsolation>,
 }
@@ -53,6 +55,7 @@ impl Pool {
             idle: agent.idle.len(),
             queued: agent.queue.len(),
             keeps_sessions_locked: agent.learned.keeps_sessions_locked,
+            start_error: agent.learned.start_error.clone(),
             isolation: self.inner.source.isolation(&agent.spec),
         };
         Some((figures, agent.learned.initialized.clone()))

@@ -1,9 +1,10 @@
 //! The protocols of agents.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-/// The protocol of an agent on its stdin and stdout.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+/// The protocol of an agent. Agents on other hosts use ACP.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentDialect {
     /// The Agent Client Protocol.

@@ -12,10 +12,12 @@
 //! The reasons are in `docs/adr/0007-files-beneath-handles.md`.
 //!
 //! Reading order: [`path`], [`roots`], [`stat`], [`owner`], [`error`], then [`read`] with [`text`], [`write`], [`tree`]
-//! with [`pattern`], [`terminal`] with [`scrollback`] and [`utf8`], then [`agent_files`] and [`agent_terminals`].
+//! with [`pattern`], [`browse`], [`terminal`] with [`scrollback`] and [`utf8`], then [`agent_files`] and
+//! [`agent_terminals`].
 
 mod agent_files;
 mod agent_terminals;
+mod browse;
 mod error;
 mod media;
 mod owner;
@@ -33,6 +35,7 @@ mod write;
 
 pub use agent_files::{FileRequestError, check_file_request, serve_file_request};
 pub use agent_terminals::{AgentTerminals, TerminalRequest};
+pub use browse::FolderPage;
 pub use error::FileError;
 pub use media::{media_type, text};
 pub use pattern::Pattern;

@@ -73,8 +73,23 @@ impl Workspaces {
         Self { granted, ..self.clone() }
     }
 
+    /// The paths of the roots, then those of the granted folders.
+    pub fn top_folders(&self) -> impl Iterator<Item = &Path> {
+        self.roots.iter().map(|root| &*root.path).chain(self.granted.iter().map(PathBuf::as_path))
+    }
+
+    /// Whether the gateway creates the directories of sessions in this one.
+    pub(super) fn is_first_root(&self, path: &Path) -> bool {
+        self.roots.first().is_some_and(|root| root.path == path)
+    }
+
+    /// Opens a directory as returned by [`Workspaces::resolve_directory`], to read its entries.
+    pub(super) fn open_folder(&self, path: &Path) -> Result<Dir, FileError> {
+        Ok(self.open_beneath(path)?.dir.open_dir(".")?)
+    }
+
     /// Whether a real path lies below a root or a granted folder.
-    fn has(&self, path: &Path) -> bool {
+    pub(super) fn has(&self, path: &Path) -> bool {
         self.roots.iter().any(|root| path.starts_with(&root.path)) || self.granted.contains(path)
     }
 

@@ -117,6 +117,11 @@ fn blocks_of_the_guide_adding_agents_print_their_output() {
 }
 
 #[test]
+fn blocks_of_the_guide_kinds_of_agents_print_their_output() {
+    run("docs/guides/kinds-of-agents.md");
+}
+
+#[test]
 fn blocks_of_the_guide_agents_older_than_acp_print_their_output() {
     run("docs/guides/agents-older-than-acp.md");
 }

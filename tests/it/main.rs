@@ -67,3 +67,4 @@ mod text_safety;
 mod translate;
 mod v2;
 mod webhooks;
+mod workspaces;

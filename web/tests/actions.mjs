@@ -38,7 +38,7 @@ test("a permission card shows the whole command, its folder and the raw input", 
   await card.waitFor();
   assert.equal(await card.locator(".permission-title").textContent(), "rm -rf build");
   assert.equal(await card.getByRole("group", { name: "Command" }).textContent(), "rm -rf build && make all");
-  assert.match(await card.locator(".action-row").textContent(), /^in \/.+\/workspaces\/[0-9a-f-]+$/);
+  assert.match(await card.locator(".action-row").textContent(), /^Runs in \/.+\/workspaces\/[0-9a-f-]+$/);
   assert.equal(await card.getByRole("group", { name: "Raw input" }).isVisible(), false);
   await card.getByText("Raw input").click();
   assert.match(await card.getByRole("group", { name: "Raw input" }).textContent(), /"description": "Build anew"/);

@@ -95,7 +95,7 @@ describe("with the demo agent", () => {
 
   test("a link replaces another key only after a question", async () => {
     const { watch, page } = await open({ colorScheme: "light" });
-    const start = page.getByRole("heading", { name: "Start a session" });
+    const start = page.getByRole("heading", { name: "What should we work on?" });
     await start.waitFor();
     const own = new URLSearchParams(new URL(gateway.link).hash.slice(1)).get("key");
     const other = new URLSearchParams(new URL(await gateway.adminLink()).hash.slice(1)).get("key");
@@ -153,6 +153,7 @@ describe("with the demo agent", () => {
     await page.locator(".session-row.current .session-title").filter({ hasText: "/permission" }).waitFor();
     await checkAccessibility(page);
     await screenshot(page, "permission-dark");
+    await chat.permission.getByText(/^Rejected at .* if nobody answers$/).waitFor();
     const options = chat.permission.getByRole("button");
     assert.ok((await options.count()) >= 2);
     const name = await options.first().locator(".option-name").textContent();
@@ -161,6 +162,12 @@ describe("with the demo agent", () => {
     await chat.lastTurn.locator(".request-line").filter({ hasText: `“${name}” chosen by` }).waitFor();
     await otherChat.lastTurn.locator(".request-line").filter({ hasText: `“${name}” chosen by` }).waitFor();
     assert.equal(await otherChat.permission.count(), 0);
+    await other.getByRole("status").filter({ hasText: `“${name}” chosen by` }).waitFor();
+    assert.equal(await page.locator(".elsewhere").count(), 0, "the page that answered shows no note");
+    await checkAccessibility(other);
+    await screenshot(other, "answered-elsewhere-dark");
+    await other.getByRole("status").getByRole("button", { name: "Dismiss" }).click();
+    await other.locator(".elsewhere").waitFor({ state: "detached" });
     await chat.ended("Finished");
 
     // An agent that asks at once does not find the focus on the message that is still being sent.
@@ -246,7 +253,7 @@ describe("with the demo agent", () => {
     await row.hover();
     await row.getByRole("button", { name: /^Delete/ }).click();
     await page.getByRole("button", { name: "Delete", exact: true }).click();
-    await page.getByRole("heading", { name: "Start a session" }).waitFor();
+    await page.getByRole("heading", { name: "What should we work on?" }).waitFor();
     await page.waitForFunction(() => document.querySelectorAll(".session-row.current").length === 0);
     await watch.close();
   });
@@ -292,7 +299,7 @@ describe("with the demo agent", () => {
     await screenshot(page, "refused-light");
     await page.getByLabel("Key or link").fill(gateway.link);
     await page.getByRole("button", { name: "Continue" }).click();
-    await page.getByRole("heading", { name: "Start a session" }).waitFor();
+    await page.getByRole("heading", { name: "What should we work on?" }).waitFor();
     await page.getByRole("button", { name: "Forget the key" }).click();
     await page.getByLabel("Key or link").waitFor();
     assert.deepEqual(await page.evaluate(() => [localStorage.length, sessionStorage.length]), [0, 0]);

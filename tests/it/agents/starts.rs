@@ -121,3 +121,25 @@ async fn dead_idle_process_is_never_leased_to_a_session() {
         assert_eq!(deleted.status.as_u16(), 204, "{deleted:?}");
     }
 }
+
+#[tokio::test]
+async fn status_has_the_error_of_the_last_start() {
+    let flag = tempfile::tempdir().expect("a temporary folder");
+    let ready = flag.path().join("ready");
+    let script = format!("test -e {} && exec {FAKE}; exit 3", ready.display());
+    let more = "pool = { min_idle = 0 }\nisolation = \"off\"";
+    let gateway = Setup::default().agent("late", "sh", &["-c", &script], more).start();
+    let status = async || gateway.get("/v1/agents/late").await["status"].clone();
+    assert_eq!(status().await, json!({ "state": "available", "detail": null }), "nothing is known yet");
+    let failed = gateway.posted("/v1/sessions", &[], &json!({ "agent": "late" })).await;
+    failed.problem(502, "agent_exited");
+    let unavailable = status().await;
+    assert_eq!(unavailable["state"], "unavailable");
+    assert!(
+        unavailable["detail"].as_str().is_some_and(|text| text.contains("exited with code 3")),
+        "{unavailable}"
+    );
+    std::fs::write(&ready, "").expect("the folder is ours");
+    gateway.session("late").await;
+    assert_eq!(status().await, json!({ "state": "available", "detail": null }));
+}

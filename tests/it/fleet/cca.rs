@@ -180,8 +180,9 @@ async fn member_that_stays_away_fails_its_turn_with_a_typed_reason() {
     let mut worker = Worker::connect(&gateway, "name=worker&root=/srv").await.expect("it returns");
     assert_eq!(worker.next("task_cancel").await["task_id"], task["task_id"]);
     let prompt = gateway.prompt(&session, "again").await;
-    let task = worker.next("task_assign").await;
-    worker.finish(&task, json!({ "output": "back" })).await;
+    let next = worker.next("task_assign").await;
+    assert_eq!(next["session_id"], task["session_id"], "the conversation continues");
+    worker.finish(&next, json!({ "output": "back" })).await;
     assert_eq!(ended(&gateway, &session, &prompt).await["text"], "back");
     one(&gateway.all_events(&session).await, "prompt.failed");
 }

@@ -55,6 +55,7 @@ async fn list_has_the_state_the_load_and_the_description_of_a_member() {
     drop(member);
     let away = listed(&gateway, |member| member["state"] == "disconnected").await;
     assert!(away["since"].as_str() > since, "{away}");
+    assert_eq!(gateway.get("/v1/agents/laptop").await["status"]["state"], "disconnected");
     // The gateway remembers the member.
     gateway.kill();
     gateway.start();
@@ -70,6 +71,8 @@ async fn drained_member_keeps_its_processes_and_gets_no_new_ones() {
     let running = session(&gateway, &member, "laptop").await;
     assert_eq!(status(&gateway, Method::POST, "/v1/fleet/laptop/drain").await, StatusCode::NO_CONTENT);
     assert_eq!(listed(&gateway, |_| true).await["draining"], true);
+    let status_of_agent = gateway.get("/v1/agents/laptop").await["status"].clone();
+    assert_eq!(status_of_agent, json!({ "state": "draining", "detail": null }));
     let (refused, body) = gateway.post("/v1/sessions", &json!({ "agent": "laptop" })).await;
     assert_eq!(
         (refused, &body["code"]),

@@ -1,7 +1,7 @@
 // Speaks the REST contract: adds the key, turns answers into values and refusals into `ApiProblem`.
 
 import { problemOf, Unreachable } from "./problem";
-import type { About, Agent, ConfigOption, ElicitationAnswer, Prompt, Session, SessionModes, SessionPage } from "./types";
+import type { About, Agent, ConfigOption, ElicitationAnswer, FolderPage, Prompt, Session, SessionModes, SessionPage } from "./types";
 
 /** All routes lie below the page itself, so that a proxy may put both under a sub-path. */
 const BASE = new URL("v1/", document.baseURI);
@@ -35,12 +35,20 @@ export class Client {
     return page.agents;
   }
 
+  /** The folders in a folder, or the workspace roots. */
+  folders(path: string | null, cursor: string | null, signal: AbortSignal): Promise<FolderPage> {
+    const query = new URLSearchParams({ limit: "200", ...(path === null ? {} : { path }), ...(cursor === null ? {} : { cursor }) });
+    return this.#call(`workspaces?${query}`, { signal });
+  }
+
   sessions(): Promise<SessionPage> {
     return this.#call("sessions?limit=200");
   }
 
-  createSession(agent: string, idempotencyKey: string): Promise<Session> {
-    return this.#call("sessions", { method: "POST", body: { agent }, idempotencyKey });
+  /** `folder`: null lets the gateway create one. */
+  createSession(agent: string, folder: string | null, idempotencyKey: string): Promise<Session> {
+    const body = folder === null ? { agent } : { agent, cwd: folder };
+    return this.#call("sessions", { method: "POST", body, idempotencyKey });
   }
 
   deleteSession(session: string): Promise<void> {

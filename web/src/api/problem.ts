@@ -61,6 +61,8 @@ const HINTS: Record<string, string> = {
   agent_auth_required: "Sign in with an admin key here, or with the agent's own command where the gateway runs. Then try again.",
   agent_start_failed: "Check that the agent's command is installed where the gateway runs. Its log says more.",
   agent_exited: "Send the message again: the gateway starts the agent anew.",
+  agent_disconnected: "Check that the agent's host is running and can be reached. Then send the message again: the gateway connects anew.",
+  member_unavailable: "Start acp-gateway connect on the agent's machine, or wait until it is back. Then send the message again.",
   agent_timeout: "The agent did not answer in time. Try again in a moment.",
   agent_unsupported: "This agent cannot do that.",
   rate_limited: "Wait a moment, then try again.",
@@ -83,10 +85,15 @@ export function explainProblem(problem: Problem): Explanation {
   const agent = problem.acp?.message;
   // The gateway's text often quotes the agent's text, which must not appear twice.
   const own = agent && problem.detail?.includes(agent) ? [] : [problem.detail, ...(problem.errors ?? []).map((error) => error.detail)];
-  const said = own.filter((part): part is string => !!part && part !== title).map(sentence);
+  const said = own.filter((part): part is string => !!part && part !== title).map((part) => sentence(withoutTitle(part, title)));
   const detail = [...new Set(agent ? [...said, agent] : said)].join(" ");
   const hint = hintFor(problem.code);
   return { title, ...(detail ? { detail } : {}), ...(hint ? { hint } : {}) };
+}
+
+/** The gateway's text may begin with the title. */
+function withoutTitle(part: string, title: string): string {
+  return part.toLowerCase().startsWith(`${title.toLowerCase()}: `) ? part.slice(title.length + 2) : part;
 }
 
 export function explain(error: unknown): Explanation {

@@ -6,10 +6,20 @@ export type Raw = Record<string, unknown>;
 
 export interface Agent {
   name: string;
+  /** Where the agent runs: `local`, `remote` or `fleet`. */
+  kind?: string;
+  /** The protocol of the agent: `acp`, `stream-json` or `early-acp`. */
+  dialect?: string;
+  status?: AgentStatus;
   title?: string | null;
   version?: string | null;
   agentInfo?: Raw | null;
-  pool?: { broken?: boolean };
+}
+
+/** Whether the agent can start sessions. */
+export interface AgentStatus {
+  state: "available" | "unavailable" | "reconnecting" | "disconnected" | "draining" | (string & {});
+  detail?: string | null;
 }
 
 export interface SessionMode {
@@ -76,6 +86,19 @@ export interface Session {
 
 export interface SessionPage {
   sessions: Session[];
+  nextCursor?: string | null;
+}
+
+export interface Folder {
+  path: string;
+  name: string;
+}
+
+/** The folders in a folder; `path` is null for the roots. */
+export interface FolderPage {
+  path?: string | null;
+  parent?: string | null;
+  folders: Folder[];
   nextCursor?: string | null;
 }
 

@@ -1,6 +1,7 @@
 // The only reducer: from a session's log to the state of the page. It is pure, accepts every event once, and ignores
 // unknown events, because the gateway may add event types at any time.
 
+import { sentence } from "../api/problem";
 import type { LogEvent, ModeSelection, Problem } from "../api/types";
 import { parseCursor } from "../log/cursor";
 import { commands, configOptions, modes } from "./offers";
@@ -164,7 +165,11 @@ function problemIn(event: LogEvent): Problem {
 /** In a turn, `prompt.failed` contains the same with more details, so the page shows only an exit between turns. */
 function agentExited(log: SessionLog, event: LogEvent): SessionLog {
   if (event.promptId || log.turns.some((turn) => turn.status === "running")) return log;
-  const item = note(event, "info", "The agent's process ended. It starts again with the next message.", text(event["stderrTail"]));
+  const disconnected = line(event["disconnected"]);
+  const item =
+    disconnected === null
+      ? note(event, "info", "The agent's process ended. It starts again with the next message.", text(event["stderrTail"]))
+      : note(event, "warning", "The connection to the agent's host was lost. The next message connects again.", sentence(disconnected));
   return { ...log, turns: updateOwner(log.turns, event, (turn) => addItem(turn, item)) };
 }
 

@@ -29,7 +29,7 @@ export function ActionView({ action, title }: Props) {
       ))}
       {(command !== null || action.cwd !== null) && (action.cwd ?? folder) && (
         <p className="action-row">
-          in <code>{action.cwd ?? visible(folder ?? "")}</code>
+          Runs in <code>{action.cwd ?? visible(folder ?? "")}</code>
         </p>
       )}
       {input != null && (

@@ -1,7 +1,7 @@
 // A change to a file, line by line.
 
 import { memo, useMemo } from "react";
-import { diffLines } from "../model/diff";
+import { diffLines, type DiffLine } from "../model/diff";
 import { useShortPath } from "./workingFolder";
 
 interface Props {
@@ -9,6 +9,8 @@ interface Props {
   before: string | null;
   after: string;
 }
+
+const count = (lines: DiffLine[], kind: DiffLine["kind"]) => lines.filter((line) => line.kind === kind).length;
 
 const MARKS = { same: " ", removed: "-", added: "+", skipped: "…" };
 
@@ -19,7 +21,10 @@ export const DiffView = memo(function DiffView({ path, before, after }: Props) {
     <figure className="diff">
       <figcaption>
         <code title={path}>{shown}</code>
-        {before === null && <span>new file</span>}
+        <span className="diff-counts">
+          {before === null && "new file "}
+          <span className="diff-plus">+{count(lines, "added")}</span> <span className="diff-minus">−{count(lines, "removed")}</span>
+        </span>
       </figcaption>
       <div className="diff-lines" tabIndex={0} role="region" aria-label={`Changes to ${shown}`}>
         {lines.map((line, index) => (

@@ -58,11 +58,11 @@ export function PermissionCard({ request, tool, terminals, isDenied, onAnswer }:
   return (
     <section id={QUESTION_ID} className="permission" ref={card} tabIndex={-1} aria-label={`The agent asks permission: ${request.title}`}>
       <p className="permission-head">
-        <Icon name={text(request.toolCall?.["kind"]) ?? "other"} /> The agent asks permission
+        <Icon name={text(request.toolCall?.["kind"]) ?? "other"} /> Needs approval
+        <span className="permission-note">{request.deadline ? `Rejected at ${clock(request.deadline)} if nobody answers` : "Waits until somebody answers"}</span>
       </p>
       <p className="permission-title">{request.title || "Go on?"}</p>
       {request.description && <p className="permission-text">{request.description}</p>}
-      {request.deadline && <p className="permission-note">It waits until {clock(request.deadline)}.</p>}
       <ActionView action={actionOf(request.toolCall, tool)} title={request.title} />
       {content.length > 0 && (
         <div className="permission-content">

@@ -12,9 +12,11 @@ interface Props {
   client: Client;
   sessionId: string;
   act: Act;
+  /** Called before a permission is answered here. */
+  onAnswer(requestId: string): void;
 }
 
-export function RequestDock({ log, requests, client, sessionId, act }: Props) {
+export function RequestDock({ log, requests, client, sessionId, act, onAnswer }: Props) {
   const [first] = requests;
   if (!first) return null;
   const more = requests.length - 1;
@@ -27,7 +29,10 @@ export function RequestDock({ log, requests, client, sessionId, act }: Props) {
           tool={toolOf(log, first)}
           terminals={log.terminals}
           isDenied={(option) => log.deniedModes.some((denied) => denied.modeId === option)}
-          onAnswer={(answer) => act(() => client.answerPermission(sessionId, first.requestId, answer))}
+          onAnswer={(answer) => {
+            onAnswer(first.requestId);
+            return act(() => client.answerPermission(sessionId, first.requestId, answer));
+          }}
         />
       ) : (
         <Asked key={first.requestId} request={first} client={client} sessionId={sessionId} act={act} />

@@ -9,6 +9,7 @@ import { Announcer } from "./Announcer";
 import { Boundary } from "./Boundary";
 import { Composer } from "./Composer";
 import { ConnectionBanner } from "./ConnectionBanner";
+import { Elsewhere, useElsewhere } from "./Elsewhere";
 import { focusMessage } from "./focus";
 import { Options } from "./Options";
 import { ProblemNote } from "./ProblemNote";
@@ -53,6 +54,7 @@ function Followed({ client, sessionId, menu, onActivity, feed }: Props & { feed:
   const [draft, setDraft] = useDraft(sessionId);
   const running = runningTurn(log);
   const requests = useMemo(() => openRequests(log), [log]);
+  const { elsewhere, answeredHere, dismiss } = useElsewhere(log, requests[0] ?? null);
   const title = titleOf(log);
   const gone = log.deleted || (connection.state === "ended" && connection.why === "deleted");
   const refused = connection.state === "refused";
@@ -116,9 +118,10 @@ function Followed({ client, sessionId, menu, onActivity, feed }: Props & { feed:
           <footer className="dock">
             {!gone && (
               <Boundary key={requests[0]?.requestId ?? ""}>
-                <RequestDock log={log} requests={requests} client={client} sessionId={sessionId} act={act} />
+                <RequestDock log={log} requests={requests} client={client} sessionId={sessionId} act={act} onAnswer={answeredHere} />
               </Boundary>
             )}
+            {elsewhere && <Elsewhere request={elsewhere} onDismiss={dismiss} />}
             {error !== null && (
               <div className="dock-problem">
                 <ProblemNote error={error} />

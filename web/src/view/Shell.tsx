@@ -61,7 +61,7 @@ export function Shell({ client, onForget }: Props) {
         {open ? (
           <SessionView key={open} client={client} sessionId={open} menu={menu} onActivity={changed} />
         ) : (
-          <StartPage client={client} menu={menu} onCreated={list.refresh} />
+          <StartPage client={client} menu={menu} sessions={list.sessions} onCreated={list.refresh} />
         )}
       </main>
     </div>

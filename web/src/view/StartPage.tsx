@@ -1,119 +1,155 @@
-// Picks an agent and starts a session with it.
+// The start page: a message, the agent and the folder of a new session. The first Enter creates the session and sends.
 
-import { useEffect, useRef, useState, type FormEvent, type ReactNode } from "react";
+import { useEffect, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
 import type { Client } from "../api/client";
 import { idempotencyKey } from "../api/idempotency";
 import { mayHaveHappened } from "../api/problem";
-import type { Agent } from "../api/types";
-import { line } from "../model/read";
+import type { Session } from "../api/types";
+import { startable } from "../model/agents";
+import { recentFolders } from "../model/folders";
 import { goTo, sessionHref } from "../model/route";
+import { useAgents } from "../model/useAgents";
+import { AgentChoice } from "./AgentChoice";
+import { FolderChoice } from "./FolderChoice";
+import { focusMessage, MESSAGE_ID } from "./focus";
+import { Icon } from "./Icon";
 import { ProblemNote } from "./ProblemNote";
 import { Where } from "./where";
 
 interface Props {
   client: Client;
   menu: ReactNode;
+  sessions: Session[] | null;
   onCreated(): void;
 }
 
-export function StartPage({ client, menu, onCreated }: Props) {
-  const [agents, setAgents] = useState<Agent[] | null>(null);
-  const [chosen, setChosen] = useState<string | null>(null);
+/**
+ * A start without a response may have reached the gateway. The next try repeats each of its requests with the same key, and
+ * sends the message to the session that exists already.
+ */
+interface Attempt {
+  agent: string;
+  folder: string | null;
+  key: string;
+  session: string | null;
+  message: { text: string; key: string } | null;
+}
+
+export function StartPage({ client, menu, sessions, onCreated }: Props) {
+  const catalogue = useAgents(client);
+  const [wanted, setWanted] = useState<string | null>(null);
+  const [folder, setFolder] = useState<string | null>(null);
+  const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
-  const [asked, setAsked] = useState(0);
-  /** The key of a start that may have reached the gateway although its answer was lost: the next try repeats it. */
-  const unanswered = useRef<{ agent: string; key: string } | null>(null);
+  const attempt = useRef<Attempt | null>(null);
+  const { agents } = catalogue;
+  const chosen = startable(agents ?? [], wanted ?? sessions?.[0]?.agent ?? null);
+  const problem = error ?? (agents === null ? catalogue.error : null);
 
   useEffect(() => {
     document.title = "acp-gateway";
-    const stop = new AbortController();
-    client.agents(stop.signal).then(
-      (found) => {
-        setAgents(found);
-        setError(null);
-        setChosen((before) => before ?? found[0]?.name ?? null);
-      },
-      (reason: unknown) => !stop.signal.aborted && setError(reason),
-    );
-    return () => stop.abort();
-  }, [client, asked]);
+    focusMessage();
+  }, []);
 
   function choose(agent: string) {
-    setChosen(agent);
+    setWanted(agent);
+    setFolder(null);
     setError(null);
   }
 
-  async function start(event: FormEvent) {
-    event.preventDefault();
+  async function start() {
     if (!chosen || busy) return;
+    const cwd = folder?.trim() || null;
+    const known = attempt.current;
+    const now = known?.agent === chosen && known.folder === cwd ? known : { agent: chosen, folder: cwd, key: idempotencyKey(), session: null, message: null };
+    attempt.current = now;
     setBusy(true);
     setError(null);
-    if (unanswered.current?.agent !== chosen) unanswered.current = { agent: chosen, key: idempotencyKey() };
     try {
-      const session = await client.createSession(chosen, unanswered.current.key);
-      unanswered.current = null;
+      now.session ??= (await client.createSession(chosen, cwd, now.key)).sessionId;
       onCreated();
-      goTo(sessionHref(session.sessionId));
+      if (text.trim() !== "") {
+        if (now.message?.text !== text) now.message = { text, key: idempotencyKey() };
+        await client.prompt(now.session, text, false, now.message.key);
+      }
+      attempt.current = null;
+      goTo(sessionHref(now.session));
     } catch (reason) {
-      if (!mayHaveHappened(reason)) unanswered.current = null;
+      if (!mayHaveHappened(reason)) {
+        now.message = null;
+        if (now.session === null) attempt.current = null;
+      }
       setError(reason);
+      catalogue.refresh();
     } finally {
       setBusy(false);
     }
   }
 
+  function press(event: KeyboardEvent) {
+    if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
+    event.preventDefault();
+    if (text.trim() !== "") void start();
+  }
+
   return (
     <div className="start">
       <header className="bar">{menu}</header>
-      <form className="start-form" onSubmit={(event) => void start(event)}>
-        <h1>Start a session</h1>
-        <p className="lead">Pick the agent that you want to work with.</p>
+      <div className="start-form">
+        <h1>What should we work on?</h1>
+        <form
+          className="composer"
+          aria-label="Start a session"
+          onSubmit={(event) => {
+            event.preventDefault();
+            void start();
+          }}
+        >
+          <div className="composer-box">
+            <label className="hidden" htmlFor={MESSAGE_ID}>
+              First message
+            </label>
+            <textarea id={MESSAGE_ID} rows={3} value={text} placeholder="Describe a task" onChange={(event) => setText(event.target.value)} onKeyDown={press} />
+            <div className="composer-row">
+              <div className="options">
+                <FolderChoice
+                  key={chosen}
+                  client={client}
+                  browses={agents?.find((agent) => agent.name === chosen)?.kind === "local"}
+                  recent={recentFolders(sessions, chosen)}
+                  folder={folder}
+                  onChoose={setFolder}
+                />
+              </div>
+              <button className="button primary" type="submit" disabled={!chosen || busy} aria-busy={busy}>
+                <Icon name="send" />
+                <span>{busy ? "Starting the agent…" : text.trim() === "" ? "Start session" : "Start and send"}</span>
+              </button>
+            </div>
+          </div>
+        </form>
+        {problem !== null && (
+          <Where value={{ client, agent: chosen }}>
+            <ProblemNote error={problem}>
+              {agents === null && (
+                <button className="button small" type="button" onClick={catalogue.refresh}>
+                  Try again
+                </button>
+              )}
+            </ProblemNote>
+          </Where>
+        )}
         {agents?.length === 0 && <p>No agents are configured. Add one to the gateway's configuration and restart it.</p>}
         {agents !== null && agents.length > 0 && (
           <fieldset className="agents" disabled={busy}>
-            <legend className="hidden">Agent</legend>
+            <legend className="agents-legend">Agent</legend>
             {agents.map((agent) => (
               <AgentChoice key={agent.name} agent={agent} chosen={chosen === agent.name} onChoose={() => choose(agent.name)} />
             ))}
           </fieldset>
         )}
-        <button className="button primary" type="submit" disabled={!chosen || busy} aria-busy={busy}>
-          {busy ? "Starting the agent…" : "Start session"}
-        </button>
-      </form>
-      {error !== null && (
-        <Where value={{ client, agent: chosen }}>
-          <div className="start-problem">
-            <ProblemNote error={error}>
-              {agents === null && (
-                <button className="button small" type="button" onClick={() => setAsked(asked + 1)}>
-                  Try again
-                </button>
-              )}
-            </ProblemNote>
-          </div>
-        </Where>
-      )}
+      </div>
     </div>
-  );
-}
-
-function AgentChoice({ agent, chosen, onChoose }: { agent: Agent; chosen: boolean; onChoose(): void }) {
-  const title = agent.title ?? line(agent.agentInfo?.["title"]) ?? agent.name;
-  const version = agent.version ?? line(agent.agentInfo?.["version"]);
-  return (
-    <label className="agent">
-      <input type="radio" name="agent" value={agent.name} checked={chosen} onChange={onChoose} />
-      <span className="agent-words">
-        <span className="agent-name">
-          {title}
-          {version && <span className="agent-version">{version}</span>}
-        </span>
-        {agent.name === "demo" && <span className="agent-description">Built in. It needs no model and shows what an agent can do.</span>}
-        {agent.name !== "demo" && title !== agent.name && <span className="agent-description">{agent.name}</span>}
-        {agent.pool?.broken && <span className="agent-description warn">It crashed several times lately and may not start.</span>}
-      </span>
-    </label>
   );
 }

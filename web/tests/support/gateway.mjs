@@ -49,19 +49,24 @@ export class Gateway {
 
   /** A link with a key that may do everything. */
   async adminLink() {
-    const args = ["key", "create", "ada", "--scopes", "read,prompt,approve,files,admin", "--data", path.join(this.folder, "data")];
+    return `${this.origin}/#key=${await this.key("ada", "read,prompt,approve,files,admin")}`;
+  }
+
+  /** Creates a key with these scopes, and waits until the gateway accepts it. */
+  async key(name, scopes) {
+    const args = ["key", "create", name, "--scopes", scopes, "--data", path.join(this.folder, "data")];
     if (this.configFile) args.push("--config", this.configFile);
     const env = { PATH: process.env.PATH, HOME: this.folder };
     const { stdout } = await promisify(execFile)(path.resolve(process.env.ACP_GATEWAY_BIN), args, { env });
     const key = stdout.trim();
     // A gateway that runs looks for new keys once a second.
     const deadline = Date.now() + 10_000;
-    const known = async () => (await fetch(`${this.origin}/v1`, { headers: { Authorization: `Bearer ${key}` } })).ok;
+    const known = async () => (await fetch(`${this.origin}/v1`, { headers: { Authorization: `Bearer ${key}` } })).status !== 401;
     while (!(await known())) {
       if (Date.now() > deadline) throw new Error("the gateway does not take the new key");
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
-    return `${this.origin}/#key=${key}`;
+    return key;
   }
 
   /** As if the power had failed. */

@@ -226,3 +226,9 @@ describe("the session around the turns", () => {
     expect(played(script.add("session.attached", { by: "load", context: "kept", result: null })).closed).toBe(false);
   });
 });
+
+test("the end of a connection to the agent's host is shown with the reason", () => {
+  const log = foldAll(EMPTY, startedScript().add("prompt.completed", { stopReason: "end_turn" }, "p1").add("agent.exited", { exitCode: null, signal: null, stderrTail: "", disconnected: "the connection was lost" }).events);
+  const note = log.turns.flatMap((turn) => turn.items).find((item) => item.kind === "note");
+  expect(note).toMatchObject({ severity: "warning", text: "The connection to the agent's host was lost. The next message connects again.", detail: "The connection was lost." });
+});

@@ -4,13 +4,14 @@ use axum::Json;
 use serde::Deserialize;
 
 use crate::agent::AgentSpec;
-use crate::api::{Agent, AgentList, AgentSessionList, PoolFigures};
+use crate::api::{Agent, AgentAvailability, AgentList, AgentSessionList, AgentStatus, PoolFigures};
+use crate::fleet::{MemberState, MemberStatus};
 use crate::pool::PoolStats;
 use crate::surface::Gateway;
 use crate::surface::authorized::{CanAdmin, CanRead};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{ApiRequest, Params};
-use crate::types::{AgentName, PoolSettings, Principal};
+use crate::types::{AgentKind, AgentName, PoolSettings, Principal};
 
 /// Lists the agents that can run sessions.
 #[utoipa::path(
@@ -58,6 +59,8 @@ pub(super) async fn list_agent_sessions(
 fn agent_info(gateway: &Gateway, by: &Principal, spec: &AgentSpec) -> Agent {
     let (figures, initialized) = gateway.pool.agent_stats(&spec.name, &by.tenant).unzip();
     let initialized = initialized.flatten();
+    let is_member = spec.endpoint.kind() == AgentKind::Fleet;
+    let member = gateway.fleet.member(&spec.name).filter(|_| is_member).map(|member| member.status());
     let answer = initialized.as_deref();
     let info = answer.and_then(|answer| answer.agent_info.clone());
     let names: DisplayNames =
@@ -65,6 +68,8 @@ fn agent_info(gateway: &Gateway, by: &Principal, spec: &AgentSpec) -> Agent {
     Agent {
         name: spec.name.clone(),
         kind: spec.endpoint.kind(),
+        dialect: spec.settings.dialect,
+        status: status(member.as_ref(), figures.as_ref()),
         title: names.title.or_else(|| Some(spec.title.clone())),
         version: names.version,
         protocol_version: answer.map(|answer| answer.acp_version.number()),
@@ -73,6 +78,23 @@ fn agent_info(gateway: &Gateway, by: &Principal, spec: &AgentSpec) -> Agent {
         auth_methods: answer.and_then(|answer| answer.auth_methods.clone()),
         isolation: figures.as_ref().and_then(|figures| figures.isolation),
         pool: figures.map(|figures| pool_figures(&figures, &spec.settings.pool)).unwrap_or_default(),
+    }
+}
+
+/// Whether new sessions can start: by the connection of a member, then by the last start.
+fn status(member: Option<&MemberStatus>, figures: Option<&PoolStats>) -> AgentStatus {
+    let of_member = member.and_then(|member| match member.state {
+        MemberState::Disconnected => Some(AgentAvailability::Disconnected),
+        MemberState::Reconnecting => Some(AgentAvailability::Reconnecting),
+        MemberState::Connected => member.draining.then_some(AgentAvailability::Draining),
+    });
+    let error = figures.and_then(|figures| figures.start_error.as_deref());
+    match (of_member, error) {
+        (Some(state), _) => AgentStatus { state, detail: None },
+        (None, Some(error)) => {
+            AgentStatus { state: AgentAvailability::Unavailable, detail: Some(error.to_owned()) }
+        }
+        (None, None) => AgentStatus { state: AgentAvailability::Available, detail: None },
     }
 }
 

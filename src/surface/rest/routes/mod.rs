@@ -26,6 +26,7 @@ mod terminals;
 mod tickets;
 mod transcript;
 mod webhooks;
+mod workspaces;
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -74,6 +75,7 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(settings::set_config_option))
         .routes(routes!(files::list_files))
         .routes(routes!(files::read_file, files::write_file, files::delete_file))
+        .routes(routes!(workspaces::list_workspaces))
         .routes(routes!(transcript::get_transcript))
         .routes(routes!(transcript::get_transcript_markdown))
         .routes(routes!(transcript::get_stderr))

@@ -23,7 +23,7 @@ export function Card({ request, head, icon, children }: Props) {
         <Icon name={icon} /> {head}
       </p>
       <p className="permission-title">{request.title}</p>
-      {request.deadline && <p className="permission-note">It waits until {clock(request.deadline)}.</p>}
+      {request.deadline && <p className="permission-note">Cancelled at {clock(request.deadline)} if nobody answers.</p>}
       {children}
     </section>
   );

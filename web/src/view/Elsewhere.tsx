@@ -1,0 +1,36 @@
+// The end of a permission request that another client, or the gateway, answered while its card was open here.
+
+import { useEffect, useRef, useState } from "react";
+import { openRequests, type RequestItem, type SessionLog } from "../model/state";
+import { resolutionWords } from "./RequestLine";
+
+/** Follows the request of the open card. The request is known after its end, unless it was answered here. */
+export function useElsewhere(log: SessionLog, open: RequestItem | null) {
+  const [elsewhere, setElsewhere] = useState<RequestItem | null>(null);
+  const shown = useRef<string | null>(null);
+  const here = useRef<string | null>(null);
+
+  useEffect(() => {
+    const former = shown.current;
+    shown.current = open?.method === "session/request_permission" ? open.requestId : null;
+    if (open) setElsewhere(null);
+    if (former === null || former === shown.current || former === here.current) return;
+    const ended = log.turns.flatMap((turn) => turn.items).find((item) => item.kind === "request" && item.requestId === former);
+    if (!open && ended?.kind === "request" && ended.resolution && ended.resolution.how !== "cancelled") setElsewhere(ended);
+  }, [open?.requestId, openRequests(log).length]);
+
+  return { elsewhere, answeredHere: (request: string) => void (here.current = request), dismiss: () => setElsewhere(null) };
+}
+
+export function Elsewhere({ request, onDismiss }: { request: RequestItem; onDismiss(): void }) {
+  return (
+    <div className="elsewhere" role="status">
+      <span className="elsewhere-words">
+        <strong>{request.title || "The request"}</strong>: {request.resolution && resolutionWords(request, request.resolution)}
+      </span>
+      <button className="button small" type="button" onClick={onDismiss}>
+        Dismiss
+      </button>
+    </div>
+  );
+}

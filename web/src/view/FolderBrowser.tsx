@@ -1,0 +1,78 @@
+// The folders below the workspace roots, level by level.
+
+import { useEffect, useState } from "react";
+import type { Client } from "../api/client";
+import type { Folder } from "../api/types";
+import { visible } from "../model/words";
+import { Icon } from "./Icon";
+import { ProblemNote } from "./ProblemNote";
+
+interface Props {
+  client: Client;
+  /** Called with each folder that is opened. */
+  onChoose(path: string): void;
+}
+
+interface Level {
+  path: string | null;
+  parent: string | null;
+  folders: Folder[];
+  next: string | null;
+}
+
+export function FolderBrowser({ client, onChoose }: Props) {
+  const [at, setAt] = useState<{ path: string | null; cursor: string | null }>({ path: null, cursor: null });
+  const [level, setLevel] = useState<Level | null>(null);
+  const [error, setError] = useState<unknown>(null);
+
+  useEffect(() => {
+    const stop = new AbortController();
+    client.folders(at.path, at.cursor, stop.signal).then(
+      (page) => {
+        setError(null);
+        setLevel((before) => ({
+          path: page.path ?? null,
+          parent: page.parent ?? null,
+          folders: at.cursor === null ? page.folders : [...(before?.folders ?? []), ...page.folders],
+          next: page.nextCursor ?? null,
+        }));
+      },
+      (reason: unknown) => !stop.signal.aborted && setError(reason),
+    );
+    return () => stop.abort();
+  }, [client, at]);
+
+  function open(path: string | null) {
+    setAt({ path, cursor: null });
+    if (path !== null) onChoose(path);
+  }
+
+  if (error !== null) return <ProblemNote error={error} />;
+  if (level === null) return null;
+  return (
+    <ul className="folders" aria-label={level.path === null ? "Workspace roots" : `Folders in ${visible(level.path)}`}>
+      {level.path !== null && (
+        <li>
+          <button type="button" onClick={() => open(level.parent)}>
+            <Icon name="up" /> {level.parent === null ? "All roots" : "Folder above"}
+          </button>
+        </li>
+      )}
+      {level.folders.map((folder) => (
+        <li key={folder.path}>
+          <button type="button" onClick={() => open(folder.path)}>
+            <Icon name="folder" /> <code>{visible(level.path === null ? folder.path : folder.name)}</code>
+          </button>
+        </li>
+      ))}
+      {level.folders.length === 0 && <li className="folders-empty">No folders in it</li>}
+      {level.next !== null && (
+        <li>
+          <button type="button" onClick={() => setAt({ path: level.path, cursor: level.next })}>
+            Show more
+          </button>
+        </li>
+      )}
+    </ul>
+  );
+}
