@@ -77,7 +77,7 @@ impl Process {
         match jsonrpc::parse(line, MAX_DEPTH) {
             Ok(Message::Request { id, method, params }) => self.request(&id, &method, &params, next_request),
             Ok(Message::Notification { method, params }) if &*method == "session/cancel" => {
-                self.cancel(&params)
+                self.cancel(&params);
             }
             // The process sends no requests, and other notifications have no effect.
             Ok(Message::Notification { .. } | Message::Response { .. }) | Err(_) => {}
