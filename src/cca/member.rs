@@ -27,7 +27,7 @@ pub enum CcaError {
 #[derive(Debug, Default)]
 pub struct Output {
     /// Frames of the member for the fleet.
-    pub frames: Vec<(MemberFrame, Bytes)>,
+    pub for_fleet: Vec<(MemberFrame, Bytes)>,
     /// Messages for the member.
     pub messages: Vec<String>,
 }
@@ -121,7 +121,7 @@ impl CcaMember {
             }
             GatewayFrame::Command { channel, number, command } => {
                 self.command(channel, number, &command, &payload)?;
-                output.frames.push((MemberFrame::Received { channel, number }, Bytes::new()));
+                output.for_fleet.push((MemberFrame::Received { channel, number }, Bytes::new()));
             }
         }
         self.collect(&mut output);
@@ -165,7 +165,7 @@ impl CcaMember {
         match message::parse(text)? {
             FromMember::Heartbeat(Heartbeat { id, reply_to }) => {
                 if let Some(at) = reply_to {
-                    output.frames.push((MemberFrame::Pong { at }, Bytes::new()));
+                    output.for_fleet.push((MemberFrame::Pong { at }, Bytes::new()));
                 }
                 if let Some(id) = id {
                     output.messages.push(ToMember::Heartbeat { id: None, reply_to: Some(&id) }.text());
@@ -215,7 +215,7 @@ impl CcaMember {
             output.messages.extend(local.process.take_messages());
             local.buffer.push(local.process.take_lines());
             while let Some(part) = local.buffer.next_part() {
-                output.frames.push(match part {
+                output.for_fleet.push(match part {
                     OutputPart::Bytes { offset, bytes } => (MemberFrame::Output { channel, offset }, bytes),
                     OutputPart::End { offset, end } => {
                         (MemberFrame::Ended { channel, offset, end: Box::new(end) }, Bytes::new())

@@ -20,7 +20,7 @@ const MAX_DEPTH: usize = 128;
 
 const INVALID_PARAMS: i64 = -32602;
 const METHOD_NOT_FOUND: i64 = -32601;
-const SERVER_ERROR: i64 = -32000;
+const INTERNAL_ERROR: i64 = -32603;
 
 /// The state of the process.
 #[derive(Debug, Default)]
@@ -106,7 +106,7 @@ impl Process {
             return self.error(id, INVALID_PARAMS, "the session needs cwd");
         };
         if self.sessions.len() >= MAX_SESSIONS {
-            return self.error(id, SERVER_ERROR, "the process has too many sessions");
+            return self.error(id, INTERNAL_ERROR, "the process has too many sessions");
         }
         let session = session_id.unwrap_or_else(|| random_uuid().to_string());
         self.result(id, &json!({ "sessionId": session }));
@@ -149,7 +149,7 @@ impl Process {
             return self.error(id, METHOD_NOT_FOUND, "the member does not have this method");
         };
         if self.requests.len() >= MAX_REQUESTS {
-            return self.error(id, SERVER_ERROR, "too many requests wait for the member");
+            return self.error(id, INTERNAL_ERROR, "too many requests wait for the member");
         }
         self.requests.insert(*next_request, id.to_owned());
         *next_request += 1;
@@ -182,7 +182,7 @@ impl Process {
             self.result(&task.call, &response);
         } else {
             let text = result.error.as_deref().unwrap_or("the member reports that the task failed");
-            self.error(&task.call, SERVER_ERROR, text);
+            self.error(&task.call, INTERNAL_ERROR, text);
         }
         true
     }
@@ -191,7 +191,7 @@ impl Process {
     pub(super) fn answered(&mut self, response: &Response) -> bool {
         let Some(id) = self.requests.remove(&response.reply_to) else { return false };
         match (&response.error, &response.result) {
-            (Some(error), _) => self.error(&id, SERVER_ERROR, error),
+            (Some(error), _) => self.error(&id, INTERNAL_ERROR, error),
             (None, Some(result)) => {
                 // The parts of a message are one line.
                 let result: Value = serde_json::from_str(result.get()).unwrap_or_default();
@@ -206,7 +206,7 @@ impl Process {
     pub(super) fn lose_tasks(&mut self, is_lost: impl Fn(&str) -> bool) {
         let lost: Vec<_> = self.tasks.extract_if(|id, _| is_lost(id)).collect();
         for (_, task) in lost {
-            self.error(&task.call, SERVER_ERROR, "the member no longer has the task");
+            self.error(&task.call, INTERNAL_ERROR, "the member no longer has the task");
         }
     }
 

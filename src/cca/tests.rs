@@ -52,7 +52,7 @@ impl Test {
 }
 
 fn lines(output: &Output) -> Vec<Value> {
-    let bytes = output.frames.iter().filter(|(frame, _)| matches!(frame, MemberFrame::Output { .. }));
+    let bytes = output.for_fleet.iter().filter(|(frame, _)| matches!(frame, MemberFrame::Output { .. }));
     let text = bytes.map(|(_, bytes)| String::from_utf8(bytes.to_vec()).unwrap()).collect::<String>();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -101,7 +101,7 @@ fn reconnect_asks_for_the_tasks_and_loses_those_that_are_absent() {
     assert_eq!(request["type"], "get_status");
     let result = json!({ "tasks": [kept["task_id"]] });
     let output = test.message(&json!({ "type": "response", "reply_to": request["id"], "result": result }));
-    assert!(output.frames.is_empty(), "no output before the gateway asks for it");
+    assert!(output.for_fleet.is_empty(), "no output before the gateway asks for it");
     let resume = GatewayFrame::Resume { channel: CHANNEL, offset: 0 };
     let output = test.member.frame((resume, Bytes::new())).unwrap();
     let errors: Vec<_> = lines(&output).into_iter().filter(|line| line["error"].is_object()).collect();
@@ -115,5 +115,5 @@ fn close_and_forget_cancel_the_tasks() {
     let output = test.command(Command::Close, "");
     let cancel: Value = serde_json::from_str(&output.messages[0]).unwrap();
     assert_eq!((&cancel["type"], &cancel["task_id"]), (&json!("task_cancel"), &first["task_id"]));
-    assert!(output.frames.iter().any(|(frame, _)| matches!(frame, MemberFrame::Ended { .. })));
+    assert!(output.for_fleet.iter().any(|(frame, _)| matches!(frame, MemberFrame::Ended { .. })));
 }

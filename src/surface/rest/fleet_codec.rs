@@ -17,7 +17,7 @@ pub(super) enum Codec {
 /// The results of a message or a frame.
 #[derive(Default)]
 pub(super) struct Converted {
-    pub(super) frames: Vec<(MemberFrame, Bytes)>,
+    pub(super) for_fleet: Vec<(MemberFrame, Bytes)>,
     pub(super) messages: Vec<Message>,
 }
 
@@ -33,7 +33,7 @@ impl Codec {
     /// Converts a frame of the fleet.
     pub(super) fn outgoing(&self, frame: Bytes) -> Result<Converted, String> {
         match self {
-            Self::Frames => Ok(Converted { frames: Vec::new(), messages: vec![Message::Binary(frame)] }),
+            Self::Frames => Ok(Converted { for_fleet: Vec::new(), messages: vec![Message::Binary(frame)] }),
             Self::Cca(connection) => {
                 let frame = CcaMember::decode(frame).map_err(|error| error.to_string())?;
                 connection.member().frame(frame).map(Converted::from).map_err(|error| error.to_string())
@@ -47,7 +47,7 @@ impl Codec {
             (_, Message::Ping(_) | Message::Pong(_)) => Ok(Converted::default()),
             (Self::Frames, Message::Binary(bytes)) => {
                 let frame = fleet::decode::<MemberFrame>(bytes).map_err(|error| error.to_string())?;
-                Ok(Converted { frames: vec![frame], messages: Vec::new() })
+                Ok(Converted { for_fleet: vec![frame], messages: Vec::new() })
             }
             (Self::Cca(connection), Message::Text(text)) => {
                 connection.member().message(&text).map(Converted::from).map_err(|error| error.to_string())
@@ -61,6 +61,6 @@ impl Codec {
 impl From<crate::cca::Output> for Converted {
     fn from(output: crate::cca::Output) -> Self {
         let messages = output.messages.into_iter().map(|text| Message::Text(text.into()));
-        Self { frames: output.frames, messages: messages.collect() }
+        Self { for_fleet: output.for_fleet, messages: messages.collect() }
     }
 }

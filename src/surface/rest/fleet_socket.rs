@@ -166,11 +166,11 @@ impl Link<'_> {
         clock: u64,
     ) -> Result<(), End> {
         let Joined { member, connection, .. } = self.joined;
-        let Converted { frames, messages } = converted.map_err(|error| Some(violation(&error)))?;
+        let Converted { for_fleet, messages } = converted.map_err(|error| Some(violation(&error)))?;
         for message in messages {
             send(socket, message).await?;
         }
-        for frame in frames {
+        for frame in for_fleet {
             let response = member.receive(*connection, frame, clock);
             if let Some(response) = response.map_err(|error| Some(violation(&error)))? {
                 let converted = self.codec.outgoing(response).map_err(|error| Some(violation(&error)))?;
@@ -190,7 +190,7 @@ async fn receive_hello(socket: &mut WebSocket) -> Result<Hello, End> {
         let received = timeout_at(deadline, receive(socket)).await;
         let late = |_| Some((close_code::PROTOCOL, "hello did not arrive in time".to_owned()));
         let converted = Codec::Frames.incoming(received.map_err(late)??);
-        match converted.map_err(|error| Some(violation(&error)))?.frames.pop() {
+        match converted.map_err(|error| Some(violation(&error)))?.for_fleet.pop() {
             Some((MemberFrame::Hello(hello), _)) => return Ok(*hello),
             Some(_) => return Err(Some(violation(&"the first frame must be hello"))),
             None => {}

@@ -10,8 +10,9 @@ use super::principals::{Principal, principals};
 use crate::support::gateway::KEY;
 use crate::support::{Answer, Setup, figure};
 
-/// The tests send more requests than a person may.
-const LIMITS: &str = "auth.max_failed_keys_per_minute = 100000\n";
+/// The tests send more requests than a person may, and create webhooks for a host that does not exist.
+const LIMITS: &str =
+    "auth.max_failed_keys_per_minute = 100000\nwebhooks.allowed_hosts = [\"hooks.example\"]\n";
 
 fn by(principal: &Principal, request: RequestBuilder) -> RequestBuilder {
     match &principal.key {
