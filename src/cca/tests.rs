@@ -1,5 +1,7 @@
 //! Frames and messages of a member, as inputs and outputs.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -91,7 +93,7 @@ fn unknown_sessions_and_methods_of_acp_are_errors() {
 fn reconnect_asks_for_the_tasks_and_loses_those_that_are_absent() {
     let (mut test, session) = Test::new();
     let info =
-        MemberInfo { capacity: 1, version: String::new(), roots: Vec::new(), metadata: Default::default() };
+        MemberInfo { capacity: 1, version: String::new(), roots: Vec::new(), metadata: BTreeMap::default() };
     assert!(test.member.connect(info.clone()).1.is_empty());
     let kept = test.prompt(&session, 2);
     let lost = test.prompt(&session, 3);

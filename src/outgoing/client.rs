@@ -58,7 +58,7 @@ impl Client {
 
     pub(super) fn with_resolver(
         options: ClientOptions<'_>,
-        resolve: fn(String) -> Resolving,
+        resolve: fn(&str) -> Resolving,
     ) -> Result<Self, TlsError> {
         let ClientOptions { proxies, uses_tls, ca_certificates, addresses } = options;
         let tls = if uses_tls { tls::config(ca_certificates)? } else { tls::without_certificates()? };

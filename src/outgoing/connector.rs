@@ -54,14 +54,15 @@ struct TcpConnector {
     tcp: HttpConnector,
     proxies: Arc<Matcher>,
     rule: AddressRule,
-    resolve: fn(String) -> Resolving,
+    resolve: fn(&str) -> Resolving,
 }
 
 /// The addresses of a host and port.
 pub(super) type Resolving = Pin<Box<dyn Future<Output = std::io::Result<Vec<SocketAddr>>> + Send>>;
 
 /// Asks the resolver of the system.
-pub(super) fn resolve(host_and_port: String) -> Resolving {
+pub(super) fn resolve(host_and_port: &str) -> Resolving {
+    let host_and_port = host_and_port.to_owned();
     Box::pin(async move { Ok(lookup_host(host_and_port).await?.collect()) })
 }
 
@@ -84,7 +85,7 @@ impl Connector {
         proxies: &ProxyVariables,
         tls: ClientConfig,
         rule: AddressRule,
-        resolve: fn(String) -> Resolving,
+        resolve: fn(&str) -> Resolving,
     ) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
@@ -145,7 +146,7 @@ impl Service<Uri> for TcpConnector {
         match self.rule {
             AddressRule::Any => Box::pin(route.connect(url)),
             AddressRule::Only(is_permitted) => {
-                let addresses = (self.resolve)(url.authority().map(ToString::to_string).unwrap_or_default());
+                let addresses = (self.resolve)(url.authority().map_or("", |authority| authority.as_str()));
                 Box::pin(async move { route.connect_to(permitted(addresses.await?, is_permitted)?).await })
             }
         }

@@ -159,7 +159,7 @@ async fn websocket_passes_the_tunnel_of_a_proxy_with_its_headers() {
 }
 
 /// A client that connects only to 127.0.0.2.
-fn restricted(proxies: &ProxyVariables, resolve: fn(String) -> Resolving) -> Client {
+fn restricted(proxies: &ProxyVariables, resolve: fn(&str) -> Resolving) -> Client {
     let only = AddressRule::Only(|address| address == IpAddr::from([127, 0, 0, 2]));
     let options = ClientOptions { proxies, uses_tls: false, ca_certificates: None, addresses: only };
     Client::with_resolver(options, resolve).unwrap()
@@ -176,9 +176,9 @@ const CLOSE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r
 #[tokio::test]
 async fn checked_address_is_the_one_that_is_used() {
     /// The second answer differs from the first one.
-    fn rebinding(host_and_port: String) -> Resolving {
+    fn rebinding(host_and_port: &str) -> Resolving {
         static ANSWERS: AtomicU8 = AtomicU8::new(2);
-        addresses(&host_and_port, &[[127, 0, 0, ANSWERS.fetch_add(1, Ordering::Relaxed)]])
+        addresses(host_and_port, &[[127, 0, 0, ANSWERS.fetch_add(1, Ordering::Relaxed)]])
     }
     let listener = TcpListener::bind("127.0.0.2:0").await.unwrap();
     let url = format!("http://hook.test:{}/", listener.local_addr().unwrap().port());
@@ -192,8 +192,8 @@ async fn checked_address_is_the_one_that_is_used() {
 
 #[tokio::test]
 async fn only_permitted_addresses_are_connected() {
-    fn mixed(host_and_port: String) -> Resolving {
-        addresses(&host_and_port, &[[127, 0, 0, 2], [10, 0, 0, 1]])
+    fn mixed(host_and_port: &str) -> Resolving {
+        addresses(host_and_port, &[[127, 0, 0, 2], [10, 0, 0, 1]])
     }
     let client = restricted(&ProxyVariables::default(), mixed);
     let error = get(&client, "http://hook.test/").await.unwrap_err().to_string();
@@ -228,8 +228,8 @@ async fn only_permitted_addresses_are_connected() {
 
 #[tokio::test]
 async fn proxy_gets_the_checked_address() {
-    fn fixed(host_and_port: String) -> Resolving {
-        addresses(&host_and_port, &[[127, 0, 0, 2]])
+    fn fixed(host_and_port: &str) -> Resolving {
+        addresses(host_and_port, &[[127, 0, 0, 2]])
     }
     let (listener, address) = listener().await;
     let proxies = ProxyVariables { all: format!("http://{address}"), ..ProxyVariables::default() };

@@ -191,9 +191,9 @@ impl Host {
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, RequestFailure> {
-        let response = self.client.send(request).await.map_err(|error| match error.was_sent() {
-            true => RequestFailure::Lost(error.to_string()),
-            false => RequestFailure::NotReceived(error.to_string()),
+        let response = self.client.send(request).await.map_err(|error| {
+            let failure = if error.was_sent() { RequestFailure::Lost } else { RequestFailure::NotReceived };
+            failure(error.to_string())
         })?;
         lock_or_abort(self.cookies.lock()).store(&self.url, response.headers());
         Ok(response)

@@ -116,12 +116,13 @@ impl Task {
         output: &mut DuplexStream,
     ) -> Result<(Follower, mpsc::Receiver<Report>), String> {
         let line = lines.recv().await.ok_or(CLOSED)?;
-        let opened = self.host.initialize(without_line_end(line)).await;
-        let Opened { connection, body } = opened.map_err(|failure| {
-            if let RequestFailure::Status { status, .. } = failure {
+        let opened = self.host.initialize(without_line_end(&line)).await;
+        let Opened { connection, body } = opened.map_err(|failure| match failure {
+            RequestFailure::Status { status, .. } => {
                 self.reject(StartRejection::Status(status));
+                failure.reason()
             }
-            failure.reason()
+            RequestFailure::NotReceived(reason) | RequestFailure::Lost(reason) => reason,
         })?;
         let response = jsonrpc::parse(&body, self.max_depth);
         let is_error = matches!(response, Ok(Message::Response { outcome: Err(_), .. }));
@@ -204,20 +205,20 @@ impl Exchange {
     }
 
     /// Posts lines. Returns the reason of the end.
-    async fn send(&self, mut lines: mpsc::Receiver<Bytes>, link: &Link) -> String {
+    async fn send(&self, mut queued: mpsc::Receiver<Bytes>, link: &Link) -> String {
         let mut is_closing = false;
         loop {
-            let line = tokio::select! {
+            let next = tokio::select! {
                 biased;
                 () = link.closing(), if !is_closing => {
                     is_closing = true;
-                    lines.close();
+                    queued.close();
                     continue;
                 }
-                line = lines.recv() => line,
+                next = queued.recv() => next,
             };
-            let Some(line) = line else { break };
-            if let Err(reason) = self.post(without_line_end(line)).await {
+            let Some(next) = next else { break };
+            if let Err(reason) = self.post(without_line_end(&next)).await {
                 return reason;
             }
         }
@@ -261,6 +262,6 @@ fn rejected(call: &str, failure: &RequestFailure) -> Vec<u8> {
     to_line(jsonrpc::error(id, &error).trim_ascii_end())
 }
 
-fn without_line_end(line: Bytes) -> Bytes {
+fn without_line_end(line: &Bytes) -> Bytes {
     line.slice(..line.trim_ascii_end().len())
 }

@@ -100,7 +100,9 @@ impl Streams {
         sessions.push(stream);
         if sessions.len() > MAX_SESSION_STREAMS {
             let routes = lock_or_abort(self.follower.routes.lock());
-            let unused = sessions.iter().position(|stream| !routes.is_in_use(&stream.session));
+            // The last one is the requested stream.
+            let mut others = sessions[..MAX_SESSION_STREAMS].iter();
+            let unused = others.position(|stream| !routes.is_in_use(&stream.session));
             sessions.remove(unused.unwrap_or_default()).task.abort();
         }
         is_open

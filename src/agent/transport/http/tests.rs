@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::{Host, StartOutcome, StartRejection, open};
 use crate::agent::transport::{LineWriter, Transport};
-use crate::outgoing::{Client, ClientOptions};
+use crate::outgoing::{AddressRule, Client, ClientOptions};
 use crate::shutdown::Shutdown;
 use crate::types::{Limits, ProxyVariables};
 
@@ -86,8 +86,8 @@ impl TestRequest {
     }
 
     fn header(&self, name: &str) -> Option<&str> {
-        let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
-        lines.into_iter().find(|(header, _)| header.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        let mut lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
+        lines.find(|(header, _)| header.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     async fn answer(mut self, status: &str, body: &str) {
@@ -118,7 +118,8 @@ struct Agent {
 impl Agent {
     fn connect(address: SocketAddr) -> Self {
         let proxies = ProxyVariables::default();
-        let options = ClientOptions { proxies: &proxies, uses_tls: false, ca_certificates: None };
+        let addresses = AddressRule::Any;
+        let options = ClientOptions { proxies: &proxies, uses_tls: false, ca_certificates: None, addresses };
         let url: Uri = format!("http://{address}/acp").parse().unwrap();
         let host = Host::new(Client::new(options).unwrap(), url, HeaderMap::new(), 1 << 20);
         let (channel, outcome) = open(host, &Limits::default(), &Shutdown::new());

@@ -39,7 +39,7 @@ async fn turn_continues_after_cuts_of_its_streams_without_loss_or_duplicates() {
     let turn = near.turn(&session, "echo after").await;
     assert_eq!((&turn["status"], &turn["text"]), (&json!("completed"), &json!("after")), "{turn}");
     let events = near.lawful(&session).await;
-    let chunks: String = (0..CHUNKS).map(|number| format!("chunk {number} ")).collect();
+    let chunks = (0..CHUNKS).map(|number| format!("chunk {number} ")).collect::<Vec<_>>().concat();
     assert_eq!(agent_text(&events), format!("before{chunks}after"));
     assert_eq!(all(&events, "prompt.completed").len(), 3);
     assert_eq!(all(&events, "session.attached").len(), 1, "the connection was kept");
