@@ -132,6 +132,16 @@ fn blocks_of_the_guide_fleet_print_their_output() {
 }
 
 #[test]
+fn blocks_of_the_guide_fleet_programs_print_their_output() {
+    run("docs/guides/fleet-programs.md");
+}
+
+#[test]
+fn blocks_of_the_guide_webhooks_print_their_output() {
+    run("docs/guides/webhooks.md");
+}
+
+#[test]
 fn blocks_of_the_guide_remote_agents_print_their_output() {
     run("docs/guides/remote-agents.md");
 }
