@@ -22,14 +22,11 @@ pub mod member {
     pub const CANCELLED: &str = "cancelled";
     pub const CONTENT: &str = "content";
     pub const DATA: &str = "data";
-    pub const ENVIRONMENT_VARS: &str = "environmentVars";
     pub const ERROR: &str = "error";
-    pub const PROMPT: &str = "prompt";
     pub const PROTOCOL_VERSION: &str = "protocolVersion";
     pub const SERVER_INFO: &str = "serverInfo";
     pub const SESSION_ID: &str = "sessionId";
     pub const UPDATE_TYPE: &str = "updateType";
-    pub const WORKSPACE_DIR: &str = "workspaceDir";
 }
 
 /// Values of `updateType`.
