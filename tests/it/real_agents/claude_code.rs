@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::file;
 use super::model::Model;
 use super::real::{CLAUDE, CLAUDE_CODE, Real, Running, ends, written};
 use super::scenarios;
@@ -231,4 +232,55 @@ async fn summary(real: &'static Real) -> Vec<Value> {
 async fn transcript_of_claude_code_equals_that_of_its_acp_adapter() {
     let (own, adapter) = (summary(&CLAUDE_CODE).await, summary(&CLAUDE).await);
     assert_eq!(own, adapter, "{own:#?}\n{adapter:#?}");
+}
+
+#[tokio::test]
+async fn claude_code_gets_images_of_a_prompt() {
+    let running = CLAUDE_CODE.start("").await;
+    let session = running.session().await;
+    // One pixel.
+    let pixel =
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    let image = json!({ "type": "image", "mimeType": "image/png", "data": pixel });
+    let body = json!({ "prompt": [image, { "type": "text", "text": "banana" }] });
+    let path = format!("/v1/sessions/{session}/prompts");
+    let answer = running.gateway.posted(&path, &[("prefer", "wait=60")], &body).await;
+    let text = answer.body["text"].as_str().unwrap_or_default();
+    assert!(text.starts_with("banana comes after image/png of "), "{}", answer.body);
+}
+
+#[tokio::test]
+async fn claude_code_calls_a_tool_of_an_mcp_server() {
+    let model = Model::start().await;
+    let server = file("clients/mcp_server.mjs");
+    let setup = Setup::default().table(&format!("[mcp.echo]\ncommand = \"node\"\nargs = [{server:?}]"));
+    let gateway = CLAUDE_CODE.configure(setup, &model, "", &[]).start();
+    let running = Running::new(&CLAUDE_CODE, gateway, model);
+    let body = json!({ "agent": CLAUDE_CODE.name, "mcpServers": ["echo"] });
+    let (status, made) = running.gateway.post("/v1/sessions", &body).await;
+    assert_eq!(status, 201, "{made}");
+    let session = made["sessionId"].as_str().expect("an id").to_owned();
+    let mut asked = running.asked_by(&session, "call mcp__echo__repeat {\"text\":\"banana\"}").await;
+    running.answer(&asked, "allow_once").await;
+    let end = asked.stream.until("prompt.completed").await.pop().expect("until gives it").data;
+    let prompt = end["promptId"].as_str().expect("an id");
+    let turn = running.gateway.get(&format!("/v1/sessions/{session}/prompts/{prompt}")).await;
+    assert!(turn["text"].to_string().contains("repeated: banana"), "{turn}");
+}
+
+#[tokio::test]
+async fn claude_code_reads_files_of_an_additional_directory_without_a_permission() {
+    let running = CLAUDE_CODE.start("").await;
+    let folder = running.gateway.path("data/workspaces/shared");
+    std::fs::create_dir_all(&folder).expect("the folder is ours");
+    std::fs::write(folder.join("note.txt"), "cherry").expect("the folder is ours");
+    let body = json!({ "agent": CLAUDE_CODE.name, "additionalDirectories": [folder] });
+    let (status, made) = running.gateway.post("/v1/sessions", &body).await;
+    assert_eq!(status, 201, "{made}");
+    let session = made["sessionId"].as_str().expect("an id").to_owned();
+    let input = json!({ "file_path": folder.join("note.txt") });
+    let turn = running.turn(&session, &format!("call Read {input}")).await;
+    assert!(turn["text"].to_string().contains("cherry"), "{turn}\n{}", running.gateway.log());
+    let events = running.gateway.lawful(&session).await;
+    assert!(!events.iter().any(|event| event["type"] == "request.created"), "{events:?}");
 }

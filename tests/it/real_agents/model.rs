@@ -71,15 +71,21 @@ fn added_by_agent(text: &str) -> bool {
 
 /// The texts of the user in the content of a message.
 fn texts(content: &Value) -> Vec<String> {
-    let own = |text: &&str| !added_by_agent(text);
     match content {
-        Value::String(text) => Some(text.as_str()).filter(own).map(str::to_owned).into_iter().collect(),
-        Value::Array(blocks) => {
-            let texts = blocks.iter().filter_map(|block| block["text"].as_str());
-            texts.filter(own).map(str::to_owned).collect()
-        }
+        Value::String(text) => Some(text.clone()).filter(|text| !added_by_agent(text)).into_iter().collect(),
+        Value::Array(blocks) => blocks.iter().filter_map(text).collect(),
         _ => Vec::new(),
     }
+}
+
+/// The text of a block. An image of Anthropic's API is named by its type and size.
+fn text(block: &Value) -> Option<String> {
+    if block["type"] == "image" {
+        let source = &block["source"];
+        let size = source["data"].as_str().map_or(0, str::len);
+        return Some(format!("{} of {size} characters", source["media_type"].as_str().unwrap_or("image")));
+    }
+    block["text"].as_str().filter(|text| !added_by_agent(text)).map(str::to_owned)
 }
 
 fn reply(conversation: &[Message]) -> Reply {

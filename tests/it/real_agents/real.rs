@@ -248,9 +248,14 @@ impl Running {
 
     /// A turn of the session in which the agent asks whether it may run this command.
     pub(super) async fn asked(&self, session: &str, command: &str) -> Asked {
+        self.asked_by(session, &self.real.shell(command)).await
+    }
+
+    /// A turn of the session in which the agent asks for a permission after this prompt.
+    pub(super) async fn asked_by(&self, session: &str, prompt: &str) -> Asked {
         let path = format!("/v1/sessions/{session}/events?after=tail");
         let mut stream = self.gateway.events(&path).await;
-        self.gateway.prompt(session, &self.real.shell(command)).await;
+        self.gateway.prompt(session, prompt).await;
         let request = stream.until("request.created").await.pop().expect("until gives it").data;
         assert_eq!(request["method"], "session/request_permission");
         Asked { session: session.to_owned(), stream, request }
