@@ -13,9 +13,14 @@ const BINARY: &str = env!("CARGO_BIN_EXE_acp-gateway");
 
 /// The arguments of a chain: an agent that speaks `dialect`, made of the fake agent and another translation.
 fn scripted(dialect: &str) -> Vec<String> {
+    chain(dialect, "acp")
+}
+
+/// The same for a client that speaks `client`.
+fn chain(dialect: &str, client: &str) -> Vec<String> {
     // The dialect `stream-json` appends the arguments of the CLI, which the shell drops.
     let command = format!("exec {BINARY} translate --from acp --to {dialect} -- {FAKE}");
-    ["--from", dialect, "--to", "acp", "--", "/bin/sh", "-c", &command].map(str::to_owned).to_vec()
+    ["--from", dialect, "--to", client, "--", "/bin/sh", "-c", &command].map(str::to_owned).to_vec()
 }
 
 fn request(id: u64, method: &str, params: &Value) -> Value {
@@ -69,7 +74,16 @@ async fn acp_client_drives_an_acp_agent() {
 
 #[tokio::test]
 async fn stream_json_client_uses_a_tool_and_interrupts_a_turn() {
-    let mut client = Client::start(translate(&["--from", "acp", "--to", "stream-json", "--", FAKE]));
+    run_stream_json_client(Client::start(translate(&["--from", "acp", "--to", "stream-json", "--", FAKE])))
+        .await;
+}
+
+#[tokio::test]
+async fn stream_json_client_drives_a_stream_json_agent() {
+    run_stream_json_client(Client::start(translate(&chain("stream-json", "stream-json")))).await;
+}
+
+async fn run_stream_json_client(mut client: Client) {
     let control =
         |id: &str, request: Value| json!({ "type": "control_request", "request_id": id, "request": request });
     let prompt = |text: &str| json!({ "type": "user", "message": { "role": "user", "content": text } });
@@ -110,6 +124,12 @@ async fn stream_json_client_uses_a_tool_and_interrupts_a_turn() {
 #[tokio::test]
 async fn early_client_creates_a_session_prompts_cancels_and_shuts_down() {
     let mut client = Client::start(translate(&["--from", "acp", "--to", "early-acp", "--", FAKE]));
+    crate::attach::run_early_client(&mut client).await;
+}
+
+#[tokio::test]
+async fn early_client_drives_an_early_agent() {
+    let mut client = Client::start(translate(&chain("early-acp", "early-acp")));
     crate::attach::run_early_client(&mut client).await;
 }
 
