@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::endpoint::{Endpoint, RemoteFolders};
 use crate::acp::{ClientCapabilities, McpServer};
-use crate::types::{AgentName, AgentSettings, Isolation, KnownAgent, PoolSettings, Tenant};
+use crate::types::{AgentDialect, AgentName, AgentSettings, Isolation, KnownAgent, PoolSettings, Tenant};
 
 /// One `[agents.<name>]` entry with its endpoint resolved and its secrets read.
 #[derive(Clone, PartialEq, Eq)]
@@ -48,9 +48,9 @@ impl AgentSpec {
     }
 
     /// The entry of a member of the fleet. The gateway starts no process for it, and serves neither files nor terminals.
-    pub fn member(name: AgentName, capacity: usize, roots: Vec<String>) -> Self {
+    pub fn member(name: AgentName, capacity: usize, roots: Vec<String>, dialect: AgentDialect) -> Self {
         let pool = PoolSettings { max_size: capacity, min_idle: 0, ..PoolSettings::default() };
-        let settings = AgentSettings { pool, isolation: Isolation::Off, ..AgentSettings::default() };
+        let settings = AgentSettings { pool, isolation: Isolation::Off, dialect, ..AgentSettings::default() };
         Self { endpoint: Endpoint::Member(RemoteFolders(roots)), settings, ..Self::removed(name) }
     }
 

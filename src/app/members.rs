@@ -111,8 +111,8 @@ impl Publisher {
 pub(super) fn with_members(configured: Catalogue, fleet: &Fleet) -> Catalogue {
     let members = fleet.status().into_iter();
     configured.with_members(members.map(|member| {
-        let MemberInfo { capacity, roots, .. } = member.info;
-        AgentSpec::member(member.name, capacity, roots)
+        let MemberInfo { capacity, roots, dialect, .. } = member.info;
+        AgentSpec::member(member.name, capacity, roots, dialect)
     }))
 }
 

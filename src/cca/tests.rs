@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::{CcaMember, Output};
 use crate::fleet::{Command, GatewayFrame, MemberFrame, MemberInfo};
+use crate::types::AgentDialect;
 
 const CHANNEL: Uuid = Uuid::from_u128(7);
 
@@ -92,8 +93,13 @@ fn unknown_sessions_and_methods_of_acp_are_errors() {
 #[test]
 fn reconnect_asks_for_the_tasks_and_loses_those_that_are_absent() {
     let (mut test, session) = Test::new();
-    let info =
-        MemberInfo { capacity: 1, version: String::new(), roots: Vec::new(), metadata: BTreeMap::default() };
+    let info = MemberInfo {
+        capacity: 1,
+        version: String::new(),
+        dialect: AgentDialect::Acp,
+        roots: Vec::new(),
+        metadata: BTreeMap::default(),
+    };
     assert!(test.member.connect(info.clone()).1.is_empty());
     let kept = test.prompt(&session, 2);
     let lost = test.prompt(&session, 3);

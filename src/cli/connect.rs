@@ -12,6 +12,7 @@ use http::Uri;
 use super::attach::{AttachFailure, authorization, read_key, tls_client};
 use super::failure::Failure;
 use super::stdio::stop_signal;
+use super::translate::TranslatedDialect;
 use crate::config::Environment;
 use crate::connect::{self, Agent, Options, Roots, Serves};
 use crate::fleet::MemberInfo;
@@ -52,6 +53,9 @@ pub(super) struct ConnectArgs {
     /// Run commands for the agent, in folders below the roots
     #[arg(long)]
     terminals: bool,
+    /// The protocol of the agent, which is translated to ACP
+    #[arg(long, value_name = "DIALECT", default_value = "acp")]
+    dialect: TranslatedDialect,
     /// Give up after so many failed attempts in a row [default: never]
     #[arg(long, value_name = "COUNT")]
     max_attempts: Option<NonZeroU32>,
@@ -69,10 +73,10 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
     let client = tls_client(args.ca_file.as_ref(), uses_tls, &environment)?;
     let folder = std::env::current_dir()?;
     let roots = Roots::open(if args.root.is_empty() { std::slice::from_ref(&folder) } else { &args.root })?;
-    let (program, arguments) = args.command.split_first().ok_or("a command is required")?;
+    let (program, arguments) = command(args, &environment)?;
     let child = ChildSpec {
-        program: process::resolve(program, environment.search_path())?,
-        args: arguments.to_vec(),
+        program,
+        args: arguments,
         env: environment.without_gateway_variables(),
         home: environment.home().unwrap_or_else(|| folder.clone()),
         cwd: Some(folder),
@@ -86,6 +90,7 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
     let info = MemberInfo {
         capacity: args.capacity.into(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        dialect: args.dialect.into(),
         roots: roots.names(),
         metadata: args.metadata.iter().cloned().collect(),
     };
@@ -111,6 +116,19 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
         Ok::<_, Failure>(Box::pin(connect::run(options, stop)).await?)
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The program that speaks ACP, and its arguments: the agent itself, or this program in front of it.
+fn command(args: &ConnectArgs, environment: &Environment) -> Result<(PathBuf, Vec<OsString>), Failure> {
+    let (program, arguments) = args.command.split_first().ok_or("a command is required")?;
+    let program = process::resolve(program, environment.search_path())?;
+    if args.dialect == TranslatedDialect::Acp {
+        return Ok((program, arguments.to_vec()));
+    }
+    let mut translated = args.dialect.to_acp().to_vec();
+    translated.push(program.into());
+    translated.extend_from_slice(arguments);
+    Ok((std::env::current_exe()?, translated))
 }
 
 fn parse_metadata(text: &str) -> Result<(String, String), &'static str> {

@@ -33,8 +33,8 @@ pub(super) struct TranslateArgs {
 }
 
 /// The protocols on each side.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum TranslatedDialect {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum TranslatedDialect {
     Acp,
     EarlyAcp,
     StreamJson,
@@ -47,6 +47,14 @@ impl From<TranslatedDialect> for AgentDialect {
             TranslatedDialect::EarlyAcp => Self::EarlyAcp,
             TranslatedDialect::StreamJson => Self::StreamJson,
         }
+    }
+}
+
+impl TranslatedDialect {
+    /// The arguments of this program that translate a command in this protocol to ACP. The command follows.
+    pub(super) fn to_acp(self) -> [OsString; 6] {
+        let name = self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+        ["translate", "--from", &name, "--to", "acp", "--"].map(OsString::from)
     }
 }
 

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::types::AgentName;
+use crate::types::{AgentDialect, AgentName};
 
 /// The version of the protocol.
 pub const PROTOCOL: u32 = 1;
@@ -52,6 +52,9 @@ pub struct MemberInfo {
     pub capacity: usize,
     /// The version of the program that connects.
     pub version: String,
+    /// The protocol of the agent. The member translates it to ACP; it decides whether a process serves one session.
+    #[serde(default)]
+    pub dialect: AgentDialect,
     /// The absolute folders of the member in which sessions may work. The first one is the default.
     #[serde(default)]
     pub roots: Vec<String>,

@@ -15,6 +15,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::attach::set_public_url;
+use crate::support::calls::FAKE;
 use crate::support::gateway::{KEY, binary};
 use crate::support::log::{all, one};
 use crate::support::proxy::Proxy;
@@ -39,13 +40,19 @@ impl Member {
         Self::start_at(&format!("ws://{address}/v1/fleet/connect"), name, key, more)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the test plays the person at the terminal")]
     fn start_at(url: &str, name: &str, key: &str, more: &[&str]) -> Self {
+        Self::run(url, (name, key), more, &[env!("CARGO_BIN_EXE_fake-agent"), "--resume"])
+    }
+
+    /// Connects this command.
+    #[expect(clippy::disallowed_methods, reason = "the test plays the person at the terminal")]
+    fn run(url: &str, (name, key): (&str, &str), more: &[&str], command: &[&str]) -> Self {
         let (file, log) = tempfile::NamedTempFile::new().expect("a temporary file").into_parts();
         let child = Command::new(binary())
             .args(["connect", "--url", url, "--name", name])
             .args(more)
-            .args(["--", env!("CARGO_BIN_EXE_fake-agent"), "--resume"])
+            .arg("--")
+            .args(command)
             .env("ACP_GATEWAY_KEY", key)
             .env("ACP_GATEWAY_LOG", "debug")
             .stdin(Stdio::null())
@@ -134,6 +141,31 @@ async fn member_is_an_agent_and_runs_a_turn() {
     assert_eq!(agent["kind"], "fleet");
     assert_eq!(gateway.get("/v1/agents/fake").await["kind"], "local");
     assert_eq!(member.stop(), Some(0), "{}", member.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn member_translates_agents_in_other_protocols() {
+    for dialect in ["stream-json", "early-acp"] {
+        let gateway = Setup::fake(&[]).start();
+        let url = format!("ws://{}/v1/fleet/connect", address(&gateway));
+        // The dialect `stream-json` appends the arguments of the CLI, which the shell drops.
+        let agent = format!("exec {} translate --from acp --to {dialect} -- {FAKE}", binary().display());
+        let command = ["/bin/sh", "-c", &agent];
+        let member = Member::run(&url, ("other", KEY), &["--dialect", dialect], &command);
+        // A process of these agents serves one session.
+        let one = session(&gateway, &member, "other").await;
+        let two = session(&gateway, &member, "other").await;
+        let turns = (gateway.turn(&one, "echo first"), gateway.turn(&two, "echo second"));
+        let (first, second) = tokio::join!(turns.0, turns.1);
+        assert_eq!(
+            (&first["text"], &second["text"]),
+            (&json!("first"), &json!("second")),
+            "{}",
+            member.log()
+        );
+        assert_eq!(gateway.turn(&one, "echo third").await["text"], "third");
+        assert_eq!(gateway.get("/v1/agents/other").await["dialect"], dialect);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -21,7 +21,7 @@ use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{ApiRequest, JsonBody, Params};
 use crate::surface::rest::fleet_socket::FleetSocket;
 use crate::types::method_list::route_of;
-use crate::types::{AgentName, Timestamp};
+use crate::types::{AgentDialect, AgentName, Timestamp};
 
 /// The longest method of a call, in bytes, and the longest time for its result.
 const MAX_METHOD_BYTES: usize = 256;
@@ -195,6 +195,12 @@ fn cca_description(params: &mut Params) -> Result<Option<(AgentName, Option<Stri
     if roots.is_empty() {
         roots.push("/".to_owned());
     }
-    let info = MemberInfo { capacity, version: "cca".to_owned(), roots, metadata: BTreeMap::new() };
+    let info = MemberInfo {
+        capacity,
+        version: "cca".to_owned(),
+        dialect: AgentDialect::Acp,
+        roots,
+        metadata: BTreeMap::new(),
+    };
     Ok(Some((name, instance, info)))
 }
