@@ -23,6 +23,9 @@ listener.listen(8)
 os.chown(f"{FOLDER}/unix.socket", int(sys.argv[1]), int(sys.argv[1]))
 os.chmod(f"{FOLDER}/unix.socket", int(sys.argv[2], 8))
 if os.fork() == 0:
+    # The program may run as this user, which could not end a process of root.
+    os.setgid(int(sys.argv[1]))
+    os.setuid(int(sys.argv[1]))
     LIBC.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
     for descriptor in range(3):
         os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)

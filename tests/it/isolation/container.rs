@@ -42,7 +42,9 @@ fn restricted_by(service: &Value) -> Vec<String> {
     let mut words =
         vec!["unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc"];
     words.extend(["sh", "-c", MOUNTS, "container", folder, proc]);
-    words.extend(["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups", "--no-new-privs"]);
+    // The change of the user clears the signal of `--kill-child`.
+    words.extend(["setpriv", "--pdeathsig", "KILL", "--reuid", &user, "--regid", &user, "--clear-groups"]);
+    words.push("--no-new-privs");
     words.extend(["--bounding-set", "-all", "--inh-caps", "-all", "--ambient-caps", "-all"]);
     let filter = script("limited_machine.py");
     if !has_option(service, "seccomp=unconfined") {
