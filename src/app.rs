@@ -32,7 +32,7 @@ use crate::stream::StreamWorkers;
 use crate::types::{Ids, Isolation, Limits, Scope};
 use crate::webhooks::WebhookOptions;
 use crate::workspace::Workspaces;
-use crate::{server, surface, webhooks};
+use crate::{server, surface, task, webhooks};
 
 use catalogue::OWN_PROGRAM;
 use members::Publisher;
@@ -66,6 +66,8 @@ pub enum StartError {
     Sessions(#[from] crate::session::SessionError),
     #[error(transparent)]
     Webhooks(#[from] crate::webhooks::OpenError),
+    #[error(transparent)]
+    Tasks(#[from] task::OpenError),
     #[error(transparent)]
     Users(#[from] UsersError),
     #[error("could not open a workspace root")]
@@ -214,6 +216,8 @@ pub async fn start(
     let webhooks =
         webhooks::start(webhook_options(&config), log.clone(), (ids.clone(), &limits, &shutdown)).await?;
 
+    let tasks = task::start(sessions.clone(), webhooks.clone()).await?;
+
     let bound = listeners.local_addr().map_err(StartError::Listener)?;
     let principal_limits = keys.limits().clone();
     let options = policy_options(&config, bound);
@@ -237,9 +241,9 @@ pub async fn start(
         catalogue,
         policy,
         fleet,
+        tasks,
         webhooks,
         ids,
-        log: log.clone(),
         audit: audit.clone(),
         limits: Arc::clone(&limits),
         principal_limits,

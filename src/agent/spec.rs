@@ -49,7 +49,12 @@ impl AgentSpec {
 
     /// The entry of a member of the fleet. The gateway starts no process for it, and serves neither files nor terminals.
     pub fn member(name: AgentName, capacity: usize, roots: Vec<String>, dialect: AgentDialect) -> Self {
-        let pool = PoolSettings { max_size: capacity, min_idle: 0, ..PoolSettings::default() };
+        let pool = PoolSettings {
+            max_size: capacity,
+            reserved: PoolSettings::default_reserved(capacity),
+            min_idle: 0,
+            ..PoolSettings::default()
+        };
         let settings = AgentSettings { pool, isolation: Isolation::Off, dialect, ..AgentSettings::default() };
         Self { endpoint: Endpoint::Member(RemoteFolders(roots)), settings, ..Self::removed(name) }
     }

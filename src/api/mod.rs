@@ -21,6 +21,7 @@ pub mod schema;
 pub mod session;
 pub mod session_input;
 pub mod settings;
+pub mod task;
 pub mod terminal;
 pub mod ticket;
 pub mod transcript;
@@ -45,6 +46,7 @@ pub use rpc::{RpcCall, RpcError, RpcResult};
 pub use session::{BulkResult, BulkResults, Session, SessionList, SessionSummary};
 pub use session_input::{CreateSession, McpServer, SessionPatch};
 pub use settings::{ConfigOptions, Modes, SetConfigOption, SetMode};
+pub use task::{CreateTask, Task, TaskList, TaskPriority, TaskResult, TaskStatus};
 pub use terminal::{Terminal, TerminalExit, TerminalList, TerminalWindow};
 pub use ticket::{CreateTicket, Ticket};
 pub use transcript::{

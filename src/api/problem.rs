@@ -68,12 +68,16 @@ codes! {
     AgentTimeout = "agent_timeout", 504, true, "The agent did not answer in time";
     /// The agent does not support the operation.
     AgentUnsupported = "agent_unsupported", 501, false, "The agent does not support this";
+    /// The task used more tokens than its `tokenBudget`, so the gateway cancelled it. Occurs only in tasks.
+    BudgetExceeded = "budget_exceeded", 422, false, "The token budget is used up";
     /// A cancelled turn did not end in time, so the gateway stopped the agent's process. Occurs only in events.
     CancelTimeout = "cancel_timeout", 504, false, "The agent ignored the cancel";
     /// The prompt has a content block of a type that the agent does not support (`promptCapabilities`).
     ContentUnsupported = "content_unsupported", 422, false, "The agent does not support this content";
     /// The agent crashed too often in turns of this session. Retry after the time in `Retry-After`. Other sessions are not affected.
     CrashLoop = "crash_loop", 503, true, "The agent keeps crashing in this session";
+    /// The `deadline` of the task has passed. Occurs only in tasks.
+    DeadlineExceeded = "deadline_exceeded", 504, false, "The deadline of the task has passed";
     /// The gateway is shutting down. Retry after the time in `Retry-After`.
     Draining = "draining", 503, true, "The gateway is shutting down";
     /// The key lacks a scope, the `Origin` of the page is not allowed, or the configuration forbids the operation. Also: a symbolic link has replaced the folder of the session, or the folder is outside of the workspace roots.

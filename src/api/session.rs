@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use crate::types::{
     AgentName, AppliedIsolation, EventId, ModeSelection, Position, PromptId, SessionId, SessionPolicy,
@@ -73,6 +74,10 @@ pub struct Session {
     pub subagents: Vec<Box<RawValue>>,
     /// The restrictions that a client set for the session.
     pub policy: SessionPolicy,
+    /// The task that runs in the session. Absent for other sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub task_id: Option<Uuid>,
     /// The cursor for `after` on the session's events. The stream then continues after this state without a
     /// gap.
     pub last_event_id: EventId,
@@ -104,6 +109,10 @@ pub struct SessionSummary {
     #[schema(required)]
     pub prompt_id: Option<PromptId>,
     pub queued: Vec<PromptId>,
+    /// The task that runs in the session. Absent for other sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub task_id: Option<Uuid>,
     pub last_event_id: EventId,
 }
 

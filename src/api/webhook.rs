@@ -14,8 +14,8 @@ pub struct CreateWebhook {
     #[schema(max_length = 2048, format = "uri")]
     pub url: String,
     /// The event types that the webhook receives: each type of the log except `session.update`, `terminal.created`,
-    /// `terminal.output`, `terminal.exited` and `agent.invalid_output`.
-    #[schema(min_items = 1, max_items = 16)]
+    /// `terminal.output`, `terminal.exited` and `agent.invalid_output`. Also `task.ended`.
+    #[schema(min_items = 1, max_items = 17)]
     pub events: Vec<String>,
 }
 
@@ -66,18 +66,22 @@ pub enum WebhookDeliveryState {
     Failed,
 }
 
-/// A delivery: one event for one webhook.
+/// A delivery: one event for one webhook, or the end of a task for its `callbackUrl`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhookDelivery {
     /// Also the header `webhook-id`. It is the same for all attempts.
     pub delivery_id: Uuid,
-    pub webhook_id: Uuid,
+    /// Null for the `callbackUrl` of a task.
+    #[schema(required)]
+    pub webhook_id: Option<Uuid>,
     pub url: String,
     /// The type of the event.
     #[serde(rename = "type")]
     pub kind: String,
-    pub session_id: SessionId,
+    /// Null for a task that ended before its session was created.
+    #[schema(required)]
+    pub session_id: Option<SessionId>,
     pub state: WebhookDeliveryState,
     pub created_at: Timestamp,
     /// The number of attempts since the creation or the last retry of a client.

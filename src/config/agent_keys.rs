@@ -72,6 +72,7 @@ const PERMISSIONS: &[Key<Permissions>] = key_table! { Permissions:
 const POOL: &[Key<PoolSettings>] = key_table! { PoolSettings:
     ["", local: false] {
         max_size: count => max_size;
+        reserved: count_or_zero => reserved;
         min_idle: count_or_zero => min_idle;
         min_idle_for: time => min_idle_for;
         idle_timeout: time => idle_timeout;
@@ -258,9 +259,19 @@ fn pool() -> Kind<PoolSettings> {
 
 fn read_pool(field: Field) -> Result<PoolSettings, ConfigError> {
     let (mut section, mut pool) = (field.section()?, PoolSettings::default());
-    let min_idle = section.take("min_idle");
+    let (min_idle, reserved) = (section.take("min_idle"), section.take("reserved"));
     read_keys(&mut section, POOL, &mut pool)?;
     section.finish()?;
+    pool.reserved = match reserved {
+        Some(field) => match field.count()? {
+            reserved if reserved < pool.max_size => reserved,
+            _ => {
+                let max = pool.max_size;
+                return Err(field.invalid(format!("must be less than `max_size`, which is {max}")));
+            }
+        },
+        None => PoolSettings::default_reserved(pool.max_size),
+    };
     match min_idle {
         Some(field) => {
             pool.min_idle = field.count()?;

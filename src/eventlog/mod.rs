@@ -6,7 +6,7 @@
 //!
 //! Reading order:
 //!
-//! 1. `records`, `pending` (appended events), `queue` (jobs of the writer).
+//! 1. `records`, `tenant_records`, `pending` (appended events), `queue` (jobs of the writer).
 //! 2. `tails`, `read_cache`, `notify` (committed events in memory), `store_reader`.
 //! 3. `state` (all of these together, and one session).
 //! 4. `writer` (append to commit), `session` (the handle), `scope`, `reader_registry` and `reader`.
@@ -27,6 +27,7 @@ mod session;
 mod state;
 mod store_reader;
 mod tails;
+mod tenant_records;
 #[cfg(test)]
 pub(crate) mod tests;
 mod writer;
@@ -57,6 +58,7 @@ pub use reader::{Item, NotReady, Reader, Start, TailCursor};
 pub use records::Records;
 pub use scope::GlobalScope;
 pub use session::{Group, SessionLog};
+pub use tenant_records::{TenantRecords, from_json, tenant_key, tenant_prefix, to_json};
 pub use writer::Fatal;
 
 #[derive(Debug, thiserror::Error)]

@@ -26,7 +26,7 @@ impl MayPrompt {
         Self(Arc::new(holds))
     }
 
-    pub(super) fn allows(&self, tenant: &Tenant, id: &str) -> bool {
+    pub fn allows(&self, tenant: &Tenant, id: &str) -> bool {
         (self.0)(tenant, id)
     }
 }

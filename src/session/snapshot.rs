@@ -35,6 +35,7 @@ pub(super) fn build_snapshot(
         usage: fold.usage.clone(),
         subagents: fold.subagents(),
         policy: record.policy.clone(),
+        task_id: record.task,
         last_event_id,
     }
 }

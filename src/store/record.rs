@@ -25,10 +25,18 @@ pub enum Table {
     OutputPosition = 16,
     /// The members of the fleet.
     Member = 17,
+    /// One-shot tasks.
+    Task = 18,
+    /// The children of a task.
+    TaskChild = 19,
     Webhook = 20,
     WebhookDelivery = 21,
     /// The position up to which the events of a tenant have their deliveries.
     WebhookPosition = 22,
+    /// The tasks that clients created with an `Idempotency-Key`.
+    TaskKey = 23,
+    /// The tasks that have not ended.
+    OpenTask = 24,
 }
 
 /// Writes a record and replaces an earlier record with the same key.

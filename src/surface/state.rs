@@ -18,6 +18,7 @@ use crate::server::{RateLimits, RequestContext, stream_response};
 use crate::session::SessionRegistry;
 use crate::shutdown::Shutdown;
 use crate::stream::{Encoder, EventTypes, Feed, KeepAliveTicker, Source, Stream, StreamGuard, Streams};
+use crate::task::Tasks;
 use crate::types::{Author, Epoch, Ids, Limits, PrincipalLimits};
 use crate::webhooks::Webhooks;
 
@@ -29,9 +30,9 @@ pub struct GatewayParts {
     pub catalogue: CurrentCatalogue,
     pub policy: Arc<Policy>,
     pub fleet: Fleet,
+    pub tasks: Tasks,
     pub webhooks: Webhooks,
     pub ids: Ids,
-    pub log: EventLog,
     pub audit: Audit,
     pub limits: Arc<Limits>,
     pub principal_limits: PrincipalLimits,
@@ -67,8 +68,12 @@ impl Gateway {
         Self(Arc::new(Shared { parts, requests, streams, acp, cca, keep_alive_ticker }))
     }
 
+    pub(super) fn log(&self) -> &EventLog {
+        &self.sessions.context().log
+    }
+
     pub(super) fn epoch(&self) -> Epoch {
-        self.log.epoch()
+        self.log().epoch()
     }
 
     /// All events of a source, from its position.

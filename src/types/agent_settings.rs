@@ -99,6 +99,8 @@ pub enum OnTimeout {
 pub struct PoolSettings {
     /// The maximum number of processes, including processes that start or stop.
     pub max_size: usize,
+    /// The number of processes that tasks leave to people.
+    pub reserved: usize,
     /// The number of initialized processes that wait for a session.
     pub min_idle: usize,
     /// The pool keeps `min_idle` processes ready for this time after the last request for the agent.
@@ -115,12 +117,27 @@ impl Default for PoolSettings {
     fn default() -> Self {
         Self {
             max_size: 8,
+            reserved: Self::default_reserved(8),
             min_idle: 1,
             min_idle_for: Duration::from_hours(24),
             idle_timeout: Duration::from_mins(10),
             no_load_idle_timeout: Duration::from_hours(4),
             no_load_reclaim_timeout: Duration::from_mins(10),
         }
+    }
+}
+
+impl PoolSettings {
+    /// A quarter of the processes, but not all of them.
+    pub const fn default_reserved(max_size: usize) -> usize {
+        let (quarter, all_but_one) = (max_size.div_ceil(4), max_size.saturating_sub(1));
+        if quarter < all_but_one { quarter } else { all_but_one }
+    }
+
+    /// The number of tasks that run at the same time.
+    pub const fn task_slots(&self) -> usize {
+        let slots = self.max_size.saturating_sub(self.reserved);
+        if slots == 0 { 1 } else { slots }
     }
 }
 

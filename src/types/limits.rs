@@ -307,6 +307,8 @@ macro_rules! all_limits {
                 session_idle_timeout: Duration = seconds(60), time;
                 /// The unit of the delays between the attempts of a delivery of a webhook.
                 webhook_retry_unit: Duration = seconds(5), time;
+                /// The unit of the times by which tasks of a higher priority precede others.
+                task_aging_unit: Duration = seconds(60), time;
                 /// Whether webhooks may go to loopback addresses.
                 webhooks_to_loopback: bool = false, switch;
             }

@@ -18,10 +18,12 @@ const MAX_RETRY_AFTER: Duration = Duration::from_hours(24);
 pub struct Delivery {
     /// Also the `webhook-id`, by which a receiver recognizes a repetition.
     pub id: Uuid,
-    pub webhook: Uuid,
+    /// `None`: a client named the URL for one task.
+    pub webhook: Option<Uuid>,
     pub url: String,
     pub kind: String,
-    pub session: SessionId,
+    /// `None` for a task that ended before its session was created.
+    pub session: Option<SessionId>,
     pub created_at: Timestamp,
     pub(super) body: String,
     pub state: DeliveryState,
@@ -60,6 +62,27 @@ pub(super) enum Outcome {
 }
 
 impl Delivery {
+    /// A delivery whose first attempt is due.
+    pub(super) fn new(
+        id: Uuid,
+        (webhook, url): (Option<Uuid>, &str),
+        (kind, session, body): (&str, Option<SessionId>, String),
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            webhook,
+            url: url.to_owned(),
+            kind: kind.to_owned(),
+            session,
+            created_at: now,
+            body,
+            state: DeliveryState::Pending { next_attempt_at: now },
+            attempts: 0,
+            last: None,
+        }
+    }
+
     pub(super) fn is_finished(&self) -> bool {
         !matches!(self.state, DeliveryState::Pending { .. })
     }
@@ -99,10 +122,10 @@ mod tests {
     fn delivery() -> Delivery {
         Delivery {
             id: Uuid::nil(),
-            webhook: Uuid::nil(),
+            webhook: Some(Uuid::nil()),
             url: "https://hooks.example/".to_owned(),
             kind: "prompt.completed".to_owned(),
-            session: SessionId::from_uuid(Uuid::nil()),
+            session: None,
             created_at: Timestamp::from_millis(0),
             body: "{}".to_owned(),
             state: DeliveryState::Pending { next_attempt_at: Timestamp::from_millis(0) },

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, sleep};
 
-use super::delivery::{Delivery, DeliveryState};
+use super::delivery::Delivery;
 use super::handle::Webhooks;
 use super::message;
 use super::records::{self, FollowerPosition};
@@ -131,18 +131,8 @@ impl<'a> Follower<'a> {
 
     fn delivery(&self, webhook: &Webhook, event: &EventRef<'_>, session: SessionId) -> Delivery {
         let (ids, now) = (self.webhooks.ids(), self.webhooks.ids().now());
-        Delivery {
-            id: ids.uuid(),
-            webhook: webhook.id,
-            url: webhook.url.clone(),
-            kind: event.kind().to_owned(),
-            session,
-            created_at: now,
-            body: message::of_event(event, session, now),
-            state: DeliveryState::Pending { next_attempt_at: now },
-            attempts: 0,
-            last: None,
-        }
+        let message = (event.kind(), Some(session), message::of_event(event, session, now));
+        Delivery::new(ids.uuid(), (Some(webhook.id), &webhook.url), message, now)
     }
 
     async fn store(&mut self, deliveries: Vec<Delivery>, pos: u64) -> Result<(), FollowError> {

@@ -9,15 +9,16 @@ use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
 use super::delivery::{Delivery, DeliveryState};
-use super::records::{self, Pages};
+use super::message;
+use super::records;
 use super::secret::MasterSecret;
 use super::target::{self, TargetError};
-use super::webhook::{EVENT_TYPES, Webhook};
-use crate::eventlog::{Closed, EventLog, ReadError, Records};
+use super::webhook::{EVENT_TYPES, TASK_ENDED, Webhook};
+use crate::eventlog::{Closed, EventLog, ReadError, Records, TenantRecords};
 use crate::outgoing::{AddressRule, Client, ClientOptions, TlsError, is_public};
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::store::Table;
-use crate::types::{HostPattern, Ids, Limits, ProxyVariables, Tenant, Timestamp};
+use crate::types::{HostPattern, Ids, Limits, ProxyVariables, SessionId, Tenant, Timestamp};
 
 /// The number of webhooks of a tenant.
 const MAX_WEBHOOKS: usize = 64;
@@ -110,14 +111,49 @@ struct State {
     pending: BTreeMap<Uuid, Pending>,
 }
 
+/// The receiver of a delivery.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Receiver {
+    Webhook(Uuid),
+    /// The URL that a client named for one task.
+    Callback(String),
+}
+
+/// The end of a task, for its callback and for webhooks.
+#[derive(Debug)]
+pub struct TaskReport<'a> {
+    pub tenant: &'a Tenant,
+    pub callback: Option<&'a str>,
+    pub session: Option<SessionId>,
+    pub task: Uuid,
+    /// The task as JSON.
+    pub data: &'a str,
+}
+
 /// A delivery that waits for its next attempt.
 #[derive(Debug, Clone)]
 pub(super) struct Pending {
     pub(super) tenant: Tenant,
-    pub(super) webhook: Uuid,
+    pub(super) receiver: Receiver,
     pub(super) due: Timestamp,
     /// Whether an attempt runs.
     pub(super) is_running: bool,
+}
+
+impl State {
+    /// Whether a delivery may be sent: its webhook exists, or it belongs to a task.
+    fn accepts(&self, tenant: &Tenant, webhook: Option<Uuid>) -> bool {
+        webhook.is_none_or(|webhook| self.webhooks.contains_key(&(tenant.clone(), webhook)))
+    }
+}
+
+impl Pending {
+    fn webhook(&self) -> Option<Uuid> {
+        match self.receiver {
+            Receiver::Webhook(webhook) => Some(webhook),
+            Receiver::Callback(_) => None,
+        }
+    }
 }
 
 impl Webhooks {
@@ -130,11 +166,11 @@ impl Webhooks {
         let outgoing =
             if options.allowed_hosts.is_empty() { None } else { Some(outgoing(&options, limits)?) };
         let mut state = State::default();
-        let mut pages = Pages::of(&log, Table::Webhook);
+        let mut pages = TenantRecords::of(&log, Table::Webhook);
         while let Some(page) = pages.next::<Webhook>().await? {
             state.webhooks.extend(page.into_iter().map(|(tenant, webhook)| ((tenant, webhook.id), webhook)));
         }
-        let mut pages = Pages::of(&log, Table::WebhookDelivery);
+        let mut pages = TenantRecords::of(&log, Table::WebhookDelivery);
         while let Some(page) = pages.next::<Delivery>().await? {
             state.pending.extend(page.iter().filter_map(|(tenant, delivery)| pending(tenant, delivery)));
         }
@@ -194,13 +230,49 @@ impl Webhooks {
         Ok(webhook)
     }
 
+    /// Checks the URL of a callback.
+    pub fn check_callback(&self, url: &str) -> Result<(), CreateError> {
+        if self.0.outgoing.is_none() {
+            return Err(CreateError::Disabled);
+        }
+        target::check(url, &self.0.allowed_hosts)?;
+        Ok(())
+    }
+
+    /// Commits the records of a task that has ended, together with the deliveries that report its end. Waits while too
+    /// many deliveries wait.
+    pub async fn commit_task_end(&self, report: TaskReport<'_>, records: Records) -> Result<(), Closed> {
+        let deliveries = self.task_deliveries(&report);
+        if deliveries.is_empty() {
+            return self.0.log.write(records).await;
+        }
+        tokio::select! {
+            () = self.room() => self.store_deliveries(report.tenant, &deliveries, records).await,
+            () = self.0.shutdown.drain_started() => Err(Closed),
+        }
+    }
+
+    fn task_deliveries(&self, report: &TaskReport<'_>) -> Vec<Delivery> {
+        let selected = self.list(report.tenant).into_iter().filter(Webhook::selects_tasks);
+        let selected = selected.map(|webhook| (Some(webhook.id), webhook.url));
+        let callback =
+            report.callback.filter(|_| self.0.outgoing.is_some()).map(|url| (None, url.to_owned()));
+        let now = self.0.ids.now();
+        let delivery = |(webhook, url): (Option<Uuid>, String)| {
+            let message = (TASK_ENDED, report.session, message::of_task(report.task, report.data, now));
+            Delivery::new(self.0.ids.uuid(), (webhook, &url), message, now)
+        };
+        selected.chain(callback).map(delivery).collect()
+    }
+
     /// Deletes a webhook with its waiting deliveries. Returns false if the tenant has no such webhook.
     pub async fn delete(&self, tenant: &Tenant, id: Uuid) -> Result<bool, Closed> {
         let (known, waiting) = {
             let mut state = self.state();
             let known = state.webhooks.remove(&(tenant.clone(), id)).is_some();
-            let waiting =
-                state.pending.extract_if(.., |_, pending| pending.webhook == id && pending.tenant == *tenant);
+            let waiting = state.pending.extract_if(.., |_, pending| {
+                pending.receiver == Receiver::Webhook(id) && pending.tenant == *tenant
+            });
             (known, waiting.map(|(delivery, _)| delivery).collect::<Vec<_>>())
         };
         if !known {
@@ -247,7 +319,7 @@ impl Webhooks {
         let now = self.0.ids.now();
         {
             let mut state = self.state();
-            if !state.webhooks.contains_key(&(tenant.clone(), delivery.webhook)) {
+            if !state.accepts(tenant, delivery.webhook) {
                 return Err(RepeatError::Deleted);
             }
             if let Some(waiting) = state.pending.get_mut(&id) {
@@ -342,9 +414,7 @@ impl Webhooks {
         let added = deliveries.iter().filter_map(|delivery| pending(tenant, delivery));
         let mut state = self.state();
         // A webhook that was deleted meanwhile gets no deliveries.
-        let added: Vec<_> = added
-            .filter(|(_, pending)| state.webhooks.contains_key(&(tenant.clone(), pending.webhook)))
-            .collect();
+        let added: Vec<_> = added.filter(|(_, pending)| state.accepts(tenant, pending.webhook())).collect();
         state.pending.extend(added);
         drop(state);
         self.0.pending_added.notify_one();
@@ -407,6 +477,8 @@ fn outgoing(options: &WebhookOptions, limits: &Limits) -> Result<Outgoing, OpenE
 
 fn pending(tenant: &Tenant, delivery: &Delivery) -> Option<(Uuid, Pending)> {
     let DeliveryState::Pending { next_attempt_at } = delivery.state else { return None };
-    let (tenant, webhook) = (tenant.clone(), delivery.webhook);
-    Some((delivery.id, Pending { tenant, webhook, due: next_attempt_at, is_running: false }))
+    let receiver =
+        delivery.webhook.map_or_else(|| Receiver::Callback(delivery.url.clone()), Receiver::Webhook);
+    let tenant = tenant.clone();
+    Some((delivery.id, Pending { tenant, receiver, due: next_attempt_at, is_running: false }))
 }

@@ -1,8 +1,10 @@
-//! Webhooks: HTTPS requests that report events of sessions, in the format of Standard Webhooks.
+//! Webhooks: HTTPS requests that report events of sessions and ends of tasks, in the format of Standard Webhooks.
 //!
 //! A follower reads the log of a tenant and stores a delivery for each event that a webhook selects, together with its
 //! position in the log. A sender sends stored deliveries and repeats failed ones. After a crash, both continue from their
 //! records. A delivery that was sent and not recorded is sent again with the same id.
+//!
+//! The end of a task is committed with its deliveries, for webhooks and for the callback of the task.
 //!
 //! The module must not know sessions, HTTP routes or agents.
 //!
@@ -21,7 +23,7 @@ mod target;
 mod webhook;
 
 pub use delivery::{Attempt, Delivery, DeliveryState};
-pub use handle::{CreateError, OpenError, RepeatError, WebhookOptions, Webhooks};
+pub use handle::{CreateError, OpenError, RepeatError, TaskReport, WebhookOptions, Webhooks};
 pub use service::start;
 pub use target::TargetError;
 pub use webhook::{EVENT_TYPES, Webhook};

@@ -12,19 +12,19 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use uuid::Uuid;
 
 use super::delivery::{Delivery, Outcome};
-use super::handle::Webhooks;
-use super::records::{self, Pages};
+use super::handle::{Receiver, Webhooks};
+use super::records;
 use super::target;
-use crate::eventlog::Records;
+use crate::eventlog::{Records, TenantRecords};
 use crate::outgoing::read_body;
 use crate::store::Table;
 use crate::types::{Tenant, Timestamp};
 
 /// The time for an attempt, from the connection to the response.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
-/// The number of attempts at the same time, in total and for one webhook.
+/// The number of attempts at the same time, in total and for one receiver.
 const MAX_RUNNING: usize = 16;
-const MAX_RUNNING_OF_WEBHOOK: usize = 4;
+const MAX_RUNNING_OF_RECEIVER: usize = 4;
 /// The response body is not used. A longer one closes the connection.
 const MAX_RESPONSE_BYTES: usize = 16 << 10;
 /// A wall clock that jumps delays an attempt by this time at most.
@@ -65,22 +65,22 @@ pub(super) async fn run(webhooks: Webhooks) {
 fn begin_due(webhooks: &Webhooks) -> (Vec<(Uuid, Tenant)>, Instant) {
     let now = webhooks.ids().now();
     webhooks.with_pending(|all| {
-        let mut running: HashMap<Uuid, usize> = HashMap::new();
+        let mut running: HashMap<Receiver, usize> = HashMap::new();
         let mut total = 0;
         for delivery in all.values().filter(|delivery| delivery.is_running) {
-            *running.entry(delivery.webhook).or_default() += 1;
+            *running.entry(delivery.receiver.clone()).or_default() += 1;
             total += 1;
         }
         let (mut started, mut next) = (Vec::new(), LONGEST_WAIT);
         for (id, delivery) in all.iter_mut().filter(|(_, delivery)| !delivery.is_running) {
-            let of_webhook = running.entry(delivery.webhook).or_default();
-            if total >= MAX_RUNNING || *of_webhook >= MAX_RUNNING_OF_WEBHOOK {
+            let of_receiver = running.entry(delivery.receiver.clone()).or_default();
+            if total >= MAX_RUNNING || *of_receiver >= MAX_RUNNING_OF_RECEIVER {
                 continue;
             }
             match wait(now, delivery.due) {
                 Duration::ZERO => {
                     delivery.is_running = true;
-                    *of_webhook += 1;
+                    *of_receiver += 1;
                     total += 1;
                     started.push((*id, delivery.tenant.clone()));
                 }
@@ -115,9 +115,9 @@ async fn attempt(webhooks: &Webhooks, tenant: Tenant, id: Uuid) {
     let outcome =
         outcome.unwrap_or_else(|_| Outcome::Failed(format!("no response within {seconds} seconds")));
     let gone = delivery.attempted(outcome, webhooks.ids().now(), webhooks.retry_unit());
-    if gone {
-        tracing::warn!(webhook = %delivery.webhook, "a receiver has answered 410; its webhook gets no more deliveries");
-        drop(webhooks.mark_gone(&tenant, delivery.webhook).await);
+    if gone && let Some(webhook) = delivery.webhook {
+        tracing::warn!(%webhook, "a receiver has answered 410; its webhook gets no more deliveries");
+        drop(webhooks.mark_gone(&tenant, webhook).await);
     }
     // If the log is closed, the delivery is sent again after the next start.
     drop(webhooks.finish_attempt(&tenant, &delivery).await);
@@ -157,7 +157,7 @@ async fn send(webhooks: &Webhooks, tenant: &Tenant, delivery: &Delivery) -> Outc
 async fn prune(webhooks: &Webhooks) {
     let old = webhooks.ids().now().as_millis() - i64::try_from(MAX_AGE.as_millis()).unwrap_or(i64::MAX);
     let mut kept: HashMap<Tenant, usize> = HashMap::new();
-    let mut pages = Pages::of(webhooks.log(), Table::WebhookDelivery);
+    let mut pages = TenantRecords::of(webhooks.log(), Table::WebhookDelivery);
     loop {
         let page = match pages.next::<Delivery>().await {
             Ok(Some(page)) => page,

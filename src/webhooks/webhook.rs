@@ -7,7 +7,7 @@ use crate::types::Timestamp;
 
 /// The event types that a webhook can select. `session.update` and `terminal.output` are not among them, because a turn has
 /// thousands of them.
-pub const EVENT_TYPES: [&str; 16] = [
+pub const EVENT_TYPES: [&str; 17] = [
     "session.created",
     "session.attached",
     "session.detached",
@@ -24,7 +24,11 @@ pub const EVENT_TYPES: [&str; 16] = [
     "elicitation.completed",
     "agent.exited",
     "extension",
+    TASK_ENDED,
 ];
+
+/// The end of a task. It is no event of a session.
+pub(super) const TASK_ENDED: &str = "task.ended";
 
 /// A webhook and its record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,5 +48,9 @@ pub struct Webhook {
 impl Webhook {
     pub(super) fn selects(&self, kind: &str, pos: u64) -> bool {
         !self.gone && pos > self.after_pos && self.events.iter().any(|selected| selected == kind)
+    }
+
+    pub(super) fn selects_tasks(&self) -> bool {
+        !self.gone && self.events.iter().any(|selected| selected == TASK_ENDED)
     }
 }

@@ -62,6 +62,7 @@ mod stream_paths;
 mod streams;
 mod subagents;
 mod support;
+mod tasks;
 mod terminals;
 mod text_safety;
 mod translate;

@@ -1,6 +1,6 @@
 //! Webhooks: deliveries to a receiver that verifies them with a stock library of Standard Webhooks.
 
-mod receiver;
+pub(crate) mod receiver;
 
 use std::time::Duration;
 

@@ -23,6 +23,8 @@ pub struct ListQuery {
     /// The exact working folder.
     pub cwd: Option<String>,
     pub metadata: MetadataFilter,
+    /// Whether the list contains the sessions of tasks.
+    pub tasks: bool,
     pub cursor: Option<String>,
     pub limit: usize,
 }
@@ -127,6 +129,7 @@ impl ListQuery {
     fn matches(&self, record: &SessionRecordView<'_>) -> bool {
         let contains = |text: &str, part: &str| text.to_lowercase().contains(part);
         !record.unfinished
+            && (self.tasks || record.task.is_none())
             && self.agent.as_ref().is_none_or(|agent| *agent == record.agent)
             && self.state.is_none_or(|state| state == record.state)
             && self.cwd.as_ref().is_none_or(|cwd| record.cwd == cwd.as_str())
@@ -153,6 +156,7 @@ fn summary(context: &Context, record: SessionRecord) -> SessionSummary {
         updated_at: record.updated_at,
         prompt_id: record.prompt_id,
         queued: record.queued,
+        task_id: record.task,
         last_event_id: EventId { epoch: context.log.epoch(), seq: record.seq },
     }
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use super::codec::encode;
 use super::keys::{agent_session_prefix, index_key, session_key};
@@ -79,6 +80,9 @@ pub(in crate::session) struct SessionRecord {
     /// The process of a member that has the session. `None` without a process, or if it ends with the gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::session) channel: Option<StoredChannel>,
+    /// The task that runs in the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::session) task: Option<Uuid>,
     /// The agent must not load its session before this time.
     pub(in crate::session) load_not_before: Option<Timestamp>,
     /// The sequence number up to which this record is exact.
@@ -111,6 +115,8 @@ pub(in crate::session) struct SessionRecordView<'a> {
     pub(in crate::session) state: SessionState,
     #[serde(default)]
     pub(in crate::session) unfinished: bool,
+    #[serde(default)]
+    pub(in crate::session) task: Option<Uuid>,
 }
 
 /// The folded state, and the sequence number up to which it is exact.
@@ -136,7 +142,7 @@ impl SessionRecord {
         self.owner = by.id.to_string();
         self.agent_session_id = Some(agent_session_id);
         self.state = SessionState::Idle;
-        (self.attached, self.channel) = (false, None);
+        (self.attached, self.channel, self.task) = (false, None, None);
         (self.created_at, self.updated_at) = (now, now);
         (self.last_prompt, self.last_request, self.seq) = (0, 0, 0);
         (self.prompt_id, self.queued, self.open_requests) = (None, Vec::new(), Vec::new());

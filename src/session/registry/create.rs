@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::Instrument;
+use uuid::Uuid;
 
 use super::{SessionRegistry, adopt, new_session};
 use crate::acp::{self, TraceContext};
@@ -36,8 +37,28 @@ impl SessionRegistry {
         trace: Option<TraceContext>,
     ) -> Result<Created, CreateError> {
         let (registry, owner) = (self.clone(), by.clone());
-        let create = async move |claim| registry.create_new(&owner, request, trace, claim).await;
+        let create = async move |claim| registry.create_new(&owner, (request, None), trace, claim).await;
         self.create_once(by, key, create).await
+    }
+
+    /// Creates the session of a task, which lists omit by default.
+    pub async fn create_for_task(
+        &self,
+        by: &Principal,
+        request: CreateSession,
+        task: Uuid,
+        key: IdempotencyKey,
+    ) -> Result<Created, CreateError> {
+        let (registry, owner) = (self.clone(), by.clone());
+        let create = async move |claim| registry.create_new(&owner, (request, Some(task)), None, claim).await;
+        self.create_once(by, Some(key), create).await
+    }
+
+    /// Checks the members of a request that need neither a process nor a file.
+    pub fn check_request(&self, request: &CreateSession) -> Result<(), CreateError> {
+        let spec = self.context().catalogue.agent(&request.agent);
+        let spec = spec.ok_or(ProcessError::Acquire(AcquireError::NoSuchAgent))?;
+        Ok(new_session::check_request(request, &spec)?)
     }
 
     /// Runs `create`, or returns the session that an earlier request with the same key created. The operation
@@ -72,7 +93,7 @@ impl SessionRegistry {
     async fn create_new(
         &self,
         by: &Principal,
-        mut request: CreateSession,
+        (mut request, task): (CreateSession, Option<Uuid>),
         trace: Option<TraceContext>,
         claim: Option<Claim>,
     ) -> Result<Session, CreateError> {
@@ -95,7 +116,8 @@ impl SessionRegistry {
         }
         let trace = trace.or_else(|| acp::split_meta(request.meta.as_deref()?).1);
         let origin = if adopted.is_some() { Origin::Adopted } else { Origin::New };
-        let (record, servers) = new_session::record(context, by, id, request, &spec).await?;
+        let (mut record, servers) = new_session::record(context, by, id, request, &spec).await?;
+        record.task = task;
         self.start_actor((record, servers), origin, claim, trace).await
     }
 

@@ -90,6 +90,7 @@ pub(super) async fn record(
         inherits_history: false,
         called: false,
         channel: None,
+        task: None,
         load_not_before: None,
         seq: 0,
     };
@@ -155,7 +156,7 @@ fn remote_folders(
 }
 
 /// Checks the members of a request that need neither a process nor a file.
-fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result<(), InputError> {
+pub(super) fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result<(), InputError> {
     check_title(request.title.as_deref())?;
     if let Some(metadata) = &request.metadata {
         check_metadata(metadata)?;

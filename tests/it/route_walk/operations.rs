@@ -60,6 +60,7 @@ pub(crate) fn operations_on(session: &str, agent: &str) -> Vec<Operation> {
             .replace("{toolCall}", "call_1")
             .replace("{agentTerminal}", "term_1")
             .replace("{webhook}", UNKNOWN)
+            .replace("{task}", UNKNOWN)
             .replace("{delivery}", UNKNOWN);
         assert!(!path.contains('{'), "a new kind of path parameter: {path}");
         for (method, operation) in item.as_object().expect("operations") {
@@ -126,6 +127,7 @@ impl Operation {
             "prompts" | "stream" => json!({ "prompt": "hello" }),
             "sessions" => json!({ "agent": "nobody" }),
             "tickets" => json!({ "paths": ["/v1/events"] }),
+            "tasks" => json!({ "agent": "nobody", "description": "hello" }),
             "webhooks" => json!({ "url": "https://hooks.example/", "events": ["prompt.completed"] }),
             _ => json!({}),
         }

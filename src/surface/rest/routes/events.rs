@@ -236,7 +236,7 @@ async fn respond_all(
             query.cursor = Cursor::Tail;
         }
     }
-    let log = &request.gateway.log;
+    let log = request.gateway.log();
     if form != Representation::Json && !query.follow && query.cursor == Cursor::After(log.position().pos) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }

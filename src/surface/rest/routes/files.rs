@@ -210,7 +210,7 @@ pub(super) async fn write_file(
     check_name(&request.ids.1).map_err(|error| ApiError::invalid("path", error.to_string()))?;
     let workspace = request.open_session().await?.workspace().await?;
     let ApiRequest { gateway, ids: (_, path), .. } = request;
-    if gateway.log.storage_full() {
+    if gateway.log().storage_full() {
         return Err(ApiError::new(
             ProblemCode::StorageFull,
             "the disk is nearly full: the gateway accepts only reads",

@@ -28,7 +28,7 @@ pub(super) async fn readyz(State(gateway): State<Gateway>) -> Result<&'static st
     if gateway.shutdown.is_draining() {
         return Err(ApiError::draining());
     }
-    if gateway.log.storage_full() {
+    if gateway.log().storage_full() {
         let detail = "the disk is full or nearly full: the gateway rejects new sessions and prompts, and accepts only reads";
         return Err(ApiError::new(ProblemCode::StorageFull, detail));
     }

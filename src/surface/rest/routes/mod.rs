@@ -22,6 +22,7 @@ mod requests;
 mod rpc;
 mod sessions;
 mod settings;
+mod tasks;
 mod terminals;
 mod tickets;
 mod transcript;
@@ -85,6 +86,9 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(fleet::connect_member))
         .routes(routes!(fleet::drain_member))
         .routes(routes!(fleet::remove_member))
+        .routes(routes!(tasks::list_tasks, tasks::create_task))
+        .routes(routes!(tasks::get_task))
+        .routes(routes!(tasks::cancel_task))
         .routes(routes!(webhooks::list_webhooks, webhooks::create_webhook))
         .routes(routes!(webhooks::delete_webhook))
         .routes(routes!(webhooks::get_webhook_secret))

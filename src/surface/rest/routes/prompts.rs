@@ -23,7 +23,7 @@ use crate::surface::turn::{NewTurn, turn_feed};
 use crate::types::{PromptId, SessionId};
 
 /// The longest wait of `Prefer: wait=N`, in seconds.
-const MAX_WAIT_SECONDS: u64 = 300;
+pub(super) const MAX_WAIT_SECONDS: u64 = 300;
 
 /// Starts a turn.
 ///
@@ -143,7 +143,7 @@ async fn wait_ended<S>(
 
 /// The content blocks of a prompt. A text becomes one block. The session checks whether the agent supports
 /// them.
-fn content_blocks(prompt: Box<RawValue>) -> Result<Box<RawValue>, ApiError> {
+pub(super) fn content_blocks(prompt: Box<RawValue>) -> Result<Box<RawValue>, ApiError> {
     match prompt.get().as_bytes().first() {
         Some(b'"') if prompt.get() == "\"\"" => Err(ApiError::invalid("/prompt", "the prompt is empty")),
         Some(b'"') => {

@@ -85,7 +85,8 @@ pub(super) async fn list_sessions(
     known: IfNoneMatch,
 ) -> Result<Response, ApiError> {
     let q = request.params.short("q", 256)?;
-    let query = ListQuery { q, ..list_query(&mut request.params, 200)? };
+    let tasks = request.params.flag("tasks", false)?;
+    let query = ListQuery { q, tasks, ..list_query(&mut request.params, 200)? };
     request.params.finish()?;
     let page = request.gateway.sessions.list(&request.by, &query).await?;
     // `list` reads the position before the sessions, so an equal position means an equal list.
@@ -101,6 +102,7 @@ pub(super) fn list_query(params: &mut Params, max_limit: usize) -> Result<ListQu
         q: None,
         cwd: params.short("cwd", 4096)?,
         metadata: metadata_filter(params)?,
+        tasks: false,
         cursor: params.short("cursor", 1024)?,
         limit: params.limit(50, max_limit)?,
     })

@@ -1,0 +1,167 @@
+//! `/v1/tasks`: one-shot work that the gateway runs when a process is free.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use serde::Deserialize as _;
+use serde::de::IntoDeserializer as _;
+use serde_json::value::{RawValue, to_raw_value};
+use uuid::Uuid;
+
+use super::prompts::{MAX_WAIT_SECONDS, content_blocks};
+use super::sessions::IDEMPOTENCY_REPLAYED;
+use crate::api::{CreateTask, Problem, Task, TaskList, TaskStatus};
+use crate::surface::authorized::{CanPrompt, CanRead};
+use crate::surface::rest::error::ApiError;
+use crate::surface::rest::extract::{
+    ApiRequest, IdempotencyHeader, JsonBody, Params, PreferWait, set_preference_applied,
+};
+use crate::task::{ChangeError, Filter, NewTask};
+
+/// The size of a page.
+const DEFAULT_TASKS: usize = 50;
+const MAX_TASKS: usize = 200;
+
+/// Creates a task: one prompt in a session of its own.
+///
+/// The task waits until a process is free. The order is by priority, then by age. The queue survives restarts of the
+/// gateway, and no task runs twice: a task that ran during a restart ends as `interrupted`. With `Prefer: wait=N`, the
+/// gateway responds when the task ends or after N seconds.
+#[utoipa::path(
+    post,
+    path = "/v1/tasks",
+    request_body = CreateTask,
+    responses(
+        (status = 200, body = Task, description = "The task has ended within the wait."),
+        (status = 202, body = Task, description = "The task is queued or runs."),
+    )
+)]
+pub(super) async fn create_task(
+    request: ApiRequest<CanPrompt>,
+    (wait, key): (PreferWait, IdempotencyHeader),
+    body: JsonBody<CreateTask>,
+) -> Result<Response, ApiError> {
+    let key = key.bind(&body.bytes);
+    let blocks = blocks(&body.value)?;
+    let held = held(&request, wait)?;
+    let new = NewTask { request: body.value, blocks, key };
+    let (task, replayed) = request.gateway.tasks.create(&request.by, new).await?;
+    let mut response = respond(&request, task, held, true).await?;
+    if replayed {
+        response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// The content blocks of the prompt. Without a prompt, they are the description.
+fn blocks(task: &CreateTask) -> Result<Box<RawValue>, ApiError> {
+    match (&task.prompt, &task.description) {
+        (Some(prompt), _) => content_blocks(prompt.clone()),
+        (None, Some(text)) => content_blocks(to_raw_value(text).expect("a string serializes")),
+        (None, None) => Err(ApiError::invalid("", "expected `description` or `prompt`")),
+    }
+}
+
+/// Lists tasks, newest first.
+///
+/// A filtered page can have fewer tasks than `limit` and a cursor.
+#[utoipa::path(
+    get,
+    path = "/v1/tasks",
+    responses((status = 200, body = TaskList, description = "A page of tasks."))
+)]
+pub(super) async fn list_tasks(
+    mut request: ApiRequest<CanRead, (), Params>,
+) -> Result<Json<TaskList>, ApiError> {
+    let filter = Filter {
+        agent: request.params.parsed("agent", "an agent's name")?,
+        status: request.params.text("status")?.as_deref().map(parse_status).transpose()?,
+        parent: request.params.parsed("parent", "the id of a task")?,
+    };
+    let before = request.params.parsed("cursor", "the `nextCursor` of a page")?;
+    let limit = request.params.limit(DEFAULT_TASKS, MAX_TASKS)?;
+    request.params.finish()?;
+    let list = request.gateway.tasks.list(&request.by.tenant, &filter, (before, limit)).await;
+    Ok(Json(list.map_err(ApiError::internal)?))
+}
+
+fn parse_status(text: &str) -> Result<TaskStatus, ApiError> {
+    let status: Result<_, serde::de::value::Error> = TaskStatus::deserialize(text.into_deserializer());
+    status.map_err(|_| {
+        ApiError::invalid("status", "expected queued, running, completed, failed, cancelled or interrupted")
+    })
+}
+
+/// Gets a task. `Prefer: wait=N` waits for its end.
+#[utoipa::path(
+    get,
+    path = "/v1/tasks/{task}",
+    responses((status = 200, body = Task, description = "The task. Its `status` shows whether it has ended."))
+)]
+pub(super) async fn get_task(
+    request: ApiRequest<CanRead, Uuid>,
+    wait: PreferWait,
+) -> Result<Response, ApiError> {
+    let task = request.gateway.tasks.get(&request.by.tenant, request.ids).await;
+    let task = task.map_err(ApiError::internal)?.ok_or_else(ApiError::not_found)?;
+    let held = if task.status.has_ended() { None } else { held(&request, wait)? };
+    respond(&request, task, held, false).await
+}
+
+/// Cancels a task and the tasks below it.
+///
+/// A queued task ends at once. A running one ends when the agent has stopped.
+#[utoipa::path(
+    post,
+    path = "/v1/tasks/{task}/cancel",
+    responses(
+        (status = 200, body = Task, description = "The task has ended."),
+        (status = 202, body = Task, description = "The gateway cancels the turn of the task."),
+    )
+)]
+pub(super) async fn cancel_task(request: ApiRequest<CanPrompt, Uuid>) -> Result<Response, ApiError> {
+    let task = request.gateway.tasks.cancel(&request.by.tenant, request.ids).await;
+    let task = task.map_err(|error| match error {
+        ChangeError::Read(error) => ApiError::internal(error),
+        ChangeError::Closed(_) => ApiError::draining(),
+    })?;
+    respond(&request, task.ok_or_else(ApiError::not_found)?, None, true).await
+}
+
+/// A response that waits for the end of a task.
+struct Held {
+    limit: Duration,
+    /// Counts the response as a stream.
+    _guard: crate::stream::StreamGuard,
+}
+
+fn held<S, I, Q>(request: &ApiRequest<S, I, Q>, wait: PreferWait) -> Result<Option<Held>, ApiError> {
+    let Some(limit) = wait.duration(MAX_WAIT_SECONDS) else { return Ok(None) };
+    Ok(Some(Held { limit, _guard: request.gateway.streams().acquire(&request.by)? }))
+}
+
+/// Responds with the task. `accepts`: the status is 202 if the task has not ended.
+async fn respond<S, I, Q>(
+    request: &ApiRequest<S, I, Q>,
+    mut task: Task,
+    held: Option<Held>,
+    accepts: bool,
+) -> Result<Response, ApiError> {
+    let tasks = &request.gateway.tasks;
+    if let Some(held) = &held {
+        tokio::select! {
+            biased;
+            () = request.by.admission().wait_key_ended() => return Err(Problem::key_ended().into()),
+            () = tasks.wait_ended(&request.by.tenant, task.task_id, held.limit) => {}
+        }
+        let now = tasks.get(&request.by.tenant, task.task_id).await.map_err(ApiError::internal)?;
+        task = now.ok_or_else(ApiError::not_found)?;
+    }
+    let status = if accepts && !task.status.has_ended() { StatusCode::ACCEPTED } else { StatusCode::OK };
+    let location = HeaderValue::try_from(format!("/v1/tasks/{}", task.task_id)).expect("ids are plain ASCII");
+    let mut response = (status, [(header::LOCATION, location)], Json(task)).into_response();
+    set_preference_applied(&mut response, held.map(|held| held.limit));
+    Ok(response)
+}

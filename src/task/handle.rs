@@ -1,0 +1,488 @@
+//! The operations on tasks, and the state of the open ones.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::outcome::{CancelReason, Outcome};
+use super::queue::{Queue, QueuedTask, TaskKey};
+use super::record::{self, TaskOwner, TaskRecord};
+use crate::api::{self, CreateSession, Problem, ProblemCode, Task, TaskList, TaskStatus};
+use crate::eventlog::{Closed, EventLog, ReadError, Records, TenantRecords};
+use crate::session::{Context, IdempotencyKey, SessionRegistry, ToProblem};
+use crate::shutdown::lock_or_abort;
+use crate::store::Table;
+use crate::types::{AgentName, OnTimeout, Principal, SessionPolicy, Tenant};
+use crate::webhooks::{self, TaskReport, Webhooks};
+
+/// The number of queued tasks of a tenant.
+const MAX_QUEUED: usize = 10_000;
+/// The number of levels of a chain of tasks.
+const MAX_LEVELS: u8 = 4;
+/// The number of characters of a description.
+const MAX_DESCRIPTION_CHARS: usize = 65_536;
+/// How long a permission request of a task waits for an answer, in seconds.
+const DEFAULT_PERMISSION_SECONDS: u64 = 5;
+/// The number of records that one page of a filtered list reads.
+const MAX_SCANNED: usize = 5000;
+const PAGE: usize = 256;
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("could not read the tasks")]
+    Records(#[from] ReadError),
+}
+
+/// Why a request creates no task.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    #[error(transparent)]
+    Session(#[from] crate::session::CreateError),
+    #[error("expected 1 to {MAX_DESCRIPTION_CHARS} characters")]
+    Description,
+    #[error("no such task, or a task of another tenant")]
+    NoSuchParent,
+    #[error("a chain of tasks has at most {MAX_LEVELS} levels")]
+    TooDeep,
+    #[error(transparent)]
+    Callback(webhooks::CreateError),
+    #[error("too many queued tasks (limit {MAX_QUEUED}); retry later")]
+    QueueFull,
+    #[error("the Idempotency-Key was used with another body")]
+    KeyMismatch,
+    #[error("the first request with this Idempotency-Key is still in flight")]
+    KeyInFlight,
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
+
+impl ToProblem for CreateError {
+    fn problem(&self) -> Problem {
+        let new = |code| Problem::new(code, self.to_string());
+        match self {
+            Self::Session(error) => error.problem(),
+            Self::Description => Problem::invalid("/description", self.to_string()),
+            Self::NoSuchParent | Self::TooDeep => Problem::invalid("/parentTask", self.to_string()),
+            Self::Callback(webhooks::CreateError::Disabled) => new(ProblemCode::Forbidden),
+            Self::Callback(_) => Problem::invalid("/callbackUrl", self.to_string()),
+            Self::QueueFull => new(ProblemCode::QueueFull),
+            Self::KeyMismatch => new(ProblemCode::IdempotencyMismatch),
+            Self::KeyInFlight => new(ProblemCode::IdempotencyInFlight),
+            Self::Read(_) => Problem::internal(),
+            Self::Closed(_) => new(ProblemCode::Draining),
+        }
+    }
+}
+
+/// Why a change of a task is not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
+
+/// The request for a task, with the content blocks of its prompt.
+#[derive(Debug)]
+pub struct NewTask {
+    pub request: api::CreateTask,
+    pub blocks: Box<RawValue>,
+    pub key: Option<IdempotencyKey>,
+}
+
+/// A filter of the list of tasks.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    pub agent: Option<AgentName>,
+    pub status: Option<TaskStatus>,
+    pub parent: Option<Uuid>,
+}
+
+/// A handle that is cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Tasks(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    sessions: SessionRegistry,
+    webhooks: Webhooks,
+    state: Mutex<State>,
+    /// Notifies the service of a change of the queue.
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    queue: Queue,
+    /// The tasks that have not ended.
+    open: BTreeMap<TaskKey, OpenTask>,
+    /// The keys of requests whose task is not stored yet.
+    in_flight: BTreeSet<(Tenant, String)>,
+}
+
+/// The signals of a task that has not ended.
+#[derive(Debug, Clone)]
+pub(super) struct OpenTask {
+    /// Cancelled by a client.
+    pub(super) cancel: CancellationToken,
+    /// Cancelled when the end of the task is stored.
+    ended: CancellationToken,
+}
+
+/// The reservation of a request key, until its task is stored.
+#[derive(Debug)]
+struct InFlight<'a>(&'a Tasks, (Tenant, String));
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.state().in_flight.remove(&self.1);
+    }
+}
+
+impl Tasks {
+    /// Reads the open tasks. Also returns those that have begun.
+    pub(super) async fn read(
+        sessions: SessionRegistry,
+        webhooks: Webhooks,
+    ) -> Result<(Self, Vec<QueuedTask>), OpenError> {
+        let log = sessions.context().log.clone();
+        let mut queue = Queue::new(sessions.context().limits.task_aging_unit);
+        let (mut open, mut begun) = (BTreeMap::new(), Vec::new());
+        let mut pages = TenantRecords::of(&log, Table::OpenTask);
+        while let Some(page) = pages.next::<Uuid>().await? {
+            for (tenant, id) in page {
+                let Some(record) = record::get(&log, &tenant, id).await? else { continue };
+                let task = queued(&tenant, &record);
+                open.insert((tenant, id), OpenTask::new());
+                if record.started_at.is_some() {
+                    queue.started(&task.agent);
+                    begun.push(task);
+                } else {
+                    queue.push(task);
+                }
+            }
+        }
+        let state = Mutex::new(State { queue, open, in_flight: BTreeSet::new() });
+        Ok((Self(Arc::new(Inner { sessions, webhooks, state, changed: Notify::new() })), begun))
+    }
+
+    /// Stores a task, which begins when a process is free. Returns true if an earlier request with the same key has
+    /// created it.
+    pub async fn create(&self, by: &Principal, new: NewTask) -> Result<(Task, bool), CreateError> {
+        let NewTask { request, blocks, key } = new;
+        let key = key.map(|key| (record::request_key(by, &key.key), key.body_hash));
+        let _in_flight = key.as_ref().map(|(key, _)| self.claim(&by.tenant, key)).transpose()?;
+        if let Some((key, body_hash)) = &key
+            && let Some(previous) = record::get_request_key(self.log(), &by.tenant, key).await?
+        {
+            if previous.body_hash != *body_hash {
+                return Err(CreateError::KeyMismatch);
+            }
+            if let Some(task) = self.get(&by.tenant, previous.task).await? {
+                return Ok((task, true));
+            }
+        }
+        let depth = self.depth(&by.tenant, request.parent_task).await?;
+        if let Some(url) = &request.callback_url {
+            self.0.webhooks.check_callback(url).map_err(CreateError::Callback)?;
+        }
+        let description = request.description.as_deref().map_or(1, |text| text.chars().count());
+        if !(1..=MAX_DESCRIPTION_CHARS).contains(&description) {
+            return Err(CreateError::Description);
+        }
+        let (request_key, body_hash) = key.unzip();
+        let record = self.record(by, request, blocks, (depth, request_key));
+        self.0.sessions.check_request(&session_request(&record))?;
+        self.insert(&by.tenant, &record, body_hash.unwrap_or_default()).await?;
+        Ok((record.shown(Some(Vec::new())), false))
+    }
+
+    fn claim(&self, tenant: &Tenant, key: &str) -> Result<InFlight<'_>, CreateError> {
+        let key = (tenant.clone(), key.to_owned());
+        if !self.state().in_flight.insert(key.clone()) {
+            return Err(CreateError::KeyInFlight);
+        }
+        Ok(InFlight(self, key))
+    }
+
+    /// The number of ancestors of a task with this parent.
+    async fn depth(&self, tenant: &Tenant, parent: Option<Uuid>) -> Result<u8, CreateError> {
+        let Some(parent) = parent else { return Ok(0) };
+        let parent = record::get(self.log(), tenant, parent).await?.ok_or(CreateError::NoSuchParent)?;
+        if parent.depth + 1 >= MAX_LEVELS {
+            return Err(CreateError::TooDeep);
+        }
+        Ok(parent.depth + 1)
+    }
+
+    fn record(
+        &self,
+        by: &Principal,
+        request: api::CreateTask,
+        blocks: Box<RawValue>,
+        (depth, request_key): (u8, Option<String>),
+    ) -> TaskRecord {
+        let ids = &self.context().ids;
+        let mut permissions = request.permissions.unwrap_or_default();
+        let on_timeout = *permissions.on_timeout.get_or_insert(OnTimeout::Reject);
+        if on_timeout == OnTimeout::Reject {
+            permissions.timeout_seconds.get_or_insert(DEFAULT_PERMISSION_SECONDS);
+        }
+        TaskRecord {
+            id: ids.uuid(),
+            agent: request.agent,
+            description: request.description,
+            blocks,
+            priority: request.priority,
+            parent: request.parent_task,
+            depth,
+            token_budget: request.token_budget,
+            metadata: request.metadata.unwrap_or_default(),
+            deadline: request.deadline,
+            callback_url: request.callback_url,
+            permissions,
+            cwd: request.cwd,
+            by: TaskOwner { id: by.id.to_string(), scopes: by.scopes, folders: by.folders.clone() },
+            request_key,
+            created_at: ids.now(),
+            started_at: None,
+            session: None,
+            prompt: None,
+            usage_seen: false,
+            outcome: None,
+        }
+    }
+
+    /// Stores a new task, then queues it.
+    async fn insert(
+        &self,
+        tenant: &Tenant,
+        record: &TaskRecord,
+        body_hash: [u8; 32],
+    ) -> Result<(), CreateError> {
+        let key = (tenant.clone(), record.id);
+        {
+            let mut state = self.state();
+            if state.queue.len_of(tenant) >= MAX_QUEUED {
+                return Err(CreateError::QueueFull);
+            }
+            state.open.insert(key.clone(), OpenTask::new());
+        }
+        let stored = self.log().write(record.put_new(tenant, body_hash)).await;
+        let mut state = self.state();
+        if let Err(error) = stored {
+            state.open.remove(&key);
+            return Err(error.into());
+        }
+        state.queue.push(queued(tenant, record));
+        drop(state);
+        self.0.changed.notify_one();
+        Ok(())
+    }
+
+    /// A task, with its children.
+    pub async fn get(&self, tenant: &Tenant, id: Uuid) -> Result<Option<Task>, ReadError> {
+        let Some(record) = record::get(self.log(), tenant, id).await? else { return Ok(None) };
+        Ok(Some(record.shown(Some(record::children(self.log(), tenant, id).await?))))
+    }
+
+    /// A page of tasks, newest first. It can end early and has a cursor then.
+    pub async fn list(
+        &self,
+        tenant: &Tenant,
+        filter: &Filter,
+        (mut before, limit): (Option<Uuid>, usize),
+    ) -> Result<TaskList, ReadError> {
+        let (mut tasks, mut scanned) = (Vec::new(), 0);
+        loop {
+            let page = record::older(self.log(), tenant, before, PAGE).await?;
+            let is_last = page.len() < PAGE;
+            scanned += page.len();
+            for record in page {
+                if tasks.len() == limit {
+                    return Ok(TaskList { tasks, next_cursor: before.map(|id| id.to_string()) });
+                }
+                before = Some(record.id);
+                if filter.matches(&record) {
+                    tasks.push(record.shown(None));
+                }
+            }
+            if is_last || scanned >= MAX_SCANNED {
+                let next_cursor = before.filter(|_| !is_last).map(|id| id.to_string());
+                return Ok(TaskList { tasks, next_cursor });
+            }
+        }
+    }
+
+    /// Cancels a task and the tasks below it. Returns the task after the request, or `None` if there is no such task. A
+    /// running task ends later.
+    pub async fn cancel(&self, tenant: &Tenant, id: Uuid) -> Result<Option<Task>, ChangeError> {
+        let mut below = vec![id];
+        let mut next = 0;
+        while let Some(parent) = below.get(next).copied() {
+            next += 1;
+            below.extend(record::children(self.log(), tenant, parent).await?);
+        }
+        // The children end first, so that none of them begins when its parent has ended.
+        for task in below.into_iter().rev() {
+            self.cancel_one(&(tenant.clone(), task)).await?;
+        }
+        Ok(self.get(tenant, id).await?)
+    }
+
+    async fn cancel_one(&self, key: &TaskKey) -> Result<(), ChangeError> {
+        let (was_queued, open) = {
+            let mut state = self.state();
+            (state.queue.remove(key).is_some(), state.open.get(key).cloned())
+        };
+        if was_queued {
+            return self.end_queued(key, CancelReason::Client).await;
+        }
+        if let Some(open) = open {
+            open.cancel.cancel();
+        }
+        Ok(())
+    }
+
+    /// Waits for the end of a task, up to `limit`.
+    pub async fn wait_ended(&self, tenant: &Tenant, id: Uuid, limit: Duration) {
+        let open = self.open_task(&(tenant.clone(), id));
+        if let Some(open) = open {
+            drop(tokio::time::timeout(limit, open.ended.cancelled()).await);
+        }
+    }
+
+    /// Ends a task that was removed from the queue.
+    pub(super) async fn end_queued(&self, key: &TaskKey, reason: CancelReason) -> Result<(), ChangeError> {
+        if let Some(mut record) = record::get(self.log(), &key.0, key.1).await? {
+            record.outcome = Some(Outcome::cancelled(reason, self.context().ids.now()));
+            self.end(&key.0, &record).await?;
+        }
+        Ok(())
+    }
+
+    /// Stores the end of a task together with its deliveries.
+    pub(super) async fn end(&self, tenant: &Tenant, record: &TaskRecord) -> Result<(), Closed> {
+        let shown = record.shown(None);
+        let data = serde_json::to_string(&shown).expect("a task has string keys and serializes");
+        let report = TaskReport {
+            tenant,
+            callback: record.callback_url.as_deref(),
+            session: record.session,
+            task: record.id,
+            data: &data,
+        };
+        self.0.webhooks.commit_task_end(report, record.put(tenant, Records::default())).await?;
+        if let Some(open) = self.state().open.remove(&(tenant.clone(), record.id)) {
+            open.ended.cancel();
+        }
+        Ok(())
+    }
+
+    /// Takes the next task that can begin.
+    pub(super) fn start_next(&self) -> Option<QueuedTask> {
+        let catalogue = &self.context().catalogue;
+        // A task of an agent that is no longer configured begins and fails.
+        let slots =
+            |agent: &AgentName| catalogue.agent(agent).map_or(1, |spec| spec.settings.pool.task_slots());
+        self.state().queue.start_next(slots)
+    }
+
+    /// Takes the queued tasks whose deadline has passed.
+    pub(super) fn expire(&self) -> Vec<QueuedTask> {
+        let now = self.context().ids.now();
+        self.state().queue.expire(now)
+    }
+
+    /// The time until the next deadline of a queued task.
+    pub(super) fn next_deadline(&self) -> Option<Duration> {
+        let deadline = self.state().queue.next_deadline()?;
+        let left = deadline.as_millis() - self.context().ids.now().as_millis();
+        Some(Duration::from_millis(u64::try_from(left).unwrap_or_default()))
+    }
+
+    /// Frees the slot of a task.
+    pub(super) fn free_slot(&self, agent: &AgentName) {
+        self.state().queue.ended(agent);
+        self.0.changed.notify_one();
+    }
+
+    pub(super) async fn changed(&self) {
+        self.0.changed.notified().await;
+    }
+
+    pub(super) fn open_task(&self, key: &TaskKey) -> Option<OpenTask> {
+        self.state().open.get(key).cloned()
+    }
+
+    pub(super) fn sessions(&self) -> &SessionRegistry {
+        &self.0.sessions
+    }
+
+    pub(super) fn context(&self) -> &Context {
+        self.0.sessions.context()
+    }
+
+    pub(super) fn log(&self) -> &EventLog {
+        &self.context().log
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock_or_abort(self.0.state.lock())
+    }
+}
+
+impl OpenTask {
+    fn new() -> Self {
+        Self { cancel: CancellationToken::new(), ended: CancellationToken::new() }
+    }
+}
+
+impl Filter {
+    fn matches(&self, record: &TaskRecord) -> bool {
+        self.agent.as_ref().is_none_or(|agent| *agent == record.agent)
+            && self.status.is_none_or(|status| status == record.status())
+            && self.parent.is_none_or(|parent| record.parent == Some(parent))
+    }
+}
+
+/// The request for the session of a task.
+pub(super) fn session_request(record: &TaskRecord) -> CreateSession {
+    let title = record.description.as_ref().map(|text| text.lines().next().unwrap_or_default().chars());
+    CreateSession {
+        agent: record.agent.clone(),
+        cwd: record.cwd.clone(),
+        mcp_servers: Vec::new(),
+        additional_directories: Vec::new(),
+        title: title
+            .map(|title| title.filter(|c| !c.is_control()).take(80).collect::<String>())
+            .filter(|title| !title.is_empty()),
+        metadata: Some(record.metadata.clone()),
+        policy: Some(SessionPolicy {
+            permissions: Some(record.permissions.clone()),
+            files: None,
+            terminals: None,
+        }),
+        agent_session_id: None,
+        meta: None,
+    }
+}
+
+fn queued(tenant: &Tenant, record: &TaskRecord) -> QueuedTask {
+    QueuedTask {
+        tenant: tenant.clone(),
+        id: record.id,
+        agent: record.agent.clone(),
+        priority: record.priority,
+        created_at: record.created_at,
+        deadline: record.deadline,
+    }
+}

@@ -1,0 +1,21 @@
+//! Tasks: one prompt each, in a session of its own, that the gateway runs when a process is free.
+//!
+//! The queue is in the store, so it survives a restart. A task that has begun creates its session and its prompt with an
+//! idempotency key that belongs to the task. After a restart it continues with the same key: the session's log has the
+//! prompt or does not have it, so no task runs twice. The end of a task is the end of its turn.
+//!
+//! The module must not know HTTP or processes. It uses sessions as a client does.
+//!
+//! Reading order: [`record`] (a task in the store), [`queue`] (the order), [`budget`] and [`outcome`] (the end),
+//! [`handle`] (the operations), [`runner`] (one task), and [`service`] (starts tasks and deletes old ones).
+
+mod budget;
+mod handle;
+mod outcome;
+mod queue;
+mod record;
+mod runner;
+mod service;
+
+pub use handle::{ChangeError, CreateError, Filter, NewTask, OpenError, Tasks};
+pub use service::start;

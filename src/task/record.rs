@@ -1,0 +1,210 @@
+//! A task in the store.
+//!
+//! All keys begin with the tenant. The newest task has the first key.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use super::outcome::Outcome;
+use crate::api::{Task, TaskPriority, TaskStatus};
+use crate::eventlog::{EventLog, ReadError, Records, from_json, tenant_key, tenant_prefix, to_json};
+use crate::store::Table;
+use crate::types::{
+    AgentName, GrantedFolders, PermissionPolicy, Principal, PromptId, Scopes, SessionId, Tenant, Timestamp,
+};
+
+/// The number of children in a response.
+const MAX_CHILDREN: usize = 1000;
+
+/// A task and its record.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TaskRecord {
+    pub(super) id: Uuid,
+    pub(super) agent: AgentName,
+    pub(super) description: Option<String>,
+    /// The content blocks of the prompt.
+    pub(super) blocks: Box<RawValue>,
+    pub(super) priority: TaskPriority,
+    pub(super) parent: Option<Uuid>,
+    /// The number of ancestors.
+    pub(super) depth: u8,
+    pub(super) token_budget: Option<u64>,
+    pub(super) metadata: Map<String, Value>,
+    pub(super) deadline: Option<Timestamp>,
+    pub(super) callback_url: Option<String>,
+    pub(super) permissions: PermissionPolicy,
+    pub(super) cwd: Option<String>,
+    pub(super) by: TaskOwner,
+    /// The hash of the `Idempotency-Key` of the request, by which a repetition finds the task.
+    pub(super) request_key: Option<String>,
+    pub(super) created_at: Timestamp,
+    pub(super) started_at: Option<Timestamp>,
+    pub(super) session: Option<SessionId>,
+    pub(super) prompt: Option<PromptId>,
+    /// Whether the agent has reported its usage of tokens.
+    pub(super) usage_seen: bool,
+    pub(super) outcome: Option<Outcome>,
+}
+
+/// The principal that created a task.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct TaskOwner {
+    pub(super) id: String,
+    pub(super) scopes: Scopes,
+    pub(super) folders: GrantedFolders,
+}
+
+/// The task of an `Idempotency-Key`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RequestKeyRecord {
+    pub(super) task: Uuid,
+    pub(super) body_hash: [u8; 32],
+}
+
+impl TaskRecord {
+    pub(super) fn status(&self) -> TaskStatus {
+        match (&self.outcome, self.started_at) {
+            (Some(outcome), _) => outcome.status,
+            (None, Some(_)) => TaskStatus::Running,
+            (None, None) => TaskStatus::Queued,
+        }
+    }
+
+    pub(super) fn principal(&self, tenant: &Tenant) -> Principal {
+        let TaskOwner { id, scopes, folders } = self.by.clone();
+        Principal { id: id.into(), tenant: tenant.clone(), scopes, folders }
+    }
+
+    /// Adds the record. An open task also has an entry that a start reads.
+    pub(super) fn put(&self, tenant: &Tenant, records: Records) -> Records {
+        let records = records.put(Table::Task, task_key(tenant, self.id), to_json(self));
+        let open = tenant_key(tenant, self.id.as_u128());
+        match self.outcome {
+            None => records.put(Table::OpenTask, open, to_json(&self.id)),
+            Some(_) => records.delete(Table::OpenTask, open),
+        }
+    }
+
+    /// Adds the record of a new task, with the entries that find it by its parent and by its request.
+    pub(super) fn put_new(&self, tenant: &Tenant, body_hash: [u8; 32]) -> Records {
+        let mut records = self.put(tenant, Records::default());
+        if let Some(parent) = self.parent {
+            records = records.put(Table::TaskChild, child_key(tenant, parent, self.id), to_json(&self.id));
+        }
+        if let Some(key) = &self.request_key {
+            let record = RequestKeyRecord { task: self.id, body_hash };
+            records = records.put(Table::TaskKey, request_record_key(tenant, key), to_json(&record));
+        }
+        records
+    }
+
+    /// Deletes the record of a task that has ended.
+    pub(super) fn delete(&self, tenant: &Tenant, records: Records) -> Records {
+        let mut records = records.delete(Table::Task, task_key(tenant, self.id));
+        if let Some(parent) = self.parent {
+            records = records.delete(Table::TaskChild, child_key(tenant, parent, self.id));
+        }
+        if let Some(key) = &self.request_key {
+            records = records.delete(Table::TaskKey, request_record_key(tenant, key));
+        }
+        records
+    }
+
+    /// The task as clients see it.
+    pub(super) fn shown(&self, children: Option<Vec<Uuid>>) -> Task {
+        let duration = |from: Timestamp, to: Timestamp| {
+            u64::try_from(to.as_millis() - from.as_millis()).unwrap_or_default()
+        };
+        let result = self.outcome.as_ref().map(|outcome| {
+            let started = self.started_at.unwrap_or(outcome.ended_at);
+            outcome.result(duration(started, outcome.ended_at), self.metadata.clone())
+        });
+        let budget_enforced = self.token_budget.filter(|_| self.prompt.is_some()).map(|_| self.usage_seen);
+        Task {
+            task_id: self.id,
+            agent: self.agent.clone(),
+            description: self.description.clone(),
+            priority: self.priority,
+            status: self.status(),
+            parent_task: self.parent,
+            children,
+            session_id: self.session,
+            prompt_id: self.prompt,
+            token_budget: self.token_budget,
+            budget_enforced,
+            metadata: self.metadata.clone(),
+            deadline: self.deadline,
+            callback_url: self.callback_url.clone(),
+            permissions: self.permissions.clone(),
+            by: self.by.id.clone(),
+            created_at: self.created_at,
+            started_at: self.started_at,
+            ended_at: self.outcome.as_ref().map(|outcome| outcome.ended_at),
+            result,
+        }
+    }
+}
+
+fn task_key(tenant: &Tenant, task: Uuid) -> Vec<u8> {
+    tenant_key(tenant, !task.as_u128())
+}
+
+fn child_key(tenant: &Tenant, parent: Uuid, child: Uuid) -> Vec<u8> {
+    [&tenant_key(tenant, parent.as_u128())[..], &(!child.as_u128()).to_be_bytes()].concat()
+}
+
+fn request_record_key(tenant: &Tenant, key: &str) -> Vec<u8> {
+    [&tenant_prefix(tenant)[..], key.as_bytes()].concat()
+}
+
+/// The hash of a key of this principal.
+pub(super) fn request_key(by: &Principal, key: &str) -> String {
+    let mut hash = Sha256::new();
+    for part in [&*by.id, key] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    URL_SAFE_NO_PAD.encode(hash.finalize())
+}
+
+pub(super) async fn get(
+    log: &EventLog,
+    tenant: &Tenant,
+    task: Uuid,
+) -> Result<Option<TaskRecord>, ReadError> {
+    Ok(log.get(Table::Task, task_key(tenant, task)).await?.and_then(|value| from_json(&value)))
+}
+
+pub(super) async fn get_request_key(
+    log: &EventLog,
+    tenant: &Tenant,
+    key: &str,
+) -> Result<Option<RequestKeyRecord>, ReadError> {
+    Ok(log.get(Table::TaskKey, request_record_key(tenant, key)).await?.and_then(|value| from_json(&value)))
+}
+
+/// The children of a task, newest first.
+pub(super) async fn children(log: &EventLog, tenant: &Tenant, task: Uuid) -> Result<Vec<Uuid>, ReadError> {
+    let prefix = tenant_key(tenant, task.as_u128());
+    let page = log.scan(Table::TaskChild, prefix, None, MAX_CHILDREN).await?;
+    Ok(page.iter().filter_map(|(_, value)| from_json(value)).collect())
+}
+
+/// Up to `limit` tasks of a tenant, newest first, that are older than `before`.
+pub(super) async fn older(
+    log: &EventLog,
+    tenant: &Tenant,
+    before: Option<Uuid>,
+    limit: usize,
+) -> Result<Vec<TaskRecord>, ReadError> {
+    let after = before.map(|before| task_key(tenant, before));
+    let page = log.scan(Table::Task, tenant_prefix(tenant), after, limit).await?;
+    Ok(page.iter().filter_map(|(_, value)| from_json(value)).collect())
+}

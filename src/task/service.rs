@@ -1,0 +1,91 @@
+//! Starts queued tasks and deletes old ones.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::handle::{OpenError, Tasks};
+use super::outcome::CancelReason;
+use super::record::TaskRecord;
+use super::runner;
+use crate::eventlog::{Records, TenantRecords};
+use crate::session::SessionRegistry;
+use crate::store::Table;
+use crate::types::Tenant;
+use crate::webhooks::Webhooks;
+
+/// How often old tasks are deleted, their age, and their number for one tenant.
+const PRUNE_INTERVAL: Duration = Duration::from_hours(1);
+const MAX_AGE: Duration = Duration::from_hours(30 * 24);
+const MAX_ENDED: usize = 10_000;
+/// A wall clock that jumps delays a deadline by this time at most.
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+
+/// Reads the open tasks, continues those that have begun, and starts queued ones when a process is free.
+pub async fn start(sessions: SessionRegistry, webhooks: Webhooks) -> Result<Tasks, OpenError> {
+    let (tasks, begun) = Tasks::read(sessions, webhooks).await?;
+    let shutdown = tasks.context().shutdown.clone();
+    for task in begun {
+        shutdown.spawn(runner::run(tasks.clone(), task));
+    }
+    shutdown.spawn(run(tasks.clone()));
+    Ok(tasks)
+}
+
+/// Runs until the drain.
+async fn run(tasks: Tasks) {
+    let shutdown = tasks.context().shutdown.clone();
+    let mut prune_at = Instant::now() + PRUNE_INTERVAL;
+    loop {
+        if Instant::now() >= prune_at {
+            prune_at = Instant::now() + PRUNE_INTERVAL;
+            prune(&tasks).await;
+        }
+        for task in tasks.expire() {
+            let key = (task.tenant, task.id);
+            if let Err(error) = tasks.end_queued(&key, CancelReason::Deadline).await {
+                tracing::error!(task = %task.id, error = &error as &dyn std::error::Error, "could not end a task at its deadline");
+            }
+        }
+        while let Some(task) = tasks.start_next() {
+            shutdown.spawn(runner::run(tasks.clone(), task));
+        }
+        let next = Instant::now() + tasks.next_deadline().unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT);
+        tokio::select! {
+            () = shutdown.drain_started() => return,
+            () = tasks.changed() => {}
+            () = sleep_until(next.min(prune_at)) => {}
+        }
+    }
+}
+
+/// Deletes ended tasks that are old or too many. Their sessions stay until retention deletes them.
+async fn prune(tasks: &Tasks) {
+    let now = tasks.context().ids.now();
+    let old = now.as_millis() - i64::try_from(MAX_AGE.as_millis()).unwrap_or(i64::MAX);
+    let mut kept: HashMap<Tenant, usize> = HashMap::new();
+    let mut pages = TenantRecords::of(tasks.log(), Table::Task);
+    loop {
+        let page = match pages.next::<TaskRecord>().await {
+            Ok(Some(page)) => page,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "could not read old tasks");
+                return;
+            }
+        };
+        let mut records = Records::default();
+        for (tenant, task) in &page {
+            let Some(outcome) = &task.outcome else { continue };
+            let kept = kept.entry(tenant.clone()).or_default();
+            *kept += 1;
+            if *kept > MAX_ENDED || outcome.ended_at.as_millis() < old {
+                records = task.delete(tenant, records);
+            }
+        }
+        if !records.is_empty() && tasks.log().write(records).await.is_err() {
+            return;
+        }
+    }
+}
