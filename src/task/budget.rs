@@ -67,7 +67,7 @@ fn used(event: &EventRef<'_>) -> Option<u64> {
         session_update: &'a str,
         used: u64,
     }
-    if event.kind() != "session.update" || memchr::memmem::find(event.raw_json(), b"usage_update").is_none() {
+    if event.kind() != "session.update" {
         return None;
     }
     let update: Update<'_> = serde_json::from_str(event.payload()?.update?.get()).ok()?;

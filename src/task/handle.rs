@@ -9,86 +9,23 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::error::{ChangeError, CreateError, MAX_DESCRIPTION_CHARS, MAX_LEVELS, MAX_QUEUED, OpenError};
 use super::outcome::{CancelReason, Outcome};
 use super::queue::{Queue, QueuedTask, TaskKey};
 use super::record::{self, TaskOwner, TaskRecord};
-use crate::api::{self, CreateSession, Problem, ProblemCode, Task, TaskList, TaskStatus};
+use crate::api::{self, CreateSession, Task, TaskList, TaskStatus};
 use crate::eventlog::{Closed, EventLog, ReadError, Records, TenantRecords};
-use crate::session::{Context, IdempotencyKey, SessionRegistry, ToProblem};
+use crate::session::{Context, IdempotencyKey, SessionRegistry};
 use crate::shutdown::lock_or_abort;
 use crate::store::Table;
 use crate::types::{AgentName, OnTimeout, Principal, SessionPolicy, Tenant};
-use crate::webhooks::{self, TaskReport, Webhooks};
+use crate::webhooks::{TaskReport, Webhooks};
 
-/// The number of queued tasks of a tenant.
-const MAX_QUEUED: usize = 10_000;
-/// The number of levels of a chain of tasks.
-const MAX_LEVELS: u8 = 4;
-/// The number of characters of a description.
-const MAX_DESCRIPTION_CHARS: usize = 65_536;
 /// How long a permission request of a task waits for an answer, in seconds.
 const DEFAULT_PERMISSION_SECONDS: u64 = 5;
 /// The number of records that one page of a filtered list reads.
 const MAX_SCANNED: usize = 5000;
 const PAGE: usize = 256;
-
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error("could not read the tasks")]
-    Records(#[from] ReadError),
-}
-
-/// Why a request creates no task.
-#[derive(Debug, thiserror::Error)]
-pub enum CreateError {
-    #[error(transparent)]
-    Session(#[from] crate::session::CreateError),
-    #[error("expected 1 to {MAX_DESCRIPTION_CHARS} characters")]
-    Description,
-    #[error("no such task, or a task of another tenant")]
-    NoSuchParent,
-    #[error("a chain of tasks has at most {MAX_LEVELS} levels")]
-    TooDeep,
-    #[error(transparent)]
-    Callback(webhooks::CreateError),
-    #[error("too many queued tasks (limit {MAX_QUEUED}); retry later")]
-    QueueFull,
-    #[error("the Idempotency-Key was used with another body")]
-    KeyMismatch,
-    #[error("the first request with this Idempotency-Key is still in flight")]
-    KeyInFlight,
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error(transparent)]
-    Closed(#[from] Closed),
-}
-
-impl ToProblem for CreateError {
-    fn problem(&self) -> Problem {
-        let new = |code| Problem::new(code, self.to_string());
-        match self {
-            Self::Session(error) => error.problem(),
-            Self::Description => Problem::invalid("/description", self.to_string()),
-            Self::NoSuchParent | Self::TooDeep => Problem::invalid("/parentTask", self.to_string()),
-            Self::Callback(webhooks::CreateError::Disabled) => new(ProblemCode::Forbidden),
-            Self::Callback(_) => Problem::invalid("/callbackUrl", self.to_string()),
-            Self::QueueFull => new(ProblemCode::QueueFull),
-            Self::KeyMismatch => new(ProblemCode::IdempotencyMismatch),
-            Self::KeyInFlight => new(ProblemCode::IdempotencyInFlight),
-            Self::Read(_) => Problem::internal(),
-            Self::Closed(_) => new(ProblemCode::Draining),
-        }
-    }
-}
-
-/// Why a change of a task is not stored.
-#[derive(Debug, thiserror::Error)]
-pub enum ChangeError {
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error(transparent)]
-    Closed(#[from] Closed),
-}
 
 /// The request for a task, with the content blocks of its prompt.
 #[derive(Debug)]

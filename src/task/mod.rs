@@ -10,6 +10,7 @@
 //! [`handle`] (the operations), [`runner`] (one task), and [`service`] (starts tasks and deletes old ones).
 
 mod budget;
+mod error;
 mod handle;
 mod outcome;
 mod queue;
@@ -17,5 +18,6 @@ mod record;
 mod runner;
 mod service;
 
-pub use handle::{ChangeError, CreateError, Filter, NewTask, OpenError, Tasks};
+pub use error::{ChangeError, CreateError, OpenError};
+pub use handle::{Filter, NewTask, Tasks};
 pub use service::start;

@@ -140,7 +140,7 @@ impl Run<'_> {
     async fn try_begin(&mut self) -> Result<(SessionHandle, PromptId), BeginError> {
         let sessions = self.tasks.sessions();
         if let (Some(session), Some(prompt)) = (self.record.session, self.record.prompt) {
-            let session = sessions.open(&self.by, session).await.map_err(BeginError::of)?;
+            let session = sessions.open(&self.by, session).await.map_err(|error| BeginError::of(&error))?;
             return Ok((session, prompt));
         }
         let context = self.tasks.context();
@@ -154,19 +154,17 @@ impl Run<'_> {
             route: format!("task {part}"),
             body_hash: Sha256::digest(self.record.id.as_bytes()).into(),
         };
-        let session = match self.record.session {
-            Some(session) => session,
-            None => {
-                let request = session_request(&self.record);
-                let created =
-                    sessions.create_for_task(&self.by, request, self.record.id, key("session")).await;
-                created.map_err(BeginError::of)?.session.session_id
-            }
+        let session = if let Some(session) = self.record.session {
+            session
+        } else {
+            let request = session_request(&self.record);
+            let created = sessions.create_for_task(&self.by, request, self.record.id, key("session")).await;
+            created.map_err(|error| BeginError::of(&error))?.session.session_id
         };
         let prompt_key = key("prompt");
         self.record.session = Some(session);
         self.save().await?;
-        let session = sessions.open(&self.by, session).await.map_err(BeginError::of)?;
+        let session = sessions.open(&self.by, session).await.map_err(|error| BeginError::of(&error))?;
         let prompt = PromptRequest {
             blocks: self.record.blocks.clone(),
             attachments: Vec::new(),
@@ -176,7 +174,8 @@ impl Run<'_> {
             acp_request: None,
             serving: None,
         };
-        let admitted = session.prompt(&self.by, prompt, || Ok(())).await.map_err(BeginError::of)?;
+        let admitted =
+            session.prompt(&self.by, prompt, || Ok(())).await.map_err(|error| BeginError::of(&error))?;
         self.record.prompt = Some(admitted.prompt.prompt_id);
         self.save().await?;
         Ok((session, admitted.prompt.prompt_id))
@@ -271,7 +270,7 @@ enum BeginError {
 }
 
 impl BeginError {
-    fn of(error: impl ToProblem) -> Self {
+    fn of(error: &impl ToProblem) -> Self {
         error.problem().into()
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::handle::{OpenError, Tasks};
+use super::error::OpenError;
+use super::handle::Tasks;
 use super::outcome::CancelReason;
 use super::record::TaskRecord;
 use super::runner;

@@ -104,7 +104,7 @@ fn check_prints_only_set_values_without_all() {
             "drain_timeout = \"9s\"",
             "[agents.a]",
             "builtin = \"demo\"",
-            "pool = { max_size = 3, min_idle = 1, min_idle_for = \"1d\", idle_timeout = \"10m\", no_load_idle_timeout = \"4h\", no_load_reclaim_timeout = \"10m\" }",
+            "pool = { max_size = 3, reserved = 1, min_idle = 1, min_idle_for = \"1d\", idle_timeout = \"10m\", no_load_idle_timeout = \"4h\", no_load_reclaim_timeout = \"10m\" }",
         ]
     );
     let all = config::show(&config, Shown::All);

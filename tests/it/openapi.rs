@@ -51,10 +51,13 @@ fn every_referenced_schema_exists() {
 fn every_problem_that_an_answer_can_be_is_documented() {
     let text = rest::document_json();
     for code in ProblemCode::ALL {
+        // Problems in events and in results of tasks.
         let in_events_only = matches!(
             code,
             ProblemCode::Interrupted
+                | ProblemCode::BudgetExceeded
                 | ProblemCode::CancelTimeout
+                | ProblemCode::DeadlineExceeded
                 | ProblemCode::KeyRevoked
                 | ProblemCode::PromptExpired
         );

@@ -93,7 +93,7 @@ async fn bad_requests_are_rejected_and_create_nothing() {
         ),
         (
             json!({ "agent": "fake", "description": "x", "permissions": { "onTimeout": "wait" } }),
-            "/policy/permissions/onTimeout",
+            "/permissions/onTimeout",
         ),
         (json!({ "agent": "fake", "description": "x", "other": 1 }), "/other"),
     ] {
@@ -190,11 +190,7 @@ async fn cancel_ends_a_task_with_its_children() {
 async fn deadline_ends_running_and_queued_tasks() {
     let agent = "pool = { max_size = 1, min_idle = 0 }";
     let gateway = Setup::default().agent("fake", FAKE, &[], agent).start();
-    let soon = || {
-        let now = std::time::SystemTime::now() + Duration::from_secs(2);
-        let millis = now.duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_millis();
-        acp_gateway::types::Timestamp::from_millis(i64::try_from(millis).expect("it fits")).to_string()
-    };
+    let soon = || (jiff::Timestamp::now() + Duration::from_secs(2)).to_string();
     let running =
         create(&gateway, json!({ "agent": "fake", "description": "hang", "deadline": soon() })).await;
     let queued =

@@ -68,6 +68,7 @@ fn record(id: SessionId, by: &Principal, now: crate::types::Timestamp, last_prom
         inherits_history: false,
         called: false,
         channel: None,
+        task: None,
         load_not_before: None,
         seq: 0,
     }

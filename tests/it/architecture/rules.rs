@@ -11,13 +11,14 @@ pub(crate) const LINES: usize = 500;
 pub(crate) const FIELDS: usize = 12;
 
 /// Paths whose structs may have more fields: types of the API, configuration, limits, and stored types.
-pub(crate) const WIDE_STRUCTS: [&str; 6] = [
+pub(crate) const WIDE_STRUCTS: [&str; 7] = [
     "src/api/",
     "src/config/",
     "src/types/agent_settings.rs",
     "src/types/limits.rs",
     "src/event/payload.rs",
     "src/session/record/",
+    "src/task/record.rs",
 ];
 
 /// Each module with the modules that it may import, lowest layer first. All modules above `telemetry` may import it.
@@ -62,6 +63,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "shutdown",
         ],
     ),
+    ("task", &["session", "webhooks", "eventlog", "store", "event", "api", "types", "shutdown"]),
     ("auth", &["audit", "event", "store", "types", "shutdown"]),
     ("control", &["auth", "process", "store", "types", "shutdown"]),
     ("stream", &["auth", "session", "eventlog", "event", "api", "types", "shutdown"]),
@@ -72,6 +74,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "server",
             "stream",
             "auth",
+            "task",
             "session",
             "pool",
             "cca",
@@ -103,6 +106,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "stream",
             "control",
             "auth",
+            "task",
             "session",
             "pool",
             "cca",
@@ -139,6 +143,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "stream",
             "control",
             "auth",
+            "task",
             "session",
             "pool",
             "cca",

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde::Deserialize as _;
 use serde::de::IntoDeserializer as _;
+use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use uuid::Uuid;
 
@@ -59,7 +60,9 @@ pub(super) async fn create_task(
 fn blocks(task: &CreateTask) -> Result<Box<RawValue>, ApiError> {
     match (&task.prompt, &task.description) {
         (Some(prompt), _) => content_blocks(prompt.clone()),
-        (None, Some(text)) => content_blocks(to_raw_value(text).expect("a string serializes")),
+        (None, Some(text)) => {
+            Ok(to_raw_value(&json!([{ "type": "text", "text": text }])).expect("JSON serializes"))
+        }
         (None, None) => Err(ApiError::invalid("", "expected `description` or `prompt`")),
     }
 }
