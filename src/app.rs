@@ -1,10 +1,14 @@
 //! The composition root: builds every module from `Config`, from the store to the router.
 
 mod catalogue;
+mod isolation;
 mod local;
 mod member_events;
 mod members;
 mod reload;
+
+pub use isolation::command_isolation;
+use isolation::host_isolation;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -21,15 +25,13 @@ use crate::event::{ActorKind, LinkPrinted};
 use crate::eventlog::EventLog;
 use crate::fleet::Fleet;
 use crate::pool::{AgentSources, Pool};
-use crate::process::{
-    self, AgentUsers, ControlGroups, HostIsolation, OpenFiles, Sandbox, Spawner, SupervisorLock, UsersError,
-};
+use crate::process::{self, AgentUsers, HostIsolation, OpenFiles, Spawner, SupervisorLock, UsersError};
 use crate::server::{BoundListeners, ConnectionUse};
 use crate::session::{Context, MayPrompt, SessionRegistry};
 use crate::shutdown::Shutdown;
 use crate::store::{CheckError, CheckReport, OpenError, SqliteStore};
 use crate::stream::StreamWorkers;
-use crate::types::{Ids, Isolation, Limits, Scope};
+use crate::types::{Ids, Limits, Scope};
 use crate::webhooks::WebhookOptions;
 use crate::workspace::Workspaces;
 use crate::{server, surface, task, webhooks};
@@ -384,25 +386,6 @@ fn agent_users(config: &Config) -> Result<Option<AgentUsers>, UsersError> {
     let Some(range) = config.isolation.run_as else { return Ok(None) };
     let (data, root) = (&config.data, config.workspaces.root.clone());
     AgentUsers::open(range, data.path(), data.homes(), root).map(Some)
-}
-
-/// How this machine isolates children. The control groups come first: the gateway moves itself, and the probe starts
-/// processes.
-fn host_isolation(config: &Config, users: Option<AgentUsers>) -> HostIsolation {
-    let mut hidden = vec![config.data.path().to_owned(), config.workspaces.root.clone()];
-    hidden.extend(config.workspaces.allow.iter().cloned());
-    let folders = (hidden, config.child_environment.home.clone());
-    let (temporary, policy) = (config.data.temporary(), config.isolation);
-    let record = config.data.control_groups();
-    HostIsolation::with_preparation(Sandbox::unavailable(policy), move || {
-        let groups = ControlGroups::open(&record);
-        let sandbox = Sandbox::probe(OWN_PROGRAM.as_ref(), folders, temporary, policy).with_users(users);
-        if let Some(missing) = sandbox.shortcoming() {
-            let mechanism = sandbox.applied(Isolation::Private).mechanism;
-            tracing::warn!(%mechanism, missing, "agents cannot be isolated completely");
-        }
-        (sandbox, groups)
-    })
 }
 
 /// Raises the limit of open files, and logs a warning if the limit is too low for the configuration.

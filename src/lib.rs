@@ -19,6 +19,7 @@ pub mod audit;
 pub mod transcript;
 pub mod fleet;
 pub mod cca;
+pub mod registry;
 pub mod agent;
 pub mod pool;
 pub mod webhooks;

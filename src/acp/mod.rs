@@ -47,7 +47,7 @@ pub use file::{
     FilePath, ReadTextFile, WriteTextFile, empty_result, file_uri, percent_encode_path, read_text_file_result,
 };
 pub use form::ValidationError;
-pub use initialize::{ClientCapabilities, InitializeResult, initialize};
+pub use initialize::{ClientCapabilities, InitializeError, InitializeResult, initialize};
 pub use listing::{SessionListing, list_sessions};
 pub use method::{error_code, stop_reason};
 pub use mode_policy::{ModeCommand, ModePolicy, find_in_value, find_mode_command};

@@ -12,6 +12,7 @@
 //! | 1 | a failure, with a message on stderr |
 //! | 2 | an invalid command line |
 
+mod agent;
 mod attach;
 mod audit;
 mod backup;
@@ -68,6 +69,9 @@ enum Command {
     /// Create, change, list and revoke keys, also while the gateway runs
     #[command(subcommand)]
     Key(keys::KeyCommand),
+    /// Install agents by their id in an ACP registry
+    #[command(subcommand)]
+    Agent(agent::AgentCommand),
     /// Export or verify the audit log, also while the gateway runs
     #[command(subcommand)]
     Audit(audit::AuditCommand),
@@ -130,6 +134,7 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args, &line.flags),
         Command::Check { all, sample } => check::run(&line.flags, all, sample),
         Command::Key(command) => keys::run(&command, &line.flags),
+        Command::Agent(command) => agent::run(&command, &line.flags),
         Command::Audit(command) => audit::run(&command, &line.flags),
         Command::Link => link::run(&line.flags),
         Command::Attach(args) => return exit_code(attach::run(&args, &line.flags)),

@@ -11,6 +11,9 @@ use crate::types::ProxyVariables;
 /// The variable with the key of `attach` and `connect`.
 pub const CLIENT_KEY_VARIABLE: &str = "ACP_GATEWAY_KEY";
 
+/// The variable with the path of the configuration file.
+pub(super) const CONFIG_VARIABLE: &str = "ACP_GATEWAY_CONFIG";
+
 /// The start of the names of the gateway's own variables, which can be secrets.
 const GATEWAY_PREFIX: &str = "ACP_GATEWAY_";
 
@@ -48,6 +51,24 @@ impl Environment {
     pub fn without_gateway_variables(&self) -> Vec<(OsString, OsString)> {
         let others = self.0.iter().filter(|(name, _)| !name.starts_with(GATEWAY_PREFIX));
         others.map(|(name, value)| (name.into(), value.clone())).collect()
+    }
+
+    /// The variables for package managers: no variables of the gateway and no keys of agents.
+    pub fn of_package_managers(&self) -> Vec<(OsString, OsString)> {
+        let is_used = |name: &str| {
+            let lower = name.to_lowercase();
+            PACKAGE_MANAGER_VARIABLES.contains(&name)
+                || SHARED_VARIABLES.contains(&name)
+                || lower.ends_with("_proxy")
+                || ["npm_config_", "pip_", "uv_"].iter().any(|start| lower.starts_with(start))
+        };
+        let used = self.0.iter().filter(|(name, _)| is_used(name));
+        used.map(|(name, value)| (name.into(), value.clone())).collect()
+    }
+
+    /// The value of `ACP_GATEWAY_CONFIG`.
+    pub fn config_file(&self) -> Option<PathBuf> {
+        self.get(CONFIG_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
     }
 
     /// The home directory.
@@ -112,6 +133,8 @@ pub struct ChildEnvironment {
 
 const SHARED_VARIABLES: [&str; 7] =
     ["LANG", "LANGUAGE", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"];
+/// Variables of the process that package managers need.
+const PACKAGE_MANAGER_VARIABLES: [&str; 4] = ["PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME"];
 const USER_VARIABLES: [&str; 8] = [
     "USER",
     "LOGNAME",

@@ -53,7 +53,6 @@ impl Flags {
 /// The prefix of variables for keys of the file: `ACP_GATEWAY__SECTION__NAME`.
 const KEY_PREFIX: &str = "ACP_GATEWAY__";
 const VARIABLE_PREFIX: &str = "ACP_GATEWAY_";
-const CONFIG_VARIABLE: &str = "ACP_GATEWAY_CONFIG";
 const LOG_FILTER: &str = "telemetry.log_filter";
 /// Variables with a short name, and their keys.
 const SHORT_VARIABLES: [(&str, &str); 3] = [
@@ -62,8 +61,12 @@ const SHORT_VARIABLES: [(&str, &str); 3] = [
     ("ACP_GATEWAY_LOG", LOG_FILTER),
 ];
 /// Variables that set no key.
-const OTHER_VARIABLES: [&str; 4] =
-    [CONFIG_VARIABLE, admin_key::FILE_VARIABLE, admin_key::HASH_VARIABLE, environment::CLIENT_KEY_VARIABLE];
+const OTHER_VARIABLES: [&str; 4] = [
+    environment::CONFIG_VARIABLE,
+    admin_key::FILE_VARIABLE,
+    admin_key::HASH_VARIABLE,
+    environment::CLIENT_KEY_VARIABLE,
+];
 /// The prefixes of the variables that Kubernetes sets for a service named `acp-gateway`.
 const SERVICE_LINKS: [&str; 2] = ["ACP_GATEWAY_SERVICE_", "ACP_GATEWAY_PORT"];
 
@@ -71,7 +74,8 @@ const SERVICE_LINKS: [&str; 2] = ["ACP_GATEWAY_SERVICE_", "ACP_GATEWAY_PORT"];
 /// file's list and is read separately.
 pub(super) fn merge_layers(flags: &Flags, environment: &Environment) -> Result<Node, ConfigError> {
     let mut tree = Node::table(Origin::Default);
-    let file = flags.config.as_deref().or_else(|| environment.get(CONFIG_VARIABLE).map(Path::new));
+    let file =
+        flags.config.as_deref().or_else(|| environment.get(environment::CONFIG_VARIABLE).map(Path::new));
     if let Some(path) = file {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;

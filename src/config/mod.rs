@@ -13,6 +13,7 @@
 mod admin_key;
 mod agent;
 mod agent_keys;
+mod agent_entry;
 mod ca_file;
 mod environment;
 mod error;
@@ -43,6 +44,7 @@ use std::path::{Path, PathBuf};
 use crate::types::{AgentName, HostPattern, IsolationPolicy, Limits, Network, ProxyVariables};
 
 pub use agent::{Agent, Home, Launch};
+pub use agent_entry::{AgentEntry, EntryError, EntryFile};
 pub use ca_file::CaFile;
 pub use environment::{CLIENT_KEY_VARIABLE, ChildEnvironment, Environment};
 pub use error::ConfigError;
@@ -166,6 +168,11 @@ impl DataDir {
 
     pub fn workspaces(&self) -> PathBuf {
         self.0.join("workspaces")
+    }
+
+    /// Installed agents: `agents/<id>/<version>`.
+    pub fn agents(&self) -> PathBuf {
+        self.0.join("agents")
     }
 
     /// The home directories of agents: `homes/<tenant>/<agent>`.

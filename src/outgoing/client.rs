@@ -44,6 +44,11 @@ pub struct RequestError {
 }
 
 impl RequestError {
+    /// A body that ended before its end.
+    pub fn interrupted(error: &hyper::Error) -> Self {
+        Self { reason: ErrorChain(error).to_string(), was_sent: true }
+    }
+
     /// Whether the server can have received a part of the request.
     pub fn was_sent(&self) -> bool {
         self.was_sent

@@ -53,7 +53,7 @@ pub use control_groups::{ControlGroups, sweep_groups};
 pub use detached::spawn_detached;
 pub use exit::Exit;
 pub use host_isolation::HostIsolation;
-pub use isolation::{AgentUsers, FolderGrants, Sandbox, UserError, UsersError};
+pub use isolation::{AgentUsers, FolderGrants, PACKAGE_FILE, Sandbox, UserError, UsersError};
 pub use kill_switch::StopReason;
 pub use mask::masked;
 pub use open_files::OpenFiles;

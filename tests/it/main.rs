@@ -1,6 +1,7 @@
 //! One test binary that drives the real server over real sockets. Files mirror the API.
 
 mod acp;
+mod agent_install;
 mod agent_requests;
 mod agents;
 mod architecture;

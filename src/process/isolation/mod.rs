@@ -14,7 +14,7 @@ mod users;
 pub(super) use confinement::{Confinement, Readable};
 pub use folders::FolderGrants;
 pub(super) use folders::{GRANTED_LINE, GrantRequest, error_line};
-pub use sandbox::Sandbox;
 pub(super) use sandbox::TemporaryFolder;
+pub use sandbox::{PACKAGE_FILE, Sandbox};
 pub(super) use users::give;
 pub use users::{AgentUsers, UserError, UsersError};

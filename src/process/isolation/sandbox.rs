@@ -23,6 +23,8 @@ const SYSTEM_HIDDEN: [&str; 3] = ["/home", "/root", "/run"];
 /// Folders for temporary files of all processes, which a child does not see.
 const SHARED_FOLDERS: [&str; 2] = ["/tmp", "/var/tmp"];
 
+/// The file that marks the folder of an installed agent. The agent sees the whole folder.
+pub const PACKAGE_FILE: &str = "installed-agent.json";
 /// Folders below hidden ones that the resolution of host names needs.
 const NAME_RESOLUTION: [&str; 3] = ["/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"];
 
@@ -313,6 +315,11 @@ impl Sandbox {
         let own = named.iter().flat_map(|named| {
             [Some(named), real.as_ref()].into_iter().flatten().map(|folder| (named.clone(), folder.clone()))
         });
+        // The files of an installed agent are not only beside its program.
+        let is_package = |folder: &&Path| folder.join(PACKAGE_FILE).is_file();
+        let package = spec.program.ancestors().skip(1).find(is_package).map(Path::to_path_buf);
+        let interpreter = package.as_deref().and_then(interpreter_folder);
+        let package = package.into_iter().chain(interpreter).map(|folder| (folder.clone(), folder));
         // A hidden folder itself stays hidden, even if a program lies directly in it.
         let hidden = self.hidden.iter().map(PathBuf::as_path).chain(SHARED_FOLDERS.map(Path::new));
         let hidden: Vec<&Path> = hidden.collect();
@@ -326,8 +333,16 @@ impl Sandbox {
         listed
             .map(|folder| (folder.clone(), folder))
             .chain(own)
+            .chain(package)
             .filter(|(_, folder)| folder.is_absolute() && below_hidden(folder))
             .flat_map(with_libraries)
             .collect()
     }
+}
+
+/// The folder of the Python that runs the virtual environment of an installed agent. The agent cannot change its package.
+fn interpreter_folder(package: &Path) -> Option<PathBuf> {
+    let python = package.join("venv/bin/python").canonicalize().ok()?;
+    let is_python = python.file_name()?.to_str()?.starts_with("python");
+    python.parent().filter(|folder| is_python && folder.ends_with("bin")).map(Path::to_path_buf)
 }

@@ -1,0 +1,236 @@
+//! The file of a registry: `{"version": "1.0.0", "agents": [...]}`. Unknown members are ignored.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The number of characters of an id and of a version, which name folders.
+const MAX_NAME: usize = 64;
+
+#[derive(Debug, thiserror::Error)]
+pub enum IndexError {
+    #[error("the registry is not valid")]
+    Json(#[from] serde_json::Error),
+    #[error("the registry has no agent {0:?}; `acp-gateway agent search` lists all")]
+    Unknown(String),
+    #[error("the entry of {id:?} in the registry is not valid: {reason}")]
+    Entry { id: String, reason: String },
+    #[error("the registry has version {found} of {id}, not {wanted}")]
+    Version { id: String, found: String, wanted: String },
+    #[error("{id} has no distribution for this machine ({target}) of a permitted kind; it has: {kinds}")]
+    NoDistribution { id: String, target: String, kinds: String },
+}
+
+/// How an agent is distributed, the preferred kind first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// An archive or a program.
+    Binary,
+    /// A package of npm.
+    Npx,
+    /// A package of PyPI.
+    Uvx,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Binary => "binary",
+            Self::Npx => "npx",
+            Self::Uvx => "uvx",
+        })
+    }
+}
+
+/// All agents of a registry.
+#[derive(Debug, Deserialize)]
+pub struct Index {
+    agents: Vec<Value>,
+}
+
+/// An agent of a registry.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Entry {
+    pub id: String,
+    pub name: String,
+    pub version: String,
+    pub description: String,
+    pub distribution: Distribution,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Distribution {
+    /// By target, such as `linux-x86_64`.
+    #[serde(default)]
+    pub(super) binary: BTreeMap<String, Binary>,
+    #[serde(default)]
+    pub(super) npx: Option<Package>,
+    #[serde(default)]
+    pub(super) uvx: Option<Package>,
+}
+
+/// An archive or a program at a URL.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Binary {
+    pub(super) archive: String,
+    /// The program, relative to the folder of the archive.
+    pub(super) cmd: String,
+    #[serde(default)]
+    pub(super) args: Vec<String>,
+    #[serde(default)]
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) sha256: Option<String>,
+}
+
+/// A package with its version: `name@version`.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Package {
+    pub(super) package: String,
+    #[serde(default)]
+    pub(super) args: Vec<String>,
+    #[serde(default)]
+    pub(super) env: BTreeMap<String, String>,
+}
+
+/// The distribution that is installed.
+#[derive(Debug, Clone)]
+pub(super) enum Chosen {
+    Binary(Binary),
+    Npx(Package),
+    Uvx(Package),
+}
+
+impl Index {
+    pub fn parse(text: &[u8]) -> Result<Self, IndexError> {
+        Ok(serde_json::from_slice(text)?)
+    }
+
+    /// The valid entries, in the order of the registry.
+    pub fn entries(&self) -> impl Iterator<Item = Entry> {
+        self.agents.iter().filter_map(|agent| entry(agent).ok())
+    }
+
+    /// The entry of an id, which has this version if one is given.
+    pub fn find(&self, id: &str, version: Option<&str>) -> Result<Entry, IndexError> {
+        let found = self.agents.iter().find(|agent| agent["id"] == id);
+        let found = found.ok_or_else(|| IndexError::Unknown(id.to_owned()))?;
+        let entry = entry(found).map_err(|reason| IndexError::Entry { id: id.to_owned(), reason })?;
+        match version {
+            Some(wanted) if wanted != entry.version => {
+                Err(IndexError::Version { id: entry.id, found: entry.version, wanted: wanted.to_owned() })
+            }
+            _ => Ok(entry),
+        }
+    }
+}
+
+fn entry(agent: &Value) -> Result<Entry, String> {
+    let entry = Entry::deserialize(agent).map_err(|error| error.to_string())?;
+    if !is_id(&entry.id) {
+        return Err("`id` has 1 to 64 characters of a-z, 0-9 and '-', and begins with a letter".to_owned());
+    }
+    if !is_version(&entry.version) {
+        return Err("`version` has 1 to 64 letters, digits and characters of '.+_-'".to_owned());
+    }
+    Ok(entry)
+}
+
+pub(super) fn is_id(id: &str) -> bool {
+    id.starts_with(|first: char| first.is_ascii_lowercase())
+        && id.len() <= MAX_NAME
+        && id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+}
+
+/// Whether a text is an exact version: no range, and safe as the name of a folder and as an argument.
+pub(super) fn is_version(version: &str) -> bool {
+    version.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && version.len() <= MAX_NAME
+        && version.bytes().all(|b| b.is_ascii_alphanumeric() || b".+_-".contains(&b))
+}
+
+/// The target of this machine.
+fn target() -> String {
+    format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH)
+}
+
+impl Entry {
+    /// The kinds for this machine, the preferred one first.
+    pub fn kinds(&self) -> Vec<Kind> {
+        let Distribution { binary, npx, uvx } = &self.distribution;
+        let has = [
+            (Kind::Binary, binary.contains_key(&target())),
+            (Kind::Npx, npx.is_some()),
+            (Kind::Uvx, uvx.is_some()),
+        ];
+        has.into_iter().filter_map(|(kind, has)| has.then_some(kind)).collect()
+    }
+
+    /// The distribution of this kind, or the preferred one.
+    pub(super) fn choose(&self, kind: Option<Kind>) -> Result<Chosen, IndexError> {
+        let Distribution { binary, npx, uvx } = &self.distribution;
+        let found = self.kinds().into_iter().find(|found| kind.is_none_or(|kind| kind == *found));
+        let chosen = found.and_then(|kind| match kind {
+            Kind::Binary => binary.get(&target()).cloned().map(Chosen::Binary),
+            Kind::Npx => npx.clone().map(Chosen::Npx),
+            Kind::Uvx => uvx.clone().map(Chosen::Uvx),
+        });
+        chosen.ok_or_else(|| {
+            let targets = binary.keys().map(|target| format!("binary ({target})"));
+            let kinds = targets
+                .chain(npx.iter().map(|_| "npx".to_owned()))
+                .chain(uvx.iter().map(|_| "uvx".to_owned()));
+            let kinds: Vec<_> = kinds.collect();
+            IndexError::NoDistribution { id: self.id.clone(), target: target(), kinds: kinds.join(", ") }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index(agents: &Value) -> Index {
+        Index::parse(serde_json::json!({ "version": "1.0.0", "agents": agents }).to_string().as_bytes())
+            .unwrap()
+    }
+
+    fn agent(id: &str, version: &str) -> Value {
+        let npx = serde_json::json!({ "npx": { "package": "x@1" } });
+        serde_json::json!({ "id": id, "name": "X", "version": version, "description": "", "distribution": npx, "icon": 1 })
+    }
+
+    #[test]
+    fn ids_and_versions_are_safe_names() {
+        for wrong in ["", "A", "1a", "../x", "a/b", "a.b", &"a".repeat(65)] {
+            assert!(!is_id(wrong), "{wrong}");
+        }
+        for wrong in ["", "..", "-1", "1/2", "^1.0", "latest || x", "1 2"] {
+            assert!(!is_version(wrong), "{wrong}");
+        }
+        assert!(is_id("gemini-2") && is_version("1.0.0-rc.1+b_2"));
+    }
+
+    #[test]
+    fn invalid_entries_are_not_listed_and_have_a_reason() {
+        let index = index(&serde_json::json!([agent("a", "1.0.0"), agent("B", "1.0.0"), { "id": "c" }]));
+        assert_eq!(index.entries().map(|entry| entry.id).collect::<Vec<_>>(), ["a"]);
+        assert!(matches!(index.find("c", None), Err(IndexError::Entry { .. })));
+        assert!(matches!(index.find("d", None), Err(IndexError::Unknown(_))));
+        assert!(matches!(index.find("a", Some("1.0.1")), Err(IndexError::Version { .. })));
+    }
+
+    #[test]
+    fn binary_of_another_machine_is_not_chosen() {
+        let mut agent = agent("a", "1");
+        agent["distribution"]["binary"] =
+            serde_json::json!({ "plan9-mips": { "archive": "https://x/", "cmd": "a" } });
+        let entry = index(&serde_json::json!([agent])).find("a", None).unwrap();
+        assert_eq!(entry.kinds(), [Kind::Npx]);
+        assert!(matches!(entry.choose(None), Ok(Chosen::Npx(_))));
+        let error = entry.choose(Some(Kind::Binary)).unwrap_err().to_string();
+        assert!(error.contains("binary (plan9-mips), npx"), "{error}");
+    }
+}

@@ -1,0 +1,187 @@
+//! The steps of an installation.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::archive::{self, ArchiveError, Format};
+use super::index::{Binary, Chosen, Entry, IndexError, Kind};
+use super::package::{PackageError, PackageSpec};
+use super::program::Programs;
+use super::record::Record;
+use super::source::{Source, SourceError};
+use crate::outgoing::Client;
+use crate::shutdown::Shutdown;
+use crate::types::{AgentName, Ids};
+
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    #[error(transparent)]
+    Package(#[from] PackageError),
+    #[error("version {version} of {id} is installed; `acp-gateway agent update {id}` looks for a newer one")]
+    Installed { id: String, version: String },
+    #[error("the SHA-256 of the archive is {found}, not {wanted}; nothing was installed")]
+    Checksum { found: String, wanted: String },
+    #[error("{0:?} is not a SHA-256 in hexadecimal")]
+    NoChecksum(String),
+    #[error("the archive has no program {0:?}")]
+    NoProgram(String),
+    #[error("could not use the folder {}", .path.display())]
+    Folder { path: PathBuf, source: std::io::Error },
+}
+
+/// The wishes of the operator.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub name: AgentName,
+    pub kind: Option<Kind>,
+    /// The hash that the archive must have, in hexadecimal.
+    pub sha256: Option<String>,
+    pub allow_scripts: bool,
+}
+
+/// The program of an installation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Installed {
+    pub folder: PathBuf,
+    pub command: PathBuf,
+    pub args: Vec<String>,
+    pub env: BTreeMap<String, String>,
+    pub record: Record,
+}
+
+/// Installs agents below a folder: `<id>/<version>`.
+#[derive(Debug)]
+pub struct Installer {
+    pub agents: PathBuf,
+    pub source: Source,
+    pub client: Client,
+    pub programs: Programs,
+    pub ids: Ids,
+    pub shutdown: Shutdown,
+}
+
+impl Installer {
+    /// Installs an entry. On failure nothing remains.
+    pub async fn install(&self, entry: &Entry, request: &Request) -> Result<Installed, InstallError> {
+        let folder = self.agents.join(&entry.id).join(&entry.version);
+        if Record::read(&folder).is_some() {
+            return Err(InstallError::Installed { id: entry.id.clone(), version: entry.version.clone() });
+        }
+        let used = |source| InstallError::Folder { path: folder.clone(), source };
+        // What an interrupted installation has left.
+        remove(&folder).map_err(used)?;
+        std::fs::create_dir_all(&folder).map_err(used)?;
+        let installed = self.install_into(&folder, entry, request).await;
+        if installed.is_err() {
+            self.discard(&folder);
+        }
+        installed
+    }
+
+    /// Deletes an installation, and the folder of its id if it was the last one.
+    pub fn discard(&self, folder: &Path) {
+        if let Err(error) = remove(folder) {
+            tracing::warn!(folder = %folder.display(), %error, "could not delete the folder of an agent");
+        }
+        // It fails while other versions are installed.
+        drop(folder.parent().map(std::fs::remove_dir));
+    }
+
+    async fn install_into(
+        &self,
+        folder: &Path,
+        entry: &Entry,
+        request: &Request,
+    ) -> Result<Installed, InstallError> {
+        let scripts = request.allow_scripts;
+        let (kind, sha256, command, args, env) = match entry.choose(request.kind)? {
+            Chosen::Binary(binary) => {
+                let (command, hash) = self.install_binary(folder, &binary, request).await?;
+                (Kind::Binary, Some(hash), command, binary.args, binary.env)
+            }
+            Chosen::Npx(package) => {
+                let spec = PackageSpec::parse(&package.package)?;
+                let command = spec.install_npm(&self.programs, folder, scripts).await?;
+                (Kind::Npx, None, command, package.args, package.env)
+            }
+            Chosen::Uvx(package) => {
+                let spec = PackageSpec::parse(&package.package)?;
+                let command = spec.install_python(&self.programs, folder, scripts).await?;
+                (Kind::Uvx, None, command, package.args, package.env)
+            }
+        };
+        let record = Record {
+            id: entry.id.clone(),
+            version: entry.version.clone(),
+            kind,
+            sha256,
+            name: request.name.clone(),
+            installed_at: self.ids.now(),
+        };
+        record.write(folder).map_err(|source| InstallError::Folder { path: folder.to_owned(), source })?;
+        Ok(Installed { folder: folder.to_owned(), command, args, env, record })
+    }
+
+    /// Installs an archive or a program. Returns the program and the hash.
+    async fn install_binary(
+        &self,
+        folder: &Path,
+        binary: &Binary,
+        request: &Request,
+    ) -> Result<(PathBuf, String), InstallError> {
+        let wanted = [request.sha256.as_ref(), binary.sha256.as_ref()];
+        for wanted in wanted.iter().flatten() {
+            if wanted.len() != 64 || !wanted.bytes().all(|b| b.is_ascii_hexdigit()) {
+                return Err(InstallError::NoChecksum((*wanted).clone()));
+            }
+        }
+        let no_program = || InstallError::NoProgram(binary.cmd.clone());
+        let program = archive::below(folder, &binary.cmd).ok_or_else(no_program)?;
+        let used = |source| InstallError::Folder { path: folder.to_owned(), source };
+        let format = Format::of(&binary.archive);
+        let download = match format {
+            Format::Raw => {
+                std::fs::create_dir_all(program.parent().unwrap_or(folder)).map_err(used)?;
+                program.clone()
+            }
+            _ => folder.join(".archive"),
+        };
+        let hash = self.source.fetch(&self.client, &binary.archive, &download).await?;
+        let found = hex(&hash);
+        for wanted in wanted.into_iter().flatten() {
+            if !found.eq_ignore_ascii_case(wanted) {
+                return Err(InstallError::Checksum { found, wanted: wanted.clone() });
+            }
+        }
+        if format != Format::Raw {
+            let (archive, into) = (download.clone(), folder.to_owned());
+            let unpack = self.shutdown.spawn_blocking(move || archive::unpack(format, &archive, &into));
+            unpack.await.map_err(|error| ArchiveError::Io(std::io::Error::other(error)))??;
+            std::fs::remove_file(&download).map_err(used)?;
+        }
+        if !program.is_file() {
+            return Err(no_program());
+        }
+        archive::make_executable(&program).map_err(used)?;
+        Ok((program, found))
+    }
+}
+
+fn remove(folder: &Path) -> std::io::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}

@@ -1,0 +1,26 @@
+//! Installation of agents by their id in an ACP registry.
+//!
+//! An agent is installed into a folder of its version. The record in that folder is written last, so a folder without a
+//! record is incomplete, and the next installation deletes it. Package managers run without install scripts unless the
+//! operator allows them, and without the variables of the gateway.
+//!
+//! The module must not know the configuration or sessions.
+//!
+//! Reading order: [`index`] (the file of a registry), [`source`] (its content, and archives), [`archive`], [`package`] and
+//! [`program`] (npm, Python and other programs), [`record`], [`install`] (the steps), [`verify`] (the first start).
+
+mod archive;
+mod index;
+mod install;
+mod package;
+mod program;
+mod record;
+mod source;
+mod verify;
+
+pub use index::{Entry, Index, IndexError, Kind};
+pub use install::{InstallError, Installed, Installer, Request};
+pub use program::Programs;
+pub use record::{Record, installed};
+pub use source::{DEFAULT_SOURCE, Source, SourceError};
+pub use verify::{Answer, VerifyError, verify};
