@@ -93,7 +93,7 @@ pub(super) fn run(command: &AgentCommand, flags: &Flags) -> Result<(), Failure> 
         }
         AgentCommand::List => {
             let config = config::load_local(flags, &environment)?;
-            Ok(output::write_stdout(listed(&installed(&config.data.agents())?).as_bytes())?)
+            Ok(output::write_stdout(listed(&installed(&agents_folder(&config)?)?).as_bytes())?)
         }
         AgentCommand::Remove { id } => remove(id, flags, &environment),
         AgentCommand::Add { agent, name, registry, install } => {
@@ -143,6 +143,11 @@ fn listed(installed: &[(PathBuf, Record)]) -> String {
     })
 }
 
+/// The folder of all installations. The command of an entry is an absolute path.
+fn agents_folder(config: &Config) -> std::io::Result<PathBuf> {
+    std::path::absolute(config.data.agents())
+}
+
 fn config_file(flags: &Flags, environment: &Environment) -> Result<PathBuf, Failure> {
     let file = flags.config.clone().or_else(|| environment.config_file());
     Ok(file.ok_or(
@@ -153,8 +158,8 @@ fn config_file(flags: &Flags, environment: &Environment) -> Result<PathBuf, Fail
 fn remove(id: &str, flags: &Flags, environment: &Environment) -> Result<(), Failure> {
     let file = config_file(flags, environment)?;
     let config = config::load_local(flags, environment)?;
-    let mut entries = EntryFile::open(&file, config.data.agents().join(id))?;
-    let removed = installed(&config.data.agents())?.into_iter().filter(|(_, record)| record.id == id);
+    let mut entries = EntryFile::open(&file, agents_folder(&config)?.join(id))?;
+    let removed = installed(&agents_folder(&config)?)?.into_iter().filter(|(_, record)| record.id == id);
     let removed: Vec<_> = removed.collect();
     if removed.is_empty() {
         return Err(
@@ -210,7 +215,7 @@ impl Installation {
         // The archives of a registry on this machine can have URLs.
         let client = tls_client(registry.ca_file.as_ref(), true, environment)?;
         let installer = Installer {
-            agents: config.data.agents(),
+            agents: agents_folder(&config)?,
             source,
             client,
             programs,
@@ -228,7 +233,7 @@ impl Installation {
     }
 
     async fn add(mut self, entry: &Entry, name: AgentName) -> Result<(), Failure> {
-        let former = installed(&self.config.data.agents())?;
+        let former = installed(&self.installer.agents)?;
         if let Some((_, record)) = former.iter().find(|(_, record)| record.id == entry.id) {
             let (id, version) = (&record.id, &record.version);
             return Err(
@@ -240,7 +245,7 @@ impl Installation {
     }
 
     async fn update(mut self, entry: &Entry) -> Result<(), Failure> {
-        let former = installed(&self.config.data.agents())?;
+        let former = installed(&self.installer.agents)?;
         let former = former.into_iter().find(|(_, record)| record.id == entry.id);
         let Some((folder, record)) = former else {
             return Err(
@@ -263,7 +268,7 @@ impl Installation {
 
     /// Installs and verifies the agent, and writes its entry. On failure nothing remains.
     async fn install(&self, entry: &Entry) -> Result<Installed, Failure> {
-        let mut entries = EntryFile::open(&self.file, self.config.data.agents().join(&entry.id))?;
+        let mut entries = EntryFile::open(&self.file, self.installer.agents.join(&entry.id))?;
         entries.check(&self.request.name)?;
         let done = self.installer.install(entry, &self.request).await?;
         let written = async {
@@ -287,7 +292,7 @@ impl Installation {
 
     /// Starts the agent once, with the isolation of an entry.
     async fn verify(&self, done: &Installed) -> Result<Answer, Failure> {
-        let work = self.config.data.agents().join(format!(".start-{}", crate::types::random_uuid()));
+        let work = self.installer.agents.join(format!(".start-{}", crate::types::random_uuid()));
         let home = work.join("home");
         create_private(&home)?;
         let _removed = RemovedFolder(work.clone());

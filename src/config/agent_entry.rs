@@ -55,7 +55,7 @@ impl EntryFile {
 
     /// Whether an entry of this name can be written.
     pub fn check(&self, name: &AgentName) -> Result<(), EntryError> {
-        let exists = self.document.get("agents").and_then(|agents| agents.get(&name.to_string()));
+        let exists = self.document.get("agents").and_then(|agents| agents.get(name.to_string()));
         match exists {
             Some(entry) if !self.is_installed(entry) => {
                 Err(EntryError::Exists { path: self.path.clone(), name: name.clone() })
@@ -88,7 +88,7 @@ impl EntryFile {
         if !entry.env.is_empty() {
             let env = table.entry("env").or_insert(value(toml_edit::InlineTable::new()));
             let env = env.as_table_like_mut().ok_or_else(no_table)?;
-            for (variable, text) in entry.env.iter() {
+            for (variable, text) in entry.env {
                 if !env.contains_key(variable) {
                     env.insert(variable, value(text));
                 }

@@ -88,7 +88,8 @@ pub(super) struct Binary {
 /// A package with its version: `name@version`.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Package {
-    pub(super) package: String,
+    #[serde(rename = "package")]
+    pub(super) spec: String,
     #[serde(default)]
     pub(super) args: Vec<String>,
     #[serde(default)]

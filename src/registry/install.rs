@@ -106,12 +106,12 @@ impl Installer {
                 (Kind::Binary, Some(hash), command, binary.args, binary.env)
             }
             Chosen::Npx(package) => {
-                let spec = PackageSpec::parse(&package.package)?;
+                let spec = PackageSpec::parse(&package.spec)?;
                 let command = spec.install_npm(&self.programs, folder, scripts).await?;
                 (Kind::Npx, None, command, package.args, package.env)
             }
             Chosen::Uvx(package) => {
-                let spec = PackageSpec::parse(&package.package)?;
+                let spec = PackageSpec::parse(&package.spec)?;
                 let command = spec.install_python(&self.programs, folder, scripts).await?;
                 (Kind::Uvx, None, command, package.args, package.env)
             }

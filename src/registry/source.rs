@@ -157,7 +157,7 @@ async fn get(client: &Client, url: &str) -> Result<Response<Incoming>, SourceErr
         }
         let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
         match location.filter(|_| status.is_redirection()) {
-            Some(location) => next = location.to_owned(),
+            Some(location) => location.clone_into(&mut next),
             None => return Err(SourceError::Status { url: url.to_owned(), status: status.as_u16() }),
         }
     }

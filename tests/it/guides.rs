@@ -137,6 +137,11 @@ fn blocks_of_the_guide_fleet_programs_print_their_output() {
 }
 
 #[test]
+fn blocks_of_the_guide_installing_agents_print_their_output() {
+    run("docs/guides/installing-agents.md");
+}
+
+#[test]
 fn blocks_of_the_guide_tasks_print_their_output() {
     run("docs/guides/tasks.md");
 }
