@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::process::{AgentUsers, ControlGroups, HostIsolation, Sandbox};
 use crate::types::Isolation;
 
-use super::OWN_PROGRAM;
+use super::catalogue::OWN_PROGRAM;
 
 /// How a gateway isolates its children. The control groups come first: the gateway moves itself, and the probe starts
 /// processes.

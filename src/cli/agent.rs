@@ -137,7 +137,7 @@ fn found(index: &Index, text: Option<&str>) -> String {
 fn listed(installed: &[(PathBuf, Record)]) -> String {
     installed.iter().fold(String::new(), |mut lines, (_, record)| {
         let Record { id, version, kind, name, installed_at, .. } = record;
-        writeln!(lines, "{id:<24} {version:<12} {kind:<8} [agents.{name}]  {installed_at}")
+        writeln!(lines, "{:<24} {:<12} {:<8} [agents.{}]  {}", id, version, kind, name, installed_at)
             .expect("writing to a string does not fail");
         lines
     })

@@ -1,6 +1,7 @@
 //! Creates sessions, once for each idempotency key.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -18,6 +19,9 @@ use crate::session::idempotency::{Claim, IdempotencyKey};
 use crate::session::origin::Origin;
 use crate::session::record::SessionRecord;
 use crate::types::Principal;
+
+/// How long the session of a task waits for a process while all processes are busy.
+const TASK_WAIT: Duration = Duration::from_secs(1);
 
 /// A new session, or the session that an earlier request with the same idempotency key created.
 #[derive(Debug)]
@@ -132,9 +136,11 @@ impl SessionRegistry {
         let context = self.context();
         let (id, own_folder) = (record.session_id, record.own_folder && origin == Origin::New);
         let log = context.log.session(&record.tenant(), id).await?;
+        // A task asks again later, so it does not wait in front of people, and a cancel ends it soon.
+        let wait = if record.task.is_some() { TASK_WAIT } else { context.limits.settings_queue_timeout };
         let (actor, entry) = Actor::new(context, log, record, origin);
         let (reply, created) = oneshot::channel();
-        let deadline = Instant::now() + context.limits.settings_queue_timeout;
+        let deadline = Instant::now() + wait;
         let create = Command::Create(CreateWaiter { origin, servers, claim, trace, reply, deadline });
         drop(entry.commands.try_send(create));
         // Other clients can find the session only after its creation succeeded.

@@ -1,7 +1,7 @@
 // Speaks the REST contract: adds the key, turns answers into values and refusals into `ApiProblem`.
 
 import { problemOf, Unreachable } from "./problem";
-import type { About, Agent, ConfigOption, ElicitationAnswer, FolderPage, Prompt, Session, SessionModes, SessionPage } from "./types";
+import type { About, Agent, ConfigOption, ElicitationAnswer, FolderPage, Prompt, Session, SessionModes, SessionPage, Task, TaskPage } from "./types";
 
 /** All routes lie below the page itself, so that a proxy may put both under a sub-path. */
 const BASE = new URL("v1/", document.baseURI);
@@ -49,6 +49,16 @@ export class Client {
   createSession(agent: string, folder: string | null, idempotencyKey: string): Promise<Session> {
     const body = folder === null ? { agent } : { agent, cwd: folder };
     return this.#call("sessions", { method: "POST", body, idempotencyKey });
+  }
+
+  /** Tasks, newest first. */
+  tasks(cursor: string | null, signal?: AbortSignal): Promise<TaskPage> {
+    const query = cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`;
+    return this.#call(`tasks?limit=50${query}`, signal ? { signal } : {});
+  }
+
+  cancelTask(task: string): Promise<Task> {
+    return this.#call(`tasks/${encodeURIComponent(task)}/cancel`, { method: "POST" });
   }
 
   deleteSession(session: string): Promise<void> {

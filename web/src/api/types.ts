@@ -89,6 +89,26 @@ export interface SessionPage {
   nextCursor?: string | null;
 }
 
+/** One-shot work in a session of its own. */
+export interface Task {
+  taskId: string;
+  agent: string;
+  description?: string | null;
+  priority: string;
+  status: "queued" | "running" | "completed" | "failed" | "cancelled" | "interrupted" | (string & {});
+  sessionId?: string | null;
+  by: string;
+  createdAt: string;
+  startedAt?: string | null;
+  endedAt?: string | null;
+  result?: { success: boolean; output: string; stopReason?: string | null; error?: Problem } | null;
+}
+
+export interface TaskPage {
+  tasks: Task[];
+  nextCursor?: string | null;
+}
+
 export interface Folder {
   path: string;
   name: string;

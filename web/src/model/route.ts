@@ -1,10 +1,13 @@
-// The page's addresses: `#/` and `#/s/{id}`. They live behind the `#`, so that the gateway serves one file for all of them.
+// The page's addresses: `#/`, `#/tasks` and `#/s/{id}`. They live behind the `#`, so that the gateway serves one file for all of them.
 
 import { useSyncExternalStore } from "react";
 
-export type Route = { page: "start" } | { page: "session"; sessionId: string };
+export type Route = { page: "start" } | { page: "tasks" } | { page: "session"; sessionId: string };
+
+export const TASKS_HREF = "#/tasks";
 
 export function parseRoute(hash: string): Route {
+  if (hash === TASKS_HREF) return { page: "tasks" };
   const match = /^#\/s\/([^/?]+)/.exec(hash);
   if (!match) return { page: "start" };
   try {

@@ -9,6 +9,7 @@ import { Icon } from "./Icon";
 import { SessionView } from "./SessionView";
 import { Sidebar } from "./Sidebar";
 import { StartPage } from "./StartPage";
+import { TasksPage } from "./TasksPage";
 
 interface Props {
   client: Client;
@@ -27,7 +28,7 @@ export function Shell({ client, onForget }: Props) {
   useEffect(() => {
     setDrawer(false);
     setOpenTitle(null);
-  }, [open]);
+  }, [open, route.page]);
 
   const changed = useCallback(
     (title: string) => {
@@ -58,7 +59,9 @@ export function Shell({ client, onForget }: Props) {
         onNavigate={() => setDrawer(false)}
       />
       <main id="main" tabIndex={-1}>
-        {open ? (
+        {route.page === "tasks" ? (
+          <TasksPage client={client} menu={menu} />
+        ) : open ? (
           <SessionView key={open} client={client} sessionId={open} menu={menu} onActivity={changed} />
         ) : (
           <StartPage client={client} menu={menu} sessions={list.sessions} onCreated={list.refresh} />

@@ -3,7 +3,7 @@
 import { useState } from "react";
 import type { Client } from "../api/client";
 import type { Session } from "../api/types";
-import { goTo, sessionHref } from "../model/route";
+import { goTo, sessionHref, TASKS_HREF } from "../model/route";
 import type { SessionList } from "../model/useSessions";
 import { ago, stateWords, visible } from "../model/words";
 import { onEscape } from "./escape";
@@ -67,6 +67,9 @@ export function Sidebar({ client, list, open, openTitle, onForget, onNavigate }:
         ))}
       </ul>
       <div className="sidebar-foot">
+        <a className="link-button" href={TASKS_HREF} onClick={onNavigate}>
+          Tasks
+        </a>
         <button className="link-button" type="button" onClick={onForget}>
           <Icon name="key" /> Forget the key
         </button>

@@ -1,0 +1,63 @@
+// The list of tasks. The page reloads its first page periodically while it is visible.
+
+import { useCallback, useEffect, useState } from "react";
+import type { Client } from "../api/client";
+import type { Task } from "../api/types";
+
+const EVERY_MS = 3_000;
+
+export interface TaskList {
+  tasks: Task[] | null;
+  error: unknown;
+  /** Whether there are older tasks. */
+  more: boolean;
+  refresh(): void;
+  loadMore(): void;
+}
+
+export function useTasks(client: Client): TaskList {
+  const [newest, setNewest] = useState<Task[] | null>(null);
+  const [older, setOlder] = useState<Task[]>([]);
+  const [cursor, setCursor] = useState<string | null>(null);
+  const [error, setError] = useState<unknown>(null);
+  const [asked, setAsked] = useState(0);
+  const refresh = useCallback(() => setAsked((before) => before + 1), []);
+
+  useEffect(() => {
+    const stop = new AbortController();
+    client.tasks(null, stop.signal).then(
+      (page) => {
+        setNewest(page.tasks);
+        // Older pages stay below the first one, which continues to change.
+        setCursor((before) => before ?? page.nextCursor ?? null);
+        setError(null);
+      },
+      (reason: unknown) => !stop.signal.aborted && setError(reason),
+    );
+    return () => stop.abort();
+  }, [client, asked]);
+
+  useEffect(() => {
+    const timer = setInterval(() => !document.hidden && refresh(), EVERY_MS);
+    return () => clearInterval(timer);
+  }, [refresh]);
+
+  const loadMore = useCallback(() => {
+    if (cursor === null) return;
+    client.tasks(cursor).then(
+      (page) => {
+        setOlder((before) => [...before, ...page.tasks]);
+        setCursor(page.nextCursor ?? null);
+      },
+      setError,
+    );
+  }, [client, cursor]);
+
+  const tasks = newest === null ? null : distinct([...newest, ...older]);
+  return { tasks, error, more: cursor !== null, refresh, loadMore };
+}
+
+/** A task that has moved from the first page to an older one is listed once. */
+function distinct(tasks: Task[]): Task[] {
+  return [...new Map(tasks.map((task) => [task.taskId, task])).values()].sort((a, b) => (a.taskId < b.taskId ? 1 : -1));
+}

@@ -1,0 +1,74 @@
+// Tasks on the page: their states, their sessions, cancelling, and narrow screens.
+//
+// The environment is that of browser.mjs.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { checkAccessibility, launch, screenshot, Watch } from "./support/browser.mjs";
+import { Gateway } from "./support/gateway.mjs";
+
+let browser;
+let gateway;
+let key;
+let watch;
+let page;
+
+async function call(method, path, body) {
+  const headers = { authorization: `Bearer ${key}`, "content-type": "application/json", prefer: "wait=30" };
+  const response = await fetch(`${gateway.origin}/v1/${path}`, { method, headers, body: body && JSON.stringify(body) });
+  assert.equal(response.ok, true, `${method} ${path}: ${response.status}`);
+  return response.json();
+}
+
+before(async () => {
+  browser = await launch();
+  gateway = await Gateway.start({ config: '[agents.demo]\nbuiltin = "demo"\npool = { max_size = 1, min_idle = 0 }\n' });
+  const link = await gateway.adminLink();
+  key = new URLSearchParams(new URL(link).hash.slice(1)).get("key");
+  watch = await Watch.page(browser, gateway.origin, { colorScheme: "light", viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" });
+  page = watch.page;
+  await page.goto(link);
+});
+after(async () => {
+  await watch?.close();
+  await browser?.close();
+  await gateway?.end();
+});
+
+test("tasks are listed with their states and their sessions", async () => {
+  await page.getByRole("link", { name: "Tasks" }).click();
+  await page.getByText("No tasks yet.").waitFor();
+  const done = await call("POST", "tasks", { agent: "demo", description: "Say hello to the team", prompt: "hello" });
+  assert.equal(done.status, "completed");
+  const row = page.locator("li.task").filter({ hasText: "Say hello to the team" });
+  await row.getByText("Completed").waitFor();
+  await row.getByText("Output").click();
+  assert.notEqual(await row.locator("pre").innerText(), "");
+  await checkAccessibility(page, "tasks");
+  await screenshot(page, "tasks-desktop");
+  await row.getByRole("link", { name: "Open session" }).click();
+  await page.waitForURL(`**/#/s/${done.sessionId}`);
+  await page.getByText("hello").first().waitFor();
+  // The list of sessions omits the session of a task.
+  assert.equal(await page.locator(".session-list li").count(), 0);
+  await page.goBack();
+});
+
+test("a queued task is cancelled from the page", async () => {
+  // A person's turn that waits for an answer has the only process.
+  const session = await call("POST", "sessions", { agent: "demo" });
+  const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+  const post = (path, body) => fetch(`${gateway.origin}/v1/${path}`, { method: "POST", headers, body: JSON.stringify(body) });
+  await post(`sessions/${session.sessionId}/prompts`, { prompt: "/permission" });
+  const created = await (await post("tasks", { agent: "demo", description: "A very-long-word-".repeat(30) })).json();
+  await page.goto(`${gateway.origin}/#/tasks`);
+  const row = page.locator("li.task").first();
+  await row.getByText(/Queued|Running/).waitFor();
+  await row.getByRole("button", { name: "Cancel" }).click();
+  await row.getByText("Cancelled").waitFor();
+  assert.equal((await call("GET", `tasks/${created.taskId}`)).status, "cancelled");
+  await page.setViewportSize({ width: 390, height: 844 });
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true, "no overflow on a phone");
+  await checkAccessibility(page, "tasks on a phone");
+  await screenshot(page, "tasks-phone");
+});
