@@ -7,6 +7,7 @@
 //! OpenAPI schemas.
 
 pub mod agent;
+pub mod agent_process;
 pub mod agent_session;
 pub mod agent_status;
 pub mod auth;
@@ -31,6 +32,7 @@ pub mod workspace;
 pub use crate::types::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState};
 pub use agent::{Agent, AgentList, PoolFigures};
 pub use agent_session::{AgentSession, AgentSessionList};
+pub use agent_process::{AgentProcess, AgentProcessList, CurrentTask};
 pub use agent_status::{AgentAvailability, AgentStatus};
 pub use auth::{AgentAuth, ApiKey, SignIn, SignInTerminal};
 pub use file::{FileContent, FileEntry, FileKind, FileList};

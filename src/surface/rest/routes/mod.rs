@@ -42,6 +42,7 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(agents::get_agent))
         .routes(routes!(agents::list_agent_sessions))
         .routes(routes!(auth::get_auth, auth::sign_in, auth::sign_out))
+        .routes(routes!(agents::list_agent_processes))
         .routes(routes!(auth_terminal::open_terminal))
         .routes(routes!(rpc::call_agent))
         .routes(routes!(sessions::list_sessions, sessions::create_session, bulk::delete_sessions))
