@@ -24,6 +24,7 @@ pub mod pool;
 pub mod webhooks;
 pub mod workspace;
 pub mod session;
+pub mod broadcast;
 pub mod auth;
 pub mod control;
 pub mod stream;

@@ -126,6 +126,7 @@ impl Operation {
             "prompts" | "stream" => json!({ "prompt": "hello" }),
             "sessions" => json!({ "agent": "nobody" }),
             "tickets" => json!({ "paths": ["/v1/events"] }),
+            "broadcasts" => json!({ "type": "announcement", "content": "hello", "to": "all" }),
             "webhooks" => json!({ "url": "https://hooks.example/", "events": ["prompt.completed"] }),
             _ => json!({}),
         }
