@@ -186,4 +186,23 @@ mod tests {
         assert!(stalled.is_cancelled() && began.elapsed() >= CLOSED_GRACE);
         assert!(writer.is_closed());
     }
+    #[tokio::test]
+    async fn delivery_is_reported_when_the_pipe_has_the_whole_line() {
+        let (writer, task, mut receiver, _close, _) = parts(&Limits::default());
+        let (line, mut delivered) = QueuedLine::reported(Bytes::from(vec![b'x'; 1 << 20]));
+        writer.send(line).unwrap();
+        let running = tokio::spawn(task.run());
+        let mut half = vec![0; 1 << 19];
+        receiver.read_exact(&mut half).await.unwrap();
+        // The pipe is smaller than the other half.
+        delivered.try_recv().unwrap_err();
+        receiver.read_exact(&mut half).await.unwrap();
+        delivered.await.unwrap();
+
+        drop(receiver);
+        let (lost, delivered) = QueuedLine::reported(Bytes::from_static(b"x"));
+        writer.send(lost).unwrap();
+        delivered.await.unwrap_err();
+        running.await.unwrap();
+    }
 }

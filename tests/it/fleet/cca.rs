@@ -88,6 +88,14 @@ pub(crate) async fn connected(gateway: &Gateway) -> Worker {
     worker
 }
 
+/// Connects again. The gateway rejects the member until it has noticed the end of the former connection.
+async fn returned(gateway: &Gateway) -> Worker {
+    eventually("the member returns", PATIENCE, || async {
+        Worker::connect(gateway, "name=worker&root=/srv").await.ok()
+    })
+    .await
+}
+
 /// Creates a session, which a process of the member serves, and sends a prompt.
 async fn prompted(gateway: &Gateway, worker: &mut Worker, text: &str) -> (String, Value, Value) {
     let session = gateway.session("worker").await;
@@ -145,7 +153,7 @@ async fn task_survives_a_reconnect_and_a_lost_task_fails() {
     let mut worker = connected(&gateway).await;
     let (session, prompt, task) = prompted(&gateway, &mut worker, "build it").await;
     drop(worker);
-    let mut worker = Worker::connect(&gateway, "name=worker&root=/srv").await.expect("it returns");
+    let mut worker = returned(&gateway).await;
     let request = worker.next("get_status").await;
     let status = json!({ "tasks": [task["task_id"]] });
     worker.send(&json!({ "type": "response", "reply_to": request["id"], "result": status })).await;
@@ -155,7 +163,7 @@ async fn task_survives_a_reconnect_and_a_lost_task_fails() {
     let prompt = gateway.prompt(&session, "again").await;
     worker.next("task_assign").await;
     drop(worker);
-    let mut worker = Worker::connect(&gateway, "name=worker&root=/srv").await.expect("it returns");
+    let mut worker = returned(&gateway).await;
     let request = worker.next("get_status").await;
     worker.send(&json!({ "type": "response", "reply_to": request["id"], "result": { "tasks": [] } })).await;
     let end = ended(&gateway, &session, &prompt).await;
@@ -177,7 +185,7 @@ async fn member_that_stays_away_fails_its_turn_with_a_typed_reason() {
         "{end}"
     );
     // The member is asked to stop the task, and its session continues.
-    let mut worker = Worker::connect(&gateway, "name=worker&root=/srv").await.expect("it returns");
+    let mut worker = returned(&gateway).await;
     assert_eq!(worker.next("task_cancel").await["task_id"], task["task_id"]);
     let prompt = gateway.prompt(&session, "again").await;
     let next = worker.next("task_assign").await;
