@@ -106,6 +106,9 @@ impl Selection {
         form: BroadcastForm,
         reachable: &Reachable,
     ) {
+        if !known {
+            return self.targets.push((target(named, None), Err(BroadcastReason::Unknown)));
+        }
         let first = self.targets.len();
         if form == BroadcastForm::Notification && reachable.cca_members.contains(named.1) {
             let (key, destination) = (Key::Member(named.1.clone()), Destination::Member(named.1.clone()));
@@ -124,7 +127,6 @@ impl Selection {
         }
         if self.targets.len() == first {
             let reason = match form {
-                _ if !known => BroadcastReason::Unknown,
                 _ if reachable.members.get(named.1) == Some(&false) => BroadcastReason::Disconnected,
                 BroadcastForm::Notification => BroadcastReason::NoProcess,
                 BroadcastForm::Prompt => BroadcastReason::NoSession,

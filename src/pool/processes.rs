@@ -1,13 +1,15 @@
 //! The processes of a tenant with their states, for lists and for messages to each process.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::process_table::{Holder, Started};
+use super::process_table::Holder;
 use super::scheduler::Pool;
-use super::state::AgentState;
+use super::state::{ActiveLease, AgentState};
 use crate::agent::{AgentSpec, Connection};
 use crate::types::{AgentName, ProcessState, Tenant};
 
@@ -27,29 +29,34 @@ pub struct PoolProcess {
 }
 
 impl AgentState {
-    fn process(&self, id: Uuid, started: &Started) -> PoolProcess {
-        let lease = self.leases.values().find(|leased| leased.process == id);
-        let is_idle = || self.idle.iter().any(|idle| idle.process.id == id);
-        let is_checked = || self.ending.checking.values().any(|leased| leased.process == id);
-        let has_ended = started.connection.as_ref().is_some_and(Connection::has_ended);
-        let state = match lease {
-            _ if has_ended => ProcessState::Stopping,
-            _ if started.connection.is_none() => ProcessState::Starting,
-            Some(leased) if leased.releasing => ProcessState::Releasing,
-            Some(leased) if leased.idle_since.is_some() => ProcessState::Idle,
-            Some(_) => ProcessState::Busy,
-            None if is_idle() => ProcessState::Idle,
-            None if is_checked() => ProcessState::Releasing,
-            None => ProcessState::Stopping,
-        };
-        PoolProcess {
-            id,
-            spec: Arc::clone(&started.spec),
-            state,
-            uptime: started.at.elapsed(),
-            holder: lease.and_then(|leased| leased.holder),
-            connection: started.connection.clone(),
-        }
+    /// All processes with their states.
+    fn processes(&self, now: Instant) -> impl Iterator<Item = PoolProcess> {
+        let by_process: HashMap<Uuid, &ActiveLease> =
+            self.leases.values().map(|leased| (leased.process, leased)).collect();
+        let idle: HashSet<Uuid> = self.idle.iter().map(|idle| idle.process.id).collect();
+        let checked: HashSet<Uuid> = self.ending.checking.values().map(|leased| leased.process).collect();
+        self.processes.iter().map(move |(id, started)| {
+            let lease = by_process.get(&id).copied();
+            let has_ended = started.connection.as_ref().is_some_and(Connection::has_ended);
+            let state = match lease {
+                _ if has_ended => ProcessState::Stopping,
+                _ if started.connection.is_none() => ProcessState::Starting,
+                Some(lease) if lease.releasing => ProcessState::Releasing,
+                Some(lease) if lease.idle_since.is_some() => ProcessState::Idle,
+                Some(_) => ProcessState::Busy,
+                None if idle.contains(&id) => ProcessState::Idle,
+                None if checked.contains(&id) => ProcessState::Releasing,
+                None => ProcessState::Stopping,
+            };
+            PoolProcess {
+                id,
+                spec: Arc::clone(&started.spec),
+                state,
+                uptime: now.saturating_duration_since(started.at),
+                holder: lease.and_then(|lease| lease.holder),
+                connection: started.connection.clone(),
+            }
+        })
     }
 }
 
@@ -57,13 +64,12 @@ impl Pool {
     /// The processes of the tenant, the oldest first. `agent`: only those of this agent.
     pub fn processes(&self, tenant: &Tenant, agent: Option<&AgentName>) -> Vec<PoolProcess> {
         let state = self.state();
+        let now = Instant::now();
         let pools = state
             .pools
             .iter()
             .filter(|(key, _)| key.tenant == *tenant && agent.is_none_or(|agent| *agent == key.agent));
-        let mut processes: Vec<PoolProcess> = pools
-            .flat_map(|(_, pool)| pool.processes.iter().map(|(id, started)| pool.process(id, started)))
-            .collect();
+        let mut processes: Vec<PoolProcess> = pools.flat_map(|(_, pool)| pool.processes(now)).collect();
         drop(state);
         processes.sort_by_key(|process| (std::cmp::Reverse(process.uptime), process.id));
         processes

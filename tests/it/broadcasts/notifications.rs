@@ -55,8 +55,10 @@ async fn process_that_several_targets_select_gets_one_line() {
     let log = Log::new();
     let gateway = Setup::fake(&["--log", log.path()]).start();
     let session = gateway.session("fake").await;
-    let to = json!({ "agents": ["fake", "fake"], "sessions": [session] });
+    // An agent of the configuration is no member.
+    let to = json!({ "agents": ["fake", "fake"], "sessions": [session], "members": ["fake"] });
     let report = announce(&gateway, &to).await;
+    assert_eq!(reasons(&report), ["unknown"], "{report}");
     let kinds: Vec<&Value> = reached(&report).iter().map(|item| &item["kind"]).collect();
     assert_eq!(kinds, ["agent", "session"], "{report}");
     gateway.turn(&session, "echo the line before was read").await;
