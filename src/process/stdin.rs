@@ -191,18 +191,19 @@ mod tests {
         let (writer, task, mut receiver, _close, _) = parts(&Limits::default());
         let (line, mut delivered) = QueuedLine::reported(Bytes::from(vec![b'x'; 1 << 20]));
         writer.send(line).unwrap();
-        let running = tokio::spawn(task.run());
-        let mut half = vec![0; 1 << 19];
-        receiver.read_exact(&mut half).await.unwrap();
-        // The pipe is smaller than the other half.
-        delivered.try_recv().unwrap_err();
-        receiver.read_exact(&mut half).await.unwrap();
-        delivered.await.unwrap();
+        let check = async move {
+            let mut half = vec![0; 1 << 19];
+            receiver.read_exact(&mut half).await.unwrap();
+            // The pipe is smaller than the other half.
+            delivered.try_recv().unwrap_err();
+            receiver.read_exact(&mut half).await.unwrap();
+            delivered.await.unwrap();
 
-        drop(receiver);
-        let (lost, delivered) = QueuedLine::reported(Bytes::from_static(b"x"));
-        writer.send(lost).unwrap();
-        delivered.await.unwrap_err();
-        running.await.unwrap();
+            drop(receiver);
+            let (lost, delivered) = QueuedLine::reported(Bytes::from_static(b"x"));
+            writer.send(lost).unwrap();
+            delivered.await.unwrap_err();
+        };
+        tokio::join!(task.run(), check);
     }
 }
