@@ -26,6 +26,7 @@ pub mod webhooks;
 pub mod workspace;
 pub mod session;
 pub mod task;
+pub mod broadcast;
 pub mod auth;
 pub mod control;
 pub mod stream;

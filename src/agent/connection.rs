@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::io::AsyncRead;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::batch::Batch;
@@ -19,7 +19,16 @@ use super::secrets::Secrets;
 use super::transport::{Closed, LineWriter, Once, Origin};
 use crate::jsonrpc::{CallId, IncomingId, LineDecoder, PendingTables};
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::types::Limits;
+use crate::types::{Limits, QueuedLine};
+
+/// Why a notification cannot be sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotifyError {
+    #[error("the protocol of the agent has no extension notifications")]
+    Unsupported,
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
 
 /// A cheap handle for messages to the agent.
 #[derive(Debug, Clone)]
@@ -147,6 +156,22 @@ impl Connection {
         if lines.is_empty() { Ok(()) } else { self.outgoing.send_reserved(lines) }
     }
 
+    /// Sends a notification whose delivery is reported. The receiver completes when the pipe of a child, the host of a remote
+    /// agent or the member of the fleet has the whole line. It fails if the agent ends before.
+    pub fn notify_reported(
+        &self,
+        method: &str,
+        params: &RawValue,
+    ) -> Result<oneshot::Receiver<()>, NotifyError> {
+        let lines = self.encode(Outgoing::Notification { method, params });
+        if lines.is_empty() {
+            return Err(NotifyError::Unsupported);
+        }
+        let (line, delivered) = QueuedLine::reported(lines);
+        self.outgoing.send_reported(line)?;
+        Ok(delivered)
+    }
+
     /// Answers a request of the agent, once. Does nothing if the request was already answered.
     pub fn answer(
         &self,
@@ -175,6 +200,11 @@ impl Connection {
     /// The gateway's open call with this id.
     pub fn find_call(&self, raw_id: &RawValue) -> Option<CallId> {
         self.tables().find_call(raw_id)
+    }
+
+    /// Whether the agent has ended its output, or has lost its reader.
+    pub fn has_ended(&self) -> bool {
+        self.read_end.has_changed().is_err() || self.read_end.borrow().is_some()
     }
 
     /// Why the reader stopped, once it has.

@@ -16,7 +16,7 @@ use super::spec::AgentSpec;
 use super::transport::{Channel, Transport};
 use crate::acp::{self, ClientCapabilities, InitializeResult};
 use crate::shutdown::Shutdown;
-use crate::types::Limits;
+use crate::types::{Limits, random_uuid};
 
 /// The gateway's side of the exchange.
 pub(super) struct Handshake<'a> {
@@ -44,6 +44,7 @@ impl Handshake<'_> {
         let failure = match tokio::time::timeout(timeout, initialized).await {
             Ok(Ok(initialized)) => {
                 return Ok(Process {
+                    id: random_uuid(),
                     spec: Arc::clone(spec),
                     connection,
                     batches,

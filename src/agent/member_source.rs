@@ -14,7 +14,7 @@ use crate::acp::{AcpVersion, InitializeResult};
 use crate::fleet::Fleet;
 use crate::jsonrpc::PendingTables;
 use crate::shutdown::Shutdown;
-use crate::types::Limits;
+use crate::types::{Limits, random_uuid};
 
 /// The version of ACP that the gateway requests of members. Its dialect has no state, so a restarted gateway can continue
 /// with a connection.
@@ -66,6 +66,7 @@ impl MemberSource {
             Connection::start((incoming, origin), outgoing, dialect, masked, &self.limits, &self.shutdown);
         tracing::info!(agent = %spec.name, channel = ?transport.channel(), "continuing with a process of a member");
         Ok(Process {
+            id: random_uuid(),
             spec: Arc::clone(spec),
             connection,
             batches,

@@ -37,7 +37,7 @@ mod transport;
 
 pub use batch::{Batch, Inbound};
 pub use catalogue::{Catalogue, CurrentCatalogue};
-pub use connection::Connection;
+pub use connection::{Connection, NotifyError};
 pub use dialect::{Acp, Decoded, Dialect, Encoded, Line, Outgoing};
 pub use endpoint::{Endpoint, RemoteEndpoint, RemoteFolders};
 pub use failure::{AgentExit, AgentFailure};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
+use uuid::Uuid;
 
 use super::batch::Batch;
 use super::connection::Connection;
@@ -25,6 +26,8 @@ use crate::types::AppliedIsolation;
 /// A running agent. Dropping it stops it.
 #[derive(Debug)]
 pub struct Process {
+    /// The public id of the process. The pool replaces it by the id of the start.
+    pub id: Uuid,
     pub spec: Arc<AgentSpec>,
     pub connection: Connection,
     pub batches: mpsc::Receiver<Batch>,
@@ -202,8 +205,7 @@ impl Process {
 
     /// Whether the process ended, closed its stdout, was disconnected, or has lost its reader.
     pub fn has_ended(&self) -> bool {
-        let over = self.connection.read_end();
-        over.has_changed().is_err() || over.borrow().is_some() || self.transport.is_closed()
+        self.connection.has_ended() || self.transport.is_closed()
     }
 
     /// Stops a process that failed during its start.

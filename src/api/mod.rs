@@ -7,9 +7,11 @@
 //! OpenAPI schemas.
 
 pub mod agent;
+pub mod agent_process;
 pub mod agent_session;
 pub mod agent_status;
 pub mod auth;
+pub mod broadcast;
 pub mod file;
 pub mod fleet;
 pub mod gateway;
@@ -31,9 +33,14 @@ pub mod workspace;
 
 pub use crate::types::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState};
 pub use agent::{Agent, AgentList, PoolFigures};
+pub use agent_process::{AgentProcess, AgentProcessList, CurrentTask};
 pub use agent_session::{AgentSession, AgentSessionList};
 pub use agent_status::{AgentAvailability, AgentStatus};
 pub use auth::{AgentAuth, ApiKey, SignIn, SignInTerminal};
+pub use broadcast::{
+    AllTargets, BroadcastDelivery, BroadcastForm, BroadcastNotReached, BroadcastReached, BroadcastReason,
+    BroadcastReport, BroadcastTargetKind, BroadcastTo, BroadcastType, CreateBroadcast, SelectedTargets,
+};
 pub use file::{FileContent, FileEntry, FileKind, FileList};
 pub use fleet::{FleetMember, FleetMemberList, FleetMemberState, MemberCall};
 pub use gateway::{GatewayInfo, GatewayLimits, PerKeyLimits, PerSessionLimits, PrincipalInfo};

@@ -1,6 +1,6 @@
 //! A member and its channels.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -12,7 +12,10 @@ use crate::fleet::{
     self, ChannelId, Command, CommandReceiver, GatewayFrame, HeldChannel, Hello, MemberFrame, MemberInfo,
     OutputBuffer, OutputPart, PROTOCOL, ProcessEnd, ProtocolError, WINDOW,
 };
-use crate::types::{AgentName, random_uuid};
+use crate::types::{AgentName, QueuedLine, random_uuid};
+
+/// The number of messages of clients that may wait for the connection.
+const MAX_QUEUED: usize = 64;
 
 /// The peer violated the protocol.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +44,8 @@ pub struct CcaMember {
     next_request: u64,
     /// The number of the request for the tasks of the member, after a reconnect.
     status_request: Option<u64>,
+    /// Messages of clients that belong to no process.
+    queued: VecDeque<QueuedLine>,
 }
 
 #[derive(Debug)]
@@ -65,7 +70,27 @@ impl CcaMember {
             channels: HashMap::new(),
             next_request: 1,
             status_request: None,
+            queued: VecDeque::new(),
         }
+    }
+
+    /// Queues a message of a client. Returns false if the queue is full.
+    pub(super) fn queue(&mut self, message: QueuedLine) -> bool {
+        let has_room = self.queued.len() < MAX_QUEUED;
+        if has_room {
+            self.queued.push_back(message);
+        }
+        has_room
+    }
+
+    /// The next message of a client.
+    pub fn next_queued(&mut self) -> Option<QueuedLine> {
+        self.queued.pop_front()
+    }
+
+    /// Discards the messages of clients, because the connection has ended.
+    pub(super) fn discard_queue(&mut self) {
+        self.queued.clear();
     }
 
     /// Begins a connection. Returns the frame for the fleet, and the first messages for the member.

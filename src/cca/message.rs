@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use crate::types::Timestamp;
 
 /// The largest message of a member.
 pub const MAX_MESSAGE_BYTES: usize = 1 << 20;
@@ -112,6 +115,23 @@ pub(super) enum ToMember<'a> {
         reply_to: &'a RawValue,
         result: &'a Status,
     },
+}
+
+/// A broadcast of a client. It has no `id`, so the member does not answer it.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename = "broadcast")]
+pub struct BroadcastMessage<'a> {
+    pub broadcast_id: Uuid,
+    pub broadcast_type: &'a str,
+    pub content: &'a str,
+    pub from: &'a str,
+    pub at: Timestamp,
+}
+
+impl BroadcastMessage<'_> {
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).expect("a message has string keys and serializes")
+    }
 }
 
 /// The state of a member at the gateway.

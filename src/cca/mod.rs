@@ -15,5 +15,5 @@ mod registry;
 mod tests;
 
 pub use member::{CcaError, CcaMember, Output};
-pub use message::MAX_MESSAGE_BYTES;
-pub use registry::{CcaConnection, CcaMembers, OpenError};
+pub use message::{BroadcastMessage, MAX_MESSAGE_BYTES};
+pub use registry::{CcaConnection, CcaMembers, OpenError, SendError};

@@ -1,11 +1,14 @@
 //! The members of the dialect that have connected.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
 
 use super::member::CcaMember;
 use crate::shutdown::lock_or_abort;
-use crate::types::AgentName;
+use crate::types::{AgentName, PrincipalKey, QueuedLine, Tenant};
 
 /// The number of remembered members, as in the fleet. Beyond it, one that is not connected is forgotten.
 const MAX_MEMBERS: usize = 256;
@@ -16,7 +19,8 @@ pub struct CcaMembers(Mutex<HashMap<AgentName, Entry>>);
 
 #[derive(Debug)]
 struct Entry {
-    key: Arc<str>,
+    /// The principal whose key the member uses.
+    key: PrincipalKey,
     /// The resume token.
     instance: Option<String>,
     member: Arc<Mutex<CcaMember>>,
@@ -38,6 +42,15 @@ pub enum OpenError {
     TooMany,
 }
 
+/// Why a message of a client cannot be queued for a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    #[error("the member is not connected")]
+    Disconnected,
+    #[error("too many messages wait for the member")]
+    QueueFull,
+}
+
 /// A connection of a member. Dropping it ends the connection.
 #[derive(Debug)]
 pub struct CcaConnection {
@@ -56,7 +69,7 @@ impl CcaMembers {
     pub fn open(
         self: &Arc<Self>,
         name: &AgentName,
-        key: &Arc<str>,
+        key: &PrincipalKey,
         instance: Option<String>,
     ) -> Result<CcaConnection, OpenError> {
         let mut entries = self.entries();
@@ -66,7 +79,7 @@ impl CcaMembers {
             entries.remove(&away);
         }
         let entry = entries.entry(name.clone()).or_insert_with(|| Entry {
-            key: Arc::clone(key),
+            key: key.clone(),
             instance: None,
             member: Arc::new(Mutex::new(CcaMember::new(name.clone()))),
             connection: None,
@@ -84,6 +97,34 @@ impl CcaMembers {
         entry.connection = Some(entry.connections);
         let (members, name) = (Arc::clone(self), name.clone());
         Ok(CcaConnection { members, name, connection: entry.connections, member: Arc::clone(&entry.member) })
+    }
+
+    /// The connected members that use keys of the tenant.
+    pub fn connected(&self, tenant: &Tenant) -> BTreeSet<AgentName> {
+        let entries = self.entries();
+        let connected =
+            entries.iter().filter(|(_, entry)| entry.connection.is_some() && entry.key.0 == *tenant);
+        connected.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Whether the member of this name uses the dialect.
+    pub fn contains(&self, name: &AgentName) -> bool {
+        self.entries().contains_key(name)
+    }
+
+    /// Queues a message for a connected member of the tenant. The receiver completes when the connection has the message, and
+    /// fails if the connection ends before. The caller wakes the connection.
+    pub fn send(
+        &self,
+        name: &AgentName,
+        tenant: &Tenant,
+        message: String,
+    ) -> Result<oneshot::Receiver<()>, SendError> {
+        let entries = self.entries();
+        let entry = entries.get(name).filter(|entry| entry.connection.is_some() && entry.key.0 == *tenant);
+        let entry = entry.ok_or(SendError::Disconnected)?;
+        let (line, delivered) = QueuedLine::reported(Bytes::from(message));
+        if lock_or_abort(entry.member.lock()).queue(line) { Ok(delivered) } else { Err(SendError::QueueFull) }
     }
 
     /// Forgets a member that an operator has removed.
@@ -109,6 +150,7 @@ impl Drop for CcaConnection {
             && entry.connection == Some(self.connection)
         {
             entry.connection = None;
+            lock_or_abort(entry.member.lock()).discard_queue();
         }
     }
 }
@@ -120,18 +162,40 @@ mod tests {
     #[test]
     fn second_connection_needs_the_same_key_and_instance() {
         let members = Arc::new(CcaMembers::default());
-        let (name, key): (AgentName, Arc<str>) = ("worker".parse().unwrap(), "a".into());
-        let first = members.open(&name, &key, Some("1".to_owned())).unwrap();
+        let name: AgentName = "worker".parse().unwrap();
+        let of = |key: &str| (Tenant::default(), Arc::from(key));
+        let first = members.open(&name, &of("a"), Some("1".to_owned())).unwrap();
         let error = |key: &str, instance: Option<&str>| {
-            members.open(&name, &key.into(), instance.map(str::to_owned)).unwrap_err()
+            members.open(&name, &of(key), instance.map(str::to_owned)).unwrap_err()
         };
         assert_eq!(error("b", Some("1")), OpenError::OtherKey);
         assert_eq!(error("a", Some("2")), OpenError::Connected);
         assert_eq!(error("a", None), OpenError::Connected);
-        let second = members.open(&name, &key, Some("1".to_owned())).unwrap();
+        let second = members.open(&name, &of("a"), Some("1".to_owned())).unwrap();
         drop(first);
         assert_eq!(error("a", None), OpenError::Connected);
         drop(second);
-        members.open(&name, &key, None).unwrap();
+        members.open(&name, &of("a"), None).unwrap();
+    }
+
+    #[tokio::test]
+    async fn message_reaches_the_connection_of_its_tenant_only() {
+        let members = Arc::new(CcaMembers::default());
+        let (name, ours): (AgentName, _) = ("worker".parse().unwrap(), Tenant::default());
+        let send = |tenant: &Tenant| members.send(&name, tenant, "{}".to_owned());
+        assert_eq!(send(&ours).unwrap_err(), SendError::Disconnected);
+        let connection = members.open(&name, &(ours.clone(), "a".into()), None).unwrap();
+        assert_eq!(send(&Tenant::new("other")).unwrap_err(), SendError::Disconnected);
+        assert!(
+            members.connected(&Tenant::new("other")).is_empty() && members.connected(&ours).contains(&name)
+        );
+        let delivered = send(&ours).unwrap();
+        connection.member().next_queued().unwrap().delivered();
+        delivered.await.unwrap();
+        let lost = send(&ours).unwrap();
+        while send(&ours).is_ok() {}
+        assert_eq!(send(&ours).unwrap_err(), SendError::QueueFull);
+        drop(connection);
+        lost.await.unwrap_err();
     }
 }

@@ -246,6 +246,17 @@ audit_events! {
     WebhookDeleted = "webhook.deleted" {
         webhook_id: String,
     }
+    /// A client sent a broadcast.
+    BroadcastSent = "broadcast.sent" {
+        broadcast_id: String,
+        /// The type of the request, for example `announcement`.
+        broadcast_type: String,
+        /// `notification` or `prompt`.
+        form: String,
+        /// The number of targets that got the message.
+        reached: u64,
+        not_reached: u64,
+    }
     /// A permission request of an agent was resolved.
     PermissionDecided = "permission.decided" {
         session_id: SessionId,

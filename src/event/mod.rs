@@ -30,9 +30,9 @@ pub(crate) mod tests;
 pub use agent::{AgentExited, AgentInvalidOutput, Extension, SessionUpdate};
 pub use audit::{
     AUDIT_TYPES, ActorKind, AgentRequestRefused, AuditActor, AuditEntry, AuditEvent, AuditLink,
-    AuditLogEvent, AuditPage, AuditPruned, AuditedKey, AuditedMemberState, FleetMemberChanged, FolderGranted,
-    IsolationApplied, KeyCreated, KeyExpired, KeyRevoked, KeyRotated, KeyUpdated, LinkPrinted, LinkUsed,
-    PermissionDecided, RefuseReason, RejectReason, RequestRejected, SignInEnded, SignInOutcome,
+    AuditLogEvent, AuditPage, AuditPruned, AuditedKey, AuditedMemberState, BroadcastSent, FleetMemberChanged,
+    FolderGranted, IsolationApplied, KeyCreated, KeyExpired, KeyRevoked, KeyRotated, KeyUpdated, LinkPrinted,
+    LinkUsed, PermissionDecided, RefuseReason, RejectReason, RequestRejected, SignInEnded, SignInOutcome,
     SignInStarted, SignedOut, TicketCreated, WebhookCreated, WebhookDeleted,
 };
 pub use control::{

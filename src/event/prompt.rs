@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use crate::api::Problem;
 use crate::types::AcpRequest;
@@ -25,6 +26,10 @@ pub struct PromptQueued<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub acp_request: Option<&'a AcpRequest>,
+    /// The broadcast that sent the prompt. Absent for another prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub broadcast_id: Option<Uuid>,
 }
 
 /// A turn started.
@@ -44,6 +49,10 @@ pub struct PromptStarted<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub acp_request: Option<&'a AcpRequest>,
+    /// The broadcast that sent the prompt. Absent for another prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub broadcast_id: Option<Uuid>,
 }
 
 /// The agent ended the turn.

@@ -212,12 +212,14 @@ round_trips! {
         by: &v.text,
         idempotency_key: v.other.as_deref(),
         acp_request: None,
+        broadcast_id: None,
     } => is_same(read.prompt, Some(&v.raw)) && read.by.as_deref() == Some(&v.text);
     prompt_started: PromptStarted, |v, read| PromptStarted {
         prompt: v.more.as_deref(),
         by: &v.text,
         idempotency_key: v.other.as_deref(),
         acp_request: None,
+        broadcast_id: None,
     } => read.acp_request.is_none() && is_same(read.prompt, v.more.as_deref()) && read.by.as_deref() == Some(&v.text);
     session_update: SessionUpdate, |v, read| SessionUpdate {
         update: &v.raw,

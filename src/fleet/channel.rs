@@ -11,6 +11,7 @@ use super::frame::{ChannelId, Command};
 use super::member::Member;
 use super::output::OutputPosition;
 use super::received::{ChannelEnd, ChannelOutput};
+use crate::types::QueuedLine;
 
 /// A process of a member. The drop sends the member a command that stops the process and discards its output.
 #[derive(Debug)]
@@ -50,8 +51,8 @@ impl Channel {
     }
 
     /// Queues a line for the process, which receives at most one line with the same `once`. Returns false if the queue is
-    /// full or the channel has ended.
-    pub fn send_line(&self, once: Option<String>, line: Bytes) -> bool {
+    /// full or the channel has ended. The line is delivered when the member has received it.
+    pub fn send_line(&self, once: Option<String>, line: QueuedLine) -> bool {
         self.member.send(self.id, Command::Line { once }, line)
     }
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::frame::Command;
 use super::output::ProtocolError;
+use crate::types::QueuedLine;
 
 /// The number of commands that may wait for a member. Beyond it, the agent accepts no more messages.
 const MAX_QUEUED_COMMANDS: usize = 1024;
@@ -19,7 +20,7 @@ const REMEMBERED_KEYS: usize = 4096;
 pub(super) struct CommandQueue {
     /// The number of the last command that the member has received.
     received: u64,
-    queued: VecDeque<(Command, Bytes)>,
+    queued: VecDeque<(Command, QueuedLine)>,
     bytes: usize,
     /// The number of the last command that was sent on this connection.
     sent: u64,
@@ -40,11 +41,13 @@ impl CommandQueue {
     }
 
     /// Queues a command. Returns false if the queue is full.
-    pub(super) fn push(&mut self, command: Command, line: Bytes) -> bool {
-        if self.queued.len() >= MAX_QUEUED_COMMANDS || self.bytes + line.len() > MAX_QUEUED_BYTES {
+    pub(super) fn push(&mut self, command: Command, line: impl Into<QueuedLine>) -> bool {
+        let line = line.into();
+        let bytes = self.bytes + line.bytes().len();
+        if self.queued.len() >= MAX_QUEUED_COMMANDS || bytes > MAX_QUEUED_BYTES {
             return false;
         }
-        self.bytes += line.len();
+        self.bytes = bytes;
         self.queued.push_back((command, line));
         true
     }
@@ -56,7 +59,8 @@ impl CommandQueue {
         }
         while self.received < number {
             if let Some((_, line)) = self.queued.pop_front() {
-                self.bytes -= line.len();
+                self.bytes -= line.bytes().len();
+                line.delivered();
             }
             self.received += 1;
         }
@@ -82,7 +86,8 @@ impl CommandQueue {
     /// The next command to send.
     pub(super) fn next_command(&mut self) -> Option<NumberedCommand> {
         let at = usize::try_from(self.sent - self.received).ok()?;
-        let (command, line) = self.queued.get(at)?.clone();
+        let (command, line) = self.queued.get(at)?;
+        let (command, line) = (command.clone(), line.bytes().clone());
         self.sent += 1;
         Some(NumberedCommand { number: self.sent, command, line })
     }

@@ -16,7 +16,7 @@ use super::output::{OutputPosition, ProtocolError};
 use super::received::{ChannelEnd, ChannelOutput, Received};
 use super::{HEARTBEAT, WINDOW};
 use crate::shutdown::lock_or_abort;
-use crate::types::AgentName;
+use crate::types::{AgentName, QueuedLine};
 
 /// How long the gateway keeps a channel of a returning member that no session has claimed yet.
 const CLAIM_TIMEOUT: Duration = Duration::from_mins(1);
@@ -298,7 +298,7 @@ impl Member {
         (reader, ended)
     }
 
-    pub(super) fn send(&self, id: ChannelId, command: Command, line: Bytes) -> bool {
+    pub(super) fn send(&self, id: ChannelId, command: Command, line: impl Into<QueuedLine>) -> bool {
         let mut inner = self.inner();
         let Some(channel) = inner.channels.get_mut(&id).filter(|channel| channel.output.is_some()) else {
             return false;
@@ -324,6 +324,11 @@ impl Member {
             inner.controls.push_back(GatewayFrame::Forget { channel: id });
         }
         drop(inner);
+        self.wake.notify_one();
+    }
+
+    /// Wakes the task of the connection, for messages that are not frames.
+    pub fn wake(&self) {
         self.wake.notify_one();
     }
 

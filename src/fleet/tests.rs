@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::commands::{CommandQueue, CommandReceiver};
 use super::frame::{Command, OUTPUT_BYTES, ProcessEnd};
 use super::output::{OutputBuffer, OutputPart, OutputPosition, ProtocolError};
+use crate::types::QueuedLine;
 
 const WINDOW: u64 = 4096;
 
@@ -214,4 +215,19 @@ fn queue_of_commands_is_bounded() {
     let large = Bytes::from(vec![0; 40 << 20]);
     assert!(queue.push(Command::Line { once: None }, large.clone()));
     assert!(!queue.push(Command::Line { once: None }, large));
+}
+
+#[tokio::test]
+async fn line_is_delivered_when_the_member_has_received_it() {
+    let mut queue = CommandQueue::new(0);
+    let (line, mut delivered) = QueuedLine::reported(Bytes::from_static(b"x\n"));
+    assert!(queue.push(Command::Line { once: None }, line));
+    assert_eq!(queue.next_command().expect("a command").line, "x\n");
+    delivered.try_recv().unwrap_err();
+    queue.received(1).unwrap();
+    delivered.await.unwrap();
+    let (lost, delivered) = QueuedLine::reported(Bytes::from_static(b"y\n"));
+    assert!(queue.push(Command::Line { once: None }, lost));
+    drop(queue);
+    delivered.await.unwrap_err();
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::process_table::Holder;
 use super::scheduler::Pool;
 use super::sign_in_state::SignInState;
 use super::state::{ActiveLease, AgentState, Grant, PoolKey};
@@ -79,6 +80,11 @@ impl Lease {
     /// ends.
     pub fn record_session(&self, session: &str) {
         self.update(|leased| leased.history.record(session));
+    }
+
+    /// Names the session that holds the lease, and its running turn.
+    pub fn report_holder(&self, holder: Holder) {
+        self.update(|leased| leased.holder = Some(holder));
     }
 
     /// Records that the agent reported the session as in use by another process. Detects an agent that does not

@@ -162,6 +162,7 @@ impl Pool {
                     }
                     agent.live += 1;
                     agent.starting += 1;
+                    agent.processes.start(start.id, Arc::clone(&agent.spec));
                     let pool = self.clone();
                     let key = key.clone();
                     self.inner.shutdown.spawn(async move { pool.launch(key, start).await });
@@ -211,7 +212,7 @@ impl Pool {
     pub(super) fn stop(&self, key: PoolKey, mut process: Process, id: u64) {
         let pool = self.clone();
         self.inner.shutdown.spawn(async move {
-            let folder = process.idle_folder.take();
+            let (folder, process_id) = (process.idle_folder.take(), process.id);
             process.stop().await;
             // Without a folder there is nothing to wait for.
             if let Some(folder) = folder {
@@ -222,6 +223,7 @@ impl Pool {
                 let agent = state.existing(&key);
                 agent.live -= 1;
                 agent.ending.stopping.remove(&id);
+                agent.processes.end(process_id);
             }
             pool.advance(&key);
         });

@@ -21,7 +21,7 @@ struct StartFailure {
 }
 
 impl Pool {
-    pub(super) async fn launch(&self, pool: PoolKey, Start { mut key, ahead }: Start) {
+    pub(super) async fn launch(&self, pool: PoolKey, Start { id, mut key, ahead }: Start) {
         let (spec, wait) = {
             let state = self.state();
             let agent = &state.pools[&pool];
@@ -45,10 +45,12 @@ impl Pool {
             outcome = start => outcome,
         };
         match outcome {
-            Ok((process, generation)) => {
+            Ok((mut process, generation)) => {
+                process.id = id;
                 let mut state = self.state();
                 let agent = state.existing(&pool);
                 agent.starting -= 1;
+                agent.processes.connected(id, &process.connection);
                 if Arc::ptr_eq(&agent.spec, &spec) {
                     agent.learned.initialized = Some(Arc::clone(&process.initialized));
                     agent.learned.start_error = None;
@@ -63,7 +65,10 @@ impl Pool {
                 let StartFailure { start, permit } = failed;
                 start.wait_stopped().await;
                 drop(permit);
-                self.state().existing(&pool).live -= 1;
+                let mut state = self.state();
+                let agent = state.existing(&pool);
+                agent.live -= 1;
+                agent.processes.end(id);
             }
         }
         self.advance(&pool);

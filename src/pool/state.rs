@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::crashes::CrashBackoff;
+use super::process_table::{Holder, Processes};
 use super::session_history::SessionHistory;
 use super::sign_in_state::SignInState;
 use crate::acp::auth::AuthState;
 use crate::acp::{ClientCapabilities, InitializeResult};
 use crate::agent::{AgentFailure, AgentSpec, FormerChannel, Process, ProcessKey};
-use crate::types::{AgentName, Limits, Principal, Tenant};
+use crate::types::{AgentName, Limits, Principal, Tenant, random_uuid};
 
 /// The key of a pool: every tenant has its own pool for each agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -101,6 +103,10 @@ impl IdleProcess {
 }
 
 pub(super) struct ActiveLease {
+    /// The id of the process.
+    pub(super) process: Uuid,
+    /// The session that holds the lease. `None` for a call without a session.
+    pub(super) holder: Option<Holder>,
     /// The id of the principal.
     pub(super) principal: Arc<str>,
     /// The only principal that may use the process after the lease. `None`: any principal.
@@ -164,6 +170,7 @@ pub(super) struct AgentState {
     /// Existing processes: starting, idle, leased and stopping.
     pub(super) live: usize,
     pub(super) starting: usize,
+    pub(super) processes: Processes,
     pub(super) queue: VecDeque<Waiter>,
     pub(super) idle: Vec<IdleProcess>,
     pub(super) leases: HashMap<u64, ActiveLease>,
@@ -176,6 +183,7 @@ pub(super) struct AgentState {
 
 /// A process to start.
 pub(super) struct Start {
+    pub(super) id: Uuid,
     pub(super) key: ProcessKey,
     /// No session has requested the process.
     pub(super) ahead: bool,
@@ -196,6 +204,7 @@ impl AgentState {
             tenant,
             live: 0,
             starting: 0,
+            processes: Processes::default(),
             queue: VecDeque::new(),
             idle: Vec::new(),
             leases: HashMap::new(),
@@ -211,6 +220,8 @@ impl AgentState {
         let IdleProcess { process, used_by, generation, history, .. } = idle_process;
         let recall = Arc::new(Notify::new());
         let leased = ActiveLease {
+            process: process.id,
+            holder: None,
             principal: principal.id,
             used_by,
             idle_since: None,
@@ -336,7 +347,11 @@ impl AgentState {
         let starting = self.starting + self.ending.checking.len();
         if demand > starting {
             if self.live < self.spec.settings.pool.max_size {
-                return Step::Start(Start { key: unblocked[starting].key.clone(), ahead: false });
+                return Step::Start(Start {
+                    id: random_uuid(),
+                    key: unblocked[starting].key.clone(),
+                    ahead: false,
+                });
             }
             // The processes that are starting or stopping.
             let coming = self.live.saturating_sub(self.leases.len() + self.idle.len());
@@ -352,7 +367,7 @@ impl AgentState {
         let backoffs = [&self.learned.crashes, &self.learned.prestart_crashes];
         let held_back = backoffs.into_iter().any(|crashes| crashes.remaining_backoff(now).is_some());
         if lacking && !held_back && self.live < self.spec.settings.pool.max_size {
-            return Step::Start(Start { key: self.unused_key(), ahead: true });
+            return Step::Start(Start { id: random_uuid(), key: self.unused_key(), ahead: true });
         }
         self.take_expired(now).map_or(Step::Wait, Step::Stop)
     }

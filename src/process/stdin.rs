@@ -6,13 +6,12 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::types::Limits;
+use crate::types::{Limits, QueuedLine};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StdinError {
@@ -36,14 +35,14 @@ impl<T> From<mpsc::error::TrySendError<T>> for StdinError {
 /// A cheap handle of the queue. A line includes its newline.
 #[derive(Debug, Clone)]
 pub struct StdinWriter {
-    lines: mpsc::Sender<Bytes>,
+    lines: mpsc::Sender<QueuedLine>,
     /// Places that are reserved for [`StdinWriter::send_reserved`].
     reserved: usize,
 }
 
 impl StdinWriter {
-    /// Queues a line. Never waits.
-    pub fn send(&self, line: Bytes) -> Result<(), StdinError> {
+    /// Queues a line. Never waits. The line is delivered when the pipe has all of it.
+    pub fn send(&self, line: impl Into<QueuedLine>) -> Result<(), StdinError> {
         if !self.is_closed() && self.lines.capacity() <= self.reserved {
             return Err(StdinError::Full);
         }
@@ -51,8 +50,8 @@ impl StdinWriter {
     }
 
     /// The same for cancels and answers, which may use the reserved places.
-    pub fn send_reserved(&self, line: Bytes) -> Result<(), StdinError> {
-        Ok(self.lines.try_send(line)?)
+    pub fn send_reserved(&self, line: impl Into<QueuedLine>) -> Result<(), StdinError> {
+        Ok(self.lines.try_send(line.into())?)
     }
 
     pub fn is_closed(&self) -> bool {
@@ -67,7 +66,7 @@ const CLOSED_GRACE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct StdinTask {
     pipe: pipe::Sender,
-    lines: mpsc::Receiver<Bytes>,
+    lines: mpsc::Receiver<QueuedLine>,
     /// Requests the end of the file after the queued lines.
     close: CancellationToken,
     /// Reports that the child has read nothing for too long.
@@ -103,9 +102,10 @@ impl StdinTask {
                 Some(line) = self.lines.recv() => line,
                 else => return,
             };
-            if !self.write(&line).await {
+            if !self.write(line.bytes()).await {
                 return;
             }
+            line.delivered();
         }
     }
 
@@ -132,6 +132,7 @@ impl StdinTask {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use tokio::io::AsyncReadExt;
 
     use super::*;
@@ -184,5 +185,25 @@ mod tests {
         task.run().await;
         assert!(stalled.is_cancelled() && began.elapsed() >= CLOSED_GRACE);
         assert!(writer.is_closed());
+    }
+    #[tokio::test]
+    async fn delivery_is_reported_when_the_pipe_has_the_whole_line() {
+        let (writer, task, mut receiver, _close, _) = parts(&Limits::default());
+        let (line, mut delivered) = QueuedLine::reported(Bytes::from(vec![b'x'; 1 << 20]));
+        writer.send(line).unwrap();
+        let check = async move {
+            let mut half = vec![0; 1 << 19];
+            receiver.read_exact(&mut half).await.unwrap();
+            // The pipe is smaller than the other half.
+            delivered.try_recv().unwrap_err();
+            receiver.read_exact(&mut half).await.unwrap();
+            delivered.await.unwrap();
+
+            drop(receiver);
+            let (lost, delivered) = QueuedLine::reported(Bytes::from_static(b"x"));
+            writer.send(lost).unwrap();
+            delivered.await.unwrap_err();
+        };
+        tokio::join!(task.run(), check);
     }
 }

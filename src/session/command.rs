@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::error::{
     AnswerError, AttachError, CallError, CreateError, PartError, PatchError, PromptError, SessionError,
@@ -27,6 +28,8 @@ pub struct PromptRequest {
     pub trace: Option<TraceContext>,
     /// The request of the ACP client that sends the prompt.
     pub acp_request: Option<AcpRequest>,
+    /// The id of the broadcast that sends the prompt.
+    pub broadcast: Option<Uuid>,
     /// The ACP client, if it serves files or terminals for the turn.
     pub serving: Option<ServingClient>,
 }
@@ -54,6 +57,7 @@ pub(super) struct NewPrompt {
     pub(super) queue: bool,
     pub(super) trace: Option<TraceContext>,
     pub(super) acp_request: Option<AcpRequest>,
+    pub(super) broadcast: Option<Uuid>,
     /// As in [`PromptRequest::serving`].
     pub(super) serving: Option<ServingClient>,
     /// The idempotency record to be written in the commit of the turn.

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use super::error::{ClaimError, IdempotencyError};
@@ -33,9 +34,25 @@ pub(super) struct Claim {
 
 impl Claim {
     pub(super) fn put(&self, session: SessionId, prompt: Option<PromptId>, records: &mut Records) {
-        let record =
-            IdempotencyRecord { body_hash: self.body_hash, expires_at: self.expires_at, session, prompt };
+        let record = IdempotencyRecord { session: Some(session), prompt, ..self.record() };
         record.put(self.record_key.clone(), records);
+    }
+
+    /// Stores the response of a request without a session of its own.
+    pub(super) fn put_response(&self, response: Box<RawValue>, records: &mut Records) {
+        let record = IdempotencyRecord { response: Some(response), ..self.record() };
+        record.put(self.record_key.clone(), records);
+    }
+
+    fn record(&self) -> IdempotencyRecord {
+        let Self { body_hash, expires_at, .. } = self;
+        IdempotencyRecord {
+            body_hash: *body_hash,
+            expires_at: *expires_at,
+            session: None,
+            prompt: None,
+            response: None,
+        }
     }
 }
 

@@ -52,12 +52,12 @@ mod validation;
 pub use command::{Answer, ClientCall, PromptRequest};
 pub use context::{Context, MayPrompt};
 pub use error::{
-    AgentSessionsError, AnswerError, AttachError, CallError, CreateError, InputError, ListError, PartError,
-    PatchError, PromptError, SessionError, ToProblem, WorkspaceError,
+    AgentSessionsError, AnswerError, AttachError, CallError, ClaimError, CreateError, InputError, ListError,
+    PartError, PatchError, PromptError, SessionError, ToProblem, WorkspaceError,
 };
 pub use handle::{AdmittedPrompt, SessionHandle};
 pub use idempotency::IdempotencyKey;
 pub use metadata_index::{FILTER_KEY_BYTES, FILTER_VALUE_BYTES};
 pub use query::{ListQuery, MetadataFilter, PromptRange, SessionQuery};
-pub use registry::{BulkAction, Created, SessionRegistry};
+pub use registry::{BulkAction, Created, Responded, SessionRegistry};
 pub use serving_clients::{Presence, ServedMethods, ServingClient};

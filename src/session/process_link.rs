@@ -17,9 +17,9 @@ use crate::acp::{AcpVersion, ClientCapabilities, InitializeResult, Outcome};
 use crate::agent::{Acp, AgentFailure, AgentSpec, Batch, Dialect, FormerChannel, Process, without_secrets};
 use crate::fleet::ChannelId;
 use crate::jsonrpc::{CallId, IncomingId, RpcError};
-use crate::pool::{AcquireError, Lease, LeaseActivity, PendingLease, Priority, RequestedSession};
+use crate::pool::{AcquireError, Holder, Lease, LeaseActivity, PendingLease, Priority, RequestedSession};
 use crate::types::PrincipalLimit::LiveSessions;
-use crate::types::{AgentName, FolderError, Principal};
+use crate::types::{AgentName, FolderError, Principal, PromptId, SessionId, Timestamp};
 use crate::workspace::Workspaces;
 
 /// The place of the session in the pool's queue.
@@ -55,6 +55,8 @@ pub(super) struct ProcessLink {
     live_guard: Option<LiveGuard>,
     /// The activity of this lease that was last reported to the pool.
     reported: LeaseActivity,
+    /// The session and the turn that were last reported for this lease.
+    reported_holder: Option<(SessionId, Option<PromptId>)>,
     /// Positions in the output of the process to acknowledge, each with the event that must be durable before.
     unacknowledged: VecDeque<(u64, u64)>,
     /// The process of an earlier gateway process that the session waits for.
@@ -89,6 +91,7 @@ impl ProcessLink {
             recall: None,
             live_guard: None,
             reported: LeaseActivity::Busy,
+            reported_holder: None,
             unacknowledged: VecDeque::new(),
             former: None,
         }
@@ -190,6 +193,7 @@ impl ProcessLink {
         self.recall = Some(lease.recall_signal());
         self.lease = Some(lease);
         self.reported = LeaseActivity::Busy;
+        self.reported_holder = None;
     }
 
     pub(super) fn take_lease(&mut self) -> Option<Lease> {
@@ -262,6 +266,19 @@ impl ProcessLink {
         if let Some(lease) = self.lease.as_ref().filter(|_| self.reported != activity) {
             self.reported = activity;
             lease.report_activity(activity);
+        }
+    }
+
+    /// Names the session and its running turn for lists of processes, if they have changed.
+    pub(super) fn report_holder(
+        &mut self,
+        (session, prompt): (SessionId, Option<PromptId>),
+        now: impl FnOnce() -> Timestamp,
+    ) {
+        let current = Some((session, prompt));
+        if let Some(lease) = self.lease.as_ref().filter(|_| self.reported_holder != current) {
+            self.reported_holder = current;
+            lease.report_holder(Holder { session, turn: prompt.map(|prompt| (prompt, now())) });
         }
     }
 

@@ -9,6 +9,7 @@ use super::acp::Connections;
 use crate::agent::CurrentCatalogue;
 use crate::audit::{Audit, Counted};
 use crate::auth::{Admission, Policy};
+use crate::broadcast::{self, Broadcasts};
 use crate::cca::CcaMembers;
 use crate::event::RejectReason;
 use crate::eventlog::EventLog;
@@ -50,6 +51,7 @@ struct Shared {
     streams: Streams,
     acp: Connections,
     cca: Arc<CcaMembers>,
+    broadcasts: Broadcasts,
     keep_alive_ticker: KeepAliveTicker,
 }
 
@@ -64,8 +66,17 @@ impl Gateway {
         let streams = Streams::new(parts.principal_limits.clone());
         let keep_alive_ticker =
             KeepAliveTicker::new(&parts.limits, parts.shutdown.clone(), parts.policy.watch_ended_keys());
-        let (acp, cca) = (Connections::default(), Arc::default());
-        Self(Arc::new(Shared { parts, requests, streams, acp, cca, keep_alive_ticker }))
+        let (acp, cca) = (Connections::default(), Arc::<CcaMembers>::default());
+        let broadcasts = Broadcasts::new(broadcast::Parts {
+            sessions: parts.sessions.clone(),
+            pool: parts.pool.clone(),
+            catalogue: parts.catalogue.clone(),
+            fleet: parts.fleet.clone(),
+            cca: Arc::clone(&cca),
+            audit: parts.audit.clone(),
+            ids: parts.ids.clone(),
+        });
+        Self(Arc::new(Shared { parts, requests, streams, acp, cca, broadcasts, keep_alive_ticker }))
     }
 
     pub(super) fn log(&self) -> &EventLog {
@@ -115,6 +126,10 @@ impl Gateway {
     /// The members of the dialect `cca`.
     pub(super) fn cca(&self) -> &Arc<CcaMembers> {
         &self.0.cca
+    }
+
+    pub(super) fn broadcasts(&self) -> &Broadcasts {
+        &self.0.broadcasts
     }
 
     /// The response that streams the feed. During a drain, it is also a stream, with a `shutdown` frame only. A

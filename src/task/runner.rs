@@ -173,6 +173,7 @@ impl Run<'_> {
             trace: None,
             acp_request: None,
             serving: None,
+            broadcast: None,
         };
         let admitted =
             session.prompt(&self.by, prompt, || Ok(())).await.map_err(|error| BeginError::of(&error))?;

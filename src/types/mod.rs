@@ -52,7 +52,9 @@ mod mode_selection;
 pub mod network;
 pub mod principal;
 mod principal_limits;
+mod process_state;
 mod proxy_variables;
+mod queued_line;
 mod states;
 pub mod text;
 mod user_range;
@@ -80,6 +82,8 @@ pub use principal::{Author, Principal, PrincipalKey, Scope, Scopes, Tenant};
 pub use principal_limits::{
     EffectiveLimits, KeyLimits, LimitChange, LimitExceeded, PrincipalLimit, PrincipalLimits,
 };
+pub use process_state::ProcessState;
 pub use proxy_variables::ProxyVariables;
+pub use queued_line::QueuedLine;
 pub use states::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState};
 pub use user_range::UserRange;

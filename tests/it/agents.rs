@@ -3,7 +3,7 @@
 mod auth;
 pub(crate) mod credentials;
 mod early_acp;
-mod keys;
+pub(crate) mod keys;
 mod listing;
 mod reasons;
 pub(crate) mod remote;
@@ -11,5 +11,6 @@ mod rpc;
 mod sign_in_at_load;
 pub(crate) mod socket;
 mod starts;
+mod status;
 mod terminal;
 mod warm;

@@ -1,6 +1,6 @@
 //! Members of the fleet: `acp-gateway connect` in front of a real gateway, through cuts of the network and kills of the gateway.
 
-mod cca;
+pub(crate) mod cca;
 mod load;
 mod management;
 mod roots;
@@ -29,14 +29,14 @@ const CUTS: usize = 25;
 const KILLS: usize = 20;
 
 /// A running `acp-gateway connect`. Its end stops the processes of the agent.
-struct Member {
+pub(crate) struct Member {
     child: Child,
     log: tempfile::TempPath,
 }
 
 impl Member {
     /// Connects the scripted agent under this name.
-    fn start(address: &str, name: &str, key: &str, more: &[&str]) -> Self {
+    pub(crate) fn start(address: &str, name: &str, key: &str, more: &[&str]) -> Self {
         Self::start_at(&format!("ws://{address}/v1/fleet/connect"), name, key, more)
     }
 
@@ -46,7 +46,7 @@ impl Member {
 
     /// Connects this command.
     #[expect(clippy::disallowed_methods, reason = "the test plays the person at the terminal")]
-    fn run(url: &str, (name, key): (&str, &str), more: &[&str], command: &[&str]) -> Self {
+    pub(crate) fn run(url: &str, (name, key): (&str, &str), more: &[&str], command: &[&str]) -> Self {
         let (file, log) = tempfile::NamedTempFile::new().expect("a temporary file").into_parts();
         let child = Command::new(binary())
             .args(["connect", "--url", url, "--name", name])
@@ -87,12 +87,12 @@ impl Drop for Member {
     }
 }
 
-fn address(gateway: &Gateway) -> String {
+pub(crate) fn address(gateway: &Gateway) -> String {
     gateway.address().to_string()
 }
 
 /// Waits until the agent is in the catalogue and creates a session.
-async fn session(gateway: &Gateway, member: &Member, name: &str) -> String {
+pub(crate) async fn session(gateway: &Gateway, member: &Member, name: &str) -> String {
     let path = format!("/v1/agents/{name}");
     eventually("the member is an agent", PATIENCE, || async {
         let response = gateway.request(Method::GET, &path).send().await.ok()?;

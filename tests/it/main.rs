@@ -8,6 +8,7 @@ mod architecture;
 mod attacks;
 mod attach;
 mod audit;
+mod broadcasts;
 mod cli;
 mod clock;
 mod config;

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{BoxFuture, Closed, LineWriter, Transport};
 use crate::agent::failure::AgentExit;
-use crate::types::Limits;
+use crate::types::{Limits, QueuedLine};
 
 /// The size of received bytes that the reader of the connection has not taken yet. Above it, the transport stops reading.
 pub(super) const INCOMING_BYTES: usize = 64 << 10;
@@ -84,13 +84,13 @@ impl Drop for RemoteTransport {
 /// The queue of lines to the agent.
 #[derive(Debug)]
 pub(super) struct LineQueue {
-    lines: mpsc::Sender<Bytes>,
+    lines: mpsc::Sender<QueuedLine>,
     /// Places that only cancels and answers use.
     reserved: usize,
 }
 
 impl LineQueue {
-    pub(super) fn new(limits: &Limits) -> (Self, mpsc::Receiver<Bytes>) {
+    pub(super) fn new(limits: &Limits) -> (Self, mpsc::Receiver<QueuedLine>) {
         let reserved = limits.max_reserved_stdin_lines;
         let (lines, receiver) = mpsc::channel(limits.max_stdin_lines + reserved);
         (Self { lines, reserved }, receiver)
@@ -99,11 +99,19 @@ impl LineQueue {
 
 impl LineWriter for LineQueue {
     fn send(&self, line: Bytes) -> Result<(), Closed> {
-        if self.lines.capacity() <= self.reserved { Err(Closed) } else { self.send_reserved(line) }
+        self.send_reported(line.into())
+    }
+
+    fn send_reported(&self, line: QueuedLine) -> Result<(), Closed> {
+        if self.lines.capacity() <= self.reserved {
+            Err(Closed)
+        } else {
+            self.lines.try_send(line).map_err(|_| Closed)
+        }
     }
 
     fn send_reserved(&self, line: Bytes) -> Result<(), Closed> {
-        self.lines.try_send(line).map_err(|_| Closed)
+        self.lines.try_send(line.into()).map_err(|_| Closed)
     }
 }
 
@@ -130,7 +138,7 @@ mod tests {
         assert_eq!(queue.send(Bytes::from_static(b"2")), Err(Closed));
         assert_eq!(queue.send_reserved(Bytes::from_static(b"3")), Ok(()));
         assert_eq!(queue.send_reserved(Bytes::from_static(b"4")), Err(Closed));
-        assert_eq!(lines.recv().await.unwrap(), "1");
+        assert_eq!(lines.recv().await.unwrap().bytes(), "1");
     }
 
     #[tokio::test]

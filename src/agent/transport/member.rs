@@ -10,6 +10,7 @@ use super::{BoxFuture, Channel, Closed, LineWriter, Once, Origin, Transport};
 use crate::agent::failure::AgentExit;
 use crate::fleet::{self, ChannelEnd, ChannelId, ChannelOutput, ProcessEnd};
 use crate::jsonrpc::PendingTables;
+use crate::types::QueuedLine;
 
 /// The time for a graceful stop by the member. Then the gateway forgets the channel, which kills the process.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -36,13 +37,17 @@ pub(in crate::agent) fn open(
 }
 
 impl MemberWriter {
-    fn queue(&self, once: Option<String>, line: Bytes) -> Result<(), Closed> {
-        if self.0.send_line(once, line) { Ok(()) } else { Err(Closed) }
+    fn queue(&self, once: Option<String>, line: impl Into<QueuedLine>) -> Result<(), Closed> {
+        if self.0.send_line(once, line.into()) { Ok(()) } else { Err(Closed) }
     }
 }
 
 impl LineWriter for MemberWriter {
     fn send(&self, line: Bytes) -> Result<(), Closed> {
+        self.queue(None, line)
+    }
+
+    fn send_reported(&self, line: QueuedLine) -> Result<(), Closed> {
         self.queue(None, line)
     }
 

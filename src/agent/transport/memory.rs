@@ -15,7 +15,7 @@ use crate::agent::process::Process;
 use crate::agent::process_key::ProcessKey;
 use crate::agent::spec::AgentSpec;
 use crate::shutdown::Shutdown;
-use crate::types::Limits;
+use crate::types::{Limits, QueuedLine};
 
 /// The number of lines that the writer queues.
 const QUEUED_LINES: usize = 8;
@@ -90,6 +90,12 @@ impl MemoryAgent {
 impl LineWriter for MemoryWriter {
     fn send(&self, line: Bytes) -> Result<(), Closed> {
         self.0.try_send(line).map_err(|_| Closed)
+    }
+
+    fn send_reported(&self, line: QueuedLine) -> Result<(), Closed> {
+        self.send(line.bytes().clone())?;
+        line.delivered();
+        Ok(())
     }
 
     fn send_reserved(&self, line: Bytes) -> Result<(), Closed> {

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use super::failure::AgentExit;
 use crate::fleet::ChannelId;
 use crate::jsonrpc::PendingTables;
+use crate::types::QueuedLine;
 
 pub(super) mod http;
 #[cfg(test)]
@@ -33,6 +34,9 @@ pub struct Closed;
 pub(super) trait LineWriter: fmt::Debug + Send + Sync {
     /// Queues a line, which includes its newline.
     fn send(&self, line: Bytes) -> Result<(), Closed>;
+
+    /// The same for a line whose delivery is reported: the pipe or the peer has it.
+    fn send_reported(&self, line: QueuedLine) -> Result<(), Closed>;
 
     /// The same for cancels and answers, which may use reserved places in the queue.
     fn send_reserved(&self, line: Bytes) -> Result<(), Closed>;

@@ -9,6 +9,7 @@ use tokio::process::ChildStdout;
 use super::{BoxFuture, Channel, Closed, LineWriter, Origin, Transport};
 use crate::agent::failure::AgentExit;
 use crate::process::{Child, Exit, StdinWriter, StopReason};
+use crate::types::QueuedLine;
 
 /// The time that a process may use to end after it closed its stdout. After that, the report has no exit code.
 const EXIT_GRACE: Duration = Duration::from_millis(400);
@@ -34,6 +35,10 @@ impl Stdio {
 
 impl LineWriter for StdinWriter {
     fn send(&self, line: Bytes) -> Result<(), Closed> {
+        Self::send(self, line).map_err(|_| Closed)
+    }
+
+    fn send_reported(&self, line: QueuedLine) -> Result<(), Closed> {
         Self::send(self, line).map_err(|_| Closed)
     }
 

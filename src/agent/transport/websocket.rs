@@ -16,8 +16,8 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use super::link::{INCOMING_BYTES, LineQueue, Link, RemoteTransport, to_line};
 use super::{Channel, Origin};
 use crate::shutdown::Shutdown;
-use crate::types::Limits;
 use crate::types::text::strip_controls;
+use crate::types::{Limits, QueuedLine};
 
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// An agent without a message or a pong for this long is lost.
@@ -71,7 +71,7 @@ where
 /// Sends lines and pings. Returns the reason of the end.
 async fn write<S>(
     mut sink: SplitSink<WebSocketStream<S>, Message>,
-    mut lines: mpsc::Receiver<Bytes>,
+    mut lines: mpsc::Receiver<QueuedLine>,
     state: &Link,
     stall_timeout: Duration,
 ) -> String
@@ -81,7 +81,7 @@ where
     let mut pings = interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
     let mut closing = false;
     loop {
-        let message = tokio::select! {
+        let (message, line) = tokio::select! {
             biased;
             () = state.closing(), if !closing => {
                 closing = true;
@@ -89,16 +89,16 @@ where
                 continue;
             }
             line = lines.recv() => match line {
-                Some(line) => match std::str::from_utf8(line.trim_ascii_end()) {
-                    Ok(text) => Message::Text(text.into()),
+                Some(line) => match std::str::from_utf8(line.bytes().trim_ascii_end()) {
+                    Ok(text) => (Message::Text(text.into()), Some(line)),
                     Err(_) => continue,
                 },
                 None => break,
             },
-            _ = pings.tick() => Message::Ping(Bytes::new()),
+            _ = pings.tick() => (Message::Ping(Bytes::new()), None),
         };
         match timeout(stall_timeout, sink.send(message)).await {
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => line.into_iter().for_each(QueuedLine::delivered),
             Ok(Err(error)) => return lost(&error),
             Err(_) => return format!("the agent read nothing for {} seconds", stall_timeout.as_secs()),
         }

@@ -229,6 +229,8 @@ impl Actor {
             LeaseActivity::Busy
         };
         self.link.report(activity);
+        let holder = (self.journal.session(), self.turns.running());
+        self.link.report_holder(holder, || self.context.ids.now());
     }
 
     /// Whether the session needs its process now.

@@ -76,6 +76,7 @@ impl Actor {
             by: &queued.record.by,
             idempotency_key: None,
             acp_request: queued.record.acp_request.as_ref(),
+            broadcast_id: queued.record.broadcast,
         });
         let seq =
             self.journal.append_with(Some(prompt), event, |_, change| change.run_prompt(&queued.record));

@@ -46,7 +46,7 @@ impl TurnEnd {
 
 impl Actor {
     pub(super) fn prompt(&mut self, prompt: NewPrompt) -> Result<(Prompt, u64), PromptError> {
-        let NewPrompt { by, blocks, queue, trace, acp_request, serving, claim } = prompt;
+        let NewPrompt { by, blocks, queue, trace, acp_request, broadcast, serving, claim } = prompt;
         let serving = serving.map(Arc::new);
         let admission = self.admit(&by, &blocks, queue)?;
         let prompt_id = self.journal.next_prompt();
@@ -66,13 +66,20 @@ impl Actor {
             error: None,
             unsent: false,
             acp_request,
+            broadcast,
         };
         let (by, idempotency_key) = (&*by.id, claim.as_ref().map(|claim| &*claim.key));
         let acp_request = record.acp_request.as_ref();
         let event = match admission {
             Admission::Run => {
                 let prompt = Some(&*blocks);
-                EncodedEvent::from(&PromptStarted { prompt, by, idempotency_key, acp_request })
+                EncodedEvent::from(&PromptStarted {
+                    prompt,
+                    by,
+                    idempotency_key,
+                    acp_request,
+                    broadcast_id: broadcast,
+                })
             }
             Admission::Queue { position } => EncodedEvent::from(&PromptQueued {
                 prompt: &blocks,
@@ -80,6 +87,7 @@ impl Actor {
                 by,
                 idempotency_key,
                 acp_request,
+                broadcast_id: broadcast,
             }),
         };
         let seq = self.journal.append_with(Some(prompt_id), event, |seq, change| {

@@ -53,11 +53,12 @@ impl SessionHandle {
             return Ok(AdmittedPrompt { prompt, first_seq, last_seq, replayed: true });
         }
         count()?;
-        let PromptRequest { blocks, attachments, queue, trace, acp_request, serving, .. } = request;
+        let PromptRequest { blocks, attachments, queue, trace, acp_request, broadcast, serving, .. } =
+            request;
         let blocks =
             attachments::append_attachments(self.context(), self.query(), blocks, attachments).await?;
         let (by, claim) = (by.clone(), claimed.claim);
-        let prompt = Box::new(NewPrompt { by, blocks, queue, trace, acp_request, serving, claim });
+        let prompt = Box::new(NewPrompt { by, blocks, queue, trace, acp_request, broadcast, serving, claim });
         let (prompt, first_seq) = self.request(|reply| Command::Prompt { prompt, reply }).await?;
         self.wait_durable(first_seq).await?;
         drop(claimed.in_flight);

@@ -1,6 +1,7 @@
 //! The record of an `Idempotency-Key`.
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::codec::encode;
 use crate::eventlog::Records;
@@ -13,8 +14,12 @@ pub(in crate::session) struct IdempotencyRecord {
     /// The SHA-256 of the request's body.
     pub(in crate::session) body_hash: [u8; 32],
     pub(in crate::session) expires_at: Timestamp,
-    pub(in crate::session) session: SessionId,
+    /// The session that the request created or prompted.
+    pub(in crate::session) session: Option<SessionId>,
     pub(in crate::session) prompt: Option<PromptId>,
+    /// The response of a request without a session of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::session) response: Option<Box<RawValue>>,
 }
 
 impl IdempotencyRecord {

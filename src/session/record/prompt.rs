@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
 use super::codec::encode;
 use super::keys::numbered_key;
@@ -30,6 +31,9 @@ pub(in crate::session) struct PromptRecord {
     /// The request of the ACP client that sent the prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::session) acp_request: Option<AcpRequest>,
+    /// The broadcast that sent the prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::session) broadcast: Option<Uuid>,
 }
 
 impl PromptRecord {

@@ -79,8 +79,8 @@ impl SessionRegistry {
         let (registry, by) = (self.clone(), by.clone());
         let created = async move {
             let claimed = registry.entries.idempotency().claim(&by, key.as_ref()).await?;
-            if let Some(previous) = claimed.previous {
-                match registry.open(&by, previous.session).await {
+            if let Some(previous) = claimed.previous.and_then(|previous| previous.session) {
+                match registry.open(&by, previous).await {
                     Ok(session) => return Ok(Created { session: session.snapshot().await?, replayed: true }),
                     // That session was deleted since, so the client gets a new one.
                     Err(SessionError::NoSuchSession) => {}

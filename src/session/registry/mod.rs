@@ -2,7 +2,8 @@
 //!
 //! 1. `create` with `new_session`, `adopt` and `fork`: how a session begins.
 //! 2. `bulk`: ends all sessions that match a filter.
-//! 3. `gc`: erases expired sessions and idempotency keys.
+//! 3. `once`: operations without a session that an idempotency key runs once.
+//! 4. `gc`: erases expired sessions and idempotency keys.
 //!
 //! The registry must not know the state of an actor. `super::entries` loads and runs the actors.
 
@@ -12,6 +13,7 @@ mod create;
 mod fork;
 mod gc;
 mod new_session;
+mod once;
 
 use self::adopt::Adoptions;
 use crate::acp::TraceContext;
@@ -22,11 +24,14 @@ use crate::session::entries::ActorEntries;
 use crate::session::error::{AgentSessionsError, ListError, SessionError};
 use crate::session::handle::SessionHandle;
 use crate::session::query::{ListQuery, agent_sessions, list};
+use crate::session::record::{SessionRecord, session_key};
+use crate::session::stored::read_record;
 use crate::store::Table;
 use crate::types::{Principal, SessionId};
 
 pub use self::bulk::BulkAction;
 pub use self::create::Created;
+pub use self::once::Responded;
 
 /// The number of open sessions that a start reads at a time.
 const PAGE_SESSIONS: usize = 256;
@@ -53,6 +58,12 @@ impl SessionRegistry {
     pub async fn open(&self, by: &Principal, id: SessionId) -> Result<SessionHandle, SessionError> {
         let entry = self.entries.find(&by.tenant, id).await?;
         Ok(SessionHandle::new(self.entries.clone(), entry))
+    }
+
+    /// Whether the tenant has the session. Does not load it.
+    pub async fn has_session(&self, by: &Principal, id: SessionId) -> Result<bool, SessionError> {
+        let record = read_record::<SessionRecord>(self.context(), Table::Session, session_key(id)).await?;
+        Ok(record.is_some_and(|record| record.tenant() == by.tenant && !record.unfinished))
     }
 
     /// A page of the tenant's sessions, newest first.

@@ -27,7 +27,16 @@ async fn in_time<T>(what: impl Future<Output = T>) -> T {
 fn prompt(queue: bool) -> PromptRequest {
     let blocks = RawValue::from_string(r#"[{"type":"text","text":"hello"}]"#.to_owned()).unwrap();
     let (attachments, acp_request, serving) = (Vec::new(), None, None);
-    PromptRequest { blocks, attachments, queue, key: None, trace: None, acp_request, serving }
+    PromptRequest {
+        blocks,
+        attachments,
+        queue,
+        key: None,
+        trace: None,
+        acp_request,
+        broadcast: None,
+        serving,
+    }
 }
 
 /// A session whose turns wait for a process forever. It already has `last_prompt` turns.

@@ -128,6 +128,7 @@ fn queued(number: u32) -> Queued {
         error: None,
         unsent: false,
         acp_request: None,
+        broadcast: None,
     };
     let blocks = raw(&format!(r#"[{{"type":"text","text":"{number}"}}]"#));
     Queued {

@@ -169,6 +169,7 @@ impl Caller {
                 client: self.connection.client().name.clone(),
                 id: id.to_owned(),
             }),
+            broadcast: None,
             serving: self.connection.serving(self.principal()),
         };
         let turn =

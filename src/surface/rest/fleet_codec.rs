@@ -5,6 +5,7 @@ use bytes::Bytes;
 
 use crate::cca::{CcaConnection, CcaMember};
 use crate::fleet::{self, MemberFrame};
+use crate::types::QueuedLine;
 
 /// The dialect of a member.
 pub(super) enum Codec {
@@ -28,6 +29,14 @@ impl Codec {
             Self::Frames => true,
             Self::Cca(connection) => connection.member().has_room(),
         }
+    }
+
+    /// The next message of a client to the member, with its text.
+    pub(super) fn next_queued(&self) -> Option<(Message, QueuedLine)> {
+        let Self::Cca(connection) = self else { return None };
+        let queued = connection.member().next_queued()?;
+        let text = String::from_utf8_lossy(queued.bytes()).into_owned();
+        Some((Message::Text(text.into()), queued))
     }
 
     /// Converts a frame of the fleet.

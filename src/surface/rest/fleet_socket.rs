@@ -106,6 +106,10 @@ impl FleetSocket {
             while let Some(frame) = member.next_frame(connection) {
                 link.pass(socket, codec.outgoing(frame), clock()).await?;
             }
+            while let Some((message, queued)) = codec.next_queued() {
+                send(socket, message).await?;
+                queued.delivered();
+            }
             tokio::select! {
                 () = key_ended.as_mut() => return Err(Some((close_code::POLICY, "the key has ended".to_owned()))),
                 () = shutdown.closing_started() => {

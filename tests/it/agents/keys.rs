@@ -8,7 +8,7 @@ use crate::support::gateway::command;
 use crate::support::{Answer, Gateway, eventually};
 
 /// A new key that the running gateway knows.
-pub(super) async fn key(gateway: &Gateway, name: &str, scopes: &str) -> String {
+pub(crate) async fn key(gateway: &Gateway, name: &str, scopes: &str) -> String {
     let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
     command.env_clear().env("ACP_GATEWAY_DATA", gateway.path("data"));
     let output =
@@ -23,6 +23,6 @@ pub(super) async fn key(gateway: &Gateway, name: &str, scopes: &str) -> String {
     key
 }
 
-pub(super) fn by(gateway: &Gateway, key: &str, method: Method, path: &str) -> RequestBuilder {
+pub(crate) fn by(gateway: &Gateway, key: &str, method: Method, path: &str) -> RequestBuilder {
     gateway.http.request(method, format!("{}{path}", gateway.url)).bearer_auth(key)
 }

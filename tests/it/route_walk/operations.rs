@@ -128,6 +128,7 @@ impl Operation {
             "sessions" => json!({ "agent": "nobody" }),
             "tickets" => json!({ "paths": ["/v1/events"] }),
             "tasks" => json!({ "agent": "nobody", "description": "hello" }),
+            "broadcasts" => json!({ "type": "announcement", "content": "hello", "to": "all" }),
             "webhooks" => json!({ "url": "https://hooks.example/", "events": ["prompt.completed"] }),
             _ => json!({}),
         }

@@ -74,7 +74,7 @@ async fn known(gateway: &Gateway, key: &str, status: StatusCode) {
 }
 
 /// A key of another tenant with all scopes.
-pub(super) async fn foreign_key(gateway: &Gateway) -> String {
+pub(crate) async fn foreign_key(gateway: &Gateway) -> String {
     let keys = stored(gateway, &Ids::system());
     let text = key(&keys, "mallory", Tenant::new("other"), Scope::ALL.into_iter().collect());
     known(gateway, &text, StatusCode::OK).await;

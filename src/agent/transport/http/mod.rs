@@ -32,7 +32,7 @@ use crate::acp::error_code;
 use crate::jsonrpc::{self, Message, RpcError};
 use crate::outgoing::{Backoff, Event};
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::types::Limits;
+use crate::types::{Limits, QueuedLine};
 
 /// The time in which the agent can still send messages after the gateway has closed the connection.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
@@ -89,7 +89,7 @@ struct Task {
 }
 
 impl Task {
-    async fn run(self, mut lines: mpsc::Receiver<Bytes>, mut output: DuplexStream) {
+    async fn run(self, mut lines: mpsc::Receiver<QueuedLine>, mut output: DuplexStream) {
         let opened = tokio::select! {
             opened = self.initialize(&mut lines, &mut output) => opened,
             () = self.link.closing() => Err(CLOSED.to_owned()),
@@ -112,11 +112,11 @@ impl Task {
     /// Sends the first line, and passes its response on. Returns the reason of a failure.
     async fn initialize(
         &self,
-        lines: &mut mpsc::Receiver<Bytes>,
+        lines: &mut mpsc::Receiver<QueuedLine>,
         output: &mut DuplexStream,
     ) -> Result<(Follower, mpsc::Receiver<Report>), String> {
         let line = lines.recv().await.ok_or(CLOSED)?;
-        let opened = self.host.initialize(without_line_end(&line)).await;
+        let opened = self.host.initialize(without_line_end(line.bytes())).await;
         let Opened { connection, body } = opened.map_err(|failure| match failure {
             RequestFailure::Status { status, .. } => {
                 self.reject(StartRejection::Status(status));
@@ -147,7 +147,7 @@ impl Task {
     async fn exchange(
         &self,
         (follower, reports): (Follower, mpsc::Receiver<Report>),
-        lines: mpsc::Receiver<Bytes>,
+        lines: mpsc::Receiver<QueuedLine>,
         output: DuplexStream,
     ) -> String {
         let streams = Streams::open(follower.clone(), &self.shutdown);
@@ -205,7 +205,7 @@ impl Exchange {
     }
 
     /// Posts lines. Returns the reason of the end.
-    async fn send(&self, mut queued: mpsc::Receiver<Bytes>, link: &Link) -> String {
+    async fn send(&self, mut queued: mpsc::Receiver<QueuedLine>, link: &Link) -> String {
         let mut is_closing = false;
         loop {
             let next = tokio::select! {
@@ -218,9 +218,10 @@ impl Exchange {
                 next = queued.recv() => next,
             };
             let Some(next) = next else { break };
-            if let Err(reason) = self.post(without_line_end(&next)).await {
+            if let Err(reason) = self.post(without_line_end(next.bytes())).await {
                 return reason;
             }
+            next.delivered();
         }
         if self.routes().has_calls() {
             sleep(CLOSE_GRACE).await;

@@ -4,9 +4,12 @@ use axum::Json;
 use serde::Deserialize;
 
 use crate::agent::AgentSpec;
-use crate::api::{Agent, AgentAvailability, AgentList, AgentSessionList, AgentStatus, PoolFigures};
+use crate::api::{
+    Agent, AgentAvailability, AgentList, AgentProcess, AgentProcessList, AgentSessionList, AgentStatus,
+    CurrentTask, PoolFigures,
+};
 use crate::fleet::{MemberState, MemberStatus};
-use crate::pool::PoolStats;
+use crate::pool::{PoolProcess, PoolStats};
 use crate::surface::Gateway;
 use crate::surface::authorized::{CanAdmin, CanRead};
 use crate::surface::rest::error::ApiError;
@@ -36,6 +39,24 @@ pub(super) async fn get_agent(request: ApiRequest<CanRead, AgentName>) -> Result
     Ok(Json(agent_info(&request.gateway, &request.by, &spec)))
 }
 
+/// Lists the processes of an agent with their states.
+///
+/// The list contains the processes that run sessions of the own tenant, also those of a member of the fleet. For an agent on
+/// another host, each connection is a process.
+#[utoipa::path(
+    get,
+    path = "/v1/agents/{agent}/status",
+    responses((status = 200, body = AgentProcessList, description = "All processes. There is only one page."))
+)]
+pub(super) async fn list_agent_processes(
+    request: ApiRequest<CanRead, AgentName>,
+) -> Result<Json<AgentProcessList>, ApiError> {
+    let spec = request.agent()?;
+    let processes = request.gateway.pool.processes(&request.by.tenant, Some(&spec.name));
+    let processes = processes.iter().map(agent_process).collect();
+    Ok(Json(AgentProcessList { processes, next_cursor: None }))
+}
+
 /// Lists the sessions that the agent itself has.
 ///
 /// The list contains only sessions whose folder is below a workspace root, with all details from the agent.
@@ -53,6 +74,20 @@ pub(super) async fn list_agent_sessions(
     request.params.finish()?;
     let (query, trace) = ((cwd, cursor.as_deref()), request.trace.as_ref());
     Ok(Json(request.gateway.sessions.agent_sessions(&request.by, &spec, query, trace).await?))
+}
+
+fn agent_process(process: &PoolProcess) -> AgentProcess {
+    let turn = process.holder.and_then(|holder| Some((holder.session, holder.turn?)));
+    AgentProcess {
+        agent_id: process.id,
+        state: process.state,
+        current_task: turn.map(|(session_id, (prompt_id, started_at))| CurrentTask {
+            session_id,
+            prompt_id,
+            started_at,
+        }),
+        uptime_seconds: process.uptime.as_secs(),
+    }
 }
 
 /// The agent's entry, its pool, and the `initialize` result of the latest start of its process.

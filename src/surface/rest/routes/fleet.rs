@@ -163,7 +163,7 @@ pub(super) async fn connect_member(
     let cca = match description {
         None => None,
         Some((name, instance, info)) => {
-            let opened = gateway.cca().open(&name, &by.id, instance);
+            let opened = gateway.cca().open(&name, &by.key(), instance);
             let rejected = |error: OpenError| {
                 gateway.fleet.rejected(&name, &by.id, error.to_string());
                 ApiError::new(ProblemCode::Forbidden, error.to_string())

@@ -10,6 +10,7 @@ mod agents;
 mod audit;
 mod auth;
 mod auth_terminal;
+mod broadcasts;
 mod bulk;
 mod events;
 mod files;
@@ -42,6 +43,7 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(agents::list_agents))
         .routes(routes!(agents::get_agent))
         .routes(routes!(agents::list_agent_sessions))
+        .routes(routes!(agents::list_agent_processes))
         .routes(routes!(auth::get_auth, auth::sign_in, auth::sign_out))
         .routes(routes!(auth_terminal::open_terminal))
         .routes(routes!(rpc::call_agent))
@@ -95,6 +97,7 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(webhooks::list_deliveries))
         .routes(routes!(webhooks::retry_delivery))
         .routes(routes!(fleet::call_member))
+        .routes(routes!(broadcasts::create_broadcast))
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
 }

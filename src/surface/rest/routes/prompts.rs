@@ -79,7 +79,8 @@ async fn begin_prompt(
     let ApiRequest { gateway, by, trace, .. } = request;
     let CreatePrompt { prompt, attachments, queue } = body.value;
     let blocks = content_blocks(prompt)?;
-    let prompt = PromptRequest { blocks, attachments, queue, key, trace, acp_request: None, serving: None };
+    let (acp_request, broadcast, serving) = (None, None, None);
+    let prompt = PromptRequest { blocks, attachments, queue, key, trace, acp_request, broadcast, serving };
     let held = form == Representation::EventStream || wait.is_some();
     let NewTurn { admitted, guard } =
         NewTurn::begin::<ApiError>(&gateway, &by, &session, prompt, held).await?;
