@@ -26,6 +26,7 @@ use crate::eventlog::EventLog;
 use crate::fleet::Fleet;
 use crate::pool::{AgentSources, Pool};
 use crate::process::{self, AgentUsers, HostIsolation, OpenFiles, Spawner, SupervisorLock, UsersError};
+use crate::registry::Listing;
 use crate::server::{BoundListeners, ConnectionUse};
 use crate::session::{Context, MayPrompt, SessionRegistry};
 use crate::shutdown::Shutdown;
@@ -239,7 +240,7 @@ pub async fn start(
     let config = &reloader.config;
     let router = surface::router(surface::Gateway::new(surface::GatewayParts {
         sessions,
-        pool,
+        registry: Listing::new(config.registry_source.as_deref(), config.proxies.clone()),
         catalogue,
         policy,
         fleet,

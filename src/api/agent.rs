@@ -83,3 +83,28 @@ pub struct AgentList {
     #[schema(required)]
     pub next_cursor: Option<String>,
 }
+
+/// An agent of the registry, which the operator can install.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InstallableAgent {
+    /// The id for `acp-gateway agent add`.
+    pub id: String,
+    pub name: String,
+    pub version: String,
+    pub description: String,
+    /// The distributions for this machine: `binary`, `npx` or `uvx`. Empty if there is none.
+    pub kinds: Vec<String>,
+}
+
+/// The agents of the registry.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InstallableAgentList {
+    /// Whether `registry.source` names a registry.
+    pub configured: bool,
+    pub agents: Vec<InstallableAgent>,
+    /// Always null: there is only one page.
+    #[schema(required)]
+    pub next_cursor: Option<String>,
+}

@@ -32,7 +32,7 @@ pub mod webhook;
 pub mod workspace;
 
 pub use crate::types::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState};
-pub use agent::{Agent, AgentList, PoolFigures};
+pub use agent::{Agent, AgentList, InstallableAgent, InstallableAgentList, PoolFigures};
 pub use agent_process::{AgentProcess, AgentProcessList, CurrentTask};
 pub use agent_session::{AgentSession, AgentSessionList};
 pub use agent_status::{AgentAvailability, AgentStatus};

@@ -118,6 +118,8 @@ codes! {
     RangeNotSatisfiable = "range_not_satisfiable", 416, false, "Range not satisfiable";
     /// The key has too many requests, streams or sessions, or a session exceeded its write quota. Retry after the time in `Retry-After`.
     RateLimited = "rate_limited", 429, true, "Too many requests";
+    /// The registry of agents (`registry.source`) could not be loaded. `detail` has the reason.
+    RegistryUnavailable = "registry_unavailable", 502, true, "The registry could not be loaded";
     /// The request was already answered or withdrawn. `resolution` and `by` contain the details.
     RequestResolved = "request_resolved", 409, false, "The request is already resolved";
     /// The session is closed. `attach` reopens it.

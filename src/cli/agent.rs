@@ -62,9 +62,9 @@ pub(super) enum AgentCommand {
 
 #[derive(Debug, Args)]
 pub(super) struct RegistryFlags {
-    /// The registry: an https URL, or a file
-    #[arg(long, value_name = "URL|FILE", default_value = DEFAULT_SOURCE)]
-    registry: String,
+    /// The registry: an https URL, or a file [default: `registry.source`, or the registry of the ACP project]
+    #[arg(long, value_name = "URL|FILE")]
+    registry: Option<String>,
     /// A file with certificates in PEM that are trusted in addition to those of the system
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
@@ -88,7 +88,7 @@ pub(super) fn run(command: &AgentCommand, flags: &Flags) -> Result<(), Failure> 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     match command {
         AgentCommand::Search { text, registry } => {
-            let index = runtime.block_on(load(registry, &environment))?;
+            let index = runtime.block_on(load(registry, flags, &environment))?;
             Ok(output::write_stdout(found(&index, text.as_deref()).as_bytes())?)
         }
         AgentCommand::List => {
@@ -100,21 +100,31 @@ pub(super) fn run(command: &AgentCommand, flags: &Flags) -> Result<(), Failure> 
             let (id, version) =
                 agent.split_once('@').map_or((&**agent, None), |(id, version)| (id, Some(version)));
             runtime.block_on(async {
-                let entry = load(registry, &environment).await?.find(id, version)?;
+                let entry = load(registry, flags, &environment).await?.find(id, version)?;
                 let name = name.clone().map_or_else(|| id.parse(), Ok)?;
                 let installation = Installation::new(flags, &environment, registry, install)?;
                 installation.add(&entry, name).await
             })
         }
         AgentCommand::Update { id, registry, install } => runtime.block_on(async {
-            let entry = load(registry, &environment).await?.find(id, None)?;
+            let entry = load(registry, flags, &environment).await?.find(id, None)?;
             Installation::new(flags, &environment, registry, install)?.update(&entry).await
         }),
     }
 }
 
-async fn load(registry: &RegistryFlags, environment: &Environment) -> Result<Index, Failure> {
-    let source = Source::parse(&registry.registry);
+/// The registry of the flag, or of the configuration if its file exists.
+fn source(registry: &RegistryFlags, flags: &Flags, environment: &Environment) -> Result<Source, Failure> {
+    if let Some(source) = &registry.registry {
+        return Ok(Source::parse(source));
+    }
+    let has_file = flags.config.as_ref().is_none_or(|file| file.exists());
+    let config = if has_file { config::load_local(flags, environment)? } else { Config::default() };
+    Ok(Source::parse(config.registry_source.as_deref().unwrap_or(DEFAULT_SOURCE)))
+}
+
+async fn load(registry: &RegistryFlags, flags: &Flags, environment: &Environment) -> Result<Index, Failure> {
+    let source = source(registry, flags, environment)?;
     let client = tls_client(registry.ca_file.as_ref(), source.uses_tls(), environment)?;
     Ok(Index::parse(&source.load(&client).await?)?)
 }
@@ -136,8 +146,8 @@ fn found(index: &Index, text: Option<&str>) -> String {
 
 fn listed(installed: &[(PathBuf, Record)]) -> String {
     installed.iter().fold(String::new(), |mut lines, (_, record)| {
-        let Record { id, version, kind, name, installed_at, .. } = record;
-        writeln!(lines, "{:<24} {:<12} {:<8} [agents.{}]  {}", id, version, kind, name, installed_at)
+        let Record { id: agent, version, kind, name, installed_at, .. } = record;
+        writeln!(lines, "{agent:<24} {version:<12} {kind:<8} [agents.{name}]  {installed_at}")
             .expect("writing to a string does not fail");
         lines
     })
@@ -211,7 +221,7 @@ impl Installation {
             path: environment.search_path().to_owned(),
             home: environment.home().unwrap_or_else(|| config.data.path().to_owned()),
         };
-        let source = Source::parse(&registry.registry);
+        let source = source(registry, flags, environment)?;
         // The archives of a registry on this machine can have URLs.
         let client = tls_client(registry.ca_file.as_ref(), true, environment)?;
         let installer = Installer {

@@ -7,7 +7,7 @@ use super::section::{Field, Section};
 use super::{limits, settings};
 
 /// The sections and their descriptions. `[limits]` has tables only: [`read`] rejects a key directly in it.
-pub(super) const SECTIONS: [(&str, &str); 11] = [
+pub(super) const SECTIONS: [(&str, &str); 12] = [
     ("server", "The address, the data directory, and the limits of connections and request bodies."),
     ("auth", "Web origins and keys."),
     (PER_KEY, "Limits of each principal (all keys of one name). Options of `key create` override them."),
@@ -18,6 +18,7 @@ pub(super) const SECTIONS: [(&str, &str); 11] = [
     ("workspaces", "The directories in which sessions may work."),
     ("isolation", "The requirements for the isolation of agents from the gateway and from each other."),
     ("webhooks", "Webhooks, which send events of sessions to other hosts."),
+    ("registry", "The registry from which agents are installed by id."),
     ("telemetry", "The log of the gateway."),
 ];
 

@@ -74,6 +74,8 @@ pub struct Config {
     pub workspaces: Workspaces,
     pub isolation: IsolationPolicy,
     pub webhooks: WebhookSettings,
+    /// The registry of agents: a URL or a path.
+    pub registry_source: Option<String>,
     pub mcp: BTreeMap<String, McpServer>,
     pub agents: BTreeMap<AgentName, Agent>,
     pub limits: Limits,

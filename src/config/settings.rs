@@ -55,6 +55,12 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
         /// A file with certificate authorities in PEM that webhooks trust in addition to those of the system.
         ca_file: certificates => webhooks.ca_file, default "none", example "\"/etc/acp-gateway/ca.pem\"";
     }
+    ["registry", local: true] {
+        /// The registry of `acp-gateway agent`, and of the list of installable agents on the page: an https URL or a file. Without it, the page has no such list.
+        source: log_filter => registry_source,
+            default "none; the command uses the registry of the ACP project",
+            example "\"https://cdn.agentclientprotocol.com/registry/v1/latest/registry.json\"";
+    }
     ["telemetry", local: false] {
         /// The log filter in the syntax of RUST_LOG. Also RUST_LOG, ACP_GATEWAY_LOG.
         log_filter: log_filter => log_filter, default "info", example "\"info\"";

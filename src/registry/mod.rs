@@ -7,11 +7,12 @@
 //! The module must not know the configuration or sessions.
 //!
 //! Reading order: [`index`] (the file of a registry), [`source`] (its content, and archives), [`archive`], [`package`] and
-//! [`program`] (npm, Python and other programs), [`record`], [`install`] (the steps), [`verify`] (the first start).
+//! [`program`] (npm, Python and other programs), [`record`], [`install`] (the steps), [`verify`] (the first start), [`listing`] (the registry for the page).
 
 mod archive;
 mod index;
 mod install;
+mod listing;
 mod package;
 mod program;
 mod record;
@@ -20,6 +21,7 @@ mod verify;
 
 pub use index::{Entry, Index, IndexError, Kind};
 pub use install::{InstallError, Installed, Installer, Request};
+pub use listing::{Listing, ListingError};
 pub use program::Programs;
 pub use record::{Record, installed};
 pub use source::{DEFAULT_SOURCE, Source, SourceError};

@@ -15,6 +15,7 @@ use crate::event::RejectReason;
 use crate::eventlog::EventLog;
 use crate::fleet::Fleet;
 use crate::pool::Pool;
+use crate::registry::Listing;
 use crate::server::{RateLimits, RequestContext, stream_response};
 use crate::session::SessionRegistry;
 use crate::shutdown::Shutdown;
@@ -27,7 +28,7 @@ use crate::webhooks::Webhooks;
 #[derive(Debug)]
 pub struct GatewayParts {
     pub sessions: SessionRegistry,
-    pub pool: Pool,
+    pub registry: Listing,
     pub catalogue: CurrentCatalogue,
     pub policy: Arc<Policy>,
     pub fleet: Fleet,
@@ -69,7 +70,7 @@ impl Gateway {
         let (acp, cca) = (Connections::default(), Arc::<CcaMembers>::default());
         let broadcasts = Broadcasts::new(broadcast::Parts {
             sessions: parts.sessions.clone(),
-            pool: parts.pool.clone(),
+            pool: parts.sessions.context().pool.clone(),
             catalogue: parts.catalogue.clone(),
             fleet: parts.fleet.clone(),
             cca: Arc::clone(&cca),
@@ -81,6 +82,10 @@ impl Gateway {
 
     pub(super) fn log(&self) -> &EventLog {
         &self.sessions.context().log
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        &self.sessions.context().pool
     }
 
     pub(super) fn epoch(&self) -> Epoch {

@@ -2,6 +2,7 @@ import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import "./style/base.css";
 import "./style/shell.css";
+import "./style/tasks.css";
 import "./style/transcript.css";
 import "./style/markdown.css";
 import "./style/cards.css";

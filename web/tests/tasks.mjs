@@ -1,13 +1,17 @@
-// Tasks on the page: their states, their sessions, cancelling, and narrow screens.
+// Tasks and installable agents on the page: states, sessions, cancelling, and narrow screens.
 //
 // The environment is that of browser.mjs.
 
 import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { after, before, test } from "node:test";
 import { checkAccessibility, launch, screenshot, Watch } from "./support/browser.mjs";
 import { Gateway } from "./support/gateway.mjs";
 
 let browser;
+let folder;
 let gateway;
 let key;
 let watch;
@@ -22,7 +26,13 @@ async function call(method, path, body) {
 
 before(async () => {
   browser = await launch();
-  gateway = await Gateway.start({ config: '[agents.demo]\nbuiltin = "demo"\npool = { max_size = 1, min_idle = 0 }\n' });
+  folder = await mkdtemp(path.join(tmpdir(), "registry-"));
+  const distribution = { npx: { package: "hello-agent@1.0.0" } };
+  const entry = (id, name, description) => ({ id, name, version: "1.0.0", description, distribution });
+  const agents = [entry("demo", "Demo", "Configured already"), entry("hello", "Hello <b>agent</b>", "Says hello")];
+  await writeFile(path.join(folder, "registry.json"), JSON.stringify({ version: "1.0.0", agents }));
+  const registry = `[registry]\nsource = ${JSON.stringify(path.join(folder, "registry.json"))}\n`;
+  gateway = await Gateway.start({ config: `[agents.demo]\nbuiltin = "demo"\npool = { max_size = 1, min_idle = 0 }\n${registry}` });
   const link = await gateway.adminLink();
   key = new URLSearchParams(new URL(link).hash.slice(1)).get("key");
   watch = await Watch.page(browser, gateway.origin, { colorScheme: "light", viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" });
@@ -33,6 +43,7 @@ after(async () => {
   await watch?.close();
   await browser?.close();
   await gateway?.end();
+  if (folder) await rm(folder, { recursive: true });
 });
 
 test("tasks are listed with their states and their sessions", async () => {
@@ -71,4 +82,16 @@ test("a queued task is cancelled from the page", async () => {
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true, "no overflow on a phone");
   await checkAccessibility(page, "tasks on a phone");
   await screenshot(page, "tasks-phone");
+});
+
+test("an admin sees the agents of the registry with their commands", async () => {
+  await page.setViewportSize({ width: 1280, height: 800 });
+  await page.goto(`${gateway.origin}/#/`);
+  await page.getByText("Install more agents").click();
+  const item = page.locator(".installable li");
+  await item.getByText("acp-gateway agent add hello").waitFor();
+  assert.equal(await item.count(), 1, "configured agents are omitted");
+  assert.match(await item.innerText(), /Hello <b>agent<\/b>/);
+  await checkAccessibility(page, "installable agents");
+  await screenshot(page, "installable-agents");
 });

@@ -157,7 +157,7 @@ async fn initialized(
         if let Some(initialized) = known(&gateway, &principal, &spec) {
             return Ok(initialized);
         }
-        let lease = gateway.pool.short_lease(&spec, &principal, Priority::Reclaim).await?;
+        let lease = gateway.pool().short_lease(&spec, &principal, Priority::Reclaim).await?;
         let initialized = Arc::new(lease.initialized().clone());
         lease.release_untouched();
         Ok(initialized)
@@ -166,7 +166,7 @@ async fn initialized(
 }
 
 fn known(gateway: &Gateway, principal: &Principal, spec: &AgentSpec) -> Option<Arc<InitializeResult>> {
-    gateway.pool.agent_stats(&spec.name, &principal.tenant).and_then(|(_, initialized)| initialized)
+    gateway.pool().agent_stats(&spec.name, &principal.tenant).and_then(|(_, initialized)| initialized)
 }
 
 /// The agent's capabilities, with those that the gateway has for every agent. `mcp`: the client may bring MCP servers.

@@ -287,7 +287,7 @@ impl Caller {
         if let Some(meta) = &meta {
             check_meta(&spec.settings, meta).map_err(|denied| InputError::from_policy(&denied, ""))?;
         }
-        let lease = self.pool.short_lease(&spec, self.principal(), Priority::Reclaim).await?;
+        let lease = self.pool().short_lease(&spec, self.principal(), Priority::Reclaim).await?;
         match lease.initialized().auth_method(&method_id) {
             Ok(AuthMethod::Agent) => {}
             Ok(AuthMethod::Terminal(_)) => {

@@ -1,7 +1,7 @@
 // Speaks the REST contract: adds the key, turns answers into values and refusals into `ApiProblem`.
 
 import { problemOf, Unreachable } from "./problem";
-import type { About, Agent, ConfigOption, ElicitationAnswer, FolderPage, Prompt, Session, SessionModes, SessionPage, Task, TaskPage } from "./types";
+import type { About, Agent, ConfigOption, ElicitationAnswer, FolderPage, InstallableAgent, Prompt, Session, SessionModes, SessionPage, Task, TaskPage } from "./types";
 
 /** All routes lie below the page itself, so that a proxy may put both under a sub-path. */
 const BASE = new URL("v1/", document.baseURI);
@@ -33,6 +33,11 @@ export class Client {
   async agents(signal?: AbortSignal): Promise<Agent[]> {
     const page = await this.#call<{ agents: Agent[] }>("agents", signal ? { signal } : {});
     return page.agents;
+  }
+
+  /** The agents of the registry, if the configuration names one. */
+  installableAgents(): Promise<{ configured: boolean; agents: InstallableAgent[] }> {
+    return this.#call("registry");
   }
 
   /** The folders in a folder, or the workspace roots. */

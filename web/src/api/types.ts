@@ -16,6 +16,15 @@ export interface Agent {
   agentInfo?: Raw | null;
 }
 
+/** An agent of the registry, which the operator can install. */
+export interface InstallableAgent {
+  id: string;
+  name: string;
+  version: string;
+  description: string;
+  kinds: string[];
+}
+
 /** Whether the agent can start sessions. */
 export interface AgentStatus {
   state: "available" | "unavailable" | "reconnecting" | "disconnected" | "draining" | (string & {});

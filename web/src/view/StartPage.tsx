@@ -13,6 +13,7 @@ import { AgentChoice } from "./AgentChoice";
 import { FolderChoice } from "./FolderChoice";
 import { focusMessage, MESSAGE_ID } from "./focus";
 import { Icon } from "./Icon";
+import { InstallableAgents } from "./InstallableAgents";
 import { ProblemNote } from "./ProblemNote";
 import { Where } from "./where";
 
@@ -149,6 +150,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
             ))}
           </fieldset>
         )}
+        {agents !== null && <InstallableAgents client={client} configured={agents.map((agent) => agent.name)} />}
       </div>
     </div>
   );

@@ -6,14 +6,16 @@ use serde::Deserialize;
 use crate::agent::AgentSpec;
 use crate::api::{
     Agent, AgentAvailability, AgentList, AgentProcess, AgentProcessList, AgentSessionList, AgentStatus,
-    CurrentTask, PoolFigures,
+    CurrentTask, InstallableAgent, InstallableAgentList, PoolFigures, ProblemCode,
 };
 use crate::fleet::{MemberState, MemberStatus};
 use crate::pool::{PoolProcess, PoolStats};
+use crate::registry::{Entry, ListingError};
 use crate::surface::Gateway;
 use crate::surface::authorized::{CanAdmin, CanRead};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{ApiRequest, Params};
+use crate::telemetry::ErrorChain;
 use crate::types::{AgentKind, AgentName, PoolSettings, Principal};
 
 /// Lists the agents that can run sessions.
@@ -52,7 +54,7 @@ pub(super) async fn list_agent_processes(
     request: ApiRequest<CanRead, AgentName>,
 ) -> Result<Json<AgentProcessList>, ApiError> {
     let spec = request.agent()?;
-    let processes = request.gateway.pool.processes(&request.by.tenant, Some(&spec.name));
+    let processes = request.gateway.pool().processes(&request.by.tenant, Some(&spec.name));
     let processes = processes.iter().map(agent_process).collect();
     Ok(Json(AgentProcessList { processes, next_cursor: None }))
 }
@@ -92,7 +94,7 @@ fn agent_process(process: &PoolProcess) -> AgentProcess {
 
 /// The agent's entry, its pool, and the `initialize` result of the latest start of its process.
 fn agent_info(gateway: &Gateway, by: &Principal, spec: &AgentSpec) -> Agent {
-    let (figures, initialized) = gateway.pool.agent_stats(&spec.name, &by.tenant).unzip();
+    let (figures, initialized) = gateway.pool().agent_stats(&spec.name, &by.tenant).unzip();
     let initialized = initialized.flatten();
     let is_member = spec.endpoint.kind() == AgentKind::Fleet;
     let member = gateway.fleet.member(&spec.name).filter(|_| is_member).map(|member| member.status());
@@ -154,4 +156,33 @@ fn pool_figures(figures: &PoolStats, settings: &PoolSettings) -> PoolFigures {
         no_load_idle_timeout_seconds: settings.no_load_idle_timeout.as_secs(),
         no_load_reclaim_timeout_seconds: settings.no_load_reclaim_timeout.as_secs(),
     }
+}
+
+/// Lists the agents of the registry, which the operator can install with `acp-gateway agent add`.
+///
+/// The gateway keeps the list for 10 minutes. Without `registry.source` it is empty.
+#[utoipa::path(
+    get,
+    path = "/v1/registry",
+    responses((status = 200, body = InstallableAgentList, description = "All agents of the registry. There is only one page."))
+)]
+pub(super) async fn list_installable_agents(
+    request: ApiRequest<CanAdmin>,
+) -> Result<Json<InstallableAgentList>, ApiError> {
+    let registry = &request.gateway.registry;
+    let unavailable =
+        |error: ListingError| ApiError::new(ProblemCode::RegistryUnavailable, ErrorChain(&error).to_string());
+    let entries = registry.entries().await.map_err(unavailable)?;
+    let shown = |entry: &Entry| InstallableAgent {
+        id: entry.id.clone(),
+        name: entry.name.clone(),
+        version: entry.version.clone(),
+        description: entry.description.clone(),
+        kinds: entry.kinds().iter().map(ToString::to_string).collect(),
+    };
+    Ok(Json(InstallableAgentList {
+        configured: registry.is_configured(),
+        agents: entries.iter().map(shown).collect(),
+        next_cursor: None,
+    }))
 }

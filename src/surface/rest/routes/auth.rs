@@ -32,7 +32,7 @@ use crate::types::{AgentName, Principal};
 pub(super) async fn get_auth(request: ApiRequest<CanRead, AgentName>) -> Result<Json<AgentAuth>, ApiError> {
     let spec = request.agent()?;
     let ApiRequest { gateway, by, ids: name, trace, .. } = request;
-    let initialized = gateway.pool.agent_stats(&name, &by.tenant).and_then(|(_, initialized)| initialized);
+    let initialized = gateway.pool().agent_stats(&name, &by.tenant).and_then(|(_, initialized)| initialized);
     let status = if initialized.as_deref().is_some_and(|answer| answer.capabilities.auth.status) {
         let empty = RawValue::from_string("{}".to_owned()).map_err(ApiError::internal)?;
         agent_status(&gateway, &spec, &by, &with_trace(&empty, trace.as_ref())).await
@@ -40,7 +40,7 @@ pub(super) async fn get_auth(request: ApiRequest<CanRead, AgentName>) -> Result<
         None
     };
     let reported = status.as_deref().and_then(auth::auth_state).map(std::borrow::Cow::into_owned);
-    let seen = || gateway.pool.auth_state(&name, &by.tenant).as_str().to_owned();
+    let seen = || gateway.pool().auth_state(&name, &by.tenant).as_str().to_owned();
     Ok(Json(AgentAuth {
         auth_methods: initialized.as_deref().and_then(|answer| answer.auth_methods.clone()),
         state: reported.unwrap_or_else(seen),
@@ -59,7 +59,7 @@ async fn agent_status(
     params: &RawValue,
 ) -> Option<Box<RawValue>> {
     let asked = async {
-        let mut visit = gateway.pool.short_lease(spec, by, Priority::Reclaim).await?;
+        let mut visit = gateway.pool().short_lease(spec, by, Priority::Reclaim).await?;
         let status = visit.call(auth::STATUS, params, gateway.limits.call_timeout).await?;
         visit.release_untouched();
         Ok::<_, ShortLeaseError>(status)
@@ -96,13 +96,13 @@ pub(super) async fn sign_in(
         None => meta,
     };
     // The methods from an earlier process are enough to reject an unknown method without starting a process.
-    let known = gateway.pool.agent_stats(&name, &by.tenant).and_then(|(_, initialized)| initialized);
+    let known = gateway.pool().agent_stats(&name, &by.tenant).and_then(|(_, initialized)| initialized);
     if let Some(known) = &known
         && let AuthMethod::Terminal(terminal) = find_method(known, &method_id)?
     {
         return offer_terminal_sign_in(&gateway, &spec, &by, terminal);
     }
-    let visit = gateway.pool.short_lease(&spec, &by, Priority::Reclaim).await?;
+    let visit = gateway.pool().short_lease(&spec, &by, Priority::Reclaim).await?;
     let initialized = visit.initialized();
     if let AuthMethod::Terminal(terminal) = find_method(initialized, &method_id)? {
         return offer_terminal_sign_in(&gateway, &spec, &by, terminal);
@@ -139,7 +139,7 @@ fn offer_terminal_sign_in(
         return Err(ApiError::new(ProblemCode::AgentUnsupported, detail));
     }
     let id = gateway.ids.uuid();
-    gateway.pool.offer_sign_in(spec, &by.tenant, id, method)?;
+    gateway.pool().offer_sign_in(spec, &by.tenant, id, method)?;
     let url = format!("/v1/agents/{}/auth/terminals/{id}", spec.name);
     let location = HeaderValue::try_from(&url).map_err(ApiError::internal)?;
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(SignInTerminal { url })).into_response())
@@ -161,7 +161,8 @@ fn find_method(initialized: &InitializeResult, id: &str) -> Result<AuthMethod, A
 pub(super) async fn sign_out(request: ApiRequest<CanAdmin, AgentName>) -> Result<StatusCode, ApiError> {
     let spec = request.agent()?;
     let ApiRequest { gateway, by, ids: name, trace, .. } = request;
-    let mut visit = gateway.pool.short_lease_for("logout", &spec, &by, InitializeResult::can_log_out).await?;
+    let mut visit =
+        gateway.pool().short_lease_for("logout", &spec, &by, InitializeResult::can_log_out).await?;
     let logout = visit.dialect().logout_method();
     let empty = RawValue::from_string("{}".to_owned()).map_err(ApiError::internal)?;
     let params = with_trace(&empty, trace.as_ref());

@@ -47,14 +47,14 @@ pub(super) async fn open_terminal(
     // An offer is valid for one connection. A request that is no WebSocket must not consume it.
     let upgrade = match upgrade {
         Ok(upgrade) => upgrade,
-        Err(_) if !gateway.pool.offers_sign_in(&name, &by.tenant, id) => return Err(ApiError::not_found()),
+        Err(_) if !gateway.pool().offers_sign_in(&name, &by.tenant, id) => return Err(ApiError::not_found()),
         Err(rejection) => {
             let detail = format!("this path requires a WebSocket upgrade: {}", rejection.body_text());
             return Err(ApiError::new(ProblemCode::Malformed, detail));
         }
     };
     let guard = gateway.streams().acquire(&by)?;
-    let opened = gateway.pool.open_sign_in(&spec, &by.tenant, id, size).await?;
+    let opened = gateway.pool().open_sign_in(&spec, &by.tenant, id, size).await?;
     let sign_in = opened.ok_or_else(ApiError::not_found)?;
     tracing::info!(agent = %name, by = %by.id, "started a sign-in in a terminal");
     let record = SignInRecord::start(&gateway.audit, &by.author(), name, None);

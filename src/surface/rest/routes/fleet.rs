@@ -129,7 +129,7 @@ pub(super) async fn call_member(
     let params =
         params.unwrap_or_else(|| RawValue::from_string("{}".to_owned()).expect("an empty object is JSON"));
     let params = with_trace(&to_one_line(params), request.trace.as_ref());
-    let mut lease = request.gateway.pool.short_lease(&spec, &request.by, Priority::Reclaim).await?;
+    let mut lease = request.gateway.pool().short_lease(&spec, &request.by, Priority::Reclaim).await?;
     let result = lease.call(&method, &params, Duration::from_secs(timeout_seconds)).await?;
     Ok(Json(RpcResult { result: to_one_line(result) }))
 }

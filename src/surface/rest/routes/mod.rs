@@ -43,6 +43,7 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(agents::list_agents))
         .routes(routes!(agents::get_agent))
         .routes(routes!(agents::list_agent_sessions))
+        .routes(routes!(agents::list_installable_agents))
         .routes(routes!(agents::list_agent_processes))
         .routes(routes!(auth::get_auth, auth::sign_in, auth::sign_out))
         .routes(routes!(auth_terminal::open_terminal))

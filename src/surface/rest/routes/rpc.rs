@@ -35,7 +35,7 @@ pub(super) async fn call_agent(
     let spec = request.agent()?;
     let RpcCall { method, params, notify } = body.value;
     let params = with_trace(&check_call(&spec, &method, params)?, request.trace.as_ref());
-    let mut lease = request.gateway.pool.short_lease(&spec, &request.by, Priority::Reclaim).await?;
+    let mut lease = request.gateway.pool().short_lease(&spec, &request.by, Priority::Reclaim).await?;
     if notify {
         lease.notify(&method, &params)?;
         return Ok(StatusCode::ACCEPTED.into_response());

@@ -1,0 +1,52 @@
+// The agents of the registry, for keys with the scope `admin`. The operator installs them with a command.
+
+import { useEffect, useState } from "react";
+import type { Client } from "../api/client";
+import type { InstallableAgent } from "../api/types";
+import { visible } from "../model/words";
+import { ProblemNote } from "./ProblemNote";
+
+export function InstallableAgents({ client, configured }: { client: Client; configured: string[] }) {
+  const [admin, setAdmin] = useState(false);
+  const [open, setOpen] = useState(false);
+  const [list, setList] = useState<{ configured: boolean; agents: InstallableAgent[] } | null>(null);
+  const [error, setError] = useState<unknown>(null);
+
+  useEffect(() => {
+    client.about().then(
+      (about) => setAdmin(about.scopes.includes("admin")),
+      () => setAdmin(false),
+    );
+  }, [client]);
+
+  useEffect(() => {
+    if (!open || list !== null) return;
+    client.installableAgents().then(setList, setError);
+  }, [client, open, list]);
+
+  if (!admin) return null;
+  const others = list?.agents.filter((agent) => !configured.includes(agent.id));
+  return (
+    <details className="installable" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>Install more agents</summary>
+      {error !== null && <ProblemNote error={error} />}
+      {list?.configured === false && (
+        <p className="installable-note">
+          Set <code>registry.source</code> in the configuration to list the agents of a registry here. <code>acp-gateway agent search</code> lists them in a terminal.
+        </p>
+      )}
+      {list?.configured && others?.length === 0 && <p className="installable-note">Every agent of the registry is configured.</p>}
+      <ul className="task-list">
+        {others?.map((agent) => (
+          <li key={agent.id} className="task">
+            <p className="task-title">
+              {visible(agent.name)} <span className="agent-version">{agent.version}</span>
+            </p>
+            <p className="installable-note">{visible(agent.description)}</p>
+            {agent.kinds.length > 0 ? <code className="installable-command">acp-gateway agent add {agent.id}</code> : <p className="installable-note">Not available for this machine</p>}
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
