@@ -60,13 +60,20 @@ async fn run_to_end(tasks: &Tasks, key: &TaskKey, open: OpenTask) -> Result<(), 
     let Some(record) = record::get(tasks.log(), &key.0, key.1).await? else { return Ok(()) };
     let by = record.principal(&key.0);
     let mut run = Run { tasks, key, by, record, open };
+    let is_too_old =
+        run.record.prompt.is_none() && run.record.started_at.is_some_and(|at| run.is_too_old(at));
     if run.record.started_at.is_none() {
         run.record.started_at = Some(run.now());
         run.save().await?;
     }
-    run.record.outcome = Some(match run.begin_until_cancelled().await? {
-        Begun::Turn(session, prompt) => run.follow(&session, prompt).await?,
-        Begun::Ended(outcome) => outcome,
+    run.record.outcome = Some(if is_too_old {
+        let detail = "the gateway restarted while the task began, too long ago to continue it";
+        Outcome::failed(&Problem::new(ProblemCode::Interrupted, detail), run.now())
+    } else {
+        match run.begin_until_cancelled().await? {
+            Begun::Turn(session, prompt) => run.follow(&session, prompt).await?,
+            Begun::Ended(outcome) => outcome,
+        }
     });
     tasks.end(&key.0, &run.record).await?;
     if let Some(session) = run.record.session
@@ -148,7 +155,6 @@ impl Run<'_> {
             let detail = "the key of the task no longer has the scope `prompt`";
             return Err(Problem::new(ProblemCode::KeyRevoked, detail).into());
         }
-        self.check_age()?;
         let key = |part: &str| IdempotencyKey {
             key: self.record.id.to_string(),
             route: format!("task {part}"),
@@ -182,15 +188,10 @@ impl Run<'_> {
         Ok((session, admitted.prompt.prompt_id))
     }
 
-    /// Rejects a task whose idempotency keys may have expired, because a repetition could run it twice.
-    fn check_age(&self) -> Result<(), BeginError> {
-        let safe = self.tasks.context().limits.idempotency_key_max_age / 2;
-        let started = self.record.started_at.unwrap_or_else(|| self.now());
-        if started.after(safe) < self.now() {
-            let detail = "the gateway restarted while the task began, too long ago to continue it";
-            return Err(Problem::new(ProblemCode::Interrupted, detail).into());
-        }
-        Ok(())
+    /// Whether the idempotency keys of an earlier gateway process may have expired, so that a repetition could run the task
+    /// twice.
+    fn is_too_old(&self, started: Timestamp) -> bool {
+        started.after(self.tasks.context().limits.idempotency_key_max_age / 2) < self.now()
     }
 
     /// Waits for the end of the turn, and cancels it on request, at the deadline, and when the budget is used up.
