@@ -1,9 +1,9 @@
 //! Outgoing connections: the client for HTTP, Server-Sent Events and WebSocket, with TLS and proxies.
 //!
 //! No other module opens connections to other hosts. The operator names hosts: in the configuration, in arguments and in
-//! variables. A key with the scope `admin` names URLs of webhooks on hosts that the operator permits; a client for them
-//! connects only to public addresses ([`AddressRule`]). The client follows no redirects and keeps no cookies; [`cookies`]
-//! keeps those of one URL.
+//! variables. The registry of the operator names the archives that a command loads. A key with the scope `admin` names URLs
+//! of webhooks on hosts that the operator permits; a client for them connects only to public addresses ([`AddressRule`]).
+//! The client follows no redirects and keeps no cookies; [`cookies`] keeps those of one URL.
 //!
 //! Reading order: [`client`], [`connector`] with [`tls`] and [`public`], [`websocket`], [`sse`] with [`event_stream`],
 //! [`cookies`], [`backoff`].
