@@ -119,6 +119,7 @@ pub struct Task {
     pub metadata: Map<String, Value>,
     #[schema(required, value_type = Option<String>, format = DateTime)]
     pub deadline: Option<Timestamp>,
+    /// The scheme and the host of the URL. The rest can have a secret.
     #[schema(required)]
     pub callback_url: Option<String>,
     pub permissions: PermissionPolicy,
@@ -140,7 +141,7 @@ pub struct Task {
 pub struct TaskResult {
     /// True if the agent ended the turn with `end_turn`.
     pub success: bool,
-    /// The agent's messages, joined. At most 1 MiB; the transcript of the session has all messages.
+    /// The agent's messages, joined. At most 64 KiB; the transcript of the session has all messages.
     pub output: String,
     /// True if `output` omits a part of the messages.
     pub truncated: bool,

@@ -255,9 +255,10 @@ impl Installation {
     }
 
     async fn update(mut self, entry: &Entry) -> Result<(), Failure> {
-        let former = installed(&self.installer.agents)?;
-        let former = former.into_iter().find(|(_, record)| record.id == entry.id);
-        let Some((folder, record)) = former else {
+        let mut former = installed(&self.installer.agents)?;
+        former.retain(|(_, record)| record.id == entry.id);
+        former.sort_by_key(|(_, record)| record.installed_at);
+        let Some((_, record)) = former.pop() else {
             return Err(
                 format!("{0} is not installed; `acp-gateway agent add {0}` installs it", entry.id).into()
             );
@@ -271,18 +272,24 @@ impl Installation {
         self.request.name = record.name;
         self.request.kind = self.request.kind.or(Some(record.kind));
         self.install(entry).await?;
-        // Running processes of the former version keep their open files.
-        self.installer.discard(&folder);
-        Ok(output::write_line(&format!("deleted version {}", record.version))?)
+        for (folder, _) in former {
+            self.installer.discard(&folder);
+        }
+        let version = record.version;
+        Ok(output::write_line(&format!(
+            "version {version} stays until the next update, for running processes"
+        ))?)
     }
 
     /// Installs and verifies the agent, and writes its entry. On failure nothing remains.
     async fn install(&self, entry: &Entry) -> Result<Installed, Failure> {
-        let mut entries = EntryFile::open(&self.file, self.installer.agents.join(&entry.id))?;
-        entries.check(&self.request.name)?;
+        let open = || EntryFile::open(&self.file, self.installer.agents.join(&entry.id));
+        open()?.check(&self.request.name)?;
         let done = self.installer.install(entry, &self.request).await?;
         let written = async {
             let answer = self.verify(&done).await?;
+            // The file may have changed during the installation.
+            let mut entries = open()?;
             let Installed { command, args, env, .. } = &done;
             entries.put(&self.request.name, &AgentEntry { command, args, env })?;
             entries.save()?;

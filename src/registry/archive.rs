@@ -58,7 +58,7 @@ fn unpack_tar(reader: impl Read, into: &Path) -> Result<(), ArchiveError> {
     let mut archive = tar::Archive::new(reader.take(MAX_BYTES));
     archive.set_preserve_permissions(false);
     archive.set_unpack_xattrs(false);
-    let mut bounds = Bounds::default();
+    let (mut bounds, mut links) = (Bounds::default(), Vec::new());
     for entry in archive.entries()? {
         let mut entry = entry?;
         let path = entry.path()?.into_owned();
@@ -78,8 +78,18 @@ fn unpack_tar(reader: impl Read, into: &Path) -> Result<(), ArchiveError> {
         if !is_inside || !is_below(&path) || !entry.unpack_in(into)? {
             return Err(ArchiveError::Entry(path.display().to_string()));
         }
+        if kind.is_symlink() {
+            links.push(path);
+        }
     }
-    Ok(())
+    // A link can lead outside through another link.
+    let root = into.canonicalize()?;
+    let leads_outside =
+        |link: &PathBuf| !into.join(link).canonicalize().is_ok_and(|real| real.starts_with(&root));
+    match links.into_iter().find(leads_outside) {
+        Some(link) => Err(ArchiveError::Entry(link.display().to_string())),
+        None => Ok(()),
+    }
 }
 
 fn unpack_zip(file: File, into: &Path) -> Result<(), ArchiveError> {
@@ -115,7 +125,7 @@ fn unpack_zip(file: File, into: &Path) -> Result<(), ArchiveError> {
 pub(super) fn make_executable(program: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = fs::metadata(program)?.permissions().mode();
-    fs::set_permissions(program, fs::Permissions::from_mode(mode | 0o755))
+    fs::set_permissions(program, fs::Permissions::from_mode(mode | 0o100))
 }
 
 /// A path below a folder, without steps out of it.
@@ -184,7 +194,9 @@ mod tests {
     #[test]
     fn tar_with_an_entry_or_a_link_outside_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
-        for (name, link) in [("../evil", None), ("a", Some("/etc")), ("a", Some("../../x"))] {
+        for (name, link) in
+            [("../evil", None), ("a", Some("/etc")), ("a", Some("../../x")), ("a", Some("absent"))]
+        {
             let archive = folder.path().join("a.tar.gz");
             let mut builder = tar::Builder::new(flate2::write::GzEncoder::new(
                 File::create(&archive).unwrap(),

@@ -64,10 +64,12 @@ impl Programs {
         };
         let spawned = self.spawner.spawn(spec).await;
         let mut child = spawned.map_err(|source| ProgramError::Spawn { program: name.clone(), source })?;
-        let mut stdout = child.take_stdout().expect("a new child has its stdout").take(MAX_OUTPUT_BYTES);
+        let mut stdout = child.take_stdout().expect("a new child has its stdout");
         let mut output = String::new();
         let ended = timeout(TIMEOUT, async {
-            drop(stdout.read_to_string(&mut output).await);
+            drop((&mut stdout).take(MAX_OUTPUT_BYTES).read_to_string(&mut output).await);
+            // The program waits if its output is not read.
+            drop(tokio::io::copy(&mut stdout, &mut tokio::io::sink()).await);
             child.exited().await
         });
         let Ok(exit) = ended.await else {

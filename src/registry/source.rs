@@ -157,11 +157,26 @@ async fn get(client: &Client, url: &str) -> Result<Response<Incoming>, SourceErr
         }
         let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
         match location.filter(|_| status.is_redirection()) {
-            Some(location) => location.clone_into(&mut next),
+            Some(location) => next = redirected(&next, location)?,
             None => return Err(SourceError::Status { url: url.to_owned(), status: status.as_u16() }),
         }
     }
     Err(SourceError::Redirects { url: url.to_owned() })
+}
+
+/// The target of a redirect. One from https leads to https.
+fn redirected(from: &str, location: &str) -> Result<String, SourceError> {
+    let wrong = || SourceError::Url { url: location.to_owned() };
+    if location.starts_with('/') && !location.starts_with("//") {
+        let from: Uri = from.parse().map_err(|_| wrong())?;
+        let (scheme, authority) = (from.scheme_str().ok_or_else(wrong)?, from.authority().ok_or_else(wrong)?);
+        return Ok(format!("{scheme}://{authority}{location}"));
+    }
+    if from.starts_with("https:") && !location.starts_with("https:") {
+        Err(wrong())
+    } else {
+        Ok(location.to_owned())
+    }
 }
 
 /// A URL with https. A URL with http must name this machine.
@@ -190,6 +205,12 @@ mod tests {
         }
         for url in ["http://x.example/a", "file:///etc/passwd", "/a", "ftp://localhost/a", ""] {
             assert!(checked(url).is_err(), "{url}");
+        }
+        let from = "https://x.example/a/b";
+        assert_eq!(redirected(from, "/c?d").unwrap(), "https://x.example/c?d");
+        assert_eq!(redirected(from, "https://y.example/c").unwrap(), "https://y.example/c");
+        for wrong in ["http://127.0.0.1/c", "//y.example/c", "c"] {
+            assert!(redirected(from, wrong).is_err(), "{wrong}");
         }
         assert_eq!(Source::parse("registry.json"), Source::File("registry.json".into()));
     }

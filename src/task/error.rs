@@ -26,6 +26,8 @@ pub enum CreateError {
     Description,
     #[error("no such task, or a task of another tenant")]
     NoSuchParent,
+    #[error("the parent has ended")]
+    ParentEnded,
     #[error("a chain of tasks has at most {MAX_LEVELS} levels")]
     TooDeep,
     #[error(transparent)]
@@ -36,6 +38,9 @@ pub enum CreateError {
     KeyMismatch,
     #[error("the first request with this Idempotency-Key is still in flight")]
     KeyInFlight,
+    /// The operation has panicked. The panic is in the log.
+    #[error("internal error")]
+    Internal,
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error(transparent)]
@@ -54,13 +59,15 @@ impl ToProblem for CreateError {
         match self {
             Self::Session(error) => of_task(error.problem()),
             Self::Description => Problem::invalid("/description", self.to_string()),
-            Self::NoSuchParent | Self::TooDeep => Problem::invalid("/parentTask", self.to_string()),
+            Self::NoSuchParent | Self::ParentEnded | Self::TooDeep => {
+                Problem::invalid("/parentTask", self.to_string())
+            }
             Self::Callback(webhooks::CreateError::Disabled) => new(ProblemCode::Forbidden),
             Self::Callback(_) => Problem::invalid("/callbackUrl", self.to_string()),
             Self::QueueFull => new(ProblemCode::QueueFull),
             Self::KeyMismatch => new(ProblemCode::IdempotencyMismatch),
             Self::KeyInFlight => new(ProblemCode::IdempotencyInFlight),
-            Self::Read(_) => Problem::internal(),
+            Self::Read(_) | Self::Internal => Problem::internal(),
             Self::Closed(_) => new(ProblemCode::Draining),
         }
     }
@@ -79,6 +86,9 @@ fn of_task(mut problem: Problem) -> Problem {
 /// Why a change of a task is not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
+    /// The operation has panicked. The panic is in the log.
+    #[error("internal error")]
+    Internal,
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error(transparent)]

@@ -7,12 +7,13 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::error::{ChangeError, CreateError, MAX_DESCRIPTION_CHARS, MAX_LEVELS, MAX_QUEUED, OpenError};
 use super::outcome::{CancelReason, Outcome};
 use super::queue::{Queue, QueuedTask, TaskKey};
-use super::record::{self, TaskOwner, TaskRecord};
+use super::record::{self, MAX_CHILDREN, OpenRecord, TaskOwner, TaskRecord};
 use crate::api::{self, CreateSession, Task, TaskList, TaskStatus};
 use crate::eventlog::{Closed, EventLog, ReadError, Records, TenantRecords};
 use crate::session::{Context, IdempotencyKey, SessionRegistry};
@@ -25,7 +26,7 @@ use crate::webhooks::{TaskReport, Webhooks};
 const DEFAULT_PERMISSION_SECONDS: u64 = 5;
 /// The number of records that one page of a filtered list reads.
 const MAX_SCANNED: usize = 5000;
-const PAGE: usize = 256;
+const PAGE: usize = 64;
 
 /// The request for a task, with the content blocks of its prompt.
 #[derive(Debug)]
@@ -94,11 +95,15 @@ impl Tasks {
         let mut queue = Queue::new(sessions.context().limits.task_aging_unit);
         let (mut open, mut begun) = (BTreeMap::new(), Vec::new());
         let mut pages = TenantRecords::of(&log, Table::OpenTask);
-        while let Some(page) = pages.next::<Uuid>().await? {
-            for (tenant, id) in page {
+        while let Some(page) = pages.next::<OpenRecord>().await? {
+            for (tenant, OpenRecord { task: id, cancelled }) in page {
                 let Some(record) = record::get(&log, &tenant, id).await? else { continue };
                 let task = queued(&tenant, &record);
-                open.insert((tenant, id), OpenTask::new());
+                let signals = OpenTask::new();
+                if cancelled {
+                    signals.cancel.cancel();
+                }
+                open.insert((tenant, id), signals);
                 if record.started_at.is_some() {
                     queue.started(&task.agent);
                     begun.push(task);
@@ -112,8 +117,14 @@ impl Tasks {
     }
 
     /// Stores a task, which begins when a process is free. Returns true if an earlier request with the same key has
-    /// created it.
+    /// created it. The operation continues if the caller is dropped.
     pub async fn create(&self, by: &Principal, new: NewTask) -> Result<(Task, bool), CreateError> {
+        let (tasks, by) = (self.clone(), by.clone());
+        let created = async move { tasks.create_once(&by, new).await }.in_current_span();
+        self.context().shutdown.spawn_isolated(created).await.map_err(|_| CreateError::Internal)?
+    }
+
+    async fn create_once(&self, by: &Principal, new: NewTask) -> Result<(Task, bool), CreateError> {
         let NewTask { request, blocks, key } = new;
         let key = key.map(|key| (record::request_key(by, &key.key), key.body_hash));
         let _in_flight = key.as_ref().map(|(key, _)| self.claim(&by.tenant, key)).transpose()?;
@@ -154,6 +165,9 @@ impl Tasks {
     async fn depth(&self, tenant: &Tenant, parent: Option<Uuid>) -> Result<u8, CreateError> {
         let Some(parent) = parent else { return Ok(0) };
         let parent = record::get(self.log(), tenant, parent).await?.ok_or(CreateError::NoSuchParent)?;
+        if parent.outcome.is_some() {
+            return Err(CreateError::ParentEnded);
+        }
         if parent.depth + 1 >= MAX_LEVELS {
             return Err(CreateError::TooDeep);
         }
@@ -228,7 +242,7 @@ impl Tasks {
     /// A task, with its children.
     pub async fn get(&self, tenant: &Tenant, id: Uuid) -> Result<Option<Task>, ReadError> {
         let Some(record) = record::get(self.log(), tenant, id).await? else { return Ok(None) };
-        Ok(Some(record.shown(Some(record::children(self.log(), tenant, id).await?))))
+        Ok(Some(record.shown(Some(record::children(self.log(), tenant, id, None).await?))))
     }
 
     /// A page of tasks, newest first. It can end early and has a cursor then.
@@ -260,30 +274,48 @@ impl Tasks {
     }
 
     /// Cancels a task and the tasks below it. Returns the task after the request, or `None` if there is no such task. A
-    /// running task ends later.
+    /// running task ends later. The operation continues if the caller is dropped.
     pub async fn cancel(&self, tenant: &Tenant, id: Uuid) -> Result<Option<Task>, ChangeError> {
+        let (tasks, of) = (self.clone(), tenant.clone());
+        let cancelled = async move { tasks.cancel_all(&of, id).await }.in_current_span();
+        self.context().shutdown.spawn_isolated(cancelled).await.map_err(|_| ChangeError::Internal)??;
+        Ok(self.get(tenant, id).await?)
+    }
+
+    async fn cancel_all(&self, tenant: &Tenant, id: Uuid) -> Result<(), ChangeError> {
         let mut below = vec![id];
         let mut next = 0;
         while let Some(parent) = below.get(next).copied() {
             next += 1;
-            below.extend(record::children(self.log(), tenant, parent).await?);
+            let mut before = None;
+            loop {
+                let page = record::children(self.log(), tenant, parent, before).await?;
+                before = page.last().copied();
+                below.extend(&page);
+                if page.len() < MAX_CHILDREN {
+                    break;
+                }
+            }
         }
         // The children end first, so that none of them begins when its parent has ended.
         for task in below.into_iter().rev() {
             self.cancel_one(&(tenant.clone(), task)).await?;
         }
-        Ok(self.get(tenant, id).await?)
+        Ok(())
     }
 
     async fn cancel_one(&self, key: &TaskKey) -> Result<(), ChangeError> {
-        let (was_queued, open) = {
+        let (queued, open) = {
             let mut state = self.state();
-            (state.queue.remove(key).is_some(), state.open.get(key).cloned())
+            (state.queue.remove(key), state.open.get(key).cloned())
         };
-        if was_queued {
-            return self.end_queued(key, CancelReason::Client).await;
+        if let Some(task) = queued {
+            return self.end_queued(task, CancelReason::Client).await;
         }
         if let Some(open) = open {
+            // A restart must not forget the cancel of a task that has begun.
+            let stored = OpenRecord { task: key.1, cancelled: true }.put(&key.0, Records::default());
+            self.log().write(stored).await?;
             open.cancel.cancel();
         }
         Ok(())
@@ -297,11 +329,19 @@ impl Tasks {
         }
     }
 
-    /// Ends a task that was removed from the queue.
-    pub(super) async fn end_queued(&self, key: &TaskKey, reason: CancelReason) -> Result<(), ChangeError> {
-        if let Some(mut record) = record::get(self.log(), &key.0, key.1).await? {
+    /// Ends a task that was removed from the queue. If this fails, the task is queued again.
+    pub(super) async fn end_queued(&self, task: QueuedTask, reason: CancelReason) -> Result<(), ChangeError> {
+        let ended = self.end_with(&task, reason).await;
+        if ended.is_err() {
+            self.state().queue.push(task);
+        }
+        ended
+    }
+
+    async fn end_with(&self, task: &QueuedTask, reason: CancelReason) -> Result<(), ChangeError> {
+        if let Some(mut record) = record::get(self.log(), &task.tenant, task.id).await? {
             record.outcome = Some(Outcome::cancelled(reason, self.context().ids.now()));
-            self.end(&key.0, &record).await?;
+            self.end(&task.tenant, &record).await?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::api::{Problem, ProblemCode, Prompt, PromptStatus, TaskResult, TaskSta
 use crate::types::Timestamp;
 
 /// The size of the output in a record, in bytes. The transcript of the session has the whole text.
-const MAX_OUTPUT_BYTES: usize = 1 << 20;
+const MAX_OUTPUT_BYTES: usize = 64 << 10;
 
 /// The end of a task, as its record has it.
 #[derive(Debug, Clone, Serialize, Deserialize)]

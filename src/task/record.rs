@@ -19,7 +19,7 @@ use crate::types::{
 };
 
 /// The number of children in a response.
-const MAX_CHILDREN: usize = 1000;
+pub(super) const MAX_CHILDREN: usize = 1000;
 
 /// A task and its record.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -60,6 +60,20 @@ pub(super) struct TaskOwner {
     pub(super) folders: GrantedFolders,
 }
 
+/// A task that has not ended, which a start reads.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct OpenRecord {
+    pub(super) task: Uuid,
+    /// Whether a client has cancelled the task.
+    pub(super) cancelled: bool,
+}
+
+impl OpenRecord {
+    pub(super) fn put(&self, tenant: &Tenant, records: Records) -> Records {
+        records.put(Table::OpenTask, tenant_key(tenant, self.task.as_u128()), to_json(self))
+    }
+}
+
 /// The task of an `Idempotency-Key`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -82,19 +96,19 @@ impl TaskRecord {
         Principal { id: id.into(), tenant: tenant.clone(), scopes, folders }
     }
 
-    /// Adds the record. An open task also has an entry that a start reads.
+    /// Adds the record. The end of a task deletes its entry among the open tasks.
     pub(super) fn put(&self, tenant: &Tenant, records: Records) -> Records {
         let records = records.put(Table::Task, task_key(tenant, self.id), to_json(self));
-        let open = tenant_key(tenant, self.id.as_u128());
         match self.outcome {
-            None => records.put(Table::OpenTask, open, to_json(&self.id)),
-            Some(_) => records.delete(Table::OpenTask, open),
+            None => records,
+            Some(_) => records.delete(Table::OpenTask, tenant_key(tenant, self.id.as_u128())),
         }
     }
 
     /// Adds the record of a new task, with the entries that find it by its parent and by its request.
     pub(super) fn put_new(&self, tenant: &Tenant, body_hash: [u8; 32]) -> Records {
-        let mut records = self.put(tenant, Records::default());
+        let open = OpenRecord { task: self.id, cancelled: false };
+        let mut records = open.put(tenant, self.put(tenant, Records::default()));
         if let Some(parent) = self.parent {
             records = records.put(Table::TaskChild, child_key(tenant, parent, self.id), to_json(&self.id));
         }
@@ -141,7 +155,7 @@ impl TaskRecord {
             budget_enforced,
             metadata: self.metadata.clone(),
             deadline: self.deadline,
-            callback_url: self.callback_url.clone(),
+            callback_url: self.callback_url.as_deref().map(origin),
             permissions: self.permissions.clone(),
             by: self.by.id.clone(),
             created_at: self.created_at,
@@ -150,6 +164,12 @@ impl TaskRecord {
             result,
         }
     }
+}
+
+/// The scheme and the host of a URL. The path and the query can have a secret.
+fn origin(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
+    format!("{scheme}://{}", rest.split(['/', '?', '#']).next().unwrap_or_default())
 }
 
 fn task_key(tenant: &Tenant, task: Uuid) -> Vec<u8> {
@@ -190,10 +210,16 @@ pub(super) async fn get_request_key(
     Ok(log.get(Table::TaskKey, request_record_key(tenant, key)).await?.and_then(|value| from_json(&value)))
 }
 
-/// The children of a task, newest first.
-pub(super) async fn children(log: &EventLog, tenant: &Tenant, task: Uuid) -> Result<Vec<Uuid>, ReadError> {
+/// Up to [`MAX_CHILDREN`] children of a task that are older than `before`, newest first.
+pub(super) async fn children(
+    log: &EventLog,
+    tenant: &Tenant,
+    task: Uuid,
+    before: Option<Uuid>,
+) -> Result<Vec<Uuid>, ReadError> {
     let prefix = tenant_key(tenant, task.as_u128());
-    let page = log.scan(Table::TaskChild, prefix, None, MAX_CHILDREN).await?;
+    let after = before.map(|before| child_key(tenant, task, before));
+    let page = log.scan(Table::TaskChild, prefix, after, MAX_CHILDREN).await?;
     Ok(page.iter().filter_map(|(_, value)| from_json(value)).collect())
 }
 

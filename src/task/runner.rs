@@ -18,6 +18,8 @@ use crate::types::{Principal, PromptId, Timestamp};
 /// The delay before another attempt to begin, if the gateway gives no other one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(30);
+/// The delay after a failed read.
+const READ_RETRY: Duration = Duration::from_secs(5);
 /// A wall clock that jumps delays a deadline by this time at most.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
@@ -39,21 +41,25 @@ impl From<Closed> for Stopped {
 
 /// Runs a task to its end, or until the gateway stops.
 pub(super) async fn run(tasks: Tasks, task: QueuedTask) {
+    let shutdown = tasks.context().shutdown.clone();
     let key = (task.tenant, task.id);
-    if let Some(open) = tasks.open_task(&key) {
-        let shutdown = tasks.context().shutdown.clone();
-        let ended = tokio::select! {
-            ended = run_to_end(&tasks, &key, open) => ended,
-            () = shutdown.drain_started() => Err(Stopped::Draining),
-        };
-        match ended {
-            Ok(()) | Err(Stopped::Draining) => {}
+    tokio::select! {
+        () = run_with_retries(&tasks, &key) => {}
+        () = shutdown.drain_started() => {}
+    }
+    tasks.free_slot(&task.agent);
+}
+
+async fn run_with_retries(tasks: &Tasks, key: &TaskKey) {
+    while let Some(open) = tasks.open_task(key) {
+        match run_to_end(tasks, key, open).await {
+            Ok(()) | Err(Stopped::Draining) => return,
             Err(Stopped::Read(error)) => {
-                tracing::error!(task = %key.1, error = &error as &dyn std::error::Error, "could not read a task");
+                tracing::error!(task = %key.1, error = &error as &dyn std::error::Error, "could not read a task; trying again");
+                sleep(READ_RETRY).await;
             }
         }
     }
-    tasks.free_slot(&task.agent);
 }
 
 async fn run_to_end(tasks: &Tasks, key: &TaskKey, open: OpenTask) -> Result<(), Stopped> {
@@ -204,6 +210,7 @@ impl Run<'_> {
                     Ok(Some(turn)) => break turn,
                     Ok(None) if self.tasks.context().shutdown.is_draining() => return Err(Stopped::Draining),
                     Ok(None) => {}
+                    Err(error) if error.problem().retryable => sleep(RETRY_AFTER).await,
                     Err(error) => return Ok(Outcome::failed(&error.problem(), self.now())),
                 },
                 used = usage.next() => {
@@ -212,13 +219,11 @@ impl Run<'_> {
                         self.save().await?;
                     }
                     if reason.is_none() && self.record.token_budget.is_some_and(|budget| used > budget) {
-                        reason = Some(CancelReason::Budget);
-                        self.cancel(session, prompt).await;
+                        reason = self.cancel(session, prompt, CancelReason::Budget).await;
                     }
                 }
                 because = self.until_cancelled(), if reason.is_none() => {
-                    reason = Some(because);
-                    self.cancel(session, prompt).await;
+                    reason = self.cancel(session, prompt, because).await;
                 }
             }
         };
@@ -233,9 +238,20 @@ impl Run<'_> {
         range.ok().flatten().map_or(0, |range| range.first_seq - 1)
     }
 
-    async fn cancel(&self, session: &SessionHandle, prompt: PromptId) {
-        if let Err(error) = session.cancel(Some(prompt), None).await {
-            tracing::warn!(task = %self.record.id, %error, "could not cancel the turn of a task");
+    /// Cancels the turn. `None`: the cancel failed, and the caller tries again.
+    async fn cancel(
+        &self,
+        session: &SessionHandle,
+        prompt: PromptId,
+        reason: CancelReason,
+    ) -> Option<CancelReason> {
+        match session.cancel(Some(prompt), None).await {
+            Ok(_) => Some(reason),
+            Err(error) => {
+                tracing::warn!(task = %self.record.id, %error, "could not cancel the turn of a task; trying again");
+                sleep(RETRY_AFTER).await;
+                None
+            }
         }
     }
 

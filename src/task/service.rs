@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::error::OpenError;
 use super::handle::Tasks;
@@ -20,6 +20,8 @@ use crate::webhooks::Webhooks;
 const PRUNE_INTERVAL: Duration = Duration::from_hours(1);
 const MAX_AGE: Duration = Duration::from_hours(30 * 24);
 const MAX_ENDED: usize = 10_000;
+/// The delay after a failed read or write.
+const RETRY: Duration = Duration::from_secs(5);
 /// A wall clock that jumps delays a deadline by this time at most.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
@@ -44,9 +46,10 @@ async fn run(tasks: Tasks) {
             prune(&tasks).await;
         }
         for task in tasks.expire() {
-            let key = (task.tenant, task.id);
-            if let Err(error) = tasks.end_queued(&key, CancelReason::Deadline).await {
-                tracing::error!(task = %task.id, error = &error as &dyn std::error::Error, "could not end a task at its deadline");
+            let id = task.id;
+            if let Err(error) = tasks.end_queued(task, CancelReason::Deadline).await {
+                tracing::error!(task = %id, error = &error as &dyn std::error::Error, "could not end a task at its deadline");
+                sleep(RETRY).await;
             }
         }
         while let Some(task) = tasks.start_next() {

@@ -115,7 +115,7 @@ struct State {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Receiver {
     Webhook(Uuid),
-    /// The URL that a client named for one task.
+    /// The host of a URL that a client named for one task.
     Callback(String),
 }
 
@@ -239,17 +239,11 @@ impl Webhooks {
         Ok(())
     }
 
-    /// Commits the records of a task that has ended, together with the deliveries that report its end. Waits while too
-    /// many deliveries wait.
+    /// Commits the records of a task that has ended, together with the deliveries that report its end. It does not wait while
+    /// many deliveries wait: a task adds few, and a receiver must not delay tasks.
     pub async fn commit_task_end(&self, report: TaskReport<'_>, records: Records) -> Result<(), Closed> {
         let deliveries = self.task_deliveries(&report);
-        if deliveries.is_empty() {
-            return self.0.log.write(records).await;
-        }
-        tokio::select! {
-            () = self.room() => self.store_deliveries(report.tenant, &deliveries, records).await,
-            () = self.0.shutdown.drain_started() => Err(Closed),
-        }
+        self.store_deliveries(report.tenant, &deliveries, records).await
     }
 
     fn task_deliveries(&self, report: &TaskReport<'_>) -> Vec<Delivery> {
@@ -478,7 +472,7 @@ fn outgoing(options: &WebhookOptions, limits: &Limits) -> Result<Outgoing, OpenE
 fn pending(tenant: &Tenant, delivery: &Delivery) -> Option<(Uuid, Pending)> {
     let DeliveryState::Pending { next_attempt_at } = delivery.state else { return None };
     let receiver =
-        delivery.webhook.map_or_else(|| Receiver::Callback(delivery.url.clone()), Receiver::Webhook);
+        delivery.webhook.map_or_else(|| Receiver::Callback(target::host(&delivery.url)), Receiver::Webhook);
     let tenant = tenant.clone();
     Some((delivery.id, Pending { tenant, receiver, due: next_attempt_at, is_running: false }))
 }

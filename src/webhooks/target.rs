@@ -36,6 +36,12 @@ pub(super) fn check(text: &str, allowed: &[HostPattern]) -> Result<Uri, TargetEr
     Ok(url)
 }
 
+/// The host of a URL that was checked, with its port.
+pub(super) fn host(url: &str) -> String {
+    let parsed: Option<Uri> = url.parse().ok();
+    parsed.and_then(|url| Some(url.authority()?.to_string())).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

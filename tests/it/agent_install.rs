@@ -101,7 +101,7 @@ async fn binary_agent_is_installed_with_its_checksum_and_runs() {
     assert!(same.ok && same.text.contains("is the version of the registry"), "{}", same.text);
     let file = registry(&gateway, &[binary_entry("1.1.0", "hello.tar.gz", Some(&hash))]);
     let updated = agent(&gateway, &["update", "hello", "--registry", &file], &[]);
-    assert!(updated.ok && updated.text.contains("deleted version 1.0.0"), "{}", updated.text);
+    assert!(updated.ok && updated.text.contains("version 1.0.0 stays"), "{}", updated.text);
     let config = fs::read_to_string(gateway.path("config.toml")).expect("a file");
     assert!(config.contains("agents/hello/1.1.0/bin/hello") && config.contains("HELLO"), "{config}");
     assert_eq!(runs(&gateway, "hello").await, "hello");

@@ -129,6 +129,7 @@ pub(super) async fn cancel_task(request: ApiRequest<CanPrompt, Uuid>) -> Result<
     let task = task.map_err(|error| match error {
         ChangeError::Read(error) => ApiError::internal(error),
         ChangeError::Closed(_) => ApiError::draining(),
+        ChangeError::Internal => Problem::internal().into(),
     })?;
     respond(&request, task.ok_or_else(ApiError::not_found)?, None, true).await
 }
