@@ -189,7 +189,7 @@ fn remove(id: &str, flags: &Flags, environment: &Environment) -> Result<(), Fail
 
 const RELOAD: &str = "a running gateway reads its configuration again on SIGHUP";
 
-/// What an installation needs.
+/// The parts of an installation.
 struct Installation {
     file: PathBuf,
     config: Config,

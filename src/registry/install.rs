@@ -74,7 +74,7 @@ impl Installer {
             return Err(InstallError::Installed { id: entry.id.clone(), version: entry.version.clone() });
         }
         let used = |source| InstallError::Folder { path: folder.clone(), source };
-        // What an interrupted installation has left.
+        // An interrupted installation leaves its folder.
         remove(&folder).map_err(used)?;
         std::fs::create_dir_all(&folder).map_err(used)?;
         let installed = self.install_into(&folder, entry, request).await;

@@ -11,10 +11,14 @@ pub(super) const MAX_QUEUED: usize = 10_000;
 pub(super) const MAX_LEVELS: u8 = 4;
 /// The number of characters of a description.
 pub(super) const MAX_DESCRIPTION_CHARS: usize = 65_536;
+
+/// Why the tasks could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("could not read the tasks")]
     Records(#[from] ReadError),
+    #[error(transparent)]
+    Closed(#[from] Closed),
 }
 
 /// Why a request creates no task.
@@ -38,13 +42,20 @@ pub enum CreateError {
     KeyMismatch,
     #[error("the first request with this Idempotency-Key is still in flight")]
     KeyInFlight,
-    /// The operation has panicked. The panic is in the log.
-    #[error("internal error")]
-    Internal,
     #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error(transparent)]
-    Closed(#[from] Closed),
+    Change(#[from] ChangeError),
+}
+
+impl From<ReadError> for CreateError {
+    fn from(error: ReadError) -> Self {
+        Self::Change(error.into())
+    }
+}
+
+impl From<Closed> for CreateError {
+    fn from(error: Closed) -> Self {
+        Self::Change(error.into())
+    }
 }
 
 impl From<crate::session::CreateError> for CreateError {
@@ -67,8 +78,7 @@ impl ToProblem for CreateError {
             Self::QueueFull => new(ProblemCode::QueueFull),
             Self::KeyMismatch => new(ProblemCode::IdempotencyMismatch),
             Self::KeyInFlight => new(ProblemCode::IdempotencyInFlight),
-            Self::Read(_) | Self::Internal => Problem::internal(),
-            Self::Closed(_) => new(ProblemCode::Draining),
+            Self::Change(error) => error.problem(),
         }
     }
 }
@@ -93,4 +103,13 @@ pub enum ChangeError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Closed(#[from] Closed),
+}
+
+impl ToProblem for ChangeError {
+    fn problem(&self) -> Problem {
+        match self {
+            Self::Read(_) | Self::Internal => Problem::internal(),
+            Self::Closed(_) => Problem::new(ProblemCode::Draining, self.to_string()),
+        }
+    }
 }

@@ -95,9 +95,15 @@ impl Tasks {
         let mut queue = Queue::new(sessions.context().limits.task_aging_unit);
         let (mut open, mut begun) = (BTreeMap::new(), Vec::new());
         let mut pages = TenantRecords::of(&log, Table::OpenTask);
+        let mut ended: Option<Records> = None;
         while let Some(page) = pages.next::<OpenRecord>().await? {
             for (tenant, OpenRecord { task: id, cancelled }) in page {
-                let Some(record) = record::get(&log, &tenant, id).await? else { continue };
+                // A cancel can store its entry again after the end of the task.
+                let open_record = record::get(&log, &tenant, id).await?.filter(|task| task.outcome.is_none());
+                let Some(record) = open_record else {
+                    ended = Some(OpenRecord::delete(&tenant, id, ended.unwrap_or_default()));
+                    continue;
+                };
                 let task = queued(&tenant, &record);
                 let signals = OpenTask::new();
                 if cancelled {
@@ -112,6 +118,9 @@ impl Tasks {
                 }
             }
         }
+        if let Some(ended) = ended {
+            log.write(ended).await?;
+        }
         let state = Mutex::new(State { queue, open, in_flight: BTreeSet::new() });
         Ok((Self(Arc::new(Inner { sessions, webhooks, state, changed: Notify::new() })), begun))
     }
@@ -121,7 +130,7 @@ impl Tasks {
     pub async fn create(&self, by: &Principal, new: NewTask) -> Result<(Task, bool), CreateError> {
         let (tasks, by) = (self.clone(), by.clone());
         let created = async move { tasks.create_once(&by, new).await }.in_current_span();
-        self.context().shutdown.spawn_isolated(created).await.map_err(|_| CreateError::Internal)?
+        self.context().shutdown.spawn_isolated(created).await.map_err(|_| ChangeError::Internal)?
     }
 
     async fn create_once(&self, by: &Principal, new: NewTask) -> Result<(Task, bool), CreateError> {

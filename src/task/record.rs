@@ -70,7 +70,11 @@ pub(super) struct OpenRecord {
 
 impl OpenRecord {
     pub(super) fn put(&self, tenant: &Tenant, records: Records) -> Records {
-        records.put(Table::OpenTask, tenant_key(tenant, self.task.as_u128()), to_json(self))
+        records.put(Table::OpenTask, open_key(tenant, self.task), to_json(self))
+    }
+
+    pub(super) fn delete(tenant: &Tenant, task: Uuid, records: Records) -> Records {
+        records.delete(Table::OpenTask, open_key(tenant, task))
     }
 }
 
@@ -101,7 +105,7 @@ impl TaskRecord {
         let records = records.put(Table::Task, task_key(tenant, self.id), to_json(self));
         match self.outcome {
             None => records,
-            Some(_) => records.delete(Table::OpenTask, tenant_key(tenant, self.id.as_u128())),
+            Some(_) => OpenRecord::delete(tenant, self.id, records),
         }
     }
 
@@ -174,6 +178,10 @@ fn origin(url: &str) -> String {
 
 fn task_key(tenant: &Tenant, task: Uuid) -> Vec<u8> {
     tenant_key(tenant, !task.as_u128())
+}
+
+fn open_key(tenant: &Tenant, task: Uuid) -> Vec<u8> {
+    tenant_key(tenant, task.as_u128())
 }
 
 fn child_key(tenant: &Tenant, parent: Uuid, child: Uuid) -> Vec<u8> {

@@ -63,7 +63,8 @@ async fn run_with_retries(tasks: &Tasks, key: &TaskKey) {
 }
 
 async fn run_to_end(tasks: &Tasks, key: &TaskKey, open: OpenTask) -> Result<(), Stopped> {
-    let Some(record) = record::get(tasks.log(), &key.0, key.1).await? else { return Ok(()) };
+    let open_record = record::get(tasks.log(), &key.0, key.1).await?.filter(|task| task.outcome.is_none());
+    let Some(record) = open_record else { return Ok(()) };
     let by = record.principal(&key.0);
     let mut run = Run { tasks, key, by, record, open };
     let is_too_old =
@@ -227,6 +228,8 @@ impl Run<'_> {
                 }
             }
         };
+        // The turn can end before this loop reads a cancel of the client, in particular after a restart.
+        let reason = reason.or_else(|| self.open.cancel.is_cancelled().then_some(CancelReason::Client));
         usage.read_to(turn.last_event_id.seq).await;
         self.record.usage_seen |= turn.usage.is_some() || usage.reported().is_some();
         Ok(Outcome::of_turn(turn, reason, usage.reported(), self.now()))

@@ -32,6 +32,8 @@ const KILLS: usize = 20;
 pub(crate) struct Member {
     child: Child,
     log: tempfile::TempPath,
+    /// Its temporary files, which remain after a kill.
+    _files: tempfile::TempDir,
 }
 
 impl Member {
@@ -48,7 +50,9 @@ impl Member {
     #[expect(clippy::disallowed_methods, reason = "the test plays the person at the terminal")]
     pub(crate) fn run(url: &str, (name, key): (&str, &str), more: &[&str], command: &[&str]) -> Self {
         let (file, log) = tempfile::NamedTempFile::new().expect("a temporary file").into_parts();
+        let files = tempfile::tempdir().expect("a temporary folder");
         let child = Command::new(binary())
+            .env("TMPDIR", files.path())
             .args(["connect", "--url", url, "--name", name])
             .args(more)
             .arg("--")
@@ -60,7 +64,7 @@ impl Member {
             .stderr(file)
             .spawn()
             .expect("the binary was built");
-        Self { child, log }
+        Self { child, log, _files: files }
     }
 
     fn log(&self) -> String {

@@ -41,6 +41,20 @@ async fn queued_task_runs_after_a_kill_and_a_running_one_is_interrupted() {
 }
 
 #[tokio::test]
+async fn cancel_of_a_running_task_survives_a_kill() {
+    let agent = "pool = { max_size = 1, min_idle = 0 }";
+    let mut gateway = Setup::default().agent("fake", FAKE, &[], agent).start();
+    let running =
+        create(&gateway, json!({ "agent": "fake", "description": "stream n=1; ignore-cancel ms=20" })).await;
+    begun(&gateway, &running).await;
+    let path = format!("/v1/tasks/{}/cancel", super::id(&running));
+    assert_eq!(gateway.request(Method::POST, &path).send().await.expect("an answer").status(), 202);
+    gateway.kill();
+    gateway.start();
+    until(&gateway, &running, "cancelled").await;
+}
+
+#[tokio::test]
 async fn stop_interrupts_the_running_task_and_keeps_the_queue() {
     let agent = "pool = { max_size = 1, min_idle = 0 }";
     let setup =

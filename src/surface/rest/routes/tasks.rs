@@ -19,7 +19,7 @@ use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{
     ApiRequest, IdempotencyHeader, JsonBody, Params, PreferWait, set_preference_applied,
 };
-use crate::task::{ChangeError, Filter, NewTask};
+use crate::task::{Filter, NewTask};
 
 /// The size of a page.
 const DEFAULT_TASKS: usize = 50;
@@ -125,12 +125,7 @@ pub(super) async fn get_task(
     )
 )]
 pub(super) async fn cancel_task(request: ApiRequest<CanPrompt, Uuid>) -> Result<Response, ApiError> {
-    let task = request.gateway.tasks.cancel(&request.by.tenant, request.ids).await;
-    let task = task.map_err(|error| match error {
-        ChangeError::Read(error) => ApiError::internal(error),
-        ChangeError::Closed(_) => ApiError::draining(),
-        ChangeError::Internal => Problem::internal().into(),
-    })?;
+    let task = request.gateway.tasks.cancel(&request.by.tenant, request.ids).await?;
     respond(&request, task.ok_or_else(ApiError::not_found)?, None, true).await
 }
 
