@@ -1,14 +1,17 @@
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import "./style/base.css";
+import "./style/sidebar.css";
 import "./style/shell.css";
 import "./style/tasks.css";
 import "./style/transcript.css";
 import "./style/markdown.css";
 import "./style/cards.css";
 import "./style/composer.css";
+import { applyTheme, storedTheme } from "./model/theme";
 import { App, firstKeys } from "./view/App";
 
+applyTheme(storedTheme());
 const place = document.getElementById("root");
 if (!place) throw new Error("index.html has no place for the page");
 createRoot(place).render(

@@ -300,7 +300,7 @@ describe("with the demo agent", () => {
     await page.getByLabel("Key or link").fill(gateway.link);
     await page.getByRole("button", { name: "Continue" }).click();
     await page.getByRole("heading", { name: "What should we work on?" }).waitFor();
-    await page.getByRole("button", { name: "Forget the key" }).click();
+    await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByLabel("Key or link").waitFor();
     assert.deepEqual(await page.evaluate(() => [localStorage.length, sessionStorage.length]), [0, 0]);
     await page.goto(`${gateway.origin}/#/s/00000000-0000-7000-8000-000000000000`);

@@ -61,7 +61,7 @@ test("tasks are listed with their states and their sessions", async () => {
   await page.waitForURL(`**/#/s/${done.sessionId}`);
   await page.getByText("hello").first().waitFor();
   // The list of sessions omits the session of a task.
-  assert.equal(await page.locator(".session-list li").count(), 0);
+  assert.equal(await page.locator(".session-groups li").count(), 0);
   await page.goBack();
 });
 

@@ -66,6 +66,10 @@ export class Client {
     return this.#call(`tasks/${encodeURIComponent(task)}/cancel`, { method: "POST" });
   }
 
+  renameSession(session: string, title: string): Promise<Session> {
+    return this.#call(`sessions/${encodeURIComponent(session)}`, { method: "PATCH", body: { title } });
+  }
+
   deleteSession(session: string): Promise<void> {
     return this.#call(`sessions/${encodeURIComponent(session)}`, { method: "DELETE" });
   }

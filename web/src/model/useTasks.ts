@@ -1,8 +1,9 @@
 // The list of tasks. The page reloads its first page periodically while it is visible.
 
-import { useCallback, useEffect, useState } from "react";
+import { useCallback, useState } from "react";
 import type { Client } from "../api/client";
-import type { Task } from "../api/types";
+import type { Task, TaskPage } from "../api/types";
+import { useReload } from "./useReload";
 
 const EVERY_MS = 3_000;
 
@@ -19,28 +20,13 @@ export function useTasks(client: Client): TaskList {
   const [newest, setNewest] = useState<Task[] | null>(null);
   const [older, setOlder] = useState<Task[]>([]);
   const [cursor, setCursor] = useState<string | null>(null);
-  const [error, setError] = useState<unknown>(null);
-  const [asked, setAsked] = useState(0);
-  const refresh = useCallback(() => setAsked((before) => before + 1), []);
-
-  useEffect(() => {
-    const stop = new AbortController();
-    client.tasks(null, stop.signal).then(
-      (page) => {
-        setNewest(page.tasks);
-        // Older pages stay below the first one, which continues to change.
-        setCursor((before) => before ?? page.nextCursor ?? null);
-        setError(null);
-      },
-      (reason: unknown) => !stop.signal.aborted && setError(reason),
-    );
-    return () => stop.abort();
-  }, [client, asked]);
-
-  useEffect(() => {
-    const timer = setInterval(() => !document.hidden && refresh(), EVERY_MS);
-    return () => clearInterval(timer);
-  }, [refresh]);
+  const load = useCallback((signal: AbortSignal) => client.tasks(null, signal), [client]);
+  const store = useCallback((page: TaskPage) => {
+    setNewest(page.tasks);
+    // Older pages stay below the first one, which continues to change.
+    setCursor((before) => before ?? page.nextCursor ?? null);
+  }, []);
+  const { error, setError, refresh } = useReload(EVERY_MS, load, store);
 
   const loadMore = useCallback(() => {
     if (cursor === null) return;
@@ -51,7 +37,7 @@ export function useTasks(client: Client): TaskList {
       },
       setError,
     );
-  }, [client, cursor]);
+  }, [client, cursor, setError]);
 
   const tasks = newest === null ? null : distinct([...newest, ...older]);
   return { tasks, error, more: cursor !== null, refresh, loadMore };

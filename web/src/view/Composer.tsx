@@ -14,6 +14,8 @@ interface Props {
   client: Client;
   sessionId: string;
   commands: Command[];
+  /** The messages of this session, oldest first. The up arrow in an empty field writes the last one again. */
+  sent: string[];
   text: string;
   setText: Dispatch<SetStateAction<string>>;
   running: boolean;
@@ -22,7 +24,7 @@ interface Props {
   children: ReactNode;
 }
 
-export function Composer({ client, sessionId, commands, text, setText, running, act, onStop, children }: Props) {
+export function Composer({ client, sessionId, commands, sent, text, setText, running, act, onStop, children }: Props) {
   const field = useRef<HTMLTextAreaElement>(null);
   const [sending, setSending] = useState(false);
   /**
@@ -72,7 +74,26 @@ export function Composer({ client, sessionId, commands, text, setText, running, 
     if (sent) setText((now) => (now === written ? "" : now));
   }
 
+  /** The message that the arrow keys have selected, as an index of `sent`. */
+  const recalled = useRef<number | null>(null);
+
+  /** Selects an earlier or a later message, while the field has no text of its own. Returns whether there is one. */
+  function recall(event: KeyboardEvent): boolean {
+    const shown = recalled.current;
+    const at = shown !== null && text === sent[shown] ? shown : sent.length;
+    if (at === sent.length && text !== "") return false;
+    const next = event.key === "ArrowUp" ? at - 1 : at + 1;
+    if (next < 0 || next > sent.length) return false;
+    recalled.current = next;
+    setText(sent[next] ?? "");
+    return true;
+  }
+
   function press(event: KeyboardEvent) {
+    if ((event.key === "ArrowUp" || event.key === "ArrowDown") && recall(event)) {
+      event.preventDefault();
+      return;
+    }
     if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
     event.preventDefault();
     void send();

@@ -53,6 +53,7 @@ function Followed({ client, sessionId, menu, onActivity, feed }: Props & { feed:
   const [error, setError] = useState<unknown>(null);
   const [draft, setDraft] = useDraft(sessionId);
   const running = runningTurn(log);
+  const sent = useMemo(() => log.turns.map((turn) => blocksText(turn.prompt)).filter((text) => text !== ""), [log.turns]);
   const requests = useMemo(() => openRequests(log), [log]);
   const { elsewhere, answeredHere, dismiss } = useElsewhere(log, requests[0] ?? null);
   const title = titleOf(log);
@@ -144,6 +145,7 @@ function Followed({ client, sessionId, menu, onActivity, feed }: Props & { feed:
                 client={client}
                 sessionId={sessionId}
                 commands={log.commands}
+                sent={sent}
                 text={draft}
                 setText={setDraft}
                 running={running !== null}

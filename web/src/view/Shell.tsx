@@ -23,6 +23,7 @@ export function Shell({ client, onForget }: Props) {
   const [openTitle, setOpenTitle] = useState<string | null>(null);
   const open = route.page === "session" ? route.sessionId : null;
   const { refresh } = list;
+  const openDrawer = useCallback(() => setDrawer(true), []);
 
   // Choosing a session on a small screen closes the drawer over it.
   useEffect(() => {
@@ -57,6 +58,7 @@ export function Shell({ client, onForget }: Props) {
         openTitle={openTitle}
         onForget={onForget}
         onNavigate={() => setDrawer(false)}
+        onSearch={openDrawer}
       />
       <main id="main" tabIndex={-1}>
         {route.page === "tasks" ? (

@@ -1,14 +1,17 @@
-// The list of sessions, newest first, and the settings of the key.
+// The list of sessions in groups, newest first, and the settings of the page.
 
 import { useState } from "react";
 import type { Client } from "../api/client";
 import type { Session } from "../api/types";
-import { goTo, sessionHref, TASKS_HREF } from "../model/route";
+import { grouped, matches } from "../model/groups";
+import { goTo, TASKS_HREF } from "../model/route";
 import type { SessionList } from "../model/useSessions";
-import { ago, stateWords, visible } from "../model/words";
-import { onEscape } from "./escape";
+import { visible } from "../model/words";
 import { Icon } from "./Icon";
 import { ProblemNote } from "./ProblemNote";
+import { SessionRow } from "./SessionRow";
+import { moveFocus, SessionSearch } from "./SessionSearch";
+import { ThemeChoice } from "./ThemeChoice";
 
 interface Props {
   client: Client;
@@ -18,18 +21,21 @@ interface Props {
   openTitle: string | null;
   onForget(): void;
   onNavigate(): void;
+  onSearch(): void;
 }
 
-export function Sidebar({ client, list, open, openTitle, onForget, onNavigate }: Props) {
-  const [asking, setAsking] = useState<string | null>(null);
+export function Sidebar({ client, list, open, openTitle, onForget, onNavigate, onSearch }: Props) {
   const [error, setError] = useState<unknown>(null);
+  const [search, setSearch] = useState("");
+  const titleOf = (session: Session) =>
+    visible(session.title ?? (session.sessionId === open ? openTitle : null) ?? "Untitled session");
+  const found = list.sessions?.filter((session) => matches({ ...session, title: titleOf(session) }, search.trim())) ?? [];
 
-  async function remove(session: string) {
-    setAsking(null);
+  async function act(action: Promise<unknown>, done?: () => void) {
     try {
-      await client.deleteSession(session);
+      await action;
       setError(null);
-      if (session === open) goTo("#/");
+      done?.();
     } catch (reason) {
       setError(reason);
     }
@@ -45,80 +51,47 @@ export function Sidebar({ client, list, open, openTitle, onForget, onNavigate }:
         <a className="button" href="#/" onClick={onNavigate}>
           <Icon name="plus" /> New session
         </a>
+        <SessionSearch search={search} onSearch={setSearch} onOpen={onSearch} />
       </div>
       {error !== null && <ProblemNote error={error} />}
       {list.error !== null && list.sessions === null && <ProblemNote error={list.error} />}
-      {list.sessions?.length === 0 && <p className="sidebar-empty">No sessions yet.</p>}
-      <ul className="session-list">
-        {list.sessions?.map((session) => (
-          <li key={session.sessionId} className={session.sessionId === open ? "session-row current" : "session-row"}>
-            {asking === session.sessionId ? (
-              <ConfirmDelete onDelete={() => void remove(session.sessionId)} onKeep={() => setAsking(null)} />
-            ) : (
-              <Row
-                session={session}
-                current={session.sessionId === open}
-                title={visible(session.title ?? (session.sessionId === open ? openTitle : null) ?? "Untitled session")}
-                onNavigate={onNavigate}
-                onDelete={() => setAsking(session.sessionId)}
-              />
-            )}
-          </li>
+      {list.sessions !== null && found.length === 0 && (
+        <p className="sidebar-empty" role="status">
+          {list.sessions.length === 0 ? "No sessions yet." : "No session matches."}
+        </p>
+      )}
+      <div className="session-groups" onKeyDown={moveFocus}>
+        {grouped(found, Date.now()).map((group) => (
+          <section key={group.name} aria-label={group.name}>
+            <h2 className="session-group">{group.name}</h2>
+            <ul>
+              {group.sessions.map((session) => (
+                <SessionRow
+                  key={session.sessionId}
+                  session={session}
+                  current={session.sessionId === open}
+                  title={titleOf(session)}
+                  onNavigate={onNavigate}
+                  onRename={(title) => void act(client.renameSession(session.sessionId, title))}
+                  onDelete={() => void act(client.deleteSession(session.sessionId), () => session.sessionId === open && goTo("#/"))}
+                />
+              ))}
+            </ul>
+          </section>
         ))}
-      </ul>
+      </div>
       <div className="sidebar-foot">
         <a className="link-button" href={TASKS_HREF} onClick={onNavigate}>
           Tasks
         </a>
-        <button className="link-button" type="button" onClick={onForget}>
-          <Icon name="key" /> Forget the key
-        </button>
         <a className="link-button" href="docs" target="_blank" rel="noopener noreferrer">
-          API
+          API docs
         </a>
+        <button className="link-button" type="button" onClick={onForget}>
+          Sign out
+        </button>
+        <ThemeChoice />
       </div>
     </nav>
-  );
-}
-
-interface RowProps {
-  session: Session;
-  current: boolean;
-  title: string;
-  onNavigate(): void;
-  onDelete(): void;
-}
-
-function Row({ session, current, title, onNavigate, onDelete }: RowProps) {
-  return (
-    <>
-      <a className="session-link" href={sessionHref(session.sessionId)} aria-current={current ? "page" : undefined} onClick={onNavigate}>
-        <span className={`dot dot-${session.state}`} title={stateWords(session.state)} />
-        <span className="session-words">
-          <span className="session-title">{title}</span>
-          <span className="session-meta">
-            {session.agent} · {session.state === "idle" ? ago(session.updatedAt, Date.now()) : stateWords(session.state)}
-          </span>
-        </span>
-      </a>
-      <button className="icon-button session-delete" type="button" onClick={onDelete}>
-        <Icon name="delete" />
-        <span className="hidden">Delete {title}</span>
-      </button>
-    </>
-  );
-}
-
-function ConfirmDelete({ onDelete, onKeep }: { onDelete(): void; onKeep(): void }) {
-  return (
-    <div className="confirm" role="group" aria-label="Delete this session?" onKeyDown={(event) => onEscape(event, onKeep)}>
-      <span>Delete with all its history?</span>
-      <button className="button small danger" type="button" onClick={onDelete}>
-        Delete
-      </button>
-      <button className="button small" type="button" autoFocus onClick={onKeep}>
-        Keep
-      </button>
-    </div>
   );
 }

@@ -7,6 +7,7 @@ import { duration, stopWords } from "../model/words";
 import { Boundary } from "./Boundary";
 import { CompactionCard } from "./CompactionCard";
 import { ContentBlocks } from "./ContentBlocks";
+import { CopyButton } from "./CopyButton";
 import { PlanCard } from "./PlanCard";
 import { ProblemNote } from "./ProblemNote";
 import { RequestLine } from "./RequestLine";
@@ -43,6 +44,12 @@ function askedAbout(turn: Turn): Set<string | null> {
   const shows = (request: RequestItem) => records(request.toolCall?.["content"]).length > 0;
   const open = turn.items.filter((item): item is RequestItem => item.kind === "request" && item.resolution === null);
   return new Set(open.filter(shows).map((request) => request.toolCallId));
+}
+
+/** The text of the agent's messages in the turn. */
+function answerText(turn: Turn): string {
+  const texts = turn.items.map((item) => (item.kind === "message" ? blocksText(item.blocks) : ""));
+  return texts.filter((text) => text !== "").join("\n\n");
 }
 
 function settled(turn: Turn): string {
@@ -147,11 +154,15 @@ function TurnEnd({ turn, onRewrite }: { turn: Turn; onRewrite(text: string): voi
     );
   }
   if (turn.status !== "completed") return null;
+  const answer = answerText(turn);
   const took = turn.endedAt ? duration(turn.createdAt, turn.endedAt) : "";
   return (
-    <p className={turn.stopReason === "end_turn" ? "turn-end" : "turn-end notable"}>
-      {stopWords(turn.stopReason)}
-      {took && ` · ${took}`}
-    </p>
+    <div className="turn-foot">
+      <p className={turn.stopReason === "end_turn" ? "turn-end" : "turn-end notable"}>
+        {stopWords(turn.stopReason)}
+        {took && ` · ${took}`}
+      </p>
+      {answer !== "" && <CopyButton text={answer} label="Copy the answer" />}
+    </div>
   );
 }

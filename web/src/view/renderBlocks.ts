@@ -55,20 +55,29 @@ const marked = new Marked({
   },
 });
 
-/** The message as HTML of its top-level blocks, so that a streaming message redraws only its last one. */
-export function renderBlocks(markdown: string): string[] {
+/** A top-level block of a message: HTML, or the text of a code block. */
+export type Block = { kind: "html"; html: string } | { kind: "code"; language: string; text: string };
+
+/** The top-level blocks of a message, so that a streaming message redraws only its last one. */
+export function renderBlocks(markdown: string): Block[] {
   try {
     return parse(markdown);
   } catch {
     // The parser is recursive: lists and quotations of some thousand levels exceed its stack.
-    return [`<pre><code>${escape(markdown)}</code></pre>`];
+    return [{ kind: "code", language: "", text: markdown }];
   }
 }
 
-function parse(markdown: string): string[] {
+function parse(markdown: string): Block[] {
   const tokens = marked.lexer(markdown);
   placeHeadings(tokens);
-  return tokens.filter((token) => token.type !== "space" && token.type !== "def").map((token: Token) => marked.parser([token]));
+  return tokens.filter((token) => token.type !== "space" && token.type !== "def").map(block);
+}
+
+function block(token: Token): Block {
+  if (token.type !== "code") return { kind: "html", html: marked.parser([token]) };
+  const { lang, text } = token as Tokens.Code;
+  return { kind: "code", language: /^\S*/.exec(lang ?? "")![0], text };
 }
 
 /** The page's own heading has level 1. The highest heading of a message gets level 2. */

@@ -13,6 +13,11 @@ function rest(html: string): string {
   return html.replace(TAG, "");
 }
 
+/** The HTML of a text. The page writes code blocks as text, so they have no HTML. */
+function htmlOf(text: string): string[] {
+  return renderBlocks(text).flatMap((block) => (block.kind === "html" ? [block.html] : []));
+}
+
 function addresses(html: string): string[] {
   return [...html.matchAll(/ (?:href|src)="([^"]*)"/g)].map(([, address]) => address!);
 }
@@ -21,7 +26,7 @@ describe("the HTML of a payload", () => {
   for (const { name, payloads } of CLASSES) {
     test(`has only elements of Markdown: ${name}`, () => {
       for (const payload of payloads) {
-        const html = renderBlocks(payload).join("\n");
+        const html = htmlOf(payload).join("\n");
         expect(rest(html), payload).not.toMatch(/[<>]/);
         for (const address of addresses(html)) {
           expect(address, payload).toMatch(/^(https?:\/\/|mailto:|data:image\/(png|jpeg|gif|webp|avif);base64,)/i);
@@ -31,7 +36,7 @@ describe("the HTML of a payload", () => {
   }
 
   test("has an image only without a request", () => {
-    const images = PAYLOADS.flatMap((payload) => renderBlocks(payload).flatMap((html) => html.match(/<img [^>]*>/g) ?? []));
+    const images = PAYLOADS.flatMap((payload) => htmlOf(payload).flatMap((html) => html.match(/<img [^>]*>/g) ?? []));
     expect(images.length).toBeGreaterThan(0);
     for (const image of images) expect(image).toMatch(/^<img src="data:image\/(png|jpeg|gif|webp|avif);base64,/);
   });
@@ -41,7 +46,7 @@ describe("a text that is costly to parse", () => {
   for (const text of COSTLY) {
     test(`is shown in time: ${text.slice(0, 12)}, ${text.length} characters`, () => {
       const begun = performance.now();
-      const html = renderBlocks(text).join("");
+      const html = htmlOf(text).join("");
       expect(performance.now() - begun).toBeLessThan(COSTLY_MS);
       expect(rest(html)).not.toMatch(/[<>]/);
     });
@@ -49,7 +54,13 @@ describe("a text that is costly to parse", () => {
 });
 
 test("a paragraph with few delimiters keeps its emphasis beside one with many", () => {
-  const [crowded, plain] = renderBlocks(`${"*a* ".repeat(2000)}\n\n*b*`);
+  const [crowded, plain] = htmlOf(`${"*a* ".repeat(2000)}\n\n*b*`);
   expect(crowded).not.toContain("<em>");
   expect(plain).toContain("<em>b</em>");
+});
+
+test("a code block has its language and its text", () => {
+  const [code, plain] = renderBlocks("```rust ignore\n<b>fn</b>\n```\n\n    indented");
+  expect(code).toEqual({ kind: "code", language: "rust", text: "<b>fn</b>" });
+  expect(plain).toEqual({ kind: "code", language: "", text: "indented" });
 });

@@ -1,0 +1,31 @@
+// The groups of the list of sessions, and its search.
+
+import type { Session } from "../api/types";
+
+export interface Group {
+  name: string;
+  sessions: Session[];
+}
+
+const DAY_MS = 86_400_000;
+
+/** Groups sessions and keeps their order. A group without a session is left out. */
+export function grouped(sessions: Session[], now: number): Group[] {
+  const midnight = new Date(now).setHours(0, 0, 0, 0);
+  const groups: Group[] = ["Needs you", "Today", "This week", "Older"].map((name) => ({ name, sessions: [] }));
+  for (const session of sessions) groups[place(session, midnight)]!.sessions.push(session);
+  return groups.filter((group) => group.sessions.length > 0);
+}
+
+function place(session: Session, midnight: number): number {
+  if (session.state === "waiting") return 0;
+  const changed = Date.parse(session.updatedAt);
+  if (changed >= midnight) return 1;
+  return changed >= midnight - 6 * DAY_MS ? 2 : 3;
+}
+
+/** Whether the title, the agent or the folder of a session contains each word of the search. */
+export function matches(session: Session, search: string): boolean {
+  const text = `${session.title ?? ""} ${session.agent} ${session.cwd ?? ""}`.toLowerCase();
+  return search.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+}

@@ -1,0 +1,26 @@
+// A code block of a message, with its language and buttons that copy and wrap it.
+
+import { memo, useState } from "react";
+import { visible } from "../model/words";
+import { CopyButton } from "./CopyButton";
+
+const MAX_LANGUAGE = 24;
+
+export const CodeBlock = memo(function CodeBlock({ language, text }: { language: string; text: string }) {
+  const [wrapped, setWrapped] = useState(false);
+  const name = visible(language).slice(0, MAX_LANGUAGE) || "text";
+  return (
+    <div className={wrapped ? "code-block wrapped" : "code-block"} role="group" aria-label={`Code, ${name}`}>
+      <div className="code-head">
+        <span className="code-language">{name}</span>
+        <button className="link-button" type="button" aria-pressed={wrapped} onClick={() => setWrapped(!wrapped)}>
+          Wrap
+        </button>
+        <CopyButton text={text} />
+      </div>
+      <pre tabIndex={0}>
+        <code>{text}</code>
+      </pre>
+    </div>
+  );
+});

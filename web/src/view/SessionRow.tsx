@@ -1,0 +1,106 @@
+// A session in the list: its link, and the forms that rename and delete it.
+
+import { useState, type FormEvent } from "react";
+import type { Session } from "../api/types";
+import { sessionHref } from "../model/route";
+import { ago, stateWords } from "../model/words";
+import { onEscape } from "./escape";
+import { Icon } from "./Icon";
+
+/** The gateway's limit for a title, in characters. */
+const MAX_TITLE = 512;
+
+interface Props {
+  session: Session;
+  current: boolean;
+  title: string;
+  onNavigate(): void;
+  onRename(title: string): void;
+  onDelete(): void;
+}
+
+export function SessionRow({ session, current, title, onNavigate, onRename, onDelete }: Props) {
+  const [form, setForm] = useState<"rename" | "delete" | null>(null);
+  const close = () => setForm(null);
+  return (
+    <li className={current ? "session-row current" : "session-row"}>
+      {form === "delete" ? (
+        <ConfirmDelete onDelete={onDelete} onKeep={close} />
+      ) : form === "rename" ? (
+        <Rename
+          title={session.title ?? ""}
+          onClose={close}
+          onRename={(given) => {
+            close();
+            onRename(given);
+          }}
+        />
+      ) : (
+        <>
+          <a className="session-link" href={sessionHref(session.sessionId)} aria-current={current ? "page" : undefined} onClick={onNavigate}>
+            <span className={`dot dot-${session.state}`} title={stateWords(session.state)} />
+            <span className="session-words">
+              <span className="session-title">{title}</span>
+              <span className="session-meta">
+                {session.agent} · {session.state === "idle" ? ago(session.updatedAt, Date.now()) : stateWords(session.state)}
+              </span>
+            </span>
+          </a>
+          <span className="session-actions">
+            <button className="icon-button" type="button" title="Rename" onClick={() => setForm("rename")}>
+              <Icon name="edit" />
+              <span className="hidden">Rename {title}</span>
+            </button>
+            <button className="icon-button" type="button" title="Delete" onClick={() => setForm("delete")}>
+              <Icon name="delete" />
+              <span className="hidden">Delete {title}</span>
+            </button>
+          </span>
+        </>
+      )}
+    </li>
+  );
+}
+
+function Rename({ title, onRename, onClose }: { title: string; onRename(title: string): void; onClose(): void }) {
+  const [text, setText] = useState(title);
+  const given = text.trim();
+  function submit(event: FormEvent) {
+    event.preventDefault();
+    if (given === "" || given === title) onClose();
+    else onRename(given);
+  }
+  return (
+    <form className="confirm" onSubmit={submit} onKeyDown={(event) => onEscape(event, onClose)}>
+      <input
+        className="rename-field"
+        aria-label="Title of the session"
+        autoFocus
+        maxLength={MAX_TITLE}
+        value={text}
+        onChange={(event) => setText(event.target.value)}
+        onFocus={(event) => event.target.select()}
+      />
+      <button className="button small" type="submit">
+        Save
+      </button>
+      <button className="button small" type="button" onClick={onClose}>
+        Cancel
+      </button>
+    </form>
+  );
+}
+
+function ConfirmDelete({ onDelete, onKeep }: { onDelete(): void; onKeep(): void }) {
+  return (
+    <div className="confirm" role="group" aria-label="Delete this session?" onKeyDown={(event) => onEscape(event, onKeep)}>
+      <span>Delete with all its history?</span>
+      <button className="button small danger" type="button" onClick={onDelete}>
+        Delete
+      </button>
+      <button className="button small" type="button" autoFocus onClick={onKeep}>
+        Keep
+      </button>
+    </div>
+  );
+}

@@ -1,0 +1,64 @@
+// The search of the list. Ctrl+K opens it from everywhere, and the arrow keys move between the field and the sessions.
+
+import { useEffect, useRef, type KeyboardEvent } from "react";
+
+interface Props {
+  search: string;
+  onSearch(search: string): void;
+  /** Called before the field gets the focus, because the list can be hidden. */
+  onOpen(): void;
+}
+
+export function SessionSearch({ search, onSearch, onOpen }: Props) {
+  const field = useRef<HTMLInputElement>(null);
+
+  useEffect(() => {
+    const press = (event: globalThis.KeyboardEvent) => {
+      if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return;
+      event.preventDefault();
+      onOpen();
+      requestAnimationFrame(() => field.current?.select());
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, [onOpen]);
+
+  function press(event: KeyboardEvent) {
+    if (event.key === "Escape" && search !== "") {
+      event.preventDefault();
+      onSearch("");
+    } else if (event.key === "Enter") {
+      links()[0]?.click();
+    } else {
+      moveFocus(event);
+    }
+  }
+
+  return (
+    <input
+      className="session-search"
+      ref={field}
+      type="search"
+      aria-label="Search sessions"
+      aria-keyshortcuts="Control+K"
+      placeholder="Search sessions (Ctrl+K)"
+      value={search}
+      onChange={(event) => onSearch(event.target.value)}
+      onKeyDown={press}
+    />
+  );
+}
+
+function links(): HTMLElement[] {
+  return [...document.querySelectorAll<HTMLElement>("#sidebar .session-link")];
+}
+
+/** Moves the focus by one session with the arrow keys. The field is above the first session. */
+export function moveFocus(event: KeyboardEvent): void {
+  const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+  if (step === 0) return;
+  const places = [document.querySelector<HTMLElement>("#sidebar .session-search"), ...links()];
+  const next = places[places.indexOf(document.activeElement as HTMLElement) + step];
+  event.preventDefault();
+  next?.focus();
+}

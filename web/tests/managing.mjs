@@ -1,0 +1,133 @@
+// The list of sessions (groups, search, titles), the colours, copied text and earlier messages.
+//
+// The environment is that of browser.mjs.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { checkAccessibility, launch, screenshot, Watch } from "./support/browser.mjs";
+import { Chat } from "./support/chat.mjs";
+import { Gateway } from "./support/gateway.mjs";
+
+const DEMO = /demo/;
+const CODE = "/// Adds two numbers.\nfn add(a: u64, b: u64) -> u64 {\n    a + b // <- not HTML\n}";
+
+let browser;
+let gateway;
+let watch;
+let page;
+let chat;
+
+before(async () => {
+  browser = await launch();
+  gateway = await Gateway.start();
+  watch = await Watch.page(browser, gateway.origin, { colorScheme: "light", viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" });
+  page = watch.page;
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  chat = new Chat(page);
+  await page.goto(gateway.link);
+  await chat.start(DEMO);
+  await chat.send("/markdown");
+  await chat.ended("Finished");
+});
+after(async () => {
+  await watch?.close();
+  await browser?.close();
+  await gateway?.end();
+});
+
+const clipboard = () => page.evaluate(() => navigator.clipboard.readText());
+
+test("a code block and an answer are copied as the agent wrote them", async () => {
+  const block = page.getByRole("group", { name: "Code, rust" }).first();
+  await block.getByRole("button", { name: "Copy" }).click();
+  await block.getByText("Copied").waitFor();
+  assert.equal((await clipboard()).trim(), CODE);
+  await block.getByRole("button", { name: "Wrap" }).click();
+  assert.equal(await block.locator("pre").evaluate((pre) => getComputedStyle(pre).whiteSpace), "pre-wrap");
+  await chat.lastTurn.getByRole("button", { name: "Copy the answer" }).click();
+  await chat.lastTurn.getByText("Copied").last().waitFor();
+  const answer = await clipboard();
+  assert.ok(answer.includes("```rust\n"), answer);
+});
+
+test("the up arrow in an empty field writes an earlier message again", async () => {
+  await chat.send("/help");
+  await chat.ended("Finished");
+  await chat.message.press("ArrowUp");
+  assert.equal(await chat.message.inputValue(), "/help");
+  await chat.message.press("ArrowUp");
+  assert.equal(await chat.message.inputValue(), "/markdown");
+  await chat.message.press("ArrowUp");
+  assert.equal(await chat.message.inputValue(), "/markdown", "there is no older message");
+  await chat.message.press("ArrowDown");
+  await chat.message.press("ArrowDown");
+  assert.equal(await chat.message.inputValue(), "");
+  await chat.message.fill("my own words");
+  await chat.message.press("ArrowUp");
+  assert.equal(await chat.message.inputValue(), "my own words");
+  await chat.message.fill("");
+});
+
+test("sessions are renamed, grouped, found by Ctrl+K and opened without a mouse", async () => {
+  const row = page.locator(".session-row.current");
+  await row.hover();
+  await row.getByRole("button", { name: /^Rename/ }).click();
+  const field = page.getByRole("textbox", { name: "Title of the session" });
+  await field.fill("The tour of the demo agent");
+  await field.press("Enter");
+  await row.locator(".session-title").filter({ hasText: "The tour of the demo agent" }).waitFor();
+  await page.getByRole("heading", { name: "The tour of the demo agent" }).waitFor();
+  const toured = page.url();
+
+  await page.getByRole("link", { name: "New session" }).click();
+  await chat.start(DEMO);
+  await chat.send("/permission");
+  await chat.permission.waitFor();
+  const needsYou = page.getByRole("region", { name: "Needs you" });
+  await needsYou.getByRole("link").waitFor();
+  const today = page.getByRole("region", { name: "Today" });
+  assert.equal(await today.getByRole("link").count(), 1);
+  await checkAccessibility(page, "groups");
+  await screenshot(page, "groups-light");
+
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("tour");
+  await needsYou.waitFor({ state: "detached" });
+  await screenshot(page, "search-light");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(toured);
+  await page.keyboard.press("Control+k");
+  await page.keyboard.press("Escape");
+  await needsYou.waitFor();
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("no such session");
+  await page.getByText("No session matches.").waitFor();
+  await checkAccessibility(page, "no match");
+  await page.keyboard.press("Escape");
+});
+
+test("the chosen colours stay, and the system's return", async () => {
+  const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const light = await ground();
+  const choice = page.getByRole("combobox", { name: "Colours" });
+  await choice.selectOption("Dark");
+  const dark = await ground();
+  assert.notEqual(dark, light);
+  await page.reload();
+  await choice.waitFor();
+  assert.equal(await ground(), dark);
+  await checkAccessibility(page, "dark");
+  await screenshot(page, "chosen-dark");
+  await choice.selectOption("System colours");
+  assert.equal(await ground(), light);
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), undefined);
+});
+
+test("on a narrow screen Ctrl+K opens the list over the conversation", async () => {
+  await page.setViewportSize({ width: 390, height: 800 });
+  await page.keyboard.press("Control+k");
+  await page.getByRole("searchbox", { name: "Search sessions" }).waitFor();
+  await checkAccessibility(page, "list at 390 px");
+  await screenshot(page, "groups-small");
+});

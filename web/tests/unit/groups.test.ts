@@ -1,0 +1,31 @@
+import { expect, test } from "vitest";
+import type { Session } from "../../src/api/types";
+import { grouped, matches } from "../../src/model/groups";
+
+const NOW = new Date(2026, 10, 27, 12).getTime();
+const HOUR = 3_600_000;
+
+function session(title: string, state: string, hoursAgo: number): Session {
+  const updatedAt = new Date(NOW - hoursAgo * HOUR).toISOString();
+  return { sessionId: title, agent: "demo", title, cwd: "/work/Shop", state, createdAt: updatedAt, updatedAt };
+}
+
+test("sessions are grouped by their state and their day, in their order", () => {
+  const sessions = [
+    session("b", "idle", 1),
+    session("a", "waiting", 900),
+    session("c", "running", 11),
+    session("d", "idle", 13),
+    session("e", "closed", 24 * 6),
+    session("f", "idle", 24 * 7),
+  ];
+  const groups = grouped(sessions, NOW).map(({ name, sessions }) => [name, sessions.map(({ title }) => title).join("")]);
+  expect(groups).toEqual([["Needs you", "a"], ["Today", "bc"], ["This week", "de"], ["Older", "f"]]);
+  expect(grouped([], NOW)).toEqual([]);
+});
+
+test("the search finds words of the title, the agent and the folder", () => {
+  const found = session("Fix the Login", "idle", 1);
+  for (const search of ["", "login", "LOGIN demo", "shop fix"]) expect(matches(found, search), search).toBe(true);
+  expect(matches(found, "login other")).toBe(false);
+});
