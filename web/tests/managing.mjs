@@ -74,6 +74,7 @@ test("sessions are renamed, grouped, found by Ctrl+K and opened without a mouse"
   await row.getByRole("button", { name: /^Rename/ }).click();
   const field = page.getByRole("textbox", { name: "Title of the session" });
   await field.fill("The tour of the demo agent");
+  await field.press("ArrowDown");
   await field.press("Enter");
   await row.locator(".session-title").filter({ hasText: "The tour of the demo agent" }).waitFor();
   await page.getByRole("heading", { name: "The tour of the demo agent" }).waitFor();

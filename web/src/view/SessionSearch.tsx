@@ -56,9 +56,9 @@ function links(): HTMLElement[] {
 /** Moves the focus by one session with the arrow keys. The field is above the first session. */
 export function moveFocus(event: KeyboardEvent): void {
   const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
-  if (step === 0) return;
   const places = [document.querySelector<HTMLElement>("#sidebar .session-search"), ...links()];
-  const next = places[places.indexOf(document.activeElement as HTMLElement) + step];
+  const at = places.indexOf(document.activeElement as HTMLElement);
+  if (step === 0 || at === -1) return;
   event.preventDefault();
-  next?.focus();
+  places[at + step]?.focus();
 }
