@@ -3,6 +3,7 @@
 // The environment is that of browser.mjs.
 
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { after, before, test } from "node:test";
 import { checkAccessibility, launch, screenshot, Watch } from "./support/browser.mjs";
 import { Chat } from "./support/chat.mjs";
@@ -48,6 +49,30 @@ test("a code block and an answer are copied as the agent wrote them", async () =
   await chat.lastTurn.getByText("Copied").last().waitFor();
   const answer = await clipboard();
   assert.ok(answer.includes("```rust\n"), answer);
+});
+
+test("the menu of a session copies its link and saves its conversation", async () => {
+  const more = page.getByRole("button", { name: "More about this session" });
+  const items = page.getByRole("group", { name: "This session" });
+  await more.click();
+  await checkAccessibility(page, "session menu");
+  await screenshot(page, "session-menu-light");
+  await items.getByRole("button", { name: "Copy the link" }).click();
+  await items.getByText("Copied").waitFor();
+  assert.equal(await clipboard(), page.url());
+  assert.match(page.url(), /#\/s\/[0-9a-f-]+$/, "the link has no key");
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    items.getByRole("button", { name: "Download as Markdown" }).click(),
+  ]);
+  assert.equal(download.suggestedFilename(), "markdown.md");
+  const text = await readFile(await download.path(), "utf8");
+  assert.ok(text.startsWith("# /markdown\n"), text);
+  assert.ok(text.includes(`\`\`\`rust\n${CODE}\n\`\`\``), text);
+  await more.click();
+  await page.keyboard.press("Escape");
+  await items.waitFor({ state: "detached" });
+  assert.equal(await more.evaluate((button) => button === document.activeElement), true);
 });
 
 test("the up arrow in an empty field writes an earlier message again", async () => {

@@ -14,6 +14,7 @@ const PATHS: Record<string, string> = {
   switch_mode: "M3 5.5h9L9.5 3M13 10.5H4L6.5 13",
   agent: "M8 7a2.5 2.5 0 1 0 0-5 2.5 2.5 0 0 0 0 5zM3 14a5 5 0 0 1 10 0",
   other: "M8 4.5v.01M8 8v.01M8 11.5v.01",
+  more: "M4 8v.01M8 8v.01M12 8v.01",
   plus: "M8 3v10M3 8h10",
   send: "M8 13V3.5M4 7l4-4 4 4",
   stop: "M4.5 4.5h7v7h-7z",

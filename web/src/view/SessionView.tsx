@@ -14,6 +14,7 @@ import { focusMessage } from "./focus";
 import { Options } from "./Options";
 import { ProblemNote } from "./ProblemNote";
 import { RequestDock } from "./RequestDock";
+import { SessionMenu } from "./SessionMenu";
 import { Transcript } from "./Transcript";
 import { UsageMeter } from "./UsageMeter";
 import { Where } from "./where";
@@ -106,6 +107,7 @@ function Followed({ client, sessionId, menu, onActivity, feed }: Props & { feed:
               </p>
             </div>
             <UsageMeter usage={log.usage} />
+            <SessionMenu log={log} title={title} />
           </header>
           <ConnectionBanner connection={connection} onRetry={() => feed.retryNow()} />
           <Transcript
