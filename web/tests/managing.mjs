@@ -87,6 +87,9 @@ test("the up arrow in an empty field writes an earlier message again", async () 
   await chat.message.press("ArrowDown");
   await chat.message.press("ArrowDown");
   assert.equal(await chat.message.inputValue(), "");
+  await chat.turns.first().getByRole("button", { name: "Edit and send again" }).click();
+  assert.equal(await chat.message.inputValue(), "/markdown");
+  assert.equal(await chat.message.evaluate((field) => field === document.activeElement), true);
   await chat.message.fill("my own words");
   await chat.message.press("ArrowUp");
   assert.equal(await chat.message.inputValue(), "my own words");

@@ -25,12 +25,21 @@ interface Props {
 
 export const TurnView = memo(function TurnView({ turn, terminals, onRewrite }: Props) {
   const asked = askedAbout(turn);
+  const words = blocksText(turn.prompt);
   return (
     <article className={`turn turn-${turn.status}`} aria-label={turn.status === "between" ? "Between turns" : "Turn"}>
       {turn.prompt.length > 0 && (
         <div className="message from-person">
           <span className="hidden">You wrote: </span>
           <ContentBlocks blocks={turn.prompt} plain />
+        </div>
+      )}
+      {words !== "" && (
+        <div className="prompt-actions" role="group" aria-label="Your message">
+          <CopyButton text={words} />
+          <button className="link-button" type="button" onClick={() => onRewrite(words)}>
+            Edit and send again
+          </button>
         </div>
       )}
       <Items items={turn.items} live={turn.status === "running"} settled={settled(turn)} asked={asked} terminals={terminals} />
