@@ -48,7 +48,7 @@ function watchPage() {
   window.changedPrototypes = () => members.filter(([prototype, count]) => Reflect.ownKeys(prototype).length !== count).map(([prototype]) => `prototype: ${prototype}`);
 
   // All elements of the page. A new kind of element belongs into this list only if a text cannot make it harmful.
-  const PAGE = "A ARTICLE ASIDE BUTTON CODE DETAILS DIV FIELDSET FIGCAPTION FIGURE FOOTER FORM H1 HEADER IMG INPUT KBD LABEL LEGEND LI MAIN METER NAV OL OPTGROUP OPTION P PRE SECTION SELECT SPAN STRONG SUMMARY TEXTAREA UL path svg";
+  const PAGE = "A ARTICLE ASIDE BUTTON CODE DETAILS DIV FIELDSET FIGCAPTION FIGURE FOOTER FORM H1 H2 HEADER IMG INPUT KBD LABEL LEGEND LI MAIN METER NAV OL OPTGROUP OPTION P PRE SECTION SELECT SPAN STRONG SUMMARY TEXTAREA UL path svg";
   const MARKDOWN = "A BLOCKQUOTE BR CODE DEL DIV EM H2 H3 H4 H5 H6 HR IMG LI OL P PRE STRONG TABLE TBODY TD TH THEAD TR UL";
   const MARKDOWN_ATTRIBUTES = "align alt href rel src start tabindex target title";
   const sets = Object.fromEntries(Object.entries({ PAGE, MARKDOWN, MARKDOWN_ATTRIBUTES }).map(([name, list]) => [name, new Set(list.split(" "))]));
@@ -60,7 +60,8 @@ function watchPage() {
       const fine = ["TITLE", "META"].includes(element.nodeName) || (element.nodeName === "LINK" && isOwn(element.href)) || (element.nodeName === "SCRIPT" && isOwn(element.src));
       return fine ? undefined : harm(`head: ${element.outerHTML}`);
     }
-    const markdown = element.parentElement?.closest(".markdown") ?? null;
+    // The page itself creates the elements of a code block. A text cannot set the class.
+    const markdown = element.closest(".code-block") ? null : (element.parentElement?.closest(".markdown") ?? null);
     if (!(markdown ? sets.MARKDOWN : sets.PAGE).has(element.nodeName)) harm(`element: ${element.outerHTML}`);
     for (const { name } of element.attributes) {
       const fine = markdown ? sets.MARKDOWN_ATTRIBUTES.has(name) : !/^(on|srcdoc$|action$|formaction$|srcset$|xlink:|ping$)/.test(name);
