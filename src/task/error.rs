@@ -1,8 +1,6 @@
 //! The errors of operations on tasks.
 
-use crate::api::{Problem, ProblemCode};
 use crate::eventlog::{Closed, ReadError};
-use crate::session::ToProblem;
 use crate::webhooks;
 
 /// The number of queued tasks of a tenant.
@@ -64,35 +62,6 @@ impl From<crate::session::CreateError> for CreateError {
     }
 }
 
-impl ToProblem for CreateError {
-    fn problem(&self) -> Problem {
-        let new = |code| Problem::new(code, self.to_string());
-        match self {
-            Self::Session(error) => of_task(error.problem()),
-            Self::Description => Problem::invalid("/description", self.to_string()),
-            Self::NoSuchParent | Self::ParentEnded | Self::TooDeep => {
-                Problem::invalid("/parentTask", self.to_string())
-            }
-            Self::Callback(webhooks::CreateError::Disabled) => new(ProblemCode::Forbidden),
-            Self::Callback(_) => Problem::invalid("/callbackUrl", self.to_string()),
-            Self::QueueFull => new(ProblemCode::QueueFull),
-            Self::KeyMismatch => new(ProblemCode::IdempotencyMismatch),
-            Self::KeyInFlight => new(ProblemCode::IdempotencyInFlight),
-            Self::Change(error) => error.problem(),
-        }
-    }
-}
-
-/// The problem of a request for a session, with the members of the request for a task.
-fn of_task(mut problem: Problem) -> Problem {
-    for error in &mut problem.errors {
-        if let Some(pointer) = error.pointer.strip_prefix("/policy") {
-            error.pointer = pointer.to_owned();
-        }
-    }
-    problem
-}
-
 /// Why a change of a task is not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
@@ -103,13 +72,4 @@ pub enum ChangeError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Closed(#[from] Closed),
-}
-
-impl ToProblem for ChangeError {
-    fn problem(&self) -> Problem {
-        match self {
-            Self::Read(_) | Self::Internal => Problem::internal(),
-            Self::Closed(_) => Problem::new(ProblemCode::Draining, self.to_string()),
-        }
-    }
 }

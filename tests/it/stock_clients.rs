@@ -1,6 +1,7 @@
 //! Clients that others wrote, with the few lines around them that docs/reference/events.md shows: each gets every event once and in order
 //! through a kill and a drain, and knows a cut from an end.
 
+use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -25,6 +26,8 @@ struct Client {
     child: Child,
     lines: Receiver<Value>,
     events: Vec<Value>,
+    /// The number of events of each type.
+    counts: HashMap<String, usize>,
     /// How its streams closed: `cut`, `shutdown` or `end`.
     closed: Vec<String>,
 }
@@ -44,7 +47,7 @@ impl Client {
             }
         };
         std::thread::Builder::new().spawn(read).expect("a thread");
-        Self { child, lines, events: Vec::new(), closed: Vec::new() }
+        Self { child, lines, events: Vec::new(), counts: HashMap::new(), closed: Vec::new() }
     }
 
     /// Reads until a condition holds.
@@ -57,17 +60,20 @@ impl Client {
                 line.unwrap_or_else(|_| panic!("no {what}: {:?} {:?}", self.closed, self.events.last()));
             match line["closed"].as_str() {
                 Some(closed) => self.closed.push(closed.to_owned()),
-                None => {
-                    self.events.push(if line["event"].is_object() { line["event"].clone() } else { line });
-                }
+                None => self.push(if line["event"].is_object() { line["event"].clone() } else { line }),
             }
         }
     }
 
+    fn push(&mut self, event: Value) {
+        let kind = event["type"].as_str().expect("an event has a type").to_owned();
+        *self.counts.entry(kind).or_default() += 1;
+        self.events.push(event);
+    }
+
+    /// Reads until there are so many events of a type.
     fn until_event(&mut self, kind: &str, count: usize) {
-        self.until(kind, |client| {
-            client.events.iter().filter(|event| event["type"] == kind).count() >= count
-        });
+        self.until(kind, |client| client.counts.get(kind).is_some_and(|seen| *seen >= count));
     }
 
     fn until_closed(&mut self, how: &str) {

@@ -114,8 +114,7 @@ async fn an_answer_that_the_agent_received_is_in_the_audit_log_after_a_kill() {
 async fn refused_files_and_terminals_are_recorded() {
     let gateway = Setup::fake(&[]).agent("served", crate::support::FAKE, &[], "files = \"gateway\"\n");
     let mut gateway = gateway.start();
-    let read =
-        r#"ask method=fs/read_text_file params={"sessionId":$SESSION,"path":"/etc/passwd-canary-7f3a"}"#;
+    let read = r#"ask method=fs/read_text_file params={"sessionId":$SESSION,"path":"/etc/passwd-canary"}"#;
     let (off, served) = (gateway.session("fake").await, gateway.session("served").await);
     for session in [&off, &served] {
         gateway.turn(session, read).await;
@@ -135,10 +134,10 @@ async fn refused_files_and_terminals_are_recorded() {
 async fn the_audit_log_has_no_text_of_prompts_or_tools() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
-    let params = r#"{"sessionId":$SESSION,"toolCall":{"toolCallId":"c","title":"canary-7f3a","kind":"canary-7f3a"},"options":[{"optionId":"canary-7f3a","name":"canary-7f3a","kind":"canary-7f3a"}]}"#;
+    let params = r#"{"sessionId":$SESSION,"toolCall":{"toolCallId":"c","title":"canary","kind":"canary"},"options":[{"optionId":"canary","name":"canary","kind":"canary"}]}"#;
     gateway.prompt(&session, &format!("ask method=session/request_permission params={params}")).await;
     gateway.log_until(&session, |event| event["type"] == "request.created").await;
-    assert_eq!(answer(&gateway, &session, "canary-7f3a").await, 204);
+    assert_eq!(answer(&gateway, &session, "canary").await, 204);
     let events = audit(&gateway).await;
     let decided = of(&events, "permission.decided");
     assert_eq!((&decided[0]["optionKind"], &decided[0]["toolKind"]), (&json!("other"), &json!("other")));

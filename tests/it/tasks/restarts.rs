@@ -54,6 +54,51 @@ async fn cancel_of_a_running_task_survives_a_kill() {
     until(&gateway, &running, "cancelled").await;
 }
 
+/// A cancel can store the entry of an open task after the end of the task.
+#[tokio::test]
+async fn entry_of_a_task_that_has_ended_is_deleted_at_the_next_start() {
+    let mut gateway = Setup::fake(&[]).start();
+    let task = create(&gateway, json!({ "agent": "fake", "description": "hang" })).await;
+    begun(&gateway, &task).await;
+    gateway.kill();
+    let entries = open_tasks(&gateway);
+    assert_eq!(entries.len(), 1);
+    gateway.start();
+    let ended = until(&gateway, &task, "interrupted").await;
+    gateway.kill();
+    assert_eq!(open_tasks(&gateway), []);
+    for (key, value) in &entries {
+        let cancelled = String::from_utf8(value.clone()).expect("JSON").replace("false", "true");
+        database(&gateway)
+            .execute(
+                "INSERT INTO record (tbl, key, value) VALUES (?1, ?2, ?3)",
+                (OPEN_TASKS, key, cancelled.into_bytes()),
+            )
+            .expect("the record is valid");
+    }
+    gateway.start();
+    // A task that runs has the time that a second end would need.
+    super::run(&gateway, &json!({ "agent": "fake", "description": "echo later" })).await;
+    assert_eq!(get(&gateway, &task).await, ended);
+    gateway.kill();
+    assert_eq!(open_tasks(&gateway), []);
+}
+
+/// The table of the entries of open tasks.
+const OPEN_TASKS: u8 = 24;
+
+fn database(gateway: &Gateway) -> rusqlite::Connection {
+    rusqlite::Connection::open(gateway.path("data/private/log.sqlite")).expect("a database")
+}
+
+fn open_tasks(gateway: &Gateway) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let database = database(gateway);
+    let mut select =
+        database.prepare("SELECT key, value FROM record WHERE tbl = ?1").expect("the table exists");
+    let rows = select.query_map([OPEN_TASKS], |row| Ok((row.get(0)?, row.get(1)?)));
+    rows.expect("it runs").collect::<Result<_, _>>().expect("rows")
+}
+
 #[tokio::test]
 async fn stop_interrupts_the_running_task_and_keeps_the_queue() {
     let agent = "pool = { max_size = 1, min_idle = 0 }";

@@ -13,13 +13,15 @@ use uuid::Uuid;
 
 use super::prompts::{MAX_WAIT_SECONDS, content_blocks};
 use super::sessions::IDEMPOTENCY_REPLAYED;
-use crate::api::{CreateTask, Problem, Task, TaskList, TaskStatus};
+use crate::api::{CreateTask, Problem, ProblemCode, Task, TaskList, TaskStatus};
+use crate::session::ToProblem as _;
 use crate::surface::authorized::{CanPrompt, CanRead};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{
     ApiRequest, IdempotencyHeader, JsonBody, Params, PreferWait, set_preference_applied,
 };
-use crate::task::{Filter, NewTask};
+use crate::task::{ChangeError, CreateError, Filter, NewTask};
+use crate::webhooks;
 
 /// The size of a page.
 const DEFAULT_TASKS: usize = 50;
@@ -163,4 +165,45 @@ async fn respond<S, I, Q>(
     let mut response = (status, [(header::LOCATION, location)], Json(task)).into_response();
     set_preference_applied(&mut response, held.map(|held| held.limit));
     Ok(response)
+}
+
+impl From<CreateError> for ApiError {
+    fn from(error: CreateError) -> Self {
+        let detail = error.to_string();
+        match error {
+            CreateError::Session(error) => of_task(error.problem()).into(),
+            CreateError::Description => Self::invalid("/description", detail),
+            CreateError::NoSuchParent | CreateError::ParentEnded | CreateError::TooDeep => {
+                Self::invalid("/parentTask", detail)
+            }
+            CreateError::Callback(webhooks::CreateError::Disabled) => {
+                Self::new(ProblemCode::Forbidden, detail)
+            }
+            CreateError::Callback(_) => Self::invalid("/callbackUrl", detail),
+            CreateError::QueueFull => Self::new(ProblemCode::QueueFull, detail),
+            CreateError::KeyMismatch => Self::new(ProblemCode::IdempotencyMismatch, detail),
+            CreateError::KeyInFlight => Self::new(ProblemCode::IdempotencyInFlight, detail),
+            CreateError::Change(error) => error.into(),
+        }
+    }
+}
+
+/// The problem of a request for a session, with the members of the request for a task.
+fn of_task(mut problem: Problem) -> Problem {
+    for error in &mut problem.errors {
+        if let Some(pointer) = error.pointer.strip_prefix("/policy") {
+            error.pointer = pointer.to_owned();
+        }
+    }
+    problem
+}
+
+impl From<ChangeError> for ApiError {
+    fn from(error: ChangeError) -> Self {
+        match error {
+            ChangeError::Read(error) => Self::internal(error),
+            ChangeError::Closed(_) => Self::draining(),
+            ChangeError::Internal => Problem::internal().into(),
+        }
+    }
 }
