@@ -4,33 +4,13 @@
 // The environment is that of browser.mjs.
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { checkAccessibility, launch, screenshot, Watch } from "./support/browser.mjs";
-import { Chat } from "./support/chat.mjs";
-import { Gateway } from "./support/gateway.mjs";
+import { checkAccessibility, screenshot } from "./support/browser.mjs";
+import { nodeAgent, oneChat } from "./support/one_chat.mjs";
 
-let browser;
-let gateway;
-let watch;
-let page;
-let chat;
-before(async () => {
-  browser = await launch();
-  const agent = fileURLToPath(new URL("support/terse_agent.mjs", import.meta.url));
-  const config = `[agents.terse]\ncommand = ${JSON.stringify(process.execPath)}\nargs = ${JSON.stringify([agent])}\n`;
-  gateway = await Gateway.start({ config });
-  watch = await Watch.page(browser, gateway.origin, { colorScheme: "light" });
-  page = watch.page;
-  chat = new Chat(page);
-  await page.goto(gateway.link);
-  await chat.start(/terse/);
-});
-after(async () => {
-  await watch?.close();
-  await browser?.close();
-  await gateway?.end();
-});
+const agent = fileURLToPath(new URL("support/terse_agent.mjs", import.meta.url));
+const { page, chat } = await oneChat({ config: nodeAgent("terse", agent), agent: /terse/ });
 
 test("a permission card shows the whole command, its folder and the raw input", async () => {
   await chat.send("run");

@@ -4,42 +4,20 @@
 // The environment is that of browser.mjs.
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { checkAccessibility, launch, screenshot, Watch } from "./support/browser.mjs";
-import { Chat } from "./support/chat.mjs";
-import { Gateway } from "./support/gateway.mjs";
+import { checkAccessibility, screenshot } from "./support/browser.mjs";
+import { nodeAgent, oneChat } from "./support/one_chat.mjs";
 
 const KEY = "sk-mock-2b7e151628aed2a6";
 const WRONG_KEY = "sk-mock-0000000000000000";
 
-let browser;
-let gateway;
-let watch;
-let page;
-let chat;
-let link;
-before(async () => {
-  browser = await launch();
-  const agent = fileURLToPath(new URL("support/key_agent.mjs", import.meta.url));
-  const lines = [
-    "[agents.keyed]",
-    `command = ${JSON.stringify(process.execPath)}`,
-    `args = ${JSON.stringify([agent])}`,
-    `env = { ACCEPTED_KEY = ${JSON.stringify(KEY)} }`,
-  ];
-  gateway = await Gateway.start({ config: `${lines.join("\n")}\n` });
-  watch = await Watch.page(browser, gateway.origin, { colorScheme: "light", allowFailedRequests: true });
-  page = watch.page;
-  chat = new Chat(page);
-  link = await gateway.adminLink();
-  await page.goto(link);
-  await chat.start(/keyed/);
-});
-after(async () => {
-  await watch?.close();
-  await browser?.close();
-  await gateway?.end();
+const agent = fileURLToPath(new URL("support/key_agent.mjs", import.meta.url));
+const { gateway, page, chat, link } = await oneChat({
+  config: nodeAgent("keyed", agent, [`env = { ACCEPTED_KEY = ${JSON.stringify(KEY)} }`]),
+  agent: /keyed/,
+  link: (gateway) => gateway.adminLink(),
+  allowFailedRequests: true,
 });
 
 /** Every place that could contain a key: the page, its storage, the log of the gateway, and the API. */

@@ -1,40 +1,20 @@
-// The list of sessions (groups, search, titles), the colours, copied text and earlier messages.
+// The list of sessions (groups, search, titles), the theme, copied text and earlier messages.
 //
 // The environment is that of browser.mjs.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { after, before, test } from "node:test";
-import { checkAccessibility, launch, screenshot, Watch } from "./support/browser.mjs";
-import { Chat } from "./support/chat.mjs";
-import { Gateway } from "./support/gateway.mjs";
+import { test } from "node:test";
+import { checkAccessibility, screenshot } from "./support/browser.mjs";
+import { oneChat } from "./support/one_chat.mjs";
 
 const DEMO = /demo/;
 const CODE = "/// Adds two numbers.\nfn add(a: u64, b: u64) -> u64 {\n    a + b // <- not HTML\n}";
 
-let browser;
-let gateway;
-let watch;
-let page;
-let chat;
-
-before(async () => {
-  browser = await launch();
-  gateway = await Gateway.start();
-  watch = await Watch.page(browser, gateway.origin, { colorScheme: "light", viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" });
-  page = watch.page;
-  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
-  chat = new Chat(page);
-  await page.goto(gateway.link);
-  await chat.start(DEMO);
-  await chat.send("/markdown");
-  await chat.ended("Finished");
-});
-after(async () => {
-  await watch?.close();
-  await browser?.close();
-  await gateway?.end();
-});
+const { page, chat } = await oneChat({ agent: DEMO, viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" });
+await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+await chat.send("/markdown");
+await chat.ended("Finished");
 
 const clipboard = () => page.evaluate(() => navigator.clipboard.readText());
 
@@ -49,6 +29,18 @@ test("a code block and an answer are copied as the agent wrote them", async () =
   await chat.lastTurn.getByText("Copied").last().waitFor();
   const answer = await clipboard();
   assert.ok(answer.includes("```rust\n"), answer);
+});
+
+test("a page without a secure context copies too", async () => {
+  await page.evaluate(() => {
+    navigator.clipboard.writeText = () => Promise.reject(new Error("not permitted"));
+  });
+  const block = page.getByRole("group", { name: "Code, diff" });
+  await block.getByRole("button", { name: "Copy" }).press("Enter");
+  await block.getByText("Copied").waitFor();
+  assert.equal((await clipboard()).trim(), "- old line\n+ new line");
+  assert.equal(await block.getByRole("button", { name: "Copied" }).evaluate((button) => button === document.activeElement), true);
+  await page.evaluate(() => delete navigator.clipboard.writeText);
 });
 
 test("the menu of a session copies its link and saves its conversation", async () => {
@@ -136,10 +128,23 @@ test("sessions are renamed, grouped, found by Ctrl+K and opened without a mouse"
   await page.keyboard.press("Escape");
 });
 
-test("the chosen colours stay, and the system's return", async () => {
+test("Escape in the search does not stop the agent", async () => {
+  await chat.send("/slow 60");
+  await chat.lastTurn.locator(".working").waitFor();
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("tour");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Escape");
+  assert.equal(await chat.message.evaluate((field) => field === document.activeElement), true);
+  assert.equal(await chat.lastTurn.locator(".working").count(), 1);
+  await page.keyboard.press("Escape");
+  await chat.ended("Stopped");
+});
+
+test("the chosen theme stays, and the system's return", async () => {
   const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   const light = await ground();
-  const choice = page.getByRole("combobox", { name: "Colours" });
+  const choice = page.getByRole("combobox", { name: "Theme" });
   await choice.selectOption("Dark");
   const dark = await ground();
   assert.notEqual(dark, light);
@@ -148,7 +153,7 @@ test("the chosen colours stay, and the system's return", async () => {
   assert.equal(await ground(), dark);
   await checkAccessibility(page, "dark");
   await screenshot(page, "chosen-dark");
-  await choice.selectOption("System colours");
+  await choice.selectOption("System theme");
   assert.equal(await ground(), light);
   assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), undefined);
 });

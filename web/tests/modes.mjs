@@ -3,33 +3,13 @@
 // The environment is that of browser.mjs.
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { checkAccessibility, launch, screenshot, Watch } from "./support/browser.mjs";
-import { Chat } from "./support/chat.mjs";
-import { Gateway } from "./support/gateway.mjs";
+import { checkAccessibility, screenshot } from "./support/browser.mjs";
+import { nodeAgent, oneChat } from "./support/one_chat.mjs";
 
-let browser;
-let gateway;
-let watch;
-let page;
-let chat;
-before(async () => {
-  browser = await launch();
-  const agent = fileURLToPath(new URL("support/modes_agent.mjs", import.meta.url));
-  const config = `[agents.modes]\ncommand = ${JSON.stringify(process.execPath)}\nargs = ${JSON.stringify([agent])}\n`;
-  gateway = await Gateway.start({ config });
-  watch = await Watch.page(browser, gateway.origin, { colorScheme: "light", allowFailedRequests: true });
-  page = watch.page;
-  chat = new Chat(page);
-  await page.goto(gateway.link);
-  await chat.start(/modes/);
-});
-after(async () => {
-  await watch?.close();
-  await browser?.close();
-  await gateway?.end();
-});
+const agent = fileURLToPath(new URL("support/modes_agent.mjs", import.meta.url));
+const { page, chat } = await oneChat({ config: nodeAgent("modes", agent), agent: /modes/, allowFailedRequests: true });
 
 test("denied modes and values are disabled with the reason", async () => {
   const mode = page.locator("label.option", { hasText: /^Mode/ }).locator("select");

@@ -1,4 +1,4 @@
-// The colours that a person has chosen. The style sheet follows the attribute `data-theme`, and the system without it.
+// The theme that a person has chosen. The style sheet follows the attribute `data-theme`, and the system without it.
 
 export const THEMES = ["system", "light", "dark"] as const;
 export type Theme = (typeof THEMES)[number];

@@ -1,6 +1,7 @@
 // The search of the list. Ctrl+K opens it from everywhere, and the arrow keys move between the field and the sessions.
 
 import { useEffect, useRef, type KeyboardEvent } from "react";
+import { focusMessage } from "./focus";
 
 interface Props {
   search: string;
@@ -24,8 +25,11 @@ export function SessionSearch({ search, onSearch, onOpen }: Props) {
   }, [onOpen]);
 
   function press(event: KeyboardEvent) {
-    if (event.key === "Escape" && search !== "") {
+    if (event.key === "Escape") {
+      // It does not stop the agent. With an empty field, it leaves the list.
       event.preventDefault();
+      if (search === "") return focusMessage();
+      event.stopPropagation();
       onSearch("");
     } else if (event.key === "Enter") {
       links()[0]?.click();

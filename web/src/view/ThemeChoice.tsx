@@ -1,16 +1,16 @@
-// Selects the colours of the page.
+// Selects the theme of the page.
 
 import { useState } from "react";
 import { chooseTheme, storedTheme, THEMES, type Theme } from "../model/theme";
 
-const NAMES: Record<Theme, string> = { system: "System colours", light: "Light", dark: "Dark" };
+const NAMES: Record<Theme, string> = { system: "System theme", light: "Light", dark: "Dark" };
 
 export function ThemeChoice() {
   const [theme, setTheme] = useState(storedTheme);
   return (
     <select
       className="theme-choice"
-      aria-label="Colours"
+      aria-label="Theme"
       value={theme}
       onChange={(event) => {
         const chosen = event.target.value as Theme;

@@ -12,9 +12,9 @@ test("a conversation becomes Markdown with prompts, answers, tools and ends", ()
   ] as unknown as Item[];
   const turn = { key: "t", prompt: text("Fix it"), items, stopReason: "end_turn", problem: null } as unknown as Turn;
   const failed = { key: "u", prompt: text("Again"), items: [], stopReason: null, problem: { title: "Agent crashed" } } as unknown as Turn;
-  const log = { agent: "demo", cwd: "/work", turns: [turn, failed] } as unknown as SessionLog;
+  const log = { agent: "demo", cwd: "/srv/shop", turns: [turn, failed] } as unknown as SessionLog;
   expect(toMarkdown(log, "A title")).toBe(
-    "# A title\n\nAgent: demo  \nFolder: `/work`\n\n## You\n\nFix it\n\n## Agent\n\n- Read a.rs (completed)\n\n" +
+    "# A title\n\nAgent: demo  \nFolder: `/srv/shop`\n\n## You\n\nFix it\n\n## Agent\n\n- Read a.rs (completed)\n\n" +
       "Done:\n\n```rust\nfn a() {}\n```\n\n_Finished_\n\n## You\n\nAgain\n\n_Agent crashed_\n",
   );
 });

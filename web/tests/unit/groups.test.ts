@@ -7,7 +7,7 @@ const HOUR = 3_600_000;
 
 function session(title: string, state: string, hoursAgo: number): Session {
   const updatedAt = new Date(NOW - hoursAgo * HOUR).toISOString();
-  return { sessionId: title, agent: "demo", title, cwd: "/work/Shop", state, createdAt: updatedAt, updatedAt };
+  return { sessionId: title, agent: "demo", title, cwd: "/srv/Shop", state, createdAt: updatedAt, updatedAt };
 }
 
 test("sessions are grouped by their state and their day, in their order", () => {
