@@ -129,6 +129,12 @@ impl EventLog {
         Position { epoch: self.epoch(), pos: self.shared.published.last_pos.last() }
     }
 
+    /// The position of the last committed event. No reader has seen a later event, and some readers may not have
+    /// seen it yet.
+    pub fn committed_position(&self) -> u64 {
+        self.shared.store.tail().last_pos
+    }
+
     /// Returns a handle of a session's log. A session that the store does not know starts at seq 1.
     pub async fn session(&self, tenant: &Tenant, id: SessionId) -> Result<SessionLog, ReadError> {
         Ok(SessionLog { state: self.shared.state(tenant, id).await? })

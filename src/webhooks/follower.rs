@@ -82,6 +82,8 @@ impl<'a> Follower<'a> {
     async fn open(webhooks: &'a Webhooks, tenant: &'a Tenant) -> Result<Self, FollowError> {
         let (log, selected) = (webhooks.log(), webhooks.list(tenant));
         let created = selected.iter().map(|webhook| webhook.after_pos).min().unwrap_or_default();
+        // The event at a webhook's position can be committed and not yet published.
+        let created = created.min(log.position().pos);
         let start = match records::get_position(log, tenant).await? {
             Some(stored) if stored.epoch == log.epoch() => Start::After(stored.pos.max(created)),
             // The log was restored from a copy: its later events are other ones.

@@ -211,7 +211,7 @@ impl Webhooks {
             url: url.to_owned(),
             events,
             created_at: self.0.ids.now(),
-            after_pos: self.0.log.position().pos,
+            after_pos: self.0.log.committed_position(),
             gone: false,
         };
         {

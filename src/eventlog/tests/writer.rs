@@ -93,6 +93,20 @@ async fn records_commit_with_event_and_last_change_wins() {
 }
 
 #[tokio::test]
+async fn committed_position_covers_each_visible_event() {
+    let log = memory_log(Limits::default());
+    let session = open(&log, 1).await;
+    for _ in 0..5000 {
+        let seq = say(&session, "");
+        // The event is visible as soon as its session is notified, before the position of all sessions advances.
+        while session.committed() < seq {
+            std::hint::spin_loop();
+        }
+        assert_eq!(log.committed_position(), seq);
+    }
+}
+
+#[tokio::test]
 async fn full_disk_raises_alarm_and_loses_nothing() {
     let store = Arc::new(FaultyStore::new(Outcome::Full));
     let log = start(store.clone(), Limits::default());
