@@ -2,6 +2,7 @@
 
 mod cancel;
 mod idempotency;
+mod one_key;
 mod queue;
 mod snapshots;
 mod streams;

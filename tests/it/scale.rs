@@ -16,7 +16,6 @@ mod floods;
 mod growth;
 mod loud;
 mod many;
-mod one_key;
 mod metadata;
 mod readers;
 mod start_time;

@@ -8,6 +8,7 @@ import "./style/transcript.css";
 import "./style/markdown.css";
 import "./style/cards.css";
 import "./style/composer.css";
+import "./style/print.css";
 import { applyTheme, storedTheme } from "./model/theme";
 import { App, firstKeys } from "./view/App";
 

@@ -1,8 +1,7 @@
-// One session as the page follows it: events are gathered and folded once per frame, so that a flood of small chunks costs one
-// redraw and not a thousand.
+// One session as the page follows it: events are folded when they arrive, in the pieces of the network, and shown once per
+// frame, so that a flood of small chunks costs one redraw and not a thousand.
 
 import type { Client } from "../api/client";
-import type { LogEvent } from "../api/types";
 import { Follower, type Connection } from "../log/follow";
 import { foldAll } from "./fold";
 import { EMPTY, type SessionLog } from "./state";
@@ -21,7 +20,8 @@ const REPLAY_MS = 500;
 
 export class Feed {
   #state: FeedState = { log: EMPTY, connection: { state: "connecting" }, caughtUp: false };
-  #pending: LogEvent[] = [];
+  /** The log with the events that the page does not show yet. */
+  #log: SessionLog = EMPTY;
   #connection: Connection | null = null;
   #scheduled: (() => void) | null = null;
   readonly #listeners = new Set<() => void>();
@@ -31,7 +31,7 @@ export class Feed {
     this.#follower = new Follower({
       open: (lastEventId, signal) => client.events(sessionId, { lastEventId, signal }),
       events: (events) => {
-        for (const event of events) this.#pending.push(event);
+        this.#log = foldAll(this.#log, events);
         this.#schedule();
       },
       connection: (connection) => {
@@ -80,9 +80,7 @@ export class Feed {
     this.#scheduled?.();
     this.#scheduled = null;
     const connection = this.#connection ?? this.#state.connection;
-    const log = foldAll(this.#state.log, this.#pending);
-    this.#pending = [];
-    this.#state = { log, connection, caughtUp: this.#state.caughtUp || connection.state === "live" };
+    this.#state = { log: this.#log, connection, caughtUp: this.#state.caughtUp || connection.state === "live" };
     for (const listener of this.#listeners) listener();
   }
 }

@@ -5,16 +5,17 @@ import { sentence } from "../api/problem";
 import type { LogEvent, ModeSelection, Problem } from "../api/types";
 import { parseCursor } from "../log/cursor";
 import { commands, configOptions, modes } from "./offers";
+import { batch } from "./lists";
 import { blocks, line, record, records, text } from "./read";
 import { elicitationCompleted, requestCreated, requestResolved } from "./request";
 import { EMPTY, type SessionLog, type Turn } from "./state";
 import { terminalChanged } from "./terminal";
-import { updateOwner, updateTurn } from "./turns";
-import { addItem, foldUpdate, note } from "./update";
+import { addItem, addTurn, updateOwner, updateTurn } from "./turns";
+import { foldUpdate, note } from "./update";
 import { lookup } from "./lookup";
 
 export function foldAll(log: SessionLog, events: readonly LogEvent[]): SessionLog {
-  return events.reduce(fold, log);
+  return batch(() => events.reduce(fold, log));
 }
 
 export function fold(log: SessionLog, event: LogEvent): SessionLog {
@@ -46,7 +47,7 @@ function step(log: SessionLog, event: LogEvent): SessionLog {
     case "session.deleted":
       return { ...log, deleted: true };
     case "prompt.queued":
-      return { ...log, turns: [...log.turns, turnOf(event, "queued")] };
+      return { ...log, turns: addTurn(log.turns, turnOf(event, "queued")) };
     case "prompt.started":
       return started(log, event);
     case "prompt.completed":
@@ -132,7 +133,7 @@ function privileged(log: SessionLog, event: LogEvent): SessionLog {
 /** After `prompt.queued` the start has no prompt; otherwise it creates the turn. */
 function started(log: SessionLog, event: LogEvent): SessionLog {
   const known = log.turns.some((turn) => turn.promptId === event.promptId);
-  if (!known || !event.promptId) return { ...log, turns: [...log.turns, turnOf(event, "running")] };
+  if (!known || !event.promptId) return { ...log, turns: addTurn(log.turns, turnOf(event, "running")) };
   return { ...log, turns: updateTurn(log.turns, event.promptId, (turn) => ({ ...turn, status: "running", createdAt: event.time })) };
 }
 

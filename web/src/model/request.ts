@@ -3,8 +3,10 @@
 import type { LogEvent, Raw } from "../api/types";
 import { line, record, records, text } from "./read";
 import type { Item, PermissionOption, RequestItem, Resolution, SessionLog, Turn } from "./state";
-import { updateItem, updateOwner } from "./turns";
-import { addItem, tool } from "./update";
+import { placeOf, replaceItem } from "./items";
+import { replaced } from "./lists";
+import { addItem, updateOwner } from "./turns";
+import { tool } from "./update";
 import { visible } from "./words";
 
 export function requestCreated(log: SessionLog, event: LogEvent): SessionLog {
@@ -37,22 +39,25 @@ export function requestCreated(log: SessionLog, event: LogEvent): SessionLog {
 
 export function requestResolved(log: SessionLog, event: LogEvent): SessionLog {
   const resolution = resolutionOf(event);
-  return patchRequest(log, (item) => item.requestId === event["requestId"], { resolution });
+  const requestId = text(event["requestId"]);
+  return patchRequest(log, ({ items }) => placeOf(items, "request", requestId), { resolution });
 }
 
 /** The page of a URL elicitation is complete. */
 export function elicitationCompleted(log: SessionLog, event: LogEvent): SessionLog {
   const elicitationId = text(event["elicitationId"]);
-  return patchRequest(log, (item) => elicitationId !== null && item.params["elicitationId"] === elicitationId, { done: true });
+  const isThis = (item: Item) => item.kind === "request" && item.params["elicitationId"] === elicitationId;
+  return patchRequest(log, ({ items }) => (elicitationId === null ? -1 : items.findLastIndex(isThis)), { done: true });
 }
 
-function patchRequest(log: SessionLog, fits: (item: RequestItem) => boolean, patch: Partial<RequestItem>): SessionLog {
-  const isThis = (item: Item): item is RequestItem => item.kind === "request" && fits(item);
-  const index = log.turns.findLastIndex((turn) => turn.items.some(isThis));
+/** Changes the request at the place that `find` returns, in the last turn in which it is not -1. */
+function patchRequest(log: SessionLog, find: (turn: Turn) => number, patch: Partial<RequestItem>): SessionLog {
+  const index = log.turns.findLastIndex((turn) => find(turn) >= 0);
   if (index < 0) return log;
   const turn = log.turns[index]!;
-  const items = updateItem(turn.items, isThis, (item) => ({ ...item, ...patch })) ?? turn.items;
-  return { ...log, turns: log.turns.with(index, { ...turn, items }) };
+  const place = find(turn);
+  const items = replaceItem(turn.items, place, { ...(turn.items[place] as RequestItem), ...patch });
+  return { ...log, turns: replaced(log.turns, index, { ...turn, items }) };
 }
 
 function resolutionOf(event: LogEvent): Resolution {

@@ -3,9 +3,10 @@
 
 import type { LogEvent, Raw } from "../api/types";
 import { blocks, line, record, text } from "./read";
-import type { Item, RelayItem, SessionLog, SubagentItem, Turn } from "./state";
-import { updateHolder, updateItem, updateOwner } from "./turns";
-import { addItem, joined } from "./update";
+import type { RelayItem, SessionLog, SubagentItem, Turn } from "./state";
+import { placeOf, updateItem } from "./items";
+import { addItem, updateHolder, updateOwner } from "./turns";
+import { joined } from "./update";
 
 /** Applies updates to a subagent's messages and actions, as to a turn. */
 export function inSubagent(log: SessionLog, event: LogEvent, subagent: string, change: (holder: Turn) => Turn): SessionLog {
@@ -32,17 +33,16 @@ export function relayed(log: SessionLog, update: Raw, event: LogEvent): SessionL
   if (messageId === null) return log;
   const from = text(update["senderSessionId"]);
   const to = text(update["recipientSessionId"]);
-  const isThis = (item: Item): item is RelayItem => item.kind === "relay" && item.messageId === messageId;
   const put = (holder: Turn): Turn => {
-    const items = updateItem(holder.items, isThis, (item) => said(item, update));
+    const items = updateItem(holder.items, "relay", messageId, (item) => said(item, update));
     if (items) return { ...holder, items };
     return addItem(holder, said({ kind: "relay", key: `y${event.seq}`, messageId, from, to, blocks: [] }, update));
   };
   const subagents = log.turns.flatMap((turn) => turn.items).filter((item): item is SubagentItem => item.kind === "subagent");
   const owner =
-    subagents.findLast((item) => item.items.some(isThis)) ?? subagents.findLast((item) => item.subagent === from || item.subagent === to);
+    subagents.findLast((item) => placeOf(item.items, "relay", messageId) >= 0) ?? subagents.findLast((item) => item.subagent === from || item.subagent === to);
   if (owner) return inSubagent(log, event, owner.subagent, put);
-  const held = updateHolder(log.turns, isThis, put);
+  const held = updateHolder(log.turns, "relay", messageId, put);
   return { ...log, turns: held ?? updateOwner(log.turns, event, put) };
 }
 
@@ -54,14 +54,13 @@ function said(item: RelayItem, update: Raw): RelayItem {
 }
 
 function patch(log: SessionLog, event: LogEvent, subagent: string, change: (item: SubagentItem, turn: Turn) => SubagentItem): SessionLog {
-  const isThis = (item: Item): item is SubagentItem => item.kind === "subagent" && item.subagent === subagent;
   const put = (turn: Turn): Turn => {
-    const items = updateItem(turn.items, isThis, (item) => change(item, turn));
+    const items = updateItem(turn.items, "subagent", subagent, (item) => change(item, turn));
     if (items) return { ...turn, items };
     const fresh: SubagentItem = { kind: "subagent", key: `s${event.seq}`, subagent, title: null, description: null, state: null, items: [] };
     return addItem(turn, change(fresh, turn));
   };
-  const held = updateHolder(log.turns, isThis, put);
+  const held = updateHolder(log.turns, "subagent", subagent, put);
   return { ...log, turns: held ?? updateOwner(log.turns, event, put) };
 }
 

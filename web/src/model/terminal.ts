@@ -3,8 +3,7 @@
 import type { LogEvent } from "../api/types";
 import { line, number, text } from "./read";
 import type { SessionLog, Terminal } from "./state";
-import { updateOwner } from "./turns";
-import { addItem } from "./update";
+import { addItem, updateOwner } from "./turns";
 import { visible } from "./words";
 import { lookup } from "./lookup";
 

@@ -3,11 +3,12 @@
 import type { ContentBlock, LogEvent, Raw } from "../api/types";
 import { commands, configOptions } from "./offers";
 import { blocks, line, number, record, records, text } from "./read";
-import type { CompactionItem, Item, MessageItem, NoteItem, PlanEntry, PlanItem, SessionLog, ToolItem, ToolLocation, Turn } from "./state";
+import type { CompactionItem, MessageItem, NoteItem, PlanEntry, SessionLog, ToolItem, ToolLocation, Turn } from "./state";
 import { blocksText } from "./state";
 import { inSubagent, relayed, subagentUpdate } from "./subagent";
 import { appended, newTerminal } from "./terminal";
-import { updateHolder, updateItem, updateOwner } from "./turns";
+import { placeOf, replaceItem, updateItem } from "./items";
+import { addItem, updateHolder, updateOwner } from "./turns";
 import { lookup } from "./lookup";
 
 export function foldUpdate(log: SessionLog, event: LogEvent): SessionLog {
@@ -84,10 +85,6 @@ export function note(event: LogEvent, severity: NoteItem["severity"], words: str
   return { kind: "note", key: `n${event.seq}`, severity, text: words, ...(detail ? { detail } : {}) };
 }
 
-export function addItem(turn: Turn, item: Item): Turn {
-  return { ...turn, items: [...turn.items, item] };
-}
-
 function inTurn(log: SessionLog, event: LogEvent, change: (turn: Turn) => Turn): SessionLog {
   return { ...log, turns: updateOwner(log.turns, event, change) };
 }
@@ -99,7 +96,7 @@ function chunk(turn: Turn, kind: MessageItem["kind"], update: Raw, event: LogEve
   const messageId = text(update["messageId"]);
   const last = turn.items.at(-1);
   const same = messageId
-    ? turn.items.findLastIndex((item) => item.kind === kind && item.messageId === messageId)
+    ? placeOf(turn.items, kind, messageId)
     : last?.kind === kind && last.messageId === null
       ? turn.items.length - 1
       : -1;
@@ -108,7 +105,7 @@ function chunk(turn: Turn, kind: MessageItem["kind"], update: Raw, event: LogEve
     return addItem(turn, item);
   }
   const item = turn.items[same] as MessageItem;
-  return { ...turn, items: turn.items.with(same, { ...item, blocks: joined(item.blocks, block), endedAt: event.time }) };
+  return { ...turn, items: replaceItem(turn.items, same, { ...item, blocks: joined(item.blocks, block), endedAt: event.time }) };
 }
 
 /** Appends text to the last text. */
@@ -128,8 +125,7 @@ function isEcho(turn: Turn, update: Raw): boolean {
 export function tool(turn: Turn, update: Raw, event: LogEvent): Turn {
   const toolCallId = text(update["toolCallId"]);
   if (toolCallId === null) return turn;
-  const isThis = (item: Item): item is ToolItem => item.kind === "tool" && item.toolCallId === toolCallId;
-  const items = updateItem(turn.items, isThis, (item) => patchTool(item, update));
+  const items = updateItem(turn.items, "tool", toolCallId, (item) => patchTool(item, update));
   if (items) return { ...turn, items };
   const fresh: ToolItem = {
     kind: "tool",
@@ -190,8 +186,7 @@ function plan(turn: Turn, update: Raw, event: LogEvent): Turn {
     ...(typeof entry["priority"] === "string" ? { priority: entry["priority"] } : {}),
   }));
   const said = { entries, markdown: text(source["content"]), uri: line(source["uri"]) };
-  const isThis = (item: Item): item is PlanItem => item.kind === "plan" && item.planId === planId;
-  const items = updateItem(turn.items, isThis, (item) => ({ ...item, ...said }));
+  const items = updateItem(turn.items, "plan", planId, (item) => ({ ...item, ...said }));
   return items ? { ...turn, items } : addItem(turn, { kind: "plan", key: `p${event.seq}`, planId, ...said });
 }
 
@@ -200,7 +195,7 @@ function namedPlan(log: SessionLog, update: Raw, event: LogEvent): SessionLog {
   const planId = text(update["planId"]) ?? text(record(update["plan"])?.["planId"]);
   if (planId === null) return log;
   const change = (turn: Turn) => inPlace(turn, update, event);
-  const held = updateHolder(log.turns, (item) => item.kind === "plan" && item.planId === planId, change);
+  const held = updateHolder(log.turns, "plan", planId, change);
   if (held) return { ...log, turns: held };
   return update["sessionUpdate"] === "plan_removed" ? log : inTurn(log, event, change);
 }
@@ -208,7 +203,6 @@ function namedPlan(log: SessionLog, update: Raw, event: LogEvent): SessionLog {
 function compaction(turn: Turn, update: Raw, event: LogEvent): Turn {
   const compactionId = text(update["compactionId"]);
   if (compactionId === null) return turn;
-  const isThis = (item: Item): item is CompactionItem => item.kind === "compaction" && item.compactionId === compactionId;
   const patch = (item: CompactionItem): CompactionItem => {
     if (update["sessionUpdate"] === "compaction_summary_chunk") {
       return { ...item, summary: blocks([update["content"]]).reduce(joined, item.summary) };
@@ -220,7 +214,7 @@ function compaction(turn: Turn, update: Raw, event: LogEvent): Turn {
       error: "error" in update ? text(update["error"]) : item.error,
     };
   };
-  const items = updateItem(turn.items, isThis, patch);
+  const items = updateItem(turn.items, "compaction", compactionId, patch);
   if (items) return { ...turn, items };
   return addItem(turn, patch({ kind: "compaction", key: `k${event.seq}`, compactionId, status: "in_progress", summary: [], error: null }));
 }

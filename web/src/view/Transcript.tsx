@@ -1,8 +1,9 @@
 // The conversation. It stays at its end while the agent writes, unless the reader has scrolled away.
 
-import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
+import { memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 import type { SessionLog } from "../model/state";
 import { Icon } from "./Icon";
+import { Nearness, NearnessContext } from "./near";
 import { TurnView } from "./TurnView";
 
 interface Props {
@@ -20,9 +21,11 @@ const TURNS = 50;
 /** Nearer to the end than this counts as being there. */
 const NEAR_PX = 80;
 
-export function Transcript({ log, agent, busy, caughtUp, loading, onRewrite }: Props) {
+export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp, loading, onRewrite }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
+  const nearness = useMemo(() => new Nearness(() => scroller.current), []);
+  useEffect(() => nearness.followPrints(), [nearness]);
   const stuck = useRef(true);
   const [away, setAway] = useState(false);
   // Fixed after the replay, so that no turn disappears while a person reads.
@@ -66,9 +69,11 @@ export function Transcript({ log, agent, busy, caughtUp, loading, onRewrite }: P
               Show earlier turns ({earlier})
             </button>
           )}
-          {log.turns.slice(earlier).map((turn) => (
-            <TurnView key={turn.key} turn={turn} terminals={log.terminals} onRewrite={onRewrite} />
-          ))}
+          <NearnessContext value={nearness}>
+            {log.turns.slice(earlier).map((turn) => (
+              <TurnView key={turn.key} turn={turn} terminals={log.terminals} onRewrite={onRewrite} />
+            ))}
+          </NearnessContext>
         </div>
       </div>
       {away && (
@@ -85,7 +90,7 @@ export function Transcript({ log, agent, busy, caughtUp, loading, onRewrite }: P
       )}
     </div>
   );
-}
+});
 
 function Empty({ agent }: { agent: string | null }) {
   return (

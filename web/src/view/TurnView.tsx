@@ -8,6 +8,7 @@ import { Boundary } from "./Boundary";
 import { CompactionCard } from "./CompactionCard";
 import { ContentBlocks } from "./ContentBlocks";
 import { CopyButton } from "./CopyButton";
+import { ItemChunk } from "./ItemChunk";
 import { PlanCard } from "./PlanCard";
 import { ProblemNote } from "./ProblemNote";
 import { RequestLine } from "./RequestLine";
@@ -66,21 +67,69 @@ function settled(turn: Turn): string {
 }
 
 /** Terminals that a tool call shows need no place of their own. */
-function shownTerminals(items: Item[]): Set<unknown> {
-  const parts = items.flatMap((item) => (item.kind === "tool" ? item.content : []));
-  return new Set(parts.filter((part) => part["type"] === "terminal").map((part) => part["terminalId"]));
+function shownTerminals(items: readonly Item[], shown = new Set<unknown>()): Set<unknown> {
+  for (const item of items) {
+    if (item.kind === "subagent") shownTerminals(item.items, shown);
+    if (item.kind !== "tool") continue;
+    for (const part of item.content) if (part["type"] === "terminal") shown.add(part["terminalId"]);
+  }
+  return shown;
 }
 
 interface ItemsProps {
-  items: Item[];
+  items: readonly Item[];
   live: boolean;
   settled: string;
   asked: Set<string | null>;
   terminals: Record<string, Terminal>;
 }
 
+/** A list with more parts than this is mounted in chunks of this size. */
+const CHUNK = 25;
+
 function Items({ items, ...rest }: ItemsProps) {
-  const shown = shownTerminals(items.flatMap((item) => (item.kind === "subagent" ? [item, ...item.items] : [item])));
+  const shown = shownTerminals(items);
+  if (items.length <= CHUNK) return <Parts items={items} shown={shown} {...rest} />;
+  const chunks = Array.from({ length: Math.ceil(items.length / CHUNK) }, (_, index) => index * CHUNK);
+  return chunks.map((from) => <PartsChunk key={items[from]!.key} items={items} from={from} shown={shown} {...rest} />);
+}
+
+interface PartsProps extends ItemsProps {
+  shown: Set<unknown>;
+}
+
+interface ChunkProps extends PartsProps {
+  /** The place of the first part of the chunk. */
+  from: number;
+}
+
+const PartsChunk = memo(function PartsChunk(props: ChunkProps) {
+  const { items, from } = props;
+  return (
+    <ItemChunk items={chunkOf(props)} isLast={from + CHUNK >= items.length}>
+      <Parts {...props} items={chunkOf(props)} />
+    </ItemChunk>
+  );
+}, isSameChunk);
+
+function chunkOf({ items, from }: ChunkProps): readonly Item[] {
+  return items.slice(from, from + CHUNK);
+}
+
+/** The list of a running turn is another one after each event. Nearly all of its chunks are the same as before. */
+function isSameChunk(before: ChunkProps, now: ChunkProps): boolean {
+  const same = (before.from + CHUNK >= before.items.length) === (now.from + CHUNK >= now.items.length);
+  if (!same || before.live !== now.live || before.settled !== now.settled || before.terminals !== now.terminals) return false;
+  if (!isSameSet(before.asked, now.asked) || !isSameSet(before.shown, now.shown)) return false;
+  for (let at = now.from; at < now.from + CHUNK; at += 1) if (before.items[at] !== now.items[at]) return false;
+  return true;
+}
+
+function isSameSet<T>(before: Set<T>, now: Set<T>): boolean {
+  return before.size === now.size && [...now].every((member) => before.has(member));
+}
+
+function Parts({ items, shown, ...rest }: PartsProps) {
   return items.map((item) =>
     item.kind === "terminal" && shown.has(item.terminalId) ? null : (
       <Boundary key={item.key}>

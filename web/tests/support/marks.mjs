@@ -33,7 +33,9 @@ export function outputOf(place, index, payload) {
  */
 export async function assertShown(page, { place, payloads, from = 0, root = "", at, as = "text" }) {
   const asked = JSON.stringify({ place, payloads, from, root, at, as });
-  const missing = () => page.evaluate(missingIn, asked);
+  // A print mounts the parts that are far from the visible area.
+  const mountAll = () => page.evaluate(() => void dispatchEvent(new Event("beforeprint")));
+  const missing = () => mountAll().then(() => page.evaluate(missingIn, asked));
   const deadline = Date.now() + 15_000;
   let found = await missing();
   while (found.length > 0 && Date.now() < deadline) {

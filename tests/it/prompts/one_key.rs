@@ -8,7 +8,6 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::ALONE;
 use crate::support::gateway::KEY;
 use crate::support::{Answer, Events, Gateway, Setup, figure};
 
@@ -48,7 +47,6 @@ async fn followed(gateway: Arc<Gateway>, session: String) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_blocking_prompts_of_one_key_succeed_with_the_defaults() {
-    let _alone = ALONE.lock().await;
     let users = users();
     let gateway = Arc::new(Setup::default().table("[agents.demo]\nbuiltin = \"demo\"").start());
     let began = Instant::now();
