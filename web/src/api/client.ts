@@ -17,6 +17,8 @@ interface Call {
 
 export interface StreamCall {
   lastEventId: string | null;
+  /** Without it, the stream ends at the tail of the log. */
+  follow: boolean;
   signal: AbortSignal;
 }
 
@@ -139,7 +141,16 @@ export class Client {
   async events(session: string, call: StreamCall): Promise<Response> {
     const headers: Record<string, string> = { Accept: "text/event-stream" };
     if (call.lastEventId) headers["Last-Event-ID"] = call.lastEventId;
-    return this.#fetch(`sessions/${encodeURIComponent(session)}/events`, { headers, signal: call.signal });
+    const query = call.follow ? "" : "?follow=false";
+    return this.#fetch(`sessions/${encodeURIComponent(session)}/events${query}`, { headers, signal: call.signal });
+  }
+
+  /** The events of several sessions as one stream, each after the event that is given with it. */
+  async mergedEvents(cursors: [session: string, lastEventId: string][], call: Omit<StreamCall, "follow">): Promise<Response> {
+    const headers: Record<string, string> = { Accept: "text/event-stream" };
+    if (call.lastEventId) headers["Last-Event-ID"] = call.lastEventId;
+    const query = new URLSearchParams(cursors.map(([session, after]) => ["session", `${session}@${after}`]));
+    return this.#fetch(`events?${query}`, { headers, signal: call.signal });
   }
 
   async #call<T>(path: string, call: Call = {}): Promise<T> {

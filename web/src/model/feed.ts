@@ -2,7 +2,9 @@
 // frame, so that a flood of small chunks costs one redraw and not a thousand.
 
 import type { Client } from "../api/client";
-import { Follower, type Connection } from "../log/follow";
+import type { Connection } from "../log/follow";
+import type { Hub } from "../log/hub";
+import { SharedFollower } from "../log/shared";
 import { foldAll } from "./fold";
 import { EMPTY, type SessionLog } from "./state";
 
@@ -25,11 +27,13 @@ export class Feed {
   #connection: Connection | null = null;
   #scheduled: (() => void) | null = null;
   readonly #listeners = new Set<() => void>();
-  readonly #follower: Follower;
+  readonly #follower: SharedFollower;
 
-  constructor(client: Client, sessionId: string) {
-    this.#follower = new Follower({
-      open: (lastEventId, signal) => client.events(sessionId, { lastEventId, signal }),
+  constructor(client: Client, hub: Hub | null, sessionId: string) {
+    this.#follower = new SharedFollower({
+      hub,
+      session: sessionId,
+      open: (lastEventId, follow, signal) => client.events(sessionId, { lastEventId, follow, signal }),
       events: (events) => {
         this.#log = foldAll(this.#log, events);
         this.#schedule();

@@ -2,6 +2,7 @@
 
 import { useCallback, useEffect, useMemo, useState, useSyncExternalStore, type ReactNode } from "react";
 import type { Client } from "../api/client";
+import type { Hub } from "../log/hub";
 import { useDraft } from "../model/draft";
 import { Feed } from "../model/feed";
 import { blocksText, openRequests, runningTurn, type SessionLog } from "../model/state";
@@ -22,22 +23,23 @@ import { WorkingFolder } from "./workingFolder";
 
 interface Props {
   client: Client;
+  hub: Hub | null;
   sessionId: string;
   menu: ReactNode;
   /** Called with the session's title when something changed that the list shows too. */
   onActivity(title: string): void;
 }
 
-export function SessionView({ client, sessionId, menu, onActivity }: Props) {
-  const feed = useFeed(client, sessionId);
-  return feed ? <Followed client={client} sessionId={sessionId} menu={menu} onActivity={onActivity} feed={feed} /> : null;
+export function SessionView(props: Props) {
+  const feed = useFeed(props);
+  return feed ? <Followed {...props} feed={feed} /> : null;
 }
 
 /** The connection belongs to the effect and not to the render, so that it is opened once and closed for certain. */
-function useFeed(client: Client, sessionId: string): Feed | null {
+function useFeed({ client, hub, sessionId }: Props): Feed | null {
   const [feed, setFeed] = useState<Feed | null>(null);
   useEffect(() => {
-    const made = new Feed(client, sessionId);
+    const made = new Feed(client, hub, sessionId);
     const retry = () => made.retryNow();
     setFeed(made);
     addEventListener("online", retry);
@@ -45,7 +47,7 @@ function useFeed(client: Client, sessionId: string): Feed | null {
       removeEventListener("online", retry);
       made.close();
     };
-  }, [client, sessionId]);
+  }, [client, hub, sessionId]);
   return feed;
 }
 

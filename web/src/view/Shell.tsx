@@ -2,6 +2,7 @@
 
 import { useCallback, useEffect, useState } from "react";
 import type { Client } from "../api/client";
+import type { Hub } from "../log/hub";
 import { useRoute } from "../model/route";
 import { useSessions } from "../model/useSessions";
 import { onEscape } from "./escape";
@@ -13,10 +14,12 @@ import { TasksPage } from "./TasksPage";
 
 interface Props {
   client: Client;
+  /** Null if each tab has its own connection. */
+  hub: Hub | null;
   onForget(): void;
 }
 
-export function Shell({ client, onForget }: Props) {
+export function Shell({ client, hub, onForget }: Props) {
   const route = useRoute();
   const list = useSessions(client);
   const [drawer, setDrawer] = useState(false);
@@ -64,7 +67,7 @@ export function Shell({ client, onForget }: Props) {
         {route.page === "tasks" ? (
           <TasksPage client={client} menu={menu} />
         ) : open ? (
-          <SessionView key={open} client={client} sessionId={open} menu={menu} onActivity={changed} />
+          <SessionView key={open} client={client} hub={hub} sessionId={open} menu={menu} onActivity={changed} />
         ) : (
           <StartPage client={client} menu={menu} sessions={list.sessions} onCreated={list.refresh} />
         )}

@@ -3,6 +3,8 @@
 import { createInterface } from "node:readline";
 import { mixedUpdates } from "./mixed.mjs";
 
+let sessions = 0;
+
 async function prompt({ sessionId, prompt: [{ text }] }) {
   for (const update of mixedUpdates(Number(text))) {
     const line = JSON.stringify({ jsonrpc: "2.0", method: "session/update", params: { sessionId, update } });
@@ -13,7 +15,7 @@ async function prompt({ sessionId, prompt: [{ text }] }) {
 
 const METHODS = {
   initialize: () => ({ protocolVersion: 1, agentCapabilities: {}, agentInfo: { name: "mixed", version: "1" } }),
-  "session/new": () => ({ sessionId: "mixed-1" }),
+  "session/new": () => ({ sessionId: `mixed-${(sessions += 1)}` }),
   "session/prompt": prompt,
 };
 
