@@ -34,8 +34,8 @@ export class Hub {
   #name = "";
   #channel: BroadcastChannel | null = null;
   #leader: Leader | null = null;
-  /** Ends the wait for the lock, or returns the lock. */
-  #release: (() => void) | null = null;
+  /** Its end returns the lock, or ends the wait for it. */
+  #candidacy: AbortController | null = null;
   #heardAt = Date.now();
 
   /** Null if the browser cannot share a connection here. */
@@ -90,26 +90,33 @@ export class Hub {
     this.#ask({ kind: "gone", tab: this.#tab });
     this.#channel?.close();
     this.#channel = null;
-    this.#release?.();
+    this.#candidacy?.abort();
+    this.#stopLeading();
   }
 
   /** Leads as long as this tab has the lock. */
   #compete(steal: boolean): void {
-    const wait = new AbortController();
-    this.#release = () => wait.abort();
+    const candidacy = new AbortController();
+    const { signal } = candidacy;
+    this.#candidacy = candidacy;
     const lead = () =>
       new Promise<void>((release) => {
+        if (signal.aborted) return release();
+        signal.addEventListener("abort", () => release());
         this.#leader = new Leader(this.#open, (told) => this.#tell(told));
-        this.#release = release;
       });
-    const held = navigator.locks.request(this.#name, steal ? { steal } : { signal: wait.signal }, lead);
-    held
-      .catch(() => undefined)
-      .then(() => {
-        this.#leader?.close();
-        this.#leader = null;
-        if (this.#channel && !wait.signal.aborted) this.#compete(false);
-      });
+    const held = navigator.locks.request(this.#name, steal ? { steal } : { signal }, lead);
+    void held.catch(() => undefined).then(() => {
+      // Another tab has taken the lock. After an abort, a later candidacy may already lead.
+      if (signal.aborted) return;
+      this.#stopLeading();
+      this.#compete(false);
+    });
+  }
+
+  #stopLeading(): void {
+    this.#leader?.close();
+    this.#leader = null;
   }
 
   #beat(): void {
@@ -118,7 +125,7 @@ export class Hub {
     this.#ask({ kind: "here", tab: this.#tab });
     if (!this.#channel || Date.now() - this.#heardAt < SILENT_MS) return;
     this.#heardAt = Date.now();
-    this.#release?.();
+    this.#candidacy?.abort();
     this.#compete(true);
   }
 

@@ -13,15 +13,19 @@ interface Props {
   items: readonly Item[];
   /** The end of a turn is shown first. */
   isLast: boolean;
+  /** A short turn is one chunk, which stays mounted, so that screen readers have all of it. */
+  isOnly: boolean;
   children: ReactNode;
 }
 
-export function ItemChunk({ items, isLast, children }: Props) {
+export function ItemChunk({ items, isLast, isOnly, children }: Props) {
   const place = useRef<HTMLDivElement>(null);
   // A part that was opened stays open.
   const used = useRef(false);
   const use = () => void (used.current = true);
-  const [near, height, show] = useNear(place, isLast, () => used.current || isInUse(place.current));
+  const only = useRef(isOnly);
+  only.current = isOnly;
+  const [near, height, show] = useNear(place, isLast, () => only.current || used.current || isInUse(place.current));
   return (
     <div className="chunk" ref={place} onClickCapture={use} onKeyDownCapture={use}>
       {near ? children : <Words items={items} height={height ?? items.length * ESTIMATED_PX} onFound={show} />}

@@ -84,12 +84,11 @@ interface ItemsProps {
   terminals: Record<string, Terminal>;
 }
 
-/** A list with more parts than this is mounted in chunks of this size. */
+/** The number of parts of a chunk. */
 const CHUNK = 25;
 
 function Items({ items, ...rest }: ItemsProps) {
   const shown = shownTerminals(items);
-  if (items.length <= CHUNK) return <Parts items={items} shown={shown} {...rest} />;
   const chunks = Array.from({ length: Math.ceil(items.length / CHUNK) }, (_, index) => index * CHUNK);
   return chunks.map((from) => <PartsChunk key={items[from]!.key} items={items} from={from} shown={shown} {...rest} />);
 }
@@ -106,7 +105,7 @@ interface ChunkProps extends PartsProps {
 const PartsChunk = memo(function PartsChunk(props: ChunkProps) {
   const { items, from } = props;
   return (
-    <ItemChunk items={chunkOf(props)} isLast={from + CHUNK >= items.length}>
+    <ItemChunk items={chunkOf(props)} isLast={from + CHUNK >= items.length} isOnly={isOnlyChunk(props)}>
       <Parts {...props} items={chunkOf(props)} />
     </ItemChunk>
   );
@@ -116,10 +115,13 @@ function chunkOf({ items, from }: ChunkProps): readonly Item[] {
   return items.slice(from, from + CHUNK);
 }
 
+function isOnlyChunk({ items }: ChunkProps): boolean {
+  return items.length <= CHUNK;
+}
+
 /** The list of a running turn is another one after each event. Nearly all of its chunks are the same as before. */
 function isSameChunk(before: ChunkProps, now: ChunkProps): boolean {
-  const same = (before.from + CHUNK >= before.items.length) === (now.from + CHUNK >= now.items.length);
-  if (!same || before.live !== now.live || before.settled !== now.settled || before.terminals !== now.terminals) return false;
+  if (isOnlyChunk(before) !== isOnlyChunk(now) || before.live !== now.live || before.settled !== now.settled || before.terminals !== now.terminals) return false;
   if (!isSameSet(before.asked, now.asked) || !isSameSet(before.shown, now.shown)) return false;
   for (let at = now.from; at < now.from + CHUNK; at += 1) if (before.items[at] !== now.items[at]) return false;
   return true;
