@@ -6,7 +6,7 @@ import { idempotencyKey } from "../api/idempotency";
 import { mayHaveHappened } from "../api/problem";
 import type { Command } from "../api/types";
 import { CommandHints } from "./CommandHints";
-import { focusMessage, focusNext, MESSAGE_ID } from "./focus";
+import { focusMessageUnlessSearching, focusNext, MESSAGE_ID } from "./focus";
 import { Icon } from "./Icon";
 import type { Act } from "./SessionView";
 
@@ -33,7 +33,7 @@ export function Composer({ client, sessionId, commands, sent, text, setText, run
    */
   const unanswered = useRef<{ text: string; queue: boolean; key: string } | null>(null);
 
-  useEffect(focusMessage, []);
+  useEffect(focusMessageUnlessSearching, []);
 
   // The field grows with its content up to the maximum in the style sheet.
   useLayoutEffect(() => {

@@ -1,6 +1,7 @@
 // The search of the list. Ctrl+K opens it from everywhere, and the arrow keys move between the field and the sessions.
 
 import { useEffect, useRef, type KeyboardEvent } from "react";
+import { flushSync } from "react-dom";
 import { focusMessage } from "./focus";
 
 interface Props {
@@ -17,8 +18,10 @@ export function SessionSearch({ search, onSearch, onOpen }: Props) {
     const press = (event: globalThis.KeyboardEvent) => {
       if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return;
       event.preventDefault();
-      onOpen();
-      requestAnimationFrame(() => field.current?.select());
+      // Rendered at once, so that the next key arrives in the field.
+      flushSync(onOpen);
+      field.current?.focus();
+      field.current?.select();
     };
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
@@ -32,6 +35,7 @@ export function SessionSearch({ search, onSearch, onOpen }: Props) {
       event.stopPropagation();
       onSearch("");
     } else if (event.key === "Enter") {
+      field.current?.blur();
       links()[0]?.click();
     } else {
       moveFocus(event);

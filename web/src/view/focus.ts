@@ -8,6 +8,11 @@ export function focusMessage(): void {
   if (matchMedia("(hover: hover)").matches) document.getElementById(MESSAGE_ID)?.focus();
 }
 
+/** For a session that opens: a person who searches already keeps the focus. */
+export function focusMessageUnlessSearching(): void {
+  if (document.activeElement?.matches("input[type=search]") !== true) focusMessage();
+}
+
 /** A fast agent may send a request before the gateway's response to the prompt. The request keeps the required data. */
 export function focusNext(): void {
   const question = document.getElementById(QUESTION_ID);
