@@ -36,7 +36,7 @@ export async function assertShown(page, { place, payloads, from = 0, root = "", 
   // A print mounts the parts that are far from the visible area.
   const mountAll = () => page.evaluate(() => void dispatchEvent(new Event("beforeprint")));
   const missing = () => mountAll().then(() => page.evaluate(missingIn, asked));
-  const deadline = Date.now() + 15_000;
+  const deadline = Date.now() + 30_000;
   let found = await missing();
   while (found.length > 0 && Date.now() < deadline) {
     await page.evaluate(() => new Promise(requestAnimationFrame));
