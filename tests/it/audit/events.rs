@@ -93,7 +93,7 @@ async fn a_printed_link_its_use_and_its_expiry_are_recorded() {
 
 #[tokio::test]
 async fn rotation_of_the_operators_key_is_recorded() {
-    let gateway = Setup::fake(&[]).run_by(&["setsid"]).start();
+    let mut gateway = Setup::fake(&[]).run_by(&["setsid"]).start();
     let former = key_id(&gateway).await;
     for (text, count) in [("acpg_another_key_that_is_long_enough_for_an_admin", 1), (KEY, 2)] {
         std::fs::write(gateway.path("admin-key"), text).expect("the folder is ours");
@@ -103,8 +103,7 @@ async fn rotation_of_the_operators_key_is_recorded() {
         })
         .await;
     }
-    let events = audit(&gateway).await;
-    let rotated = of(&events, "key.rotated");
+    let rotated = settled(&mut gateway, "key.rotated").await;
     assert_eq!(
         (rotated.len(), &rotated[0]["formerKeyId"], &rotated[1]["keyId"]),
         (2, &json!(former), &json!(former))
