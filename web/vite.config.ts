@@ -1,10 +1,25 @@
 import react from "@vitejs/plugin-react";
+import type { Plugin } from "vite";
 import { defineConfig } from "vitest/config";
+
+/**
+ * The address of the worker that highlights code. The build's own way makes a bundle of its own, whose packages the list of
+ * licenses does not contain.
+ */
+const workerAddress: Plugin = {
+  name: "worker-address",
+  resolveId: (id) => (id === "virtual:worker-address" ? `\0${id}` : null),
+  load(id) {
+    if (id !== "\0virtual:worker-address") return null;
+    const worker = this.emitFile({ type: "chunk", id: "src/highlight/worker.ts", name: "worker" });
+    return `export default import.meta.ROLLUP_FILE_URL_${worker};`;
+  },
+};
 
 export default defineConfig({
   // Relative addresses let the page live under any sub-path of a proxy.
   base: "./",
-  plugins: [react()],
+  plugins: [react(), workerAddress],
   build: {
     outDir: "dist",
     emptyOutDir: true,

@@ -17,9 +17,9 @@ struct Files;
 
 /// The page runs only its own scripts, connects only to its own gateway, and cannot be framed. The browser
 /// accepts markup from a string only if the sanitizer (`DOMPurify`) produced it.
-const PAGE_CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+const PAGE_CSP: &str = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; img-src 'self' data:; \
     font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; \
-    frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types dompurify";
+    frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types dompurify worker";
 
 pub(super) fn routes() -> Router<Gateway> {
     Router::new()

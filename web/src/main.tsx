@@ -7,12 +7,13 @@ import "./style/tasks.css";
 import "./style/transcript.css";
 import "./style/markdown.css";
 import "./style/cards.css";
+import "./style/code.css";
 import "./style/composer.css";
 import "./style/print.css";
-import { applyTheme, storedTheme } from "./model/theme";
+import { applyTheme } from "./model/theme";
 import { App, firstKeys } from "./view/App";
 
-applyTheme(storedTheme());
+applyTheme();
 const place = document.getElementById("root");
 if (!place) throw new Error("index.html has no place for the page");
 createRoot(place).render(

@@ -32,7 +32,8 @@ test("a tool card shows the output that the agent reports in _meta", async () =>
   const card = chat.lastTurn.locator(".tool");
   const terminal = card.locator(".terminal");
   await terminal.waitFor();
-  assert.equal(await terminal.locator("figcaption").textContent(), "rm -rf build && make allexit 0");
+  assert.equal(await terminal.locator("figcaption code").textContent(), "rm -rf build && make all");
+  assert.equal(await terminal.locator("figcaption > span").textContent(), "exit 0");
   assert.equal(await terminal.locator("pre").textContent(), "cc main.c\ndone: build/app");
   await checkAccessibility(page);
   await screenshot(page, "command-output-light");

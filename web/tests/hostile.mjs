@@ -123,7 +123,7 @@ describe("the frame of a session", () => {
       for (let eight = 0; eight * 8 < PAYLOADS.length; eight += 1) {
         await chat.message.fill(`/${eight}-`);
         const part = PAYLOADS.slice(eight * 8, eight * 8 + 8);
-        for (const place of ["c1", "c2"]) await assertShown(page, { place, payloads: part, from: eight * 8, at: ".commands" });
+        for (const place of ["c1", "c2"]) await assertShown(page, { place, payloads: part, from: eight * 8, at: ".suggestions" });
       }
       await chat.message.fill("");
     }
@@ -417,7 +417,7 @@ describe("turns", () => {
       await ended(page, 1);
       await unfold(page);
       await chat.message.fill("/wr");
-      await page.locator(".commands").waitFor();
+      await page.locator(".suggestions").waitFor();
       assert.equal(await page.getByText("This part cannot be shown").count(), 0);
     }
     await live.guard.close();

@@ -1,7 +1,7 @@
 // Speaks the REST contract: adds the key, turns answers into values and refusals into `ApiProblem`.
 
 import { problemOf, Unreachable } from "./problem";
-import type { About, Agent, ConfigOption, ElicitationAnswer, FolderPage, InstallableAgent, Prompt, Session, SessionModes, SessionPage, Task, TaskPage } from "./types";
+import type { About, Agent, ConfigOption, ElicitationAnswer, FileEntry, FolderPage, InstallableAgent, NewPrompt, Prompt, Session, SessionModes, SessionPage, Task, TaskPage } from "./types";
 
 /** All routes lie below the page itself, so that a proxy may put both under a sub-path. */
 const BASE = new URL("v1/", document.baseURI);
@@ -80,9 +80,15 @@ export class Client {
     return this.#call(`sessions/${encodeURIComponent(session)}/attach`, { method: "POST" });
   }
 
-  prompt(session: string, text: string, queue: boolean, idempotencyKey: string): Promise<Prompt> {
-    const body = { prompt: [{ type: "text", text }], ...(queue ? { queue } : {}) };
+  prompt(session: string, body: NewPrompt, idempotencyKey: string): Promise<Prompt> {
     return this.#call(`sessions/${encodeURIComponent(session)}/prompts`, { method: "POST", body, idempotencyKey });
+  }
+
+  /** Files and folders of the session whose path contains this text, or the content of its folder. */
+  async files(session: string, match: string, signal: AbortSignal): Promise<FileEntry[]> {
+    const query = new URLSearchParams({ limit: "50", ...(match === "" ? {} : { match }) });
+    const page = await this.#call<{ files: FileEntry[] }>(`sessions/${encodeURIComponent(session)}/files?${query}`, { signal });
+    return page.files;
   }
 
   cancel(session: string): Promise<void> {

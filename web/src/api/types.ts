@@ -90,6 +90,7 @@ export interface Session {
   configOptions?: ConfigOption[] | null;
   deniedModes?: ModeSelection[];
   availableCommands?: Command[] | null;
+  promptCapabilities?: Raw | null;
   lastEventId?: string | null;
 }
 
@@ -178,6 +179,20 @@ export interface ContentBlock {
   name?: string;
   title?: string | null;
   resource?: { uri?: string; text?: string; blob?: string; mimeType?: string };
+}
+
+/** A file of a session. */
+export interface FileEntry {
+  path: string;
+  type: string;
+}
+
+/** A message for the agent. */
+export interface NewPrompt {
+  prompt: ContentBlock[];
+  /** Files of the session. */
+  attachments?: { path: string }[];
+  queue?: boolean;
 }
 
 /** One event of the log, or one about the stream (`ready`, `position`, `reset`, `problem`, `shutdown`, `end`). */

@@ -1,38 +1,69 @@
-// A line diff: the longest common subsequence of the lines between the common head and tail. It is for people, and is
-// not minimal for large inputs.
+// A change to a file, line by line and, within changed lines, word by word. It is for people, and is not minimal for large
+// inputs.
+
+import { diffArrays, diffWordsWithSpace } from "diff";
+
+export interface Part {
+  text: string;
+  changed: boolean;
+}
 
 export interface DiffLine {
   kind: "same" | "removed" | "added" | "skipped";
-  text: string;
+  /** One part, unless a word of a similar line was changed. */
+  parts: Part[];
   before: number | null;
   after: number | null;
 }
 
-/** Above this many cells the middle is shown as replaced altogether. */
-const MAX_CELLS = 1_000_000;
+/** Two lines side by side. */
+export interface DiffRow {
+  left: DiffLine | null;
+  right: DiffLine | null;
+}
+
+/** A change of more lines is shown as replaced altogether. */
+const MAX_CHANGED_LINES = 600;
+/** Longer lines are not compared word by word. */
+const MAX_LINE = 500;
+const MAX_CHANGED_WORDS = 60;
+/** The smallest part of a line that similar lines have in common. */
+const SIMILAR = 0.4;
 const CONTEXT = 3;
 
 export function diffLines(before: string | null, after: string): DiffLine[] {
   const old = split(before ?? "");
   const fresh = split(after);
-  let head = 0;
-  while (head < old.length && head < fresh.length && old[head] === fresh[head]) head += 1;
-  let tail = 0;
-  while (tail < old.length - head && tail < fresh.length - head && old[old.length - 1 - tail] === fresh[fresh.length - 1 - tail]) tail += 1;
-
+  const changes = diffArrays(old, fresh, { maxEditLength: MAX_CHANGED_LINES }) ?? [
+    { value: old, removed: true, added: false },
+    { value: fresh, removed: false, added: true },
+  ];
   const lines: DiffLine[] = [];
-  let oldAt = 0;
-  let freshAt = 0;
-  const push = (kind: "same" | "removed" | "added") => {
-    const text = kind === "added" ? fresh[freshAt]! : old[oldAt]!;
-    lines.push({ kind, text, before: kind === "added" ? null : oldAt + 1, after: kind === "removed" ? null : freshAt + 1 });
-    if (kind !== "added") oldAt += 1;
-    if (kind !== "removed") freshAt += 1;
-  };
-  for (let index = 0; index < head; index += 1) push("same");
-  for (const kind of middle(old.slice(head, old.length - tail), fresh.slice(head, fresh.length - tail))) push(kind);
-  for (let index = 0; index < tail; index += 1) push("same");
+  let [oldAt, freshAt] = [0, 0];
+  for (const { value, removed, added } of changes) {
+    for (const text of value) {
+      const kind = removed ? "removed" : added ? "added" : "same";
+      lines.push({ kind, parts: [{ text, changed: false }], before: added ? null : ++oldAt, after: removed ? null : ++freshAt });
+    }
+  }
+  markWords(lines);
   return foldUnchanged(lines);
+}
+
+/** The lines of a diff side by side. */
+export function sideBySide(lines: DiffLine[]): DiffRow[] {
+  const rows: DiffRow[] = [];
+  for (let at = 0; at < lines.length; ) {
+    const { removed, added } = changeAt(lines, at);
+    for (let index = 0; index < Math.max(removed.length, added.length); index += 1) rows.push({ left: removed[index] ?? null, right: added[index] ?? null });
+    at += removed.length + added.length;
+    const same = lines[at];
+    if (removed.length + added.length === 0 && same) {
+      rows.push({ left: same, right: same });
+      at += 1;
+    }
+  }
+  return rows;
 }
 
 function split(text: string): string[] {
@@ -42,36 +73,41 @@ function split(text: string): string[] {
   return lines;
 }
 
-function middle(old: string[], fresh: string[]): ("same" | "removed" | "added")[] {
-  const steps: ("same" | "removed" | "added")[] = [];
-  if (old.length * fresh.length > MAX_CELLS) {
-    return [...old.map(() => "removed" as const), ...fresh.map(() => "added" as const)];
+/** The removed lines at this place, and the added lines after them. */
+function changeAt(lines: DiffLine[], at: number): { removed: DiffLine[]; added: DiffLine[] } {
+  const run = (from: number, kind: DiffLine["kind"]) => {
+    let to = from;
+    while (lines[to]?.kind === kind) to += 1;
+    return lines.slice(from, to);
+  };
+  const removed = run(at, "removed");
+  return { removed, added: run(at + removed.length, "added") };
+}
+
+/** Marks the changed words of lines that replace similar lines. */
+function markWords(lines: DiffLine[]): void {
+  for (let at = 0; at < lines.length; at += 1) {
+    const { removed, added } = changeAt(lines, at);
+    if (removed.length === 0) continue;
+    for (const [index, line] of removed.entries()) if (added[index]) compare(line, added[index]);
+    at += removed.length + added.length - 1;
   }
-  const width = fresh.length + 1;
-  const lengths = new Uint32Array((old.length + 1) * width);
-  for (let i = old.length - 1; i >= 0; i -= 1) {
-    for (let j = fresh.length - 1; j >= 0; j -= 1) {
-      const down = lengths[(i + 1) * width + j]!;
-      const right = lengths[i * width + j + 1]!;
-      lengths[i * width + j] = old[i] === fresh[j] ? lengths[(i + 1) * width + j + 1]! + 1 : Math.max(down, right);
-    }
-  }
-  let i = 0;
-  let j = 0;
-  while (i < old.length || j < fresh.length) {
-    if (i < old.length && j < fresh.length && old[i] === fresh[j]) {
-      steps.push("same");
-      i += 1;
-      j += 1;
-    } else if (j >= fresh.length || (i < old.length && lengths[(i + 1) * width + j]! >= lengths[i * width + j + 1]!)) {
-      steps.push("removed");
-      i += 1;
-    } else {
-      steps.push("added");
-      j += 1;
-    }
-  }
-  return steps;
+}
+
+function compare(old: DiffLine, fresh: DiffLine): void {
+  const [before, after] = [textOf(old), textOf(fresh)];
+  if (before.length > MAX_LINE || after.length > MAX_LINE) return;
+  const changes = diffWordsWithSpace(before, after, { maxEditLength: MAX_CHANGED_WORDS });
+  if (!changes) return;
+  const common = changes.filter((change) => !change.added && !change.removed).reduce((sum, { value }) => sum + value.trim().length, 0);
+  if (common < SIMILAR * Math.max(before.trim().length, after.trim().length)) return;
+  const parts = (side: "added" | "removed") => changes.filter((change) => change[side] || !(change.added || change.removed)).map((change) => ({ text: change.value, changed: change[side] }));
+  old.parts = parts("removed");
+  fresh.parts = parts("added");
+}
+
+export function textOf(line: DiffLine): string {
+  return line.parts.map((part) => part.text).join("");
 }
 
 /** Omits long unchanged parts, except a few lines around each change. */
@@ -96,5 +132,6 @@ function foldUnchanged(lines: DiffLine[]): DiffLine[] {
 }
 
 function skip(count: number): DiffLine {
-  return { kind: "skipped", text: count === 1 ? "1 unchanged line" : `${count} unchanged lines`, before: null, after: null };
+  const text = count === 1 ? "1 unchanged line" : `${count} unchanged lines`;
+  return { kind: "skipped", parts: [{ text, changed: false }], before: null, after: null };
 }

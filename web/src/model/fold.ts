@@ -86,6 +86,7 @@ function withSession(log: SessionLog, value: unknown): SessionLog {
     modes: modes(session["modes"]) ?? log.modes,
     configOptions: session["configOptions"] ? configOptions(session["configOptions"]) : log.configOptions,
     deniedModes: deniedModes(session["deniedModes"]),
+    promptCapabilities: record(session["promptCapabilities"]) ?? log.promptCapabilities,
     commands: session["availableCommands"] ? commands(session["availableCommands"]) : log.commands,
   };
 }
@@ -98,6 +99,7 @@ function attached(log: SessionLog, event: LogEvent): SessionLog {
     modes: modes(result?.["modes"]) ?? log.modes,
     configOptions: Array.isArray(result?.["configOptions"]) ? configOptions(result["configOptions"]) : log.configOptions,
     deniedModes: deniedModes(event["deniedModes"]),
+    promptCapabilities: record(record(event["agentCapabilities"])?.["promptCapabilities"]) ?? log.promptCapabilities,
   };
   if (event["context"] !== "lost") return next;
   const words = `${lookup(LOST, event["reason"]) ?? "The agent could not continue the session."} It does not remember what came before.`;

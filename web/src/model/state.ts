@@ -191,6 +191,8 @@ export interface SessionLog {
   deniedModes: ModeSelection[];
   commands: Command[];
   usage: Usage | null;
+  /** The types of content that the agent accepts in messages. */
+  promptCapabilities: Raw | null;
   terminals: Record<string, Terminal>;
   turns: Turn[];
 }
@@ -209,6 +211,7 @@ export const EMPTY: SessionLog = {
   deniedModes: [],
   commands: [],
   usage: null,
+  promptCapabilities: null,
   terminals: {},
   turns: [],
 };

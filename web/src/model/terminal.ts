@@ -1,4 +1,4 @@
-// Commands that run in a terminal: folded from their events, and their output as a person reads it.
+// Commands that run in a terminal, folded from their events.
 
 import type { LogEvent } from "../api/types";
 import { line, number, text } from "./read";
@@ -40,26 +40,4 @@ function changed(terminal: Terminal, event: LogEvent): Terminal {
     default:
       return { ...terminal, exited: true, exitCode: number(event["exitCode"]), signal: line(event["signal"]) };
   }
-}
-
-/** Colours, cursor movements and window titles: escape sequences for a screen. */
-const SEQUENCES = /\u001b(?:\][^\u0007\u001b]*(?:\u0007|\u001b\\|$)|[PX^_][^\u001b]*(?:\u001b\\|$)|\[[0-?]*[ -/]*[@-~]?|[ -/]*[0-~]?)|\u009b[0-?]*[ -/]*[@-~]?/g;
-
-/** The output as plain text: a line that was overwritten shows its last content. */
-export function paper(output: string): string {
-  const text = output.replace(SEQUENCES, "").replaceAll("\r\n", "\n");
-  if (!/[\r\b]/.test(text)) return visible(text);
-  return visible(text.split("\n").map(overwritten).join("\n"));
-}
-
-function overwritten(text: string): string {
-  if (!/[\r\b]/.test(text)) return text;
-  const cells: string[] = [];
-  let at = 0;
-  for (const letter of text) {
-    if (letter === "\r") at = 0;
-    else if (letter === "\b") at = Math.max(0, at - 1);
-    else cells[at++] = letter;
-  }
-  return cells.join("");
 }

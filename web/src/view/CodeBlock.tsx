@@ -3,11 +3,13 @@
 import { memo, useState } from "react";
 import { visible } from "../model/words";
 import { CopyButton } from "./CopyButton";
+import { useHighlighted } from "../highlight/useHighlighted";
 
 const MAX_LANGUAGE = 24;
 
 export const CodeBlock = memo(function CodeBlock({ language, text }: { language: string; text: string }) {
   const [wrapped, setWrapped] = useState(false);
+  const words = useHighlighted(language, text);
   const name = visible(language).slice(0, MAX_LANGUAGE) || "text";
   return (
     <div className={wrapped ? "code-block wrapped" : "code-block"} role="group" aria-label={`Code, ${name}`}>
@@ -19,7 +21,17 @@ export const CodeBlock = memo(function CodeBlock({ language, text }: { language:
         <CopyButton text={text} />
       </div>
       <pre tabIndex={0}>
-        <code>{text}</code>
+        <code>
+          {words.map((word, index) =>
+            word.kind === "" ? (
+              word.text
+            ) : (
+              <span key={index} className={`code-${word.kind}`}>
+                {word.text}
+              </span>
+            ),
+          )}
+        </code>
       </pre>
     </div>
   );

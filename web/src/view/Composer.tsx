@@ -4,16 +4,23 @@ import { useEffect, useLayoutEffect, useRef, useState, type Dispatch, type Keybo
 import type { Client } from "../api/client";
 import { idempotencyKey } from "../api/idempotency";
 import { mayHaveHappened } from "../api/problem";
-import type { Command } from "../api/types";
-import { CommandHints } from "./CommandHints";
+import type { Command, NewPrompt } from "../api/types";
+import { promptBlocks, type Accepts } from "../model/attachments";
+import { mentioned, type Typed } from "../model/suggest";
+import { AttachButton } from "./AttachButton";
+import { AttachmentChips } from "./AttachmentChips";
 import { focusMessageUnlessSearching, focusNext, MESSAGE_ID } from "./focus";
 import { Icon } from "./Icon";
 import type { Act } from "./SessionView";
+import { SuggestionList, suggestionId, SUGGESTIONS_ID } from "./SuggestionList";
+import { pasteFiles, useAttachments, useDroppedFiles } from "./useAttachments";
+import { useSuggestions, type Suggestion } from "./useSuggestions";
 
 interface Props {
   client: Client;
   sessionId: string;
   commands: Command[];
+  accepted: Accepts | null;
   /** The messages of this session, oldest first. The up arrow in an empty field writes the last one again. */
   sent: string[];
   text: string;
@@ -24,14 +31,21 @@ interface Props {
   children: ReactNode;
 }
 
-export function Composer({ client, sessionId, commands, sent, text, setText, running, act, onStop, children }: Props) {
+export function Composer({ client, sessionId, commands, accepted, sent, text, setText, running, act, onStop, children }: Props) {
   const field = useRef<HTMLTextAreaElement>(null);
   const [sending, setSending] = useState(false);
+  const [caret, setCaret] = useState(text.length);
+  const attachments = useAttachments(accepted);
+  const dropping = useDroppedFiles(attachments.add);
+  /** The files that were chosen from suggestions. */
+  const known = useRef(new Set<string>());
+  const suggestions = useSuggestions({ client, sessionId, commands, text, caret, onPick: pick });
   /**
-   * A message without a response may have arrived. The page sends the same text again with the same key, and it runs
+   * A message without a response may have arrived. The page sends the same message again with the same key, and it runs
    * once.
    */
-  const unanswered = useRef<{ text: string; queue: boolean; key: string } | null>(null);
+  const unanswered = useRef<{ body: NewPrompt; key: string } | null>(null);
+  const empty = text.trim() === "" && attachments.all.length === 0;
 
   useEffect(focusMessageUnlessSearching, []);
 
@@ -52,16 +66,40 @@ export function Composer({ client, sessionId, commands, sent, text, setText, run
     return () => removeEventListener("keydown", press);
   }, [running, onStop]);
 
+  /** Writes the suggestion in place of what was typed. */
+  function pick(suggestion: Suggestion, typed: Typed) {
+    const box = field.current;
+    if (!box) return;
+    if (suggestion.path !== null) known.current.add(suggestion.path);
+    const at = typed.from + suggestion.text.length;
+    const rest = text.slice(caret).replace(/^ /, suggestion.text.endsWith(" ") ? "" : " ");
+    setText(text.slice(0, typed.from) + suggestion.text + rest);
+    setCaret(at);
+    placeCaret.current = at;
+    box.focus();
+  }
+
+  /** React puts the caret at the end of a text that it changes. */
+  const placeCaret = useRef<number | null>(null);
+  useLayoutEffect(() => {
+    if (placeCaret.current === null) return;
+    field.current?.setSelectionRange(placeCaret.current, placeCaret.current);
+    placeCaret.current = null;
+  });
+
   async function send() {
-    const written = text;
-    if (written.trim() === "" || sending) return;
+    if (empty || sending || !attachments.areAccepted(accepted)) return;
     setSending(true);
+    const written = text;
+    const files = mentioned(text, known.current).map((path) => ({ path }));
+    const body: NewPrompt = { prompt: promptBlocks(text, attachments.all, accepted), ...(files.length > 0 ? { attachments: files } : {}) };
     const before = unanswered.current;
-    const attempt = before?.text === written ? before : { text: written, queue: running, key: idempotencyKey() };
+    const isSame = before && JSON.stringify({ ...before.body, queue: undefined }) === JSON.stringify(body);
+    const attempt = isSame ? before : { body: running ? { ...body, queue: true } : body, key: idempotencyKey() };
     unanswered.current = attempt;
-    const sent = await act(async () => {
+    const arrived = await act(async () => {
       try {
-        await client.prompt(sessionId, written, attempt.queue, attempt.key);
+        await client.prompt(sessionId, attempt.body, attempt.key);
         unanswered.current = null;
       } catch (error) {
         if (!mayHaveHappened(error)) unanswered.current = null;
@@ -71,7 +109,9 @@ export function Composer({ client, sessionId, commands, sent, text, setText, run
     setSending(false);
     // Text in the field is not replaced.
     if (field.current?.value === written) focusNext();
-    if (sent) setText((now) => (now === written ? "" : now));
+    if (!arrived) return;
+    attachments.clear();
+    setText((now) => (now === written ? "" : now));
   }
 
   /** The message that the arrow keys have selected, as an index of `sent`. */
@@ -90,6 +130,7 @@ export function Composer({ client, sessionId, commands, sent, text, setText, run
   }
 
   function press(event: KeyboardEvent) {
+    if (suggestions.press(event)) return;
     if ((event.key === "ArrowUp" || event.key === "ArrowDown") && recall(event)) {
       event.preventDefault();
       return;
@@ -99,6 +140,7 @@ export function Composer({ client, sessionId, commands, sent, text, setText, run
     void send();
   }
 
+  const suggests = suggestions.all.length > 0;
   return (
     <form
       className="composer"
@@ -108,15 +150,9 @@ export function Composer({ client, sessionId, commands, sent, text, setText, run
         void send();
       }}
     >
-      <CommandHints
-        commands={commands}
-        text={text}
-        onPick={(command) => {
-          setText(`/${command} `);
-          field.current?.focus();
-        }}
-      />
-      <div className="composer-box">
+      <SuggestionList suggestions={suggestions} onPick={pick} />
+      <div className={dropping ? "composer-box dropping" : "composer-box"}>
+        <AttachmentChips attachments={attachments} />
         <label className="hidden" htmlFor={MESSAGE_ID}>
           Message
         </label>
@@ -125,18 +161,27 @@ export function Composer({ client, sessionId, commands, sent, text, setText, run
           ref={field}
           rows={1}
           value={text}
-          placeholder={running ? "Write the next message: it waits in the queue" : "Write a message"}
-          onChange={(event) => setText(event.target.value)}
+          placeholder={running ? "Write the next message: it waits in the queue" : "Write a message, / for commands, @ for files"}
+          aria-autocomplete="list"
+          aria-controls={suggests ? SUGGESTIONS_ID : undefined}
+          aria-activedescendant={suggests ? suggestionId(suggestions.active) : undefined}
+          onChange={(event) => {
+            setText(event.target.value);
+            setCaret(event.target.selectionStart);
+          }}
+          onSelect={(event) => setCaret(event.currentTarget.selectionStart)}
           onKeyDown={press}
+          onPaste={(event) => pasteFiles(event, attachments.add)}
         />
         <div className="composer-row">
+          <AttachButton onPick={attachments.add} />
           <div className="options">{children}</div>
           {running && (
             <button className="button stop" type="button" aria-keyshortcuts="Escape" onClick={onStop}>
               <Icon name="stop" /> Stop <kbd aria-hidden="true">Esc</kbd>
             </button>
           )}
-          <button className="button primary send" type="submit" disabled={text.trim() === "" || sending} aria-busy={sending}>
+          <button className="button primary send" type="submit" disabled={empty || sending} aria-busy={sending}>
             <Icon name="send" />
             <span>{running ? "Queue" : "Send"}</span>
           </button>

@@ -4,7 +4,13 @@ import { useEffect, useState } from "react";
 
 const SHOWN_MS = 2_000;
 
-export function CopyButton({ text, label = "Copy" }: { text: string; label?: string }) {
+interface Props {
+  /** The text, or a function for a text that is made only if it is copied. */
+  text: string | (() => string);
+  label?: string;
+}
+
+export function CopyButton({ text, label = "Copy" }: Props) {
   const [state, setState] = useState<"ready" | "done" | "failed">("ready");
   const words = { ready: label, done: "Copied", failed: "Not permitted" };
 
@@ -15,7 +21,11 @@ export function CopyButton({ text, label = "Copy" }: { text: string; label?: str
   }, [state]);
 
   return (
-    <button className="link-button" type="button" onClick={() => void copy(text).then((done) => setState(done ? "done" : "failed"))}>
+    <button
+      className="link-button"
+      type="button"
+      onClick={() => void copy(typeof text === "string" ? text : text()).then((done) => setState(done ? "done" : "failed"))}
+    >
       <span aria-live="polite">{words[state]}</span>
     </button>
   );

@@ -1,7 +1,8 @@
-// A change to a file, line by line.
+// A change to a file, in one column or side by side. The choice applies to all diffs.
 
-import { memo, useMemo } from "react";
-import { diffLines, type DiffLine } from "../model/diff";
+import { memo, useMemo, useSyncExternalStore } from "react";
+import { Choice } from "../model/choice";
+import { diffLines, sideBySide, type DiffLine } from "../model/diff";
 import { useShortPath } from "./workingFolder";
 
 interface Props {
@@ -10,33 +11,82 @@ interface Props {
   after: string;
 }
 
-const count = (lines: DiffLine[], kind: DiffLine["kind"]) => lines.filter((line) => line.kind === kind).length;
+const layoutChoice = new Choice<"unified" | "split">("diff", ["unified", "split"]);
 
-const MARKS = { same: " ", removed: "-", added: "+", skipped: "…" };
+/** Narrower windows have no place for two columns. */
+const wide = matchMedia("(min-width: 900px)");
+const isWide = () => wide.matches;
+
+function followWidth(changed: () => void): () => void {
+  wide.addEventListener("change", changed);
+  return () => wide.removeEventListener("change", changed);
+}
+
+const count = (lines: DiffLine[], kind: DiffLine["kind"]) => lines.filter((line) => line.kind === kind).length;
 
 export const DiffView = memo(function DiffView({ path, before, after }: Props) {
   const shown = useShortPath(path);
   const lines = useMemo(() => diffLines(before, after), [before, after]);
+  const chosen = useSyncExternalStore(layoutChoice.subscribe, layoutChoice.value);
+  const hasPlace = useSyncExternalStore(followWidth, isWide) && before !== null;
+  const split = hasPlace && chosen === "split";
   return (
     <figure className="diff">
       <figcaption>
         <code title={path}>{shown}</code>
+        {hasPlace && (
+          <button className="link-button" type="button" aria-pressed={split} onClick={() => layoutChoice.choose(split ? "unified" : "split")}>
+            Side by side
+          </button>
+        )}
         <span className="diff-counts">
           {before === null && "new file "}
           <span className="diff-plus">+{count(lines, "added")}</span> <span className="diff-minus">−{count(lines, "removed")}</span>
         </span>
       </figcaption>
-      <div className="diff-lines" tabIndex={0} role="region" aria-label={`Changes to ${shown}`}>
-        {lines.map((line, index) => (
-          <div key={index} className={`diff-line diff-${line.kind}`}>
-            <span className="diff-number" aria-hidden="true">
-              {line.after ?? line.before ?? ""}
-            </span>
-            <span className="diff-mark">{MARKS[line.kind]}</span>
-            <span className="diff-text">{line.text}</span>
-          </div>
-        ))}
+      <div className={split ? "diff-lines diff-split" : "diff-lines"} tabIndex={0} role="region" aria-label={`Changes to ${shown}`}>
+        {split ? <Columns lines={lines} /> : lines.map((line, index) => <Line key={index} line={line} number={line.after ?? line.before} />)}
       </div>
     </figure>
   );
 });
+
+function Columns({ lines }: { lines: DiffLine[] }) {
+  return sideBySide(lines).map(({ left, right }, index) => (
+    <div key={index} className="diff-row">
+      {left === right && left?.kind === "skipped" ? (
+        <Line line={left} number={null} />
+      ) : (
+        <>
+          <Line line={left} number={left?.before ?? null} />
+          <Line line={right} number={right?.after ?? null} />
+        </>
+      )}
+    </div>
+  ));
+}
+
+const MARKS = { same: " ", removed: "-", added: "+", skipped: "…" };
+
+function Line({ line, number }: { line: DiffLine | null; number: number | null }) {
+  if (!line) return <div className="diff-line diff-none" />;
+  return (
+    <div className={`diff-line diff-${line.kind}`}>
+      <span className="diff-number" aria-hidden="true">
+        {number ?? ""}
+      </span>
+      <span className="diff-mark">{MARKS[line.kind]}</span>
+      <span className="diff-text">
+        {line.parts.map((part, index) =>
+          part.changed ? (
+            <span key={index} className="diff-word">
+              {part.text}
+            </span>
+          ) : (
+            part.text
+          ),
+        )}
+      </span>
+    </div>
+  );
+}

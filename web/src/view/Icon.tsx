@@ -22,6 +22,7 @@ const PATHS: Record<string, string> = {
   close: "M4 4l8 8M12 4l-8 8",
   chevron: "M6 4l4 4-4 4",
   down: "M8 3v10M4 9l4 4 4-4",
+  file: "M4 2.5h5l3 3v8H4zM9 2.5v3h3",
   folder: "M2 4.5A1 1 0 0 1 3 3.5h3l1.5 1.5H13a1 1 0 0 1 1 1v6a1 1 0 0 1-1 1H3a1 1 0 0 1-1-1z",
   up: "M8 13V3.5M4 7l4-4 4 4",
   check: "M3.5 8.5l3 3 6-7",

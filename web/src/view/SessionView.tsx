@@ -3,6 +3,7 @@
 import { useCallback, useEffect, useMemo, useState, useSyncExternalStore, type ReactNode } from "react";
 import type { Client } from "../api/client";
 import type { Hub } from "../log/hub";
+import { accepts } from "../model/attachments";
 import { useDraft } from "../model/draft";
 import { Feed } from "../model/feed";
 import { blocksText, openRequests, runningTurn, type SessionLog } from "../model/state";
@@ -92,6 +93,7 @@ function Followed({ client, sessionId, menu, onActivity, feed }: Props & { feed:
     },
     [setDraft],
   );
+  const accepted = useMemo(() => accepts(log.promptCapabilities), [log.promptCapabilities]);
   const where = useMemo(() => ({ client, agent: log.agent }), [client, log.agent]);
   const stop = () => void act(() => client.cancel(sessionId));
 
@@ -149,6 +151,7 @@ function Followed({ client, sessionId, menu, onActivity, feed }: Props & { feed:
                 client={client}
                 sessionId={sessionId}
                 commands={log.commands}
+                accepted={accepted}
                 sent={sent}
                 text={draft}
                 setText={setDraft}

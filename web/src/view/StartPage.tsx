@@ -4,17 +4,21 @@ import { useEffect, useRef, useState, type KeyboardEvent, type ReactNode } from 
 import type { Client } from "../api/client";
 import { idempotencyKey } from "../api/idempotency";
 import { mayHaveHappened } from "../api/problem";
-import type { Session } from "../api/types";
+import type { NewPrompt, Session } from "../api/types";
 import { startable } from "../model/agents";
+import { accepts, promptBlocks } from "../model/attachments";
 import { recentFolders } from "../model/folders";
 import { goTo, sessionHref } from "../model/route";
 import { useAgents } from "../model/useAgents";
 import { AgentChoice } from "./AgentChoice";
+import { AttachButton } from "./AttachButton";
+import { AttachmentChips } from "./AttachmentChips";
 import { FolderChoice } from "./FolderChoice";
 import { focusMessage, MESSAGE_ID } from "./focus";
 import { Icon } from "./Icon";
 import { InstallableAgents } from "./InstallableAgents";
 import { ProblemNote } from "./ProblemNote";
+import { pasteFiles, useAttachments, useDroppedFiles } from "./useAttachments";
 import { Where } from "./where";
 
 interface Props {
@@ -32,8 +36,8 @@ interface Attempt {
   agent: string;
   folder: string | null;
   key: string;
-  session: string | null;
-  message: { text: string; key: string } | null;
+  session: Session | null;
+  message: { body: NewPrompt; key: string } | null;
 }
 
 export function StartPage({ client, menu, sessions, onCreated }: Props) {
@@ -44,6 +48,9 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
   const attempt = useRef<Attempt | null>(null);
+  const attachments = useAttachments(null);
+  const dropping = useDroppedFiles(attachments.add);
+  const empty = text.trim() === "" && attachments.all.length === 0;
   const { agents } = catalogue;
   const chosen = startable(agents ?? [], wanted ?? sessions?.[0]?.agent ?? null);
   const problem = error ?? (agents === null ? catalogue.error : null);
@@ -68,14 +75,17 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
     setBusy(true);
     setError(null);
     try {
-      now.session ??= (await client.createSession(chosen, cwd, now.key)).sessionId;
+      now.session ??= await client.createSession(chosen, cwd, now.key);
       onCreated();
-      if (text.trim() !== "") {
-        if (now.message?.text !== text) now.message = { text, key: idempotencyKey() };
-        await client.prompt(now.session, text, false, now.message.key);
+      const accepted = accepts(now.session.promptCapabilities);
+      if (!attachments.areAccepted(accepted)) return;
+      if (!empty) {
+        const body = { prompt: promptBlocks(text, attachments.all, accepted) };
+        if (JSON.stringify(now.message?.body) !== JSON.stringify(body)) now.message = { body, key: idempotencyKey() };
+        await client.prompt(now.session.sessionId, body, now.message!.key);
       }
       attempt.current = null;
-      goTo(sessionHref(now.session));
+      goTo(sessionHref(now.session.sessionId));
     } catch (reason) {
       if (!mayHaveHappened(reason)) {
         now.message = null;
@@ -91,7 +101,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
   function press(event: KeyboardEvent) {
     if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
     event.preventDefault();
-    if (text.trim() !== "") void start();
+    if (!empty) void start();
   }
 
   return (
@@ -107,12 +117,22 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
             void start();
           }}
         >
-          <div className="composer-box">
+          <div className={dropping ? "composer-box dropping" : "composer-box"}>
+            <AttachmentChips attachments={attachments} />
             <label className="hidden" htmlFor={MESSAGE_ID}>
               First message
             </label>
-            <textarea id={MESSAGE_ID} rows={3} value={text} placeholder="Describe a task" onChange={(event) => setText(event.target.value)} onKeyDown={press} />
+            <textarea
+              id={MESSAGE_ID}
+              rows={3}
+              value={text}
+              placeholder="Describe a task"
+              onChange={(event) => setText(event.target.value)}
+              onKeyDown={press}
+              onPaste={(event) => pasteFiles(event, attachments.add)}
+            />
             <div className="composer-row">
+              <AttachButton onPick={attachments.add} />
               <div className="options">
                 <FolderChoice
                   key={chosen}
@@ -125,7 +145,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
               </div>
               <button className="button primary" type="submit" disabled={!chosen || busy} aria-busy={busy}>
                 <Icon name="send" />
-                <span>{busy ? "Starting the agent…" : text.trim() === "" ? "Start session" : "Start and send"}</span>
+                <span>{busy ? "Starting the agent…" : empty ? "Start session" : "Start and send"}</span>
               </button>
             </div>
           </div>

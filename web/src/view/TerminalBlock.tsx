@@ -1,22 +1,27 @@
 // A command in a terminal with its output. A long output shows its end until it is expanded.
 
 import { memo, useMemo, useState } from "react";
+import { styledLines, type Span } from "../model/ansi";
 import type { Terminal } from "../model/state";
-import { paper } from "../model/terminal";
+import { CopyButton } from "./CopyButton";
 
 /** Lines of a long output that are shown at first. */
 const SHOWN = 14;
+/** An output with more changes of style is shown without styles. */
+const MAX_SPANS = 4000;
 
 export const TerminalBlock = memo(function TerminalBlock({ terminal }: { terminal: Terminal }) {
   const [whole, setWhole] = useState(false);
-  const lines = useMemo(() => paper(terminal.output).replace(/\n$/, "").split("\n"), [terminal.output]);
+  const lines = useMemo(() => styledLines(terminal.output.replace(/\n$/, "")), [terminal.output]);
   const hidden = whole ? 0 : Math.max(0, lines.length - SHOWN);
-  const shown = (hidden > 0 ? lines.slice(hidden) : lines).join("\n");
+  const shown = hidden > 0 ? lines.slice(hidden) : lines;
+  const isEmpty = shown.every((line) => line.length === 0);
   return (
     <figure className="terminal">
       <figcaption>
         <code>{terminal.command}</code>
         <span>{ending(terminal)}</span>
+        {!isEmpty && <CopyButton text={() => textOf(lines)} />}
       </figcaption>
       {(hidden > 0 || terminal.cut) && (
         <p className="terminal-more">
@@ -29,14 +34,35 @@ export const TerminalBlock = memo(function TerminalBlock({ terminal }: { termina
           )}
         </p>
       )}
-      {(shown !== "" || !terminal.exited) && (
+      {(!isEmpty || !terminal.exited) && (
         <pre className="output" tabIndex={0} role="group" aria-label="Output of the command">
-          {shown}
+          <Styled lines={shown} />
         </pre>
       )}
     </figure>
   );
 });
+
+function Styled({ lines }: { lines: Span[][] }) {
+  const count = lines.reduce((sum, line) => sum + line.length, 0);
+  if (count > MAX_SPANS) return textOf(lines);
+  return lines.map((line, index) => [
+    index > 0 && "\n",
+    ...line.map((span, at) =>
+      span.style === "" ? (
+        span.text
+      ) : (
+        <span key={`${index} ${at}`} className={span.style}>
+          {span.text}
+        </span>
+      ),
+    ),
+  ]);
+}
+
+function textOf(lines: Span[][]): string {
+  return lines.map((line) => line.map((span) => span.text).join("")).join("\n");
+}
 
 function ending(terminal: Terminal): string {
   if (!terminal.exited) return "running";

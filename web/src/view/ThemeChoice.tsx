@@ -1,21 +1,20 @@
 // Selects the theme of the page.
 
-import { useState } from "react";
-import { chooseTheme, storedTheme, THEMES, type Theme } from "../model/theme";
+import { useSyncExternalStore } from "react";
+import { applyTheme, themeChoice, THEMES, type Theme } from "../model/theme";
 
 const NAMES: Record<Theme, string> = { system: "System theme", light: "Light", dark: "Dark" };
 
 export function ThemeChoice() {
-  const [theme, setTheme] = useState(storedTheme);
+  const theme = useSyncExternalStore(themeChoice.subscribe, themeChoice.value);
   return (
     <select
       className="theme-choice"
       aria-label="Theme"
       value={theme}
       onChange={(event) => {
-        const chosen = event.target.value as Theme;
-        chooseTheme(chosen);
-        setTheme(chosen);
+        themeChoice.choose(event.target.value as Theme);
+        applyTheme();
       }}
     >
       {THEMES.map((name) => (

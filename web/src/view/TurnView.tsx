@@ -1,9 +1,11 @@
 // A prompt and its results.
 
 import { memo } from "react";
+import { withActivities } from "../model/activity";
 import { records } from "../model/read";
 import { blocksText, type Item, type RequestItem, type Terminal, type Turn } from "../model/state";
 import { duration, stopWords } from "../model/words";
+import { ActivityGroup } from "./ActivityGroup";
 import { Boundary } from "./Boundary";
 import { CompactionCard } from "./CompactionCard";
 import { ContentBlocks } from "./ContentBlocks";
@@ -103,10 +105,9 @@ interface ChunkProps extends PartsProps {
 }
 
 const PartsChunk = memo(function PartsChunk(props: ChunkProps) {
-  const { items, from } = props;
   return (
-    <ItemChunk items={chunkOf(props)} isLast={from + CHUNK >= items.length} isOnly={isOnlyChunk(props)}>
-      <Parts {...props} items={chunkOf(props)} />
+    <ItemChunk items={chunkOf(props)} isLast={isLastChunk(props)} isOnly={isOnlyChunk(props)}>
+      <Parts {...props} items={chunkOf(props)} isEnd={isLastChunk(props)} />
     </ItemChunk>
   );
 }, isSameChunk);
@@ -115,13 +116,18 @@ function chunkOf({ items, from }: ChunkProps): readonly Item[] {
   return items.slice(from, from + CHUNK);
 }
 
+function isLastChunk({ items, from }: ChunkProps): boolean {
+  return from + CHUNK >= items.length;
+}
+
 function isOnlyChunk({ items }: ChunkProps): boolean {
   return items.length <= CHUNK;
 }
 
 /** The list of a running turn is another one after each event. Nearly all of its chunks are the same as before. */
 function isSameChunk(before: ChunkProps, now: ChunkProps): boolean {
-  if (isOnlyChunk(before) !== isOnlyChunk(now) || before.live !== now.live || before.settled !== now.settled || before.terminals !== now.terminals) return false;
+  if (isOnlyChunk(before) !== isOnlyChunk(now) || isLastChunk(before) !== isLastChunk(now)) return false;
+  if (before.live !== now.live || before.settled !== now.settled || before.terminals !== now.terminals) return false;
   if (!isSameSet(before.asked, now.asked) || !isSameSet(before.shown, now.shown)) return false;
   for (let at = now.from; at < now.from + CHUNK; at += 1) if (before.items[at] !== now.items[at]) return false;
   return true;
@@ -131,12 +137,20 @@ function isSameSet<T>(before: Set<T>, now: Set<T>): boolean {
   return before.size === now.size && [...now].every((member) => before.has(member));
 }
 
-function Parts({ items, shown, ...rest }: PartsProps) {
-  return items.map((item) =>
-    item.kind === "terminal" && shown.has(item.terminalId) ? null : (
-      <Boundary key={item.key}>
-        <ItemView item={item} {...rest} />
-      </Boundary>
+function Parts({ items, shown, isEnd, ...rest }: PartsProps & { isEnd: boolean }) {
+  const part = (item: Item) => (
+    <Boundary key={item.key}>
+      <ItemView item={item} {...rest} />
+    </Boundary>
+  );
+  const visible = items.filter((item) => item.kind !== "terminal" || !shown.has(item.terminalId));
+  return withActivities(visible, rest.live, isEnd).map((row) =>
+    row.kind === "activity" ? (
+      <ActivityGroup key={row.key} activity={row}>
+        {row.calls.map(part)}
+      </ActivityGroup>
+    ) : (
+      part(row)
     ),
   );
 }

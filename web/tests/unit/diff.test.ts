@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { diffLines } from "../../src/model/diff";
+import { diffLines, sideBySide, textOf } from "../../src/model/diff";
 
 function shown(before: string | null, after: string): string[] {
   const marks = { same: " ", removed: "-", added: "+", skipped: "~" };
-  return diffLines(before, after).map((line) => marks[line.kind] + line.text);
+  return diffLines(before, after).map((line) => marks[line.kind] + textOf(line));
 }
 
 test("a new file is all added", () => {
@@ -31,4 +31,34 @@ test("a change too large to compare is shown as replaced", () => {
   expect(lines).toHaveLength(4000);
   expect(lines[0]?.kind).toBe("removed");
   expect(lines.at(-1)?.kind).toBe("added");
+});
+
+test("a change too large to compare takes little time", () => {
+  const text = (from: number) => Array.from({ length: 20_000 }, (_, index) => `${(index * from) % 7919}`).join("\n");
+  const began = performance.now();
+  diffLines(text(3), text(5));
+  expect(performance.now() - began).toBeLessThan(2000);
+});
+
+function marked(before: string, after: string): string[] {
+  return diffLines(before, after).map((line) => line.parts.map(({ text, changed }) => (changed ? `[${text}]` : text)).join(""));
+}
+
+test("the changed words of a similar line are marked", () => {
+  expect(marked("const limit = 20;\n", "const limit = 30;\n")).toEqual(["const limit = [20];", "const limit = [30];"]);
+});
+
+test("lines that are not similar have no marks", () => {
+  expect(marked("alpha beta\n", "return null;\n")).toEqual(["alpha beta", "return null;"]);
+});
+
+test("long lines have no marks", () => {
+  const line = "word ".repeat(200);
+  expect(marked(`${line}a\n`, `${line}b\n`)).toEqual([`${line}a`, `${line}b`]);
+});
+
+test("side by side, changed lines are next to the lines that they replace", () => {
+  const rows = sideBySide(diffLines("a\nb\nc\n", "a\nB\nB2\nc\n"));
+  const sides = rows.map(({ left, right }) => [left && textOf(left), right && textOf(right)]);
+  expect(sides).toEqual([["a", "a"], ["b", "B"], [null, "B2"], ["c", "c"]]);
 });

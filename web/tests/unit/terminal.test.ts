@@ -1,5 +1,4 @@
 import { describe, expect, test } from "vitest";
-import { paper } from "../../src/model/terminal";
 import { item, played, startedScript } from "./events";
 
 describe("a terminal", () => {
@@ -29,19 +28,5 @@ describe("a terminal", () => {
     const log = played(script);
     expect(Object.keys(log.terminals)).toEqual(["__proto__"]);
     expect(({} as Record<string, unknown>)["exited"]).toBeUndefined();
-  });
-});
-
-describe("output on paper", () => {
-  test.each([
-    ["colours", "\u001b[1;31mred\u001b[0m \u001b[Kend", "red end"],
-    ["a title and a link", "\u001b]0;title\u0007a\u001b]8;;https://x\u001b\\b\u001b]8;;\u001b\\", "ab"],
-    ["a line that was written over", "10%\r55%\r100%\r\nnext", "100%\nnext"],
-    ["a shorter word over a longer", "loading\rdone", "doneing"],
-    ["steps back", "abc\b\bX", "aXc"],
-    ["a sequence that was cut", "a\u001b[3", "a"],
-    ["what would hide", "a\u202eb\u0001", "a[U+202E]b[U+0001]"],
-  ])("%s", (_, output, expected) => {
-    expect(paper(output)).toBe(expected);
   });
 });

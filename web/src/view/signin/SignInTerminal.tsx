@@ -5,7 +5,7 @@ import type { Client } from "../../api/client";
 import { explain, explainProblem } from "../../api/problem";
 import type { Problem } from "../../api/types";
 import { record, text } from "../../model/read";
-import { paper } from "../../model/terminal";
+import { plainText } from "../../model/ansi";
 
 interface Props {
   client: Client;
@@ -78,7 +78,7 @@ export function SignInTerminal({ client, url, onEnd }: Props) {
   return (
     <section className="sign-in" aria-label="Terminal of the sign-in">
       <pre className="output" ref={shown} tabIndex={0} role="log" aria-label="What the agent says">
-        {paper(output)}
+        {plainText(output)}
       </pre>
       <form className="sign-in-line" onSubmit={submit}>
         <label className="hidden" htmlFor="sign-in-line">

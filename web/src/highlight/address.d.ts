@@ -1,0 +1,4 @@
+declare module "virtual:worker-address" {
+  const address: string;
+  export default address;
+}

@@ -1,0 +1,27 @@
+// Opens the browser's choice of files.
+
+import { useRef } from "react";
+import { Icon } from "./Icon";
+
+export function AttachButton({ onPick }: { onPick(files: File[]): void }) {
+  const field = useRef<HTMLInputElement>(null);
+  return (
+    <>
+      <button className="icon-button" type="button" aria-label="Attach files" title="Attach files" onClick={() => field.current?.click()}>
+        <Icon name="plus" />
+      </button>
+      <input
+        ref={field}
+        className="hidden"
+        type="file"
+        multiple
+        tabIndex={-1}
+        aria-hidden="true"
+        onChange={(event) => {
+          onPick([...(event.target.files ?? [])]);
+          event.target.value = "";
+        }}
+      />
+    </>
+  );
+}

@@ -1,0 +1,99 @@
+// The suggestions while a person types a command or a file, and the keys that select one.
+
+import { useEffect, useMemo, useState, type KeyboardEvent } from "react";
+import type { Client } from "../api/client";
+import type { Command, FileEntry } from "../api/types";
+import { bestFiles, commandsLike, typedAt, type Typed } from "../model/suggest";
+import { visible } from "../model/words";
+
+export interface Suggestion {
+  key: string;
+  words: string;
+  about: string;
+  /** Replaces what was typed. */
+  text: string;
+  /** The path of a file that the message then names. */
+  path: string | null;
+}
+
+export interface Suggestions {
+  typed: Typed | null;
+  all: Suggestion[];
+  active: number;
+  /** Returns whether the key was for the suggestions. */
+  press(event: KeyboardEvent): boolean;
+}
+
+interface Field {
+  client: Client;
+  sessionId: string;
+  commands: Command[];
+  text: string;
+  caret: number;
+  onPick(suggestion: Suggestion, typed: Typed): void;
+}
+
+/** A search begins when a person pauses. */
+const PAUSE_MS = 120;
+
+export function useSuggestions({ client, sessionId, commands, text, caret, onPick }: Field): Suggestions {
+  const typed = useMemo(() => typedAt(text, caret), [text, caret]);
+  const files = useFiles(client, sessionId, typed?.kind === "file" ? typed.query : null);
+  const [active, setActive] = useState(0);
+  /** The place of the "/" or "@" whose suggestions were closed. */
+  const [closed, setClosed] = useState<number | null>(null);
+  const query = typed ? `${typed.kind} ${typed.query}` : "";
+  useEffect(() => setActive(0), [query, files]);
+  useEffect(() => {
+    if (typed === null) setClosed(null);
+  }, [typed]);
+
+  const all = useMemo(() => {
+    if (!typed || closed === typed.from) return [];
+    return typed.kind === "command" ? commandsLike(commands, typed.query).map(ofCommand) : files.map(ofFile);
+  }, [typed, closed, commands, files]);
+
+  function press(event: KeyboardEvent): boolean {
+    if (!typed || all.length === 0 || event.nativeEvent.isComposing) return false;
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step !== undefined) setActive((active + step + all.length) % all.length);
+    else if (event.key === "Escape") setClosed(typed.from);
+    else if (event.key === "Tab" || (event.key === "Enter" && !event.shiftKey)) onPick(all[Math.min(active, all.length - 1)]!, typed);
+    else return false;
+    event.preventDefault();
+    return true;
+  }
+
+  return { typed, all, active: Math.min(active, all.length - 1), press };
+}
+
+/** `query`: null if no file is typed. */
+function useFiles(client: Client, sessionId: string, query: string | null): FileEntry[] {
+  const [files, setFiles] = useState<FileEntry[]>([]);
+  useEffect(() => {
+    if (query === null) return setFiles([]);
+    const abort = new AbortController();
+    const timer = setTimeout(() => {
+      client.files(sessionId, query, abort.signal).then(
+        (found) => setFiles(bestFiles(found, query)),
+        // A key without the right to see files, and a session on another host, have no suggestions.
+        () => setFiles([]),
+      );
+    }, PAUSE_MS);
+    return () => {
+      clearTimeout(timer);
+      abort.abort();
+    };
+  }, [client, sessionId, query]);
+  return files;
+}
+
+function ofCommand({ name, description }: Command): Suggestion {
+  return { key: name, words: `/${visible(name)}`, about: description ?? "", text: `/${name} `, path: null };
+}
+
+/** A folder continues the search in it. */
+function ofFile({ path, type }: FileEntry): Suggestion {
+  if (type === "folder") return { key: path, words: `${visible(path)}/`, about: "folder", text: `@${path}/`, path: null };
+  return { key: path, words: visible(path), about: "", text: `@${path} `, path };
+}

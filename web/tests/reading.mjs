@@ -1,0 +1,126 @@
+// What a person reads: activities, highlighted code, changes to files and coloured output.
+//
+// The environment is that of browser.mjs.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { checkAccessibility, screenshot } from "./support/browser.mjs";
+import { nodeAgent, oneChat } from "./support/one_chat.mjs";
+
+const agent = fileURLToPath(new URL("support/reading_agent.mjs", import.meta.url));
+const { page, chat } = await oneChat({ config: nodeAgent("reading", agent), agent: /reading/, viewport: { width: 1280, height: 900 } });
+await chat.send("work");
+await chat.ended("Finished");
+
+const colour = (element) => element.evaluate((found) => getComputedStyle(found).color);
+
+test("completed calls are one line that opens to them, and a failed call is a card", async () => {
+  const line = chat.lastTurn.getByRole("button", { name: "Read 2 files, searched one time" });
+  assert.equal(await line.getAttribute("aria-expanded"), "false");
+  assert.equal(await page.getByText("Read src/parser.rs").isVisible(), false);
+  assert.equal(await page.getByText("Read src/missing.rs").isVisible(), true);
+  await screenshot(page, "activity-light");
+  await line.press("Enter");
+  assert.equal(await line.getAttribute("aria-expanded"), "true");
+  await page.getByText("Read src/parser.rs").click();
+  await page.getByText("/w/src/parser.rs").waitFor();
+  await checkAccessibility(page);
+  await line.click();
+  assert.equal(await page.getByText("Read src/parser.rs").isVisible(), false);
+});
+
+test("the browser's search opens a closed line", async () => {
+  await page.locator(".activity-calls[hidden]").evaluate((calls) => calls.dispatchEvent(new Event("beforematch")));
+  await page.getByText("Search for limit").waitFor();
+  await chat.lastTurn.getByRole("button", { name: "Read 2 files, searched one time" }).click();
+});
+
+test("code is highlighted, in both themes", async () => {
+  const block = page.getByRole("group", { name: "Code, rust" });
+  const keyword = block.locator(".code-keyword").first();
+  await keyword.waitFor();
+  assert.equal(await keyword.textContent(), "fn");
+  assert.equal(await block.locator(".code-comment").textContent(), "/// The limit.");
+  assert.equal(await block.locator("code").textContent(), "/// The limit.\nfn limit() -> u64 {\n    20\n}");
+  const light = await colour(keyword);
+  await page.emulateMedia({ colorScheme: "dark" });
+  assert.notEqual(await colour(keyword), light);
+  await checkAccessibility(page);
+  await screenshot(page, "reading-dark");
+  await page.emulateMedia({ colorScheme: "light" });
+});
+
+test("a diff marks the changed words, and shows both sides next to each other", async () => {
+  const diff = page.locator(".diff");
+  assert.deepEqual(await diff.locator(".diff-word").allTextContents(), ["20", "30"]);
+  const button = diff.getByRole("button", { name: "Side by side" });
+  await button.press("Enter");
+  assert.equal(await button.getAttribute("aria-pressed"), "true");
+  const rows = await diff.locator(".diff-row").evaluateAll((all) => all.map((row) => [...row.children].map((side) => side.querySelector(".diff-text")?.textContent ?? null)));
+  assert.deepEqual(rows, [
+    ["fn main() {", "fn main() {"],
+    ["    let limit = 20;", "    let limit = 30;"],
+    [null, '    let path = "a";'],
+    ["    run(limit);", "    run(limit);"],
+    ["}", "}"],
+  ]);
+  await checkAccessibility(page);
+  await screenshot(page, "diff-split-light");
+  await page.reload();
+  await page.locator(".diff-split").waitFor();
+  await page.setViewportSize({ width: 390, height: 800 });
+  await page.locator(".diff-split").waitFor({ state: "detached" });
+  await screenshot(page, "diff-phone");
+  await page.setViewportSize({ width: 1280, height: 900 });
+  await diff.getByRole("button", { name: "Side by side" }).click();
+  await page.locator(".diff-split").waitFor({ state: "detached" });
+});
+
+test("the output of a command has its colours, and is copied as text", async () => {
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  const terminal = page.locator(".terminal");
+  assert.equal(await terminal.locator("pre").textContent(), "   Compiling parser v0.1.0\nerror: expected `;`\n PASS  3 tests");
+  assert.deepEqual(
+    await terminal.locator("pre span").evaluateAll((all) => all.map((span) => [span.textContent, span.className])),
+    [
+      ["   Compiling", "ansi-bold ansi-green"],
+      ["error", "ansi-red"],
+      [" PASS ", "ansi-on-green"],
+    ],
+  );
+  assert.notEqual(await colour(terminal.locator(".ansi-red")), await colour(terminal.locator("pre")));
+  await terminal.getByRole("button", { name: "Copy" }).click();
+  await terminal.getByText("Copied").waitFor();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), "   Compiling parser v0.1.0\nerror: expected `;`\n PASS  3 tests");
+});
+
+test("calls of a running turn stay visible until it ends", async () => {
+  await chat.send("hang");
+  const calls = chat.lastTurn.locator(".tool-title");
+  await calls.nth(1).waitFor();
+  assert.equal(await calls.nth(0).isVisible(), true);
+  assert.equal(await chat.lastTurn.locator(".activity-head").count(), 0);
+  await page.getByRole("button", { name: "Stop" }).click();
+  await chat.ended("Stopped");
+  await chat.lastTurn.getByRole("button", { name: "Read 2 files" }).waitFor();
+  assert.equal(await calls.nth(0).isVisible(), false);
+});
+
+test("code that takes minutes to highlight stays plain, and blocks neither the page nor the next code", async () => {
+  await chat.send("slow");
+  await chat.ended("Finished");
+  const longest = await page.evaluate(async () => {
+    let longest = 0;
+    for (let last = performance.now(), end = last + 1500; last < end; ) {
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      longest = Math.max(longest, performance.now() - last);
+      last = performance.now();
+    }
+    return longest;
+  });
+  assert.ok(longest < 500, `the page was blocked for ${longest} ms`);
+  const block = chat.lastTurn.getByRole("group", { name: "Code, rust" });
+  await block.locator(".code-keyword").waitFor();
+  assert.equal(await chat.lastTurn.getByRole("group", { name: "Code, markdown" }).locator("code span").count(), 0);
+});

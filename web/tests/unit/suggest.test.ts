@@ -1,0 +1,48 @@
+import { describe, expect, test } from "vitest";
+import { bestFiles, commandsLike, mentioned, typedAt } from "../../src/model/suggest";
+
+describe("what is typed at the caret", () => {
+  test.each([
+    ["/he|", { kind: "command", query: "he", from: 0 }],
+    ["/|", { kind: "command", query: "", from: 0 }],
+    ["/help |", null],
+    ["a /he|", null],
+    ["look at @src/ma|", { kind: "file", query: "src/ma", from: 8 }],
+    ["@|", { kind: "file", query: "", from: 0 }],
+    ["@a| and more", { kind: "file", query: "a", from: 0 }],
+    ["mail me@example.org|", null],
+    ["@a b|", null],
+    ["|", null],
+  ])("%s", (marked, expected) => expect(typedAt(marked.replace("|", ""), marked.indexOf("|"))).toEqual(expected));
+});
+
+const commands = ["help", "plan", "slow", "explain", "settings"].map((name) => ({ name, description: "" }));
+const names = (query: string) => commandsLike(commands, query).map((command) => command.name);
+
+test("commands that begin with the text are first, then similar ones", () => {
+  expect(names("pl")).toEqual(["plan", "explain"]);
+  expect(names("sl")).toEqual(["slow"]);
+  expect(names("stgs")).toEqual(["settings"]);
+  expect(names("")).toHaveLength(5);
+});
+
+test("a whole command has no suggestions", () => {
+  expect(names("plan")).toEqual([]);
+});
+
+test("the best files are first, and only files and folders", () => {
+  const files = [
+    { path: "docs/main-page.md", type: "file" },
+    { path: "src/main.rs", type: "file" },
+    { path: "src/main.rs.link", type: "link" },
+    { path: "src/my main.rs", type: "file" },
+    { path: "main.rs", type: "file" },
+  ];
+  expect(bestFiles(files, "main.rs").map((file) => file.path)).toEqual(["main.rs", "src/main.rs"]);
+});
+
+test("a message names the files that were chosen and are still in it", () => {
+  const known = new Set(["a.rs", "src/b.rs", "c.rs"]);
+  expect(mentioned("see @a.rs and\n@src/b.rs but not x@c.rs", known)).toEqual(["a.rs", "src/b.rs"]);
+  expect(mentioned("see @a.rsx @d.rs", known)).toEqual([]);
+});
