@@ -21,7 +21,7 @@ const RUNS: usize = 128;
 struct Copy {
     number: u64,
     id: SessionId,
-    updated_at: Timestamp,
+    last_activity_at: Timestamp,
     framer: Framer,
     events: u64,
     last_seq: u64,
@@ -83,8 +83,8 @@ impl Copy {
         let id = ids.session();
         let events = if number == 0 { plan.long } else { plan.events };
         let ago = i64::try_from(plan.sessions - number.min(plan.sessions)).unwrap_or_default() * 100;
-        let updated_at = Timestamp::from_millis(ids.now().as_millis() - ago);
-        Self { number, id, updated_at, framer: Framer::new(epoch, id), events, last_seq: 0 }
+        let last_activity_at = Timestamp::from_millis(ids.now().as_millis() - ago);
+        Self { number, id, last_activity_at, framer: Framer::new(epoch, id), events, last_seq: 0 }
     }
 
     /// The next run of this copy: first the template's events, then updates.
@@ -105,7 +105,7 @@ impl Copy {
                 prompt: Some(PromptId::new(1)),
                 members: Members::whole(text.as_bytes()),
             };
-            self.framer.frame(&mut frames, self.last_seq, &event, self.updated_at);
+            self.framer.frame(&mut frames, self.last_seq, &event, self.last_activity_at);
         }
         Run {
             tenant: Tenant::default(),
@@ -118,7 +118,8 @@ impl Copy {
     }
 
     fn records(&self, template: &Template) -> Vec<Put> {
-        let newest_first = (!u64::try_from(self.updated_at.as_millis()).unwrap_or_default()).to_be_bytes();
+        let newest_first =
+            (!u64::try_from(self.last_activity_at.as_millis()).unwrap_or_default()).to_be_bytes();
         let copied = |(table, (key, value)): &(Table, (Vec<u8>, bytes::Bytes))| {
             let mut key = self.replace(template, key);
             if *table == Table::SessionIndex {
@@ -128,7 +129,11 @@ impl Copy {
             let mut value = self.replace(template, value);
             let exact = format!("\"seq\":{}", template.events);
             value = replaced(&value, exact.as_bytes(), format!("\"seq\":{}", self.last_seq).as_bytes());
-            value = replaced(&value, template.updated_at.as_bytes(), self.updated_at.to_string().as_bytes());
+            value = replaced(
+                &value,
+                template.last_activity_at.as_bytes(),
+                self.last_activity_at.to_string().as_bytes(),
+            );
             Put { table: *table, key, value: value.into() }
         };
         template.records.iter().map(copied).collect()

@@ -27,8 +27,8 @@ pub(crate) struct Template {
     /// All its frames and their number.
     pub(crate) frames: Vec<u8>,
     pub(crate) events: u64,
-    /// The time of the last change, as in its record.
-    pub(crate) updated_at: String,
+    /// The time of the last activity, as in its record.
+    pub(crate) last_activity_at: String,
 }
 
 /// Has a gateway create the session, with a turn and a title.
@@ -47,7 +47,7 @@ pub(crate) fn make(installation: &Installation) -> Outcome<Template> {
         std::thread::sleep(Duration::from_millis(5));
     }
     gateway.send("POST", &format!("{path}/close"), &json!({}))?;
-    let updated_at = gateway.get(&path)?["updatedAt"].as_str().ok_or("no time")?.to_owned();
+    let last_activity_at = gateway.get(&path)?["lastActivityAt"].as_str().ok_or("no time")?.to_owned();
     gateway.stop()?;
 
     let id: SessionId = id.parse()?;
@@ -61,7 +61,7 @@ pub(crate) fn make(installation: &Installation) -> Outcome<Template> {
     let runs = store.read(id, 0, usize::MAX)?;
     let frames = runs.iter().flat_map(|run| run.frames.to_vec()).collect();
     let events = runs.last().map_or(0, |run| run.last_seq);
-    Ok(Template { id, records, frames, events, updated_at })
+    Ok(Template { id, records, frames, events, last_activity_at })
 }
 
 pub(crate) fn log(folder: &Path) -> std::path::PathBuf {

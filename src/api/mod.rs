@@ -31,7 +31,9 @@ pub mod transcript_schema;
 pub mod webhook;
 pub mod workspace;
 
-pub use crate::types::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState};
+pub use crate::types::{
+    PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState, TurnOutcome,
+};
 pub use agent::{Agent, AgentList, InstallableAgent, InstallableAgentList, PoolFigures};
 pub use agent_process::{AgentProcess, AgentProcessList, CurrentTask};
 pub use agent_session::{AgentSession, AgentSessionList};

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::types::{
     AgentName, AppliedIsolation, EventId, ModeSelection, Position, PromptId, SessionId, SessionPolicy,
-    SessionState, Timestamp,
+    SessionState, Timestamp, TurnOutcome,
 };
 
 use super::problem::Problem;
@@ -20,7 +20,8 @@ use super::request::PendingRequest;
 pub struct Session {
     pub session_id: SessionId,
     pub agent: AgentName,
-    /// The title from a client or from the agent; null without a title.
+    /// The title from a client, else from the agent, else the beginning of the first prompt; null before the first
+    /// prompt.
     #[schema(required)]
     pub title: Option<String>,
     /// Arbitrary data of clients.
@@ -37,6 +38,12 @@ pub struct Session {
     pub isolation: Option<AppliedIsolation>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+    /// The time of the last change of a turn or of a request: a prompt was accepted, started or ended, or a request
+    /// was opened or resolved. The time of creation before the first one.
+    pub last_activity_at: Timestamp,
+    /// The outcome of the turn that ended last; null before the end of the first turn.
+    #[schema(required)]
+    pub last_outcome: Option<TurnOutcome>,
     /// The running turn.
     #[schema(required)]
     pub prompt_id: Option<PromptId>,
@@ -106,6 +113,12 @@ pub struct SessionSummary {
     pub attached: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+    /// The time of the last change of a turn or of a request: a prompt was accepted, started or ended, or a request
+    /// was opened or resolved. The time of creation before the first one.
+    pub last_activity_at: Timestamp,
+    /// The outcome of the turn that ended last; null before the end of the first turn.
+    #[schema(required)]
+    pub last_outcome: Option<TurnOutcome>,
     #[schema(required)]
     pub prompt_id: Option<PromptId>,
     pub queued: Vec<PromptId>,
@@ -116,7 +129,7 @@ pub struct SessionSummary {
     pub last_event_id: EventId,
 }
 
-/// A page of sessions, ordered by `updatedAt`, the newest first.
+/// A page of sessions, ordered by `lastActivityAt`, the newest first.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionList {

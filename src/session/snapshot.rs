@@ -23,6 +23,8 @@ pub(super) fn build_snapshot(
         isolation: record.isolation,
         created_at: record.created_at,
         updated_at: record.updated_at,
+        last_activity_at: record.last_activity_at,
+        last_outcome: record.last_outcome,
         prompt_id: record.prompt_id,
         queued: record.queued.clone(),
         requests,

@@ -5,7 +5,7 @@
 //! session's actor.
 //!
 //! Reading order: `event_view` (the decoded members), `session_fold`, `turn_fold` and `output_fold` (the
-//! folds), `items`, `tool_call`, `content` and `members` (their parts), `markdown` and `escape` (export).
+//! folds), `items`, `tool_call`, `content`, `members` and `prompt_title` (their parts), `markdown` and `escape` (export).
 
 mod command_output;
 mod content;
@@ -17,6 +17,7 @@ mod output_fold;
 mod parts;
 mod plan_text;
 mod plans;
+mod prompt_title;
 mod session_fold;
 mod escape;
 mod subagents;

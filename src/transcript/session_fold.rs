@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::plans::{Change, Plans};
+use super::prompt_title::prompt_title;
 use super::subagents::Subagents;
 use crate::acp::{RawObject, update};
 use crate::event::{ChangedMembers, EventRef};
@@ -18,6 +19,9 @@ pub struct SessionFold {
     pub person_title: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_title: Option<String>,
+    /// The beginning of the first prompt. It is the title of a session without another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_title: Option<String>,
     /// An object that clients set. `None` until it is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Box<RawValue>>,
@@ -41,7 +45,16 @@ pub struct SessionFold {
 
 impl SessionFold {
     pub fn title(&self) -> Option<&str> {
-        self.person_title.as_deref().or(self.agent_title.as_deref())
+        self.person_title.as_deref().or(self.agent_title.as_deref()).or(self.prompt_title.as_deref())
+    }
+
+    /// Folds the blocks of a prompt.
+    pub fn prompted(&mut self, blocks: &RawValue) -> bool {
+        if self.prompt_title.is_some() {
+            return false;
+        }
+        self.prompt_title = prompt_title(blocks);
+        self.prompt_title.is_some()
     }
 
     /// The plan that changed last: an update of kind `plan`, or the `plan` of a `plan_update`.
@@ -109,6 +122,7 @@ impl SessionFold {
     pub fn event(&mut self, event: &EventRef<'_>) -> bool {
         match event.kind() {
             "session.update" | "session.attached" | "session.created" => {}
+            "prompt.queued" | "prompt.started" if self.prompt_title.is_none() => {}
             "session.detached" => return self.detached(),
             "session.changed" => return event.changed_members().is_some_and(|new| self.changed(&new)),
             _ => return false,
@@ -119,7 +133,7 @@ impl SessionFold {
             (Some(raw), ..) => update::kind_of(raw).is_ok_and(|kind| self.update(&kind, raw)),
             (_, Some(result), _) => self.attached(result),
             (.., Some(session)) => self.created(session, event.forked_from.is_some()),
-            _ => false,
+            _ => event.prompt.is_some_and(|blocks| self.prompted(blocks)),
         }
     }
 

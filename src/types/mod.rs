@@ -85,5 +85,5 @@ pub use principal_limits::{
 pub use process_state::ProcessState;
 pub use proxy_variables::ProxyVariables;
 pub use queued_line::QueuedLine;
-pub use states::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState};
+pub use states::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState, TurnOutcome};
 pub use user_range::UserRange;

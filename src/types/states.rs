@@ -39,6 +39,18 @@ impl PromptStatus {
     }
 }
 
+/// The outcome of a turn that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TurnOutcome {
+    /// The agent ended the turn.
+    Completed,
+    /// A client cancelled the turn.
+    Cancelled,
+    /// The turn failed.
+    Failed,
+}
+
 /// The way in which a request was resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]

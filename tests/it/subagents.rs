@@ -60,7 +60,7 @@ async fn subagent_updates_arrive_in_the_parents_log() {
     assert!(events.iter().all(|event| event["sessionId"] == *session));
     let shown = gateway.get_session(&session).await;
     assert_eq!(shown["subagents"], json!([{ "sessionId": "c1", "title": "Look" }]));
-    assert_eq!(shown["title"], Value::Null, "a child's title is not the session's");
+    assert_ne!(shown["title"], "Of the child", "a child's title is not the session's");
     let transcript = gateway.get(&format!("/v1/sessions/{session}/transcript")).await;
     let items = transcript["turns"][0]["items"].as_array().expect("items");
     let kinds: Vec<_> = items.iter().map(|item| (item["type"].as_str(), item["subagent"].as_str())).collect();

@@ -90,6 +90,7 @@ impl Actor {
                 broadcast_id: broadcast,
             }),
         };
+        self.journal.fold_prompt(&blocks);
         let seq = self.journal.append_with(Some(prompt_id), event, |seq, change| {
             record.first_seq = seq;
             match admission {

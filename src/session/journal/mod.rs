@@ -8,6 +8,7 @@ mod quota;
 
 use std::time::Duration;
 
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use self::quota::Quota;
@@ -24,7 +25,7 @@ use crate::event::{EncodedEvent, Event, SessionCreated, SessionDeleted};
 use crate::eventlog::{Group, Records, SessionLog};
 use crate::store::{Delete, Run, Table};
 use crate::transcript::SessionFold;
-use crate::types::{Ids, Limits, PromptId, RequestId, SessionId, TerminalId};
+use crate::types::{Ids, Limits, PromptId, RequestId, SessionId, TerminalId, Timestamp};
 
 /// The approximate number of events after which the session's record is saved within a turn. It limits the
 /// events to fold after a crash.
@@ -218,9 +219,9 @@ impl Journal {
         change: impl FnOnce(u64, &mut Change<'_>),
     ) -> u64 {
         let seq = self.log.appended() + 1;
-        let mut records = Records::default();
-        change(seq, &mut Change { record: &mut self.record, records: &mut records });
-        self.save(seq, &mut records);
+        let (mut records, now) = (Records::default(), self.ids.now());
+        change(seq, &mut Change { record: &mut self.record, records: &mut records, now });
+        self.save(seq, now, &mut records);
         self.write(prompt, &event.into(), records)
     }
 
@@ -231,7 +232,7 @@ impl Journal {
         if let Some(claim) = claim {
             claim.put(self.record.session_id, None, &mut records);
         }
-        self.save(seq, &mut records);
+        self.save(seq, self.ids.now(), &mut records);
         let session = Session { last_event_id: self.log.id(seq), ..self.snapshot(Vec::new()) };
         let (forked_from, adopted) = match origin {
             Some(Origin::Forked(parent)) => (Some(parent), false),
@@ -239,6 +240,11 @@ impl Journal {
         };
         let event = EncodedEvent::from(&SessionCreated { session: &session, forked_from, adopted });
         self.write(None, &event, records)
+    }
+
+    /// Folds the blocks of an accepted prompt. The first one gives the session its title until there is another.
+    pub(super) fn fold_prompt(&mut self, blocks: &RawValue) {
+        self.fold_with(|fold| fold.prompted(blocks));
     }
 
     /// Appends `session.changed` and folds it.
@@ -300,7 +306,7 @@ impl Journal {
         gone(Table::Session, record::session_key(id));
         gone(Table::Fold, record::session_key(id));
         gone(Table::OutputPosition, record::session_key(id));
-        gone(Table::SessionIndex, record::index_key(&self.record.tenant(), self.record.updated_at, id));
+        gone(Table::SessionIndex, self.record.index_key());
         if let Some(key) = self.stored.index.take() {
             gone(Table::SessionIndex, key);
         }
@@ -334,10 +340,10 @@ impl Journal {
     }
 
     /// Adds the session's records as of the event `seq`.
-    fn save(&mut self, seq: u64, records: &mut Records) {
+    fn save(&mut self, seq: u64, now: Timestamp, records: &mut Records) {
         self.unsaved_events = 0;
         self.record.state = self.state();
-        self.record.updated_at = self.ids.now();
+        self.record.updated_at = now;
         self.record.title = self.fold.title().map(str::to_owned);
         self.record.seq = seq;
         self.record.put(self.stored.index.as_deref(), records);
@@ -363,6 +369,7 @@ impl Journal {
 pub(super) struct Change<'a> {
     pub(super) record: &'a mut SessionRecord,
     records: &'a mut Records,
+    now: Timestamp,
 }
 
 impl Change<'_> {
@@ -370,6 +377,7 @@ impl Change<'_> {
     pub(super) fn queue_prompt(&mut self, prompt: &PromptRecord) {
         self.record.last_prompt = self.record.last_prompt.max(prompt.prompt_id.number());
         self.record.queued.push(prompt.prompt_id);
+        self.record.last_activity_at = self.now;
         self.put_prompt(prompt);
     }
 
@@ -377,6 +385,7 @@ impl Change<'_> {
     pub(super) fn run_prompt(&mut self, prompt: &PromptRecord) {
         self.record.last_prompt = self.record.last_prompt.max(prompt.prompt_id.number());
         self.record.begin_prompt(prompt.prompt_id);
+        self.record.last_activity_at = self.now;
         self.put_prompt(prompt);
     }
 
@@ -384,6 +393,8 @@ impl Change<'_> {
     pub(super) fn end_prompt(&mut self, prompt: &PromptRecord) {
         self.record.prompt_id.take_if(|running| *running == prompt.prompt_id);
         self.record.queued.retain(|queued| *queued != prompt.prompt_id);
+        self.record.last_activity_at = self.now;
+        self.record.last_outcome = prompt.outcome();
         self.put_prompt(prompt);
     }
 
@@ -395,12 +406,14 @@ impl Change<'_> {
     pub(super) fn open_request(&mut self, id: RequestId, request: &RequestRecord) {
         self.record.last_request = self.record.last_request.max(id.number());
         self.record.open_requests.push(id);
+        self.record.last_activity_at = self.now;
         request.put(self.record.session_id, id, self.records);
     }
 
     /// Saves a resolved request.
     pub(super) fn resolve_request(&mut self, id: RequestId, request: &RequestRecord) {
         self.record.open_requests.retain(|open| *open != id);
+        self.record.last_activity_at = self.now;
         request.put(self.record.session_id, id, self.records);
     }
 

@@ -154,6 +154,8 @@ fn summary(context: &Context, record: SessionRecord) -> SessionSummary {
         attached: record.attached,
         created_at: record.created_at,
         updated_at: record.updated_at,
+        last_activity_at: record.last_activity_at,
+        last_outcome: record.last_outcome,
         prompt_id: record.prompt_id,
         queued: record.queued,
         task_id: record.task,

@@ -25,8 +25,8 @@ pub(in crate::session) fn index_prefix(tenant: &Tenant) -> Vec<u8> {
     [tenant.as_str().as_bytes(), b"\0"].concat()
 }
 
-/// The index key of a session. The newest `updatedAt` sorts first.
-pub(in crate::session) fn index_key(tenant: &Tenant, updated_at: Timestamp, id: SessionId) -> Vec<u8> {
-    let newest_first = !u64::try_from(updated_at.as_millis()).unwrap_or_default();
+/// The index key of a session. The newest `lastActivityAt` sorts first.
+pub(in crate::session) fn index_key(tenant: &Tenant, last_activity_at: Timestamp, id: SessionId) -> Vec<u8> {
+    let newest_first = !u64::try_from(last_activity_at.as_millis()).unwrap_or_default();
     [&index_prefix(tenant)[..], &newest_first.to_be_bytes(), id.as_bytes()].concat()
 }

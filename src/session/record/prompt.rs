@@ -8,7 +8,7 @@ use super::codec::encode;
 use super::keys::numbered_key;
 use crate::eventlog::Records;
 use crate::store::{Put, Table};
-use crate::types::{AcpRequest, PromptId, PromptStatus, SessionId, Timestamp};
+use crate::types::{AcpRequest, PromptId, PromptStatus, SessionId, Timestamp, TurnOutcome};
 
 /// The state of a turn.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -37,6 +37,16 @@ pub(in crate::session) struct PromptRecord {
 }
 
 impl PromptRecord {
+    /// The outcome of the turn; `None` before its end.
+    pub(in crate::session) fn outcome(&self) -> Option<TurnOutcome> {
+        match (self.status, self.stop_reason.as_deref()) {
+            (PromptStatus::Failed, _) => Some(TurnOutcome::Failed),
+            (PromptStatus::Completed, Some("cancelled")) => Some(TurnOutcome::Cancelled),
+            (PromptStatus::Completed, _) => Some(TurnOutcome::Completed),
+            (PromptStatus::Queued | PromptStatus::Running, _) => None,
+        }
+    }
+
     pub(in crate::session) fn put(&self, id: SessionId, records: &mut Records) {
         let key = numbered_key(id, self.prompt_id.number());
         records.puts.push(Put { table: Table::Prompt, key, value: encode(self) });

@@ -16,7 +16,7 @@ use crate::store::{Delete, Put, Table};
 use crate::transcript::SessionFold;
 use crate::types::{
     AgentName, AppliedIsolation, GrantedFolders, Principal, PromptId, RequestId, SessionId, SessionPolicy,
-    SessionState, Tenant, TerminalId, Timestamp,
+    SessionState, Tenant, TerminalId, Timestamp, TurnOutcome,
 };
 
 /// The state of a session.
@@ -57,6 +57,10 @@ pub(in crate::session) struct SessionRecord {
     pub(in crate::session) agent_session_id: Option<String>,
     pub(in crate::session) created_at: Timestamp,
     pub(in crate::session) updated_at: Timestamp,
+    /// The time of the last change of a turn or of a request. It is the order of lists.
+    pub(in crate::session) last_activity_at: Timestamp,
+    /// The outcome of the turn that ended last.
+    pub(in crate::session) last_outcome: Option<TurnOutcome>,
     pub(in crate::session) last_prompt: u32,
     pub(in crate::session) last_request: u32,
     /// The open requests. They need not be the newest ones.
@@ -143,7 +147,8 @@ impl SessionRecord {
         self.agent_session_id = Some(agent_session_id);
         self.state = SessionState::Idle;
         (self.attached, self.channel, self.task) = (false, None, None);
-        (self.created_at, self.updated_at) = (now, now);
+        (self.created_at, self.updated_at, self.last_activity_at) = (now, now, now);
+        self.last_outcome = None;
         (self.last_prompt, self.last_request, self.seq) = (0, 0, 0);
         (self.prompt_id, self.queued, self.open_requests) = (None, Vec::new(), Vec::new());
         (self.last_terminal, self.open_terminals) = (0, Vec::new());
@@ -176,7 +181,7 @@ impl SessionRecord {
     }
 
     pub(in crate::session) fn index_key(&self) -> Vec<u8> {
-        index_key(&self.tenant(), self.updated_at, self.session_id)
+        index_key(&self.tenant(), self.last_activity_at, self.session_id)
     }
 
     /// The key that finds the session by the agent's session id, if it has one. The key contains the

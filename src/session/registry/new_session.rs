@@ -77,6 +77,8 @@ pub(super) async fn record(
         agent_session_id: request.agent_session_id,
         created_at: now,
         updated_at: now,
+        last_activity_at: now,
+        last_outcome: None,
         last_prompt: 0,
         last_request: 0,
         open_requests: Vec::new(),

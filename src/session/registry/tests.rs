@@ -64,6 +64,8 @@ fn record(id: SessionId, by: &Principal, now: crate::types::Timestamp, last_prom
         agent_session_id: Some("theirs".to_owned()),
         created_at: now,
         updated_at: now,
+        last_activity_at: now,
+        last_outcome: None,
         last_prompt,
         last_request: 0,
         open_requests: Vec::new(),

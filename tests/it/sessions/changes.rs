@@ -95,6 +95,50 @@ async fn a_persons_title_outranks_the_agents_until_it_is_cleared() {
 }
 
 #[tokio::test]
+async fn the_first_prompt_is_the_title_until_there_is_another() {
+    let (mut gateway, session) = fake().await;
+    assert_eq!(gateway.get_session(&session).await["title"], Value::Null);
+    gateway.turn(&session, "Fix the roof, then the door, and the window, and all other things").await;
+    gateway.turn(&session, "hello").await;
+    let title = "Fix the roof, then the door, and the window, and all\u{2026}";
+    gateway.kill();
+    gateway.start();
+    assert_eq!(gateway.get_session(&session).await["title"], title);
+    assert_eq!(gateway.get("/v1/sessions?q=ROOF").await["sessions"][0]["title"], title);
+    gateway.turn(&session, "title text=Agent").await;
+    assert_eq!(gateway.get_session(&session).await["title"], "Agent");
+    patch(&gateway, &session, None, &json!({ "title": "Person" })).await;
+    assert_eq!(gateway.get_session(&session).await["title"], "Person");
+}
+
+#[tokio::test]
+async fn the_outcome_of_the_last_turn_is_shown() {
+    let (gateway, session) = fake().await;
+    let shown = || async {
+        let (session, list) = (gateway.get_session(&session).await, gateway.get("/v1/sessions").await);
+        assert_eq!(list["sessions"][0]["lastOutcome"], session["lastOutcome"]);
+        assert_eq!(list["sessions"][0]["lastActivityAt"], session["lastActivityAt"]);
+        session
+    };
+    let before = shown().await;
+    assert_eq!((&before["lastOutcome"], &before["lastActivityAt"]), (&Value::Null, &before["createdAt"]));
+    gateway.turn(&session, "hello").await;
+    assert_eq!(shown().await["lastOutcome"], "completed");
+    gateway.turn(&session, "error code=-32603").await;
+    assert_eq!(shown().await["lastOutcome"], "failed");
+    gateway.prompt(&session, "stream n=1; hang").await;
+    assert_eq!(shown().await["lastOutcome"], "failed", "the running turn has no outcome");
+    assert_eq!(gateway.call(Method::POST, &format!("/v1/sessions/{session}/cancel")).await.status, 202);
+    gateway.log_until(&session, |event| event["stopReason"] == "cancelled").await;
+    let last = shown().await;
+    assert_eq!(last["lastOutcome"], "cancelled");
+    patch(&gateway, &session, None, &json!({ "title": "A" })).await;
+    let renamed = shown().await;
+    assert_eq!(renamed["lastActivityAt"], last["lastActivityAt"], "a title is no activity");
+    assert!(renamed["updatedAt"].as_str() > last["updatedAt"].as_str());
+}
+
+#[tokio::test]
 async fn a_mode_is_set_at_the_agent_and_shown() {
     let (gateway, session) = fake().await;
     let answer = put(&gateway, &session, "mode", &json!({ "modeId": "code" })).await;

@@ -37,6 +37,8 @@ async fn new_session_is_complete_and_is_the_first_event_of_its_log() {
         "attached",
         "createdAt",
         "updatedAt",
+        "lastActivityAt",
+        "lastOutcome",
         "promptId",
         "queued",
         "requests",

@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{FAKE, Gateway, Setup};
+use crate::support::{Answer, FAKE, Gateway, Setup};
 
 async fn made(gateway: &Gateway, body: &Value) -> String {
     let answer = gateway.posted("/v1/sessions", &[], body).await;
@@ -18,13 +18,16 @@ async fn ids(gateway: &Gateway, query: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_list_has_pages_the_newest_change_first() {
+async fn the_list_has_pages_the_newest_activity_first() {
     let gateway = Setup::fake(&[]).start();
     let mut made = Vec::new();
     for _ in 0..5 {
         made.push(gateway.session("fake").await);
     }
     gateway.turn(&made[1], "hello").await;
+    // A title is no activity.
+    let renamed = gateway.request(Method::PATCH, &format!("/v1/sessions/{}", made[0])).json(&json!({ "title": "A" }));
+    assert_eq!(Answer::of(renamed).await.status, 200);
     let order = [&made[1], &made[4], &made[3], &made[2], &made[0]];
     let (mut seen, mut cursor, mut pages) = (Vec::new(), String::new(), 0);
     loop {
@@ -40,7 +43,17 @@ async fn the_list_has_pages_the_newest_change_first() {
     let list = gateway.get("/v1/sessions").await;
     assert_eq!(list["nextCursor"], Value::Null);
     let (first, whole) = (&list["sessions"][0], gateway.get_session(&made[1]).await);
-    for member in ["agent", "title", "metadata", "cwd", "state", "attached", "updatedAt", "lastEventId"] {
+    for member in [
+        "agent",
+        "title",
+        "metadata",
+        "cwd",
+        "state",
+        "attached",
+        "lastActivityAt",
+        "lastOutcome",
+        "lastEventId",
+    ] {
         assert_eq!(first[member], whole[member], "{member}");
     }
     for folded in ["modes", "configOptions", "plan", "requests", "policy"] {

@@ -95,6 +95,11 @@ export class Client {
     return this.#call(`sessions/${encodeURIComponent(session)}/cancel`, { method: "POST" });
   }
 
+  /** Cancels a running or a queued prompt. */
+  cancelPrompt(session: string, prompt: string): Promise<void> {
+    return this.#call(`sessions/${encodeURIComponent(session)}/prompts/${encodeURIComponent(prompt)}/cancel`, { method: "POST" });
+  }
+
   answerPermission(session: string, request: string, answer: { optionId: string } | { cancelled: true }): Promise<void> {
     const path = `sessions/${encodeURIComponent(session)}/permissions/${encodeURIComponent(request)}`;
     return this.#call(path, { method: "POST", body: answer });

@@ -86,6 +86,10 @@ export interface Session {
   state: SessionState;
   createdAt: string;
   updatedAt: string;
+  /** The time of the last change of a turn or of a request. */
+  lastActivityAt: string;
+  /** The outcome of the turn that ended last. */
+  lastOutcome?: string | null;
   modes?: SessionModes | null;
   configOptions?: ConfigOption[] | null;
   deniedModes?: ModeSelection[];

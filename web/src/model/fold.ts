@@ -157,7 +157,11 @@ function turnOf(event: LogEvent, status: "queued" | "running"): Turn {
 /** Unfinished parts of an ended turn keep their state, but are no longer open. */
 function ended(log: SessionLog, event: LogEvent, end: Partial<Turn>): SessionLog {
   if (!event.promptId) return log;
-  return { ...log, turns: updateTurn(log.turns, event.promptId, (turn) => ({ ...turn, ...end, endedAt: event.time })) };
+  const change = (turn: Turn): Turn => {
+    const next = { ...turn, ...end, endedAt: event.time };
+    return turn.status === "queued" && next.stopReason === "cancelled" ? { ...next, status: "removed" } : next;
+  };
+  return { ...log, turns: updateTurn(log.turns, event.promptId, change) };
 }
 
 function problemIn(event: LogEvent): Problem {

@@ -19,7 +19,7 @@ export function grouped(sessions: Session[], now: number): Group[] {
 
 function place(session: Session, midnight: number): number {
   if (session.state === "waiting") return 0;
-  const changed = Date.parse(session.updatedAt);
+  const changed = Date.parse(session.lastActivityAt);
   if (changed >= midnight) return 1;
   return changed >= midnight - 6 * DAY_MS ? 2 : 3;
 }

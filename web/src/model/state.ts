@@ -141,7 +141,8 @@ export type Item =
   | RelayItem
   | SubagentItem;
 
-export type TurnStatus = "queued" | "running" | "completed" | "failed" | "between";
+/** `removed`: cancelled before it began. */
+export type TurnStatus = "queued" | "running" | "completed" | "failed" | "removed" | "between";
 
 /** A prompt and its results. `between` contains the agent's messages outside of turns. */
 export interface Turn {

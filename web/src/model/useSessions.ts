@@ -1,9 +1,10 @@
 // The list of sessions. The page reloads it after each of its actions, when the window becomes visible, and
-// periodically.
+// periodically. A hidden page reloads it only for notifications.
 
 import { useCallback, useEffect, useRef, useState } from "react";
 import type { Client } from "../api/client";
 import type { Session } from "../api/types";
+import { noticesAreOn } from "./notices";
 
 const EVERY_MS = 15_000;
 
@@ -36,7 +37,7 @@ export function useSessions(client: Client): SessionList {
   useEffect(() => {
     refresh();
     const whenVisible = () => {
-      if (!document.hidden) refresh();
+      if (!document.hidden || noticesAreOn()) refresh();
     };
     const timer = setInterval(whenVisible, EVERY_MS);
     addEventListener("focus", refresh);

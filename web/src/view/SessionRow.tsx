@@ -13,13 +13,15 @@ const MAX_TITLE = 512;
 interface Props {
   session: Session;
   current: boolean;
+  /** It has activity that nobody has seen in this browser. */
+  unread: boolean;
   title: string;
   onNavigate(): void;
   onRename(title: string): void;
   onDelete(): void;
 }
 
-export function SessionRow({ session, current, title, onNavigate, onRename, onDelete }: Props) {
+export function SessionRow({ session, current, unread, title, onNavigate, onRename, onDelete }: Props) {
   const [form, setForm] = useState<"rename" | "delete" | null>(null);
   const close = () => setForm(null);
   return (
@@ -38,11 +40,14 @@ export function SessionRow({ session, current, title, onNavigate, onRename, onDe
       ) : (
         <>
           <a className="session-link" href={sessionHref(session.sessionId)} aria-current={current ? "page" : undefined} onClick={onNavigate}>
-            <span className={`dot dot-${session.state}`} title={stateWords(session.state)} />
+            <span className={`dot dot-${hasFailed(session) ? "failed" : session.state}`} />
             <span className="session-words">
-              <span className="session-title">{title}</span>
+              <span className={unread ? "session-title unread" : "session-title"}>
+                {title}
+                {unread && <span className="hidden"> (new)</span>}
+              </span>
               <span className="session-meta">
-                {session.agent} · {session.state === "idle" ? ago(session.updatedAt, Date.now()) : stateWords(session.state)}
+                {session.agent} · {status(session)}
               </span>
             </span>
           </a>
@@ -60,6 +65,16 @@ export function SessionRow({ session, current, title, onNavigate, onRename, onDe
       )}
     </li>
   );
+}
+
+function hasFailed({ state, lastOutcome }: Session): boolean {
+  return state === "idle" && lastOutcome === "failed";
+}
+
+function status(session: Session): string {
+  if (session.state !== "idle") return stateWords(session.state);
+  const time = ago(session.lastActivityAt, Date.now());
+  return hasFailed(session) ? `failed ${time}` : time;
 }
 
 function Rename({ title, onRename, onClose }: { title: string; onRename(title: string): void; onClose(): void }) {

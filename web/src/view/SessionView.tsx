@@ -6,6 +6,8 @@ import type { Hub } from "../log/hub";
 import { accepts } from "../model/attachments";
 import { useDraft } from "../model/draft";
 import { Feed } from "../model/feed";
+import { promptTitle } from "../model/words";
+import { seen } from "../model/seen";
 import { blocksText, openRequests, runningTurn, type SessionLog } from "../model/state";
 import { Announcer } from "./Announcer";
 import { Boundary } from "./Boundary";
@@ -15,10 +17,12 @@ import { Elsewhere, useElsewhere } from "./Elsewhere";
 import { focusMessage } from "./focus";
 import { Options } from "./Options";
 import { ProblemNote } from "./ProblemNote";
+import { Queue } from "./QueuedEnd";
 import { RequestDock } from "./RequestDock";
 import { SessionMenu } from "./SessionMenu";
 import { Transcript } from "./Transcript";
 import { UsageMeter } from "./UsageMeter";
+import { useQueue } from "./useQueue";
 import { Where } from "./where";
 import { WorkingFolder } from "./workingFolder";
 
@@ -56,6 +60,7 @@ function Followed({ client, sessionId, menu, onActivity, feed }: Props & { feed:
   const { log, connection, caughtUp } = useSyncExternalStore(feed.subscribe, feed.state);
   const [error, setError] = useState<unknown>(null);
   const [draft, setDraft] = useDraft(sessionId);
+  const [seenUntil] = useState(() => seen.until(sessionId));
   const running = runningTurn(log);
   const sent = useMemo(() => log.turns.map((turn) => blocksText(turn.prompt)).filter((text) => text !== ""), [log.turns]);
   const requests = useMemo(() => openRequests(log), [log]);
@@ -75,7 +80,7 @@ function Followed({ client, sessionId, menu, onActivity, feed }: Props & { feed:
   }, [state, title, caughtUp, onActivity]);
 
   /** Runs an action and shows its error. Its result arrives in the log. */
-  async function act(action: () => Promise<unknown>): Promise<boolean> {
+  const act: Act = useCallback(async (action) => {
     try {
       await action();
       setError(null);
@@ -84,7 +89,7 @@ function Followed({ client, sessionId, menu, onActivity, feed }: Props & { feed:
       setError(reason);
       return false;
     }
-  }
+  }, []);
 
   const rewrite = useCallback(
     (text: string) => {
@@ -95,6 +100,7 @@ function Followed({ client, sessionId, menu, onActivity, feed }: Props & { feed:
   );
   const accepted = useMemo(() => accepts(log.promptCapabilities), [log.promptCapabilities]);
   const where = useMemo(() => ({ client, agent: log.agent }), [client, log.agent]);
+  const queue = useQueue(client, sessionId, log, act, rewrite);
   const stop = () => void act(() => client.cancel(sessionId));
 
   return (
@@ -114,14 +120,17 @@ function Followed({ client, sessionId, menu, onActivity, feed }: Props & { feed:
             <SessionMenu log={log} title={title} />
           </header>
           <ConnectionBanner connection={connection} onRetry={() => feed.retryNow()} />
-          <Transcript
-            log={log}
-            busy={running !== null}
-            caughtUp={caughtUp}
-            loading={!caughtUp && log.seq === 0 && !refused}
-            agent={log.agent}
-            onRewrite={rewrite}
-          />
+          <Queue value={log.closed || gone ? null : queue}>
+            <Transcript
+              log={log}
+              busy={running !== null}
+              caughtUp={caughtUp}
+              loading={!caughtUp && log.seq === 0 && !refused}
+              agent={log.agent}
+              seenUntil={seenUntil}
+              onRewrite={rewrite}
+            />
+          </Queue>
           <footer className="dock">
             {!gone && (
               <Boundary key={requests[0]?.requestId ?? ""}>
@@ -186,7 +195,5 @@ function Gone({ gone, error }: { gone: boolean; error: unknown }) {
 function titleOf(log: SessionLog): string {
   if (log.title) return log.title;
   const first = log.turns.find((turn) => turn.prompt.length > 0);
-  const words = first ? blocksText(first.prompt).trim().split("\n")[0]! : "";
-  if (words.length > 60) return `${words.slice(0, 59)}…`;
-  return words || "New session";
+  return promptTitle(first ? blocksText(first.prompt) : "") || "New session";
 }

@@ -3,7 +3,9 @@
 import { useCallback, useEffect, useState } from "react";
 import type { Client } from "../api/client";
 import type { Hub } from "../log/hub";
+import { useNotices } from "../model/notices";
 import { useRoute } from "../model/route";
+import { seen } from "../model/seen";
 import { useSessions } from "../model/useSessions";
 import { onEscape } from "./escape";
 import { Icon } from "./Icon";
@@ -25,7 +27,8 @@ export function Shell({ client, hub, onForget }: Props) {
   const [drawer, setDrawer] = useState(false);
   const [openTitle, setOpenTitle] = useState<string | null>(null);
   const open = route.page === "session" ? route.sessionId : null;
-  const { refresh } = list;
+  const { refresh, sessions } = list;
+  useNotices(sessions);
   const openDrawer = useCallback(() => setDrawer(true), []);
 
   // Choosing a session on a small screen closes the drawer over it.
@@ -33,6 +36,14 @@ export function Shell({ client, hub, onForget }: Props) {
     setDrawer(false);
     setOpenTitle(null);
   }, [open, route.page]);
+
+  // A session that a person looks at is seen. The list is loaded again when the page becomes visible.
+  useEffect(() => {
+    if (!sessions) return;
+    seen.begin(sessions);
+    const shown = document.hidden ? undefined : sessions.find((session) => session.sessionId === open);
+    if (shown) seen.mark(shown.sessionId, shown.lastActivityAt);
+  }, [sessions, open]);
 
   const changed = useCallback(
     (title: string) => {

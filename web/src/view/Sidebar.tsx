@@ -1,13 +1,15 @@
 // The list of sessions in groups, newest first, and the settings of the page.
 
-import { useState } from "react";
+import { useState, useSyncExternalStore } from "react";
 import type { Client } from "../api/client";
 import type { Session } from "../api/types";
 import { grouped, matches } from "../model/groups";
 import { goTo, TASKS_HREF } from "../model/route";
+import { seen } from "../model/seen";
 import type { SessionList } from "../model/useSessions";
 import { visible } from "../model/words";
 import { Icon } from "./Icon";
+import { NoticesChoice } from "./NoticesChoice";
 import { ProblemNote } from "./ProblemNote";
 import { SessionRow } from "./SessionRow";
 import { moveFocus, SessionSearch } from "./SessionSearch";
@@ -27,6 +29,7 @@ interface Props {
 export function Sidebar({ client, list, open, openTitle, onForget, onNavigate, onSearch }: Props) {
   const [error, setError] = useState<unknown>(null);
   const [search, setSearch] = useState("");
+  useSyncExternalStore(seen.subscribe, seen.stored);
   const titleOf = (session: Session) =>
     visible(session.title ?? (session.sessionId === open ? openTitle : null) ?? "Untitled session");
   const found = list.sessions?.filter((session) => matches({ ...session, title: titleOf(session) }, search.trim())) ?? [];
@@ -70,6 +73,7 @@ export function Sidebar({ client, list, open, openTitle, onForget, onNavigate, o
                   key={session.sessionId}
                   session={session}
                   current={session.sessionId === open}
+                  unread={session.sessionId !== open && seen.isUnread(session)}
                   title={titleOf(session)}
                   onNavigate={onNavigate}
                   onRename={(title) => void act(client.renameSession(session.sessionId, title))}
@@ -90,6 +94,7 @@ export function Sidebar({ client, list, open, openTitle, onForget, onNavigate, o
         <button className="link-button" type="button" onClick={onForget}>
           Sign out
         </button>
+        <NoticesChoice />
         <ThemeChoice />
       </div>
     </nav>

@@ -1,7 +1,7 @@
 // The conversation. It stays at its end while the agent writes, unless the reader has scrolled away.
 
-import { memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
-import type { SessionLog } from "../model/state";
+import { Fragment, memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
+import type { SessionLog, Turn } from "../model/state";
 import { Icon } from "./Icon";
 import { Nearness, NearnessContext } from "./near";
 import { TurnView } from "./TurnView";
@@ -12,6 +12,8 @@ interface Props {
   busy: boolean;
   caughtUp: boolean;
   loading: boolean;
+  /** Turns that ended later are new to this browser. Null: unknown. */
+  seenUntil: string | null;
   /** Puts a prompt back into the message field. */
   onRewrite(text: string): void;
 }
@@ -21,7 +23,7 @@ const TURNS = 50;
 /** Nearer to the end than this counts as being there. */
 const NEAR_PX = 80;
 
-export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp, loading, onRewrite }: Props) {
+export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp, loading, seenUntil, onRewrite }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const nearness = useMemo(() => new Nearness(() => scroller.current), []);
@@ -32,7 +34,12 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
   const [from, setFrom] = useState<number | null>(null);
   const latest = Math.max(0, log.turns.length - TURNS);
   const earlier = Math.min(from ?? latest, latest);
-  if (caughtUp && from === null) setFrom(latest);
+  // The first new turn after the replay. Turns that follow are seen as they arrive.
+  const [firstNew, setFirstNew] = useState<string | null>(null);
+  if (caughtUp && from === null) {
+    setFrom(latest);
+    setFirstNew(firstNewTurn(log.turns, seenUntil));
+  }
 
   const toEnd = useCallback(() => {
     const box = scroller.current;
@@ -71,7 +78,10 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
           )}
           <NearnessContext value={nearness}>
             {log.turns.slice(earlier).map((turn) => (
-              <TurnView key={turn.key} turn={turn} terminals={log.terminals} onRewrite={onRewrite} />
+              <Fragment key={turn.key}>
+                {turn.key === firstNew && <p className="new-mark">{newWords(log.turns, firstNew)}</p>}
+                <TurnView turn={turn} terminals={log.terminals} onRewrite={onRewrite} />
+              </Fragment>
             ))}
           </NearnessContext>
         </div>
@@ -91,6 +101,19 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
     </div>
   );
 });
+
+/** Null if no turn is new, or if all are. */
+function firstNewTurn(turns: Turn[], seenUntil: string | null): string | null {
+  if (seenUntil === null) return null;
+  const index = turns.findIndex((turn) => (turn.endedAt ?? turn.createdAt) > seenUntil);
+  return index > 0 ? turns[index]!.key : null;
+}
+
+function newWords(turns: Turn[], firstNew: string): string {
+  const fresh = turns.slice(turns.findIndex((turn) => turn.key === firstNew));
+  const failed = fresh.filter((turn) => turn.status === "failed").length;
+  return `New since your last visit${failed === 0 ? "" : failed === 1 ? ": one turn failed" : `: ${failed} turns failed`}`;
+}
 
 function Empty({ agent }: { agent: string | null }) {
   return (

@@ -13,6 +13,7 @@ import { CopyButton } from "./CopyButton";
 import { ItemChunk } from "./ItemChunk";
 import { PlanCard } from "./PlanCard";
 import { ProblemNote } from "./ProblemNote";
+import { QueuedEnd } from "./QueuedEnd";
 import { RequestLine } from "./RequestLine";
 import { SubagentCard } from "./SubagentCard";
 import { TerminalBlock } from "./TerminalBlock";
@@ -207,7 +208,8 @@ function ItemView({ item, live, settled, asked, terminals }: Omit<ItemsProps, "i
 }
 
 function TurnEnd({ turn, onRewrite }: { turn: Turn; onRewrite(text: string): void }) {
-  if (turn.status === "queued") return <p className="turn-end">Waiting in the queue</p>;
+  if (turn.status === "queued") return <QueuedEnd turn={turn} />;
+  if (turn.status === "removed") return <p className="turn-end">Removed from the queue</p>;
   if (turn.status === "running") {
     return (
       <p className="turn-end working">

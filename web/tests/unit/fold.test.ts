@@ -80,6 +80,14 @@ describe("a turn", () => {
     expect(blocksText(item(log, "message").blocks)).toBe("first");
   });
 
+  test("that is cancelled in the queue is removed, and one that ran is stopped", () => {
+    const script = startedScript()
+      .add("prompt.queued", { prompt: [{ type: "text", text: "next" }], position: 1, by: "alice" }, "p2")
+      .add("prompt.completed", { stopReason: "cancelled" }, "p2")
+      .add("prompt.completed", { stopReason: "cancelled" }, "p1");
+    expect(played(script).turns.map((turn) => turn.status)).toEqual(["completed", "removed"]);
+  });
+
   test("takes late updates, and what belongs to no turn stands between", () => {
     const script = startedScript().add("prompt.completed", { stopReason: "end_turn" }, "p1");
     script.add("session.update", { late: true, update: { sessionUpdate: "agent_message_chunk", content: { type: "text", text: "late" } } }, "p1");

@@ -6,8 +6,8 @@ const NOW = new Date(2026, 10, 27, 12).getTime();
 const HOUR = 3_600_000;
 
 function session(title: string, state: string, hoursAgo: number): Session {
-  const updatedAt = new Date(NOW - hoursAgo * HOUR).toISOString();
-  return { sessionId: title, agent: "demo", title, cwd: "/srv/Shop", state, createdAt: updatedAt, updatedAt };
+  const time = new Date(NOW - hoursAgo * HOUR).toISOString();
+  return { sessionId: title, agent: "demo", title, cwd: "/srv/Shop", state, createdAt: time, updatedAt: time, lastActivityAt: time };
 }
 
 test("sessions are grouped by their state and their day, in their order", () => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { parseRoute } from "../../src/model/route";
-import { duration, stopWords, visible } from "../../src/model/words";
+import { duration, promptTitle, stopWords, visible } from "../../src/model/words";
 import { shortPath } from "../../src/view/workingFolder";
 
 test("what would hide in a title is shown", () => {
@@ -27,3 +27,10 @@ test("addresses", () => {
   expect(parseRoute("#/s/%")).toEqual({ page: "start" });
   expect(parseRoute("")).toEqual({ page: "start" });
 });
+
+test.each([
+  ["\n  Fix the roof \nnow", "Fix the roof"],
+  [" \n ", ""],
+  ["word ".repeat(30), `${"word ".repeat(11).trim()}…`],
+  ["é".repeat(200), `${"é".repeat(59)}…`],
+])("the title of the prompt %j", (text, expected) => expect(promptTitle(text)).toBe(expected));

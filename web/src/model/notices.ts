@@ -1,0 +1,59 @@
+// Notifications of the browser: a session asks for an answer, or its turn has ended.
+
+import { useEffect, useRef } from "react";
+import type { Session } from "../api/types";
+import { Choice } from "./choice";
+import { sessionHref } from "./route";
+import { visible } from "./words";
+
+export const noticesChoice = new Choice<"off" | "on">("notices", ["off", "on"]);
+
+/** Pages without a secure context have no notifications. */
+export const hasNotices = () => "Notification" in globalThis && isSecureContext;
+
+export function noticesAreOn(): boolean {
+  return noticesChoice.value() === "on" && hasNotices() && Notification.permission === "granted";
+}
+
+/** Asks the browser for the permission. Returns whether there will be notifications. */
+export async function turnOnNotices(): Promise<boolean> {
+  const granted = (await Notification.requestPermission()) === "granted";
+  noticesChoice.choose(granted ? "on" : "off");
+  return granted;
+}
+
+/** What has happened between two states of a session, or null. */
+export function noticeOf(before: Session | undefined, now: Session): string | null {
+  if (!before || before.lastActivityAt === now.lastActivityAt) return null;
+  if (now.state === "waiting") return before.state === "waiting" ? null : "Waits for your answer";
+  if (now.state !== "idle") return null;
+  return { completed: "Finished", failed: "Failed" }[now.lastOutcome ?? ""] ?? null;
+}
+
+/** Shows a notification for each change that a person does not see on this page. */
+export function useNotices(sessions: Session[] | null): void {
+  const before = useRef<Session[] | null>(null);
+  useEffect(() => {
+    const known = new Map(before.current?.map((session) => [session.sessionId, session]));
+    before.current = sessions;
+    if (!sessions || !noticesAreOn() || (!document.hidden && document.hasFocus())) return;
+    for (const session of sessions) {
+      const words = noticeOf(known.get(session.sessionId), session);
+      if (words !== null) show(session, words);
+    }
+  }, [sessions]);
+}
+
+/** The tabs of a browser show one notification, because its tag is the session. */
+function show({ sessionId, title, agent }: Session, words: string): void {
+  try {
+    const notice = new Notification(visible(title ?? agent), { body: `${words} · ${agent}`, tag: sessionId });
+    notice.onclick = () => {
+      focus();
+      location.hash = sessionHref(sessionId);
+      notice.close();
+    };
+  } catch {
+    // Some phones show notifications only through a service worker.
+  }
+}

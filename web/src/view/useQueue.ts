@@ -1,0 +1,23 @@
+// The actions on the queue of a session.
+
+import { useMemo } from "react";
+import type { Client } from "../api/client";
+import { runningTurn, type SessionLog } from "../model/state";
+import { focusMessage } from "./focus";
+import type { QueueActions } from "./QueuedEnd";
+import type { Act } from "./SessionView";
+
+/** `act` and `rewrite` must be stable. */
+export function useQueue(client: Client, sessionId: string, log: SessionLog, act: Act, rewrite: (text: string) => void): QueueActions {
+  const running = runningTurn(log)?.promptId ?? null;
+  const next = log.turns.find((turn) => turn.status === "queued")?.promptId ?? null;
+  return useMemo(() => {
+    const cancel = (promptId: string) => act(() => client.cancelPrompt(sessionId, promptId));
+    return {
+      next,
+      sendNow: running === null ? null : () => void cancel(running).then(focusMessage),
+      edit: (promptId, text) => void cancel(promptId).then((done) => done && rewrite(text)),
+      remove: (promptId) => void cancel(promptId).then(focusMessage),
+    };
+  }, [client, sessionId, running, next, act, rewrite]);
+}

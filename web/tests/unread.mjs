@@ -1,0 +1,98 @@
+// What happened while a person was away: unread sessions, the place of new turns, the state of failed sessions and
+// notifications.
+//
+// The environment is that of browser.mjs.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { Api } from "./support/api.mjs";
+import { checkAccessibility, screenshot } from "./support/browser.mjs";
+import { nodeAgent, oneChat } from "./support/one_chat.mjs";
+
+const agent = fileURLToPath(new URL("support/terse_agent.mjs", import.meta.url));
+const { page, chat, link, gateway } = await oneChat({ config: nodeAgent("terse", agent), agent: /demo/, link: (started) => started.adminLink(), viewport: { width: 1280, height: 800 } });
+const api = new Api(link);
+const here = page.url().split("/").at(-1);
+const row = (words) => page.getByRole("listitem").filter({ hasText: words });
+// The list is loaded again when the window gets the focus.
+const look = () => page.evaluate(() => window.dispatchEvent(new Event("focus")));
+
+async function ended(session, promptId) {
+  await api.call("GET", `sessions/${session}/prompts/${promptId}`, undefined, { Prefer: "wait=20" });
+}
+
+test("a session takes its title from its first message", async () => {
+  await chat.send("/about this session");
+  await chat.ended("Finished");
+  await row("/about this session").waitFor();
+  assert.equal(await page.locator("h1.bar-title").textContent(), "/about this session");
+});
+
+test("a session with activity elsewhere is unread until it is opened, and marks its new turns", async () => {
+  await page.getByRole("link", { name: "New session" }).click();
+  await page.getByRole("radio", { name: /demo/ }).waitFor();
+  await ended(here, await api.prompt(here, "/about"));
+  await look();
+  await row("(new)").filter({ hasText: "/about this session" }).waitFor();
+  await checkAccessibility(page);
+  await screenshot(page, "unread-light");
+  await row("/about this session").getByRole("link").click();
+  const mark = page.getByText("New since your last visit");
+  await mark.waitFor();
+  assert.equal(await mark.evaluate((found) => found.nextElementSibling.textContent.includes("You wrote: /about")), true);
+  await screenshot(page, "new-since-light");
+  await row("(new)").waitFor({ state: "detached" });
+  await chat.send("/about again");
+  await chat.ended("Finished");
+  assert.equal(await mark.evaluate((found) => found.nextElementSibling.textContent.includes("You wrote: /about again")), false);
+  await page.reload();
+  await chat.turns.nth(2).waitFor();
+  assert.equal(await mark.count(), 0);
+});
+
+test("the list shows a failed session", async () => {
+  const failed = await api.session("terse");
+  await ended(failed, await api.prompt(failed, "break it"));
+  await look();
+  await row("break it").filter({ hasText: /terse · failed just now/ }).waitFor();
+  await screenshot(page, "failed-session-light");
+});
+
+test("notifications name the session that asks or has ended, while nobody looks", async () => {
+  await page.context().grantPermissions(["notifications"], { origin: gateway.origin });
+  await page.evaluate(() => {
+    window.notices = [];
+    window.Notification = class {
+      static permission = "default";
+      static async requestPermission() {
+        return (this.permission = "granted");
+      }
+      constructor(title, { body, tag }) {
+        window.notices.push([title, body, tag]);
+      }
+    };
+  });
+  await page.getByRole("button", { name: "Notify me" }).click();
+  await page.getByRole("button", { name: "Notifications on" }).waitFor();
+  const asks = await api.session("terse");
+  await look();
+  await page.waitForFunction((count) => document.querySelectorAll(".session-row").length === count, 3);
+  await ended(here, await api.prompt(here, "/about while one looks"));
+  await look();
+  await page.getByText("/about while one looks").first().waitFor();
+  assert.deepEqual(await page.evaluate(() => window.notices), []);
+  await page.evaluate(() => Object.defineProperty(document, "hidden", { configurable: true, get: () => true }));
+  await api.prompt(asks, "run");
+  await api.request(asks);
+  await ended(here, await api.prompt(here, "/about unseen"));
+  await look();
+  await page.waitForFunction(() => window.notices.length === 2);
+  assert.deepEqual((await page.evaluate(() => window.notices)).sort(), [
+    ["/about this session", "Finished · demo", here],
+    ["run", "Waits for your answer · terse", asks],
+  ]);
+  await page.evaluate(() => delete document.hidden);
+  await page.getByRole("button", { name: "Notifications on" }).click();
+  await page.getByRole("button", { name: "Notify me" }).waitFor();
+});
