@@ -10,14 +10,14 @@ import { checkAccessibility, screenshot } from "./support/browser.mjs";
 import { nodeAgent, oneChat } from "./support/one_chat.mjs";
 
 const agent = fileURLToPath(new URL("support/terse_agent.mjs", import.meta.url));
-const { page, chat, link, gateway } = await oneChat({ config: nodeAgent("terse", agent), agent: /demo/, link: (started) => started.adminLink() });
+const { page, chat, link, gateway } = await oneChat({ config: `[agents.demo]\nbuiltin = "demo"\n${nodeAgent("terse", agent)}`, agent: /demo/, link: (started) => started.adminLink() });
 const api = new Api(link);
 const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 const picture = { name: "shot.png", mimeType: "image/png", buffer: Buffer.from(PNG, "base64") };
 const notes = { name: "notes.md", mimeType: "text/markdown", buffer: Buffer.from("# Notes\n") };
 
 const sessionId = () => page.url().split("/").at(-1);
-const options = () => page.getByRole("option");
+const options = () => page.locator(".suggestions").getByRole("option");
 const active = () => page.locator('.suggestions [aria-selected="true"]');
 const chips = () => page.getByRole("list", { name: "Attachments" }).getByRole("listitem");
 const sentBlocks = async () => {
@@ -48,6 +48,7 @@ test("Escape closes the suggestions, and Enter sends a whole command", async () 
   await chat.message.fill("/about");
   assert.equal(await options().count(), 0);
   await chat.message.press("Enter");
+  await chat.turns.nth(0).waitFor();
   await chat.ended("Finished");
 });
 
@@ -70,6 +71,7 @@ test("files are suggested after @, and the message contains the chosen ones", as
   await options().filter({ hasText: "src/main.rs" }).click();
   assert.equal(await chat.message.inputValue(), "look at @src/parser.rs and @src/main.rs ");
   await chat.message.press("Enter");
+  await chat.turns.nth(1).waitFor();
   await chat.ended("Finished");
   const [text, ...files] = await sentBlocks();
   assert.equal(text.text, "look at @src/parser.rs and @src/main.rs ");

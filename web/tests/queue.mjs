@@ -9,7 +9,7 @@ import { oneChat } from "./support/one_chat.mjs";
 
 const { page, chat } = await oneChat({ agent: /demo/ });
 const turn = (words) => chat.turns.filter({ hasText: words });
-const queued = (words, name) => turn(words).getByRole("button", { name });
+const queued = (words, name) => turn(words).getByRole("button", { name, exact: true });
 
 test("a queued message is edited in the field", async () => {
   await chat.send("/slow 300");

@@ -11,7 +11,7 @@ import { checkAccessibility, screenshot } from "./support/browser.mjs";
 import { nodeAgent, oneChat } from "./support/one_chat.mjs";
 
 const agent = fileURLToPath(new URL("support/terse_agent.mjs", import.meta.url));
-const { page, chat, link, gateway } = await oneChat({ config: nodeAgent("terse", agent), agent: /demo/, link: (started) => started.adminLink(), viewport: { width: 1280, height: 800 } });
+const { page, chat, link, gateway } = await oneChat({ config: `[agents.demo]\nbuiltin = "demo"\n${nodeAgent("terse", agent)}`, agent: /demo/, link: (started) => started.adminLink(), viewport: { width: 1280, height: 800 } });
 const api = new Api(link);
 const here = page.url().split("/").at(-1);
 const row = (words) => page.getByRole("listitem").filter({ hasText: words });

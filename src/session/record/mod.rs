@@ -19,7 +19,7 @@ mod terminal;
 
 pub(super) use codec::decode;
 pub(super) use idempotency::IdempotencyRecord;
-pub(super) use keys::{agent_session_prefix, index_key, index_prefix, numbered_key, session_key};
+pub(super) use keys::{agent_session_prefix, index_prefix, numbered_key, session_key};
 pub(super) use position::OutputPosition;
 pub(super) use prompt::PromptRecord;
 pub(super) use request::{PeerRequest, RequestRecord};

@@ -94,6 +94,7 @@ export interface Session {
   configOptions?: ConfigOption[] | null;
   deniedModes?: ModeSelection[];
   availableCommands?: Command[] | null;
+  attached?: boolean;
   promptCapabilities?: Raw | null;
   lastEventId?: string | null;
 }

@@ -2,7 +2,7 @@
 // unknown events, because the gateway may add event types at any time.
 
 import { sentence } from "../api/problem";
-import type { LogEvent, ModeSelection, Problem } from "../api/types";
+import type { LogEvent, ModeSelection, Problem, Raw } from "../api/types";
 import { parseCursor } from "../log/cursor";
 import { commands, configOptions, modes } from "./offers";
 import { batch } from "./lists";
@@ -86,7 +86,7 @@ function withSession(log: SessionLog, value: unknown): SessionLog {
     modes: modes(session["modes"]) ?? log.modes,
     configOptions: session["configOptions"] ? configOptions(session["configOptions"]) : log.configOptions,
     deniedModes: deniedModes(session["deniedModes"]),
-    promptCapabilities: record(session["promptCapabilities"]) ?? log.promptCapabilities,
+    promptCapabilities: session["attached"] === true ? (record(session["promptCapabilities"]) ?? {}) : log.promptCapabilities,
     commands: session["availableCommands"] ? commands(session["availableCommands"]) : log.commands,
   };
 }
@@ -99,12 +99,18 @@ function attached(log: SessionLog, event: LogEvent): SessionLog {
     modes: modes(result?.["modes"]) ?? log.modes,
     configOptions: Array.isArray(result?.["configOptions"]) ? configOptions(result["configOptions"]) : log.configOptions,
     deniedModes: deniedModes(event["deniedModes"]),
-    promptCapabilities: record(record(event["agentCapabilities"])?.["promptCapabilities"]) ?? log.promptCapabilities,
+    promptCapabilities: promptCapabilities(event["agentCapabilities"]),
   };
   if (event["context"] !== "lost") return next;
   const words = `${lookup(LOST, event["reason"]) ?? "The agent could not continue the session."} It does not remember what came before.`;
   const item = note(event, "warning", words, line(event["detail"]));
   return { ...next, turns: updateOwner(log.turns, event, (turn) => addItem(turn, item)) };
+}
+
+/** An agent that reports none accepts only text. Version 2 of ACP has them in another place. */
+function promptCapabilities(agentCapabilities: unknown): Raw {
+  const raw = record(agentCapabilities);
+  return record(raw?.["promptCapabilities"]) ?? record(record(raw?.["session"])?.["prompt"]) ?? {};
 }
 
 /** Why an agent lost the context, in the words of `session.attached`. */

@@ -58,6 +58,12 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
   }, [text]);
 
   useEffect(() => {
+    const moved = () => field.current && document.activeElement === field.current && setCaret(field.current.selectionStart);
+    document.addEventListener("selectionchange", moved);
+    return () => document.removeEventListener("selectionchange", moved);
+  }, []);
+
+  useEffect(() => {
     if (!running) return;
     const press = (event: globalThis.KeyboardEvent) => {
       if (event.key === "Escape" && !event.isComposing && !event.defaultPrevented) onStop();
@@ -169,7 +175,6 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
             setText(event.target.value);
             setCaret(event.target.selectionStart);
           }}
-          onSelect={(event) => setCaret(event.currentTarget.selectionStart)}
           onKeyDown={press}
           onPaste={(event) => pasteFiles(event, attachments.add)}
         />

@@ -37,7 +37,9 @@ interface Props {
 
 export function SessionView(props: Props) {
   const feed = useFeed(props);
-  return feed ? <Followed {...props} feed={feed} /> : null;
+  // Before this visit counts.
+  const [seenUntil] = useState(() => seen.until(props.sessionId));
+  return feed ? <Followed {...props} feed={feed} seenUntil={seenUntil} /> : null;
 }
 
 /** The connection belongs to the effect and not to the render, so that it is opened once and closed for certain. */
@@ -56,11 +58,10 @@ function useFeed({ client, hub, sessionId }: Props): Feed | null {
   return feed;
 }
 
-function Followed({ client, sessionId, menu, onActivity, feed }: Props & { feed: Feed }) {
+function Followed({ client, sessionId, menu, onActivity, feed, seenUntil }: Props & { feed: Feed; seenUntil: string | null }) {
   const { log, connection, caughtUp } = useSyncExternalStore(feed.subscribe, feed.state);
   const [error, setError] = useState<unknown>(null);
   const [draft, setDraft] = useDraft(sessionId);
-  const [seenUntil] = useState(() => seen.until(sessionId));
   const running = runningTurn(log);
   const sent = useMemo(() => log.turns.map((turn) => blocksText(turn.prompt)).filter((text) => text !== ""), [log.turns]);
   const requests = useMemo(() => openRequests(log), [log]);

@@ -77,7 +77,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
     try {
       now.session ??= await client.createSession(chosen, cwd, now.key);
       onCreated();
-      const accepted = accepts(now.session.promptCapabilities);
+      const accepted = now.session.attached ? accepts(now.session.promptCapabilities ?? {}) : null;
       if (!attachments.areAccepted(accepted)) return;
       if (!empty) {
         const body = { prompt: promptBlocks(text, attachments.all, accepted) };

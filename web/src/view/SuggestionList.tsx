@@ -13,7 +13,9 @@ export function suggestionId(index: number): string {
 export function SuggestionList({ suggestions, onPick }: { suggestions: Suggestions; onPick(suggestion: Suggestion, typed: Typed): void }) {
   const { typed, all, active } = suggestions;
   const list = useRef<HTMLUListElement>(null);
-  useEffect(() => list.current?.children[active]?.scrollIntoView({ block: "nearest" }), [active]);
+  useEffect(() => {
+    list.current?.children[active]?.scrollIntoView({ block: "nearest" });
+  }, [active]);
   if (!typed || all.length === 0) return null;
   return (
     <ul className="suggestions" id={SUGGESTIONS_ID} ref={list} role="listbox" aria-label={typed.kind === "command" ? "Commands of the agent" : "Files"}>

@@ -48,7 +48,7 @@ export const ToolCard = memo(function ToolCard({ item, live, settled, folded, te
   const commands = Object.values(item.commands ?? {}).map((command) => (open && live ? command : { ...command, exited: true }));
   const hasRaw = item.content.length === 0 && commands.length === 0 && !hides && (item.rawInput !== undefined || item.rawOutput !== undefined);
   const hasBody = item.content.length > 0 || commands.length > 0 || hides || item.locations.length > 0 || hasRaw;
-  const shows = item.content.some((part) => part["type"] === "diff" || part["type"] === "terminal");
+  const shows = item.status === "failed" || item.content.some((part) => part["type"] === "diff" || part["type"] === "terminal");
   const head = (
     <>
       <Icon name={item.toolKind} />

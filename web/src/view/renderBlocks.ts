@@ -51,6 +51,8 @@ const marked = new Marked({
       const words = escape(text || "image");
       return LINK.test(href) ? `<a href="${escape(href)}">${words}</a>` : words;
     },
+    // A header without words says nothing about its column.
+    tablecell: ({ header, text }) => (header && text.trim() === "" ? "<td></td>" : false),
     checkbox: ({ checked }) => (checked ? "\u2611 " : "\u2610 "),
   },
 });
