@@ -63,6 +63,7 @@ test("notifications name the session that asks or has ended, while nobody looks"
   await page.context().grantPermissions(["notifications"], { origin: gateway.origin });
   await page.evaluate(() => {
     window.notices = [];
+    document.hasFocus = () => true;
     window.Notification = class {
       static permission = "default";
       static async requestPermission() {

@@ -4,6 +4,8 @@ import type { Session } from "../api/types";
 import { record, text } from "./read";
 
 const NAME = "acp-gateway.seen";
+/** The time of an event and the time of the activity in the list differ by milliseconds. */
+const SAME_MS = 1_000;
 /** The sessions that are kept. The browser forgets the others, which then count as seen. */
 const MAX_SESSIONS = 500;
 
@@ -60,7 +62,7 @@ export class Seen {
   /** A session whose turn runs is unread when the turn has ended or asks something. */
   isUnread(session: Session): boolean {
     const until = this.until(session.sessionId);
-    return until !== null && session.state !== "running" && session.lastActivityAt > until;
+    return until !== null && session.state !== "running" && Date.parse(session.lastActivityAt) > Date.parse(until) + SAME_MS;
   }
 }
 

@@ -74,6 +74,12 @@ function Followed({ client, sessionId, menu, onActivity, feed, seenUntil }: Prop
     document.title = `${requests.length > 0 ? "(!) " : running ? "… " : ""}${title} – acp-gateway`;
   }, [title, requests.length, running]);
 
+  // What is on the screen is seen, also before the list is loaded again.
+  const lastEnd = log.turns.at(-1)?.endedAt ?? null;
+  useEffect(() => {
+    if (caughtUp && lastEnd !== null && !document.hidden) seen.mark(sessionId, lastEnd);
+  }, [sessionId, caughtUp, lastEnd]);
+
   // The list beside shows states and titles too: it is asked again when one of them changed here.
   const state = `${log.closed} ${gone} ${title} ${requests.length > 0} ${running?.promptId ?? ""}`;
   useEffect(() => {
