@@ -69,7 +69,9 @@ async fn a_session_is_exact_while_its_turn_streams() {
         let log = &whole[..seq(shown)];
         assert_eq!(shown["usage"]["used"], latest(log, "usage_update", "used"));
         let title = latest(log, "session_info_update", "title");
-        let of_prompt = || shown["title"].as_str().is_some_and(|title| TURN.starts_with(title.trim_end_matches('\u{2026}')));
+        let of_prompt = || {
+            shown["title"].as_str().is_some_and(|title| TURN.starts_with(title.trim_end_matches('\u{2026}')))
+        };
         assert!(shown["title"] == title || (title.is_null() && of_prompt()), "{shown}");
         let mode = latest(log, "current_mode_update", "currentModeId");
         assert_eq!(shown["modes"]["currentModeId"], if mode.is_null() { json!("ask") } else { mode });

@@ -26,7 +26,8 @@ async fn the_list_has_pages_the_newest_activity_first() {
     }
     gateway.turn(&made[1], "hello").await;
     // A title is no activity.
-    let renamed = gateway.request(Method::PATCH, &format!("/v1/sessions/{}", made[0])).json(&json!({ "title": "A" }));
+    let renamed =
+        gateway.request(Method::PATCH, &format!("/v1/sessions/{}", made[0])).json(&json!({ "title": "A" }));
     assert_eq!(Answer::of(renamed).await.status, 200);
     let order = [&made[1], &made[4], &made[3], &made[2], &made[0]];
     let (mut seen, mut cursor, mut pages) = (Vec::new(), String::new(), 0);
