@@ -100,7 +100,7 @@ async fn the_first_prompt_is_the_title_until_there_is_another() {
     assert_eq!(gateway.get_session(&session).await["title"], Value::Null);
     gateway.turn(&session, "Fix the roof, then the door, and the window, and all other things").await;
     gateway.turn(&session, "hello").await;
-    let title = "Fix the roof, then the door, and the window, and all\u{2026}";
+    let title = "Fix the roof, then the door, and the window, and all other\u{2026}";
     gateway.kill();
     gateway.start();
     assert_eq!(gateway.get_session(&session).await["title"], title);

@@ -70,3 +70,14 @@ export function promptTitle(text: string): string {
   const cut = line.slice(0, TITLE_LENGTH - 1).join("");
   return `${/^(.*)\s\S*$/.exec(cut)?.[1]?.trimEnd() ?? cut}…`;
 }
+
+/** The path or the name in a URI, if it is one of a file or of an attachment of this page. */
+export function resourceName(uri: string): string {
+  const name = /^(?:file:\/\/(?=\/)|attachment:)(.+)$/.exec(uri)?.[1];
+  if (name === undefined) return uri;
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return uri;
+  }
+}

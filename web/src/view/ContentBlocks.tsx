@@ -2,9 +2,10 @@
 
 import { memo } from "react";
 import type { ContentBlock } from "../api/types";
-import { visible } from "../model/words";
+import { resourceName, visible } from "../model/words";
 import { IMAGE } from "./addresses";
 import { Markdown } from "./Markdown";
+import { useShortPath } from "./workingFolder";
 
 export const ContentBlocks = memo(function ContentBlocks({ blocks, plain = false }: { blocks: ContentBlock[]; plain?: boolean }) {
   return (
@@ -15,6 +16,11 @@ export const ContentBlocks = memo(function ContentBlocks({ blocks, plain = false
     </>
   );
 });
+
+/** The path of a file, without the session's folder, or the name of an attachment. */
+function ResourceName({ uri }: { uri: string }) {
+  return useShortPath(visible(resourceName(uri)));
+}
 
 function Block({ block, plain }: { block: ContentBlock; plain: boolean }) {
   switch (block.type) {
@@ -35,7 +41,9 @@ function Block({ block, plain }: { block: ContentBlock; plain: boolean }) {
     case "resource":
       return (
         <details className="resource">
-          <summary>{visible(block.resource?.uri ?? "Attached text")}</summary>
+          <summary>
+            <ResourceName uri={block.resource?.uri ?? "Attached text"} />
+          </summary>
           {block.resource?.text !== undefined && <pre className="output">{block.resource.text}</pre>}
         </details>
       );

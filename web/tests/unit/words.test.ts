@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { parseRoute } from "../../src/model/route";
-import { duration, promptTitle, stopWords, visible } from "../../src/model/words";
+import { duration, promptTitle, resourceName, stopWords, visible } from "../../src/model/words";
 import { shortPath } from "../../src/view/workingFolder";
 
 test("what would hide in a title is shown", () => {
@@ -34,3 +34,11 @@ test.each([
   ["word ".repeat(30), `${"word ".repeat(11).trim()}…`],
   ["é".repeat(200), `${"é".repeat(59)}…`],
 ])("the title of the prompt %j", (text, expected) => expect(promptTitle(text)).toBe(expected));
+
+test.each([
+  ["file:///w/a%20b.rs", "/w/a b.rs"],
+  ["attachment:notes%2F1.md", "notes/1.md"],
+  ["file://host/share", "file://host/share"],
+  ["https://example.org/a%20b", "https://example.org/a%20b"],
+  ["file:///w/%ff", "file:///w/%ff"],
+])("the name of the resource %s", (uri, expected) => expect(resourceName(uri)).toBe(expected));
