@@ -45,8 +45,11 @@ async function open(session, { bypassCSP = false } = {}) {
   const guard = await Guard.page(browser, gateway.origin, { bypassCSP });
   const { page } = guard;
   await page.goto(gateway.link);
+  // Some requests of an agent reach only somebody who follows the session.
+  const followed = page.waitForResponse((response) => response.url().includes(`/v1/events?session=${session}`));
   await page.goto(`${gateway.origin}/#/s/${session}`);
   await page.locator(".composer, .closed").first().waitFor();
+  await followed;
   return { guard, page, chat: new Chat(page) };
 }
 

@@ -25,6 +25,9 @@ export class Leader {
   /** The sessions of the stream, each with the last event that was sent to the tabs. */
   readonly #cursors = new Map<string, string>();
   #stream: Follower | null = null;
+  /** The stream before, until the present one is live: an agent may ask a question only while somebody follows its session. */
+  #former: Follower | null = null;
+  #streams = 0;
   #gathering: ReturnType<typeof setTimeout> | undefined;
 
   constructor(open: OpenMerged, tell: (told: Told) => void) {
@@ -67,8 +70,18 @@ export class Leader {
 
   close(): void {
     clearTimeout(this.#gathering);
+    this.#end();
+  }
+
+  #end(): void {
     this.#stream?.close();
-    this.#stream = null;
+    this.#former?.close();
+    this.#stream = this.#former = null;
+  }
+
+  #endFormer(): void {
+    this.#former?.close();
+    this.#former = null;
   }
 
   #forgetUnused(): boolean {
@@ -81,14 +94,18 @@ export class Leader {
   #reopen(): void {
     clearTimeout(this.#gathering);
     this.#gathering = setTimeout(() => {
-      this.#stream?.close();
-      this.#stream = null;
-      if (this.#cursors.size === 0) return;
+      if (this.#cursors.size === 0) return this.#end();
+      if (this.#former) this.#stream?.close();
+      else this.#former = this.#stream;
       const cursors = [...this.#cursors];
+      const number = ++this.#streams;
       this.#stream = new Follower({
         open: (lastEventId, signal) => this.#open(cursors, lastEventId, signal),
+        // The tabs skip the events that both streams bring.
         events: (events) => this.#distribute(events),
         connection: (connection) => {
+          if (number !== this.#streams || (connection.state === "connecting" && this.#former)) return;
+          this.#endFormer();
           if (connection.state !== "refused") return this.#tell({ kind: "connection", connection });
           // One of the sessions may be deleted. The request for each session shows which one.
           const deleted = connection.error.status === 404;

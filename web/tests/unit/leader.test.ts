@@ -6,16 +6,19 @@ import { Leader } from "../../src/log/leader";
 function lead(answers: (() => Response)[] = []) {
   const opened: { cursors: Cursors; lastEventId: string | null }[] = [];
   const told: Told[] = [];
+  /** The streams that the leader closed, by their places in `opened`. */
+  const closed: number[] = [];
   const leader = new Leader(
     async (cursors, lastEventId, signal) => {
-      opened.push({ cursors, lastEventId });
+      const place = opened.push({ cursors, lastEventId }) - 1;
+      signal.addEventListener("abort", () => closed.push(place));
       const answer = answers[opened.length - 1];
       if (answer) return answer();
       return new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error("closed"))));
     },
     (message) => told.push(message),
   );
-  return { leader, opened, told };
+  return { leader, opened, told, closed };
 }
 
 function frame(position: number, session: string, seq: number): string {
@@ -48,6 +51,22 @@ test("continues after the last event that it sent when another session is added"
   await settle();
   expect(run.opened.at(-1)?.cursors).toEqual([["a", "k3-3"], ["b", "k3-1"]]);
   run.leader.close();
+});
+
+test("keeps a stream until the next one is live, so that somebody always follows the sessions", async () => {
+  const ready = `data: ${JSON.stringify({ type: "ready", time: "" })}\n\n`;
+  const open = (frames: string) => () => new Response(new ReadableStream({ start: (controller) => controller.enqueue(new TextEncoder().encode(frames)) }));
+  const run = lead([open(ready), open(""), open(ready)]);
+  run.leader.follows("one", [["a", "k3-2"]]);
+  await settle();
+  run.leader.follows("two", [["b", "k3-1"]]);
+  await settle();
+  expect([run.opened.length, run.closed]).toEqual([2, []]);
+  run.leader.follows("three", [["c", "k3-1"]]);
+  await settle();
+  expect([run.opened.length, run.closed]).toEqual([3, [1, 0]]);
+  run.leader.close();
+  expect(run.closed).toEqual([1, 0, 2]);
 });
 
 test("opens no other stream for a tab that has all events, and one for a tab that misses some", async () => {
