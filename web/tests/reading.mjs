@@ -95,6 +95,30 @@ test("the output of a command has its colours, and is copied as text", async () 
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), "   Compiling parser v0.1.0\nerror: expected `;`\n PASS  3 tests");
 });
 
+test("content that grows before the event of a scroll leaves the conversation at its end", async () => {
+  const scroller = page.getByRole("region", { name: "Conversation" });
+  const distance = () => scroller.evaluate((box) => box.scrollHeight - box.scrollTop - box.clientHeight);
+  await scroller.evaluate((box) => box.scrollTo(0, box.scrollHeight));
+  await page.getByRole("button", { name: "Jump to the latest" }).waitFor({ state: "detached" });
+  await scroller.evaluate(async (box) => {
+    const log = box.querySelector("[role=log]");
+    log.style.minHeight = `${log.offsetHeight + 600}px`;
+    box.dispatchEvent(new Event("scroll"));
+    await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+  });
+  assert.ok((await distance()) < 80, `${await distance()}`);
+  await scroller.evaluate((box) => box.scrollBy(0, -300));
+  await page.getByRole("button", { name: "Jump to the latest" }).waitFor();
+  await scroller.evaluate((box) => {
+    const log = box.querySelector("[role=log]");
+    log.style.minHeight = `${log.offsetHeight + 300}px`;
+  });
+  assert.ok((await distance()) > 300, "a reader who scrolled up stays there");
+  await page.getByRole("button", { name: "Jump to the latest" }).click();
+  assert.ok((await distance()) < 80);
+  await scroller.evaluate((box) => (box.querySelector("[role=log]").style.minHeight = ""));
+});
+
 test("calls of a running turn stay visible until it ends", async () => {
   await chat.send("hang");
   const calls = chat.lastTurn.locator(".tool-title");

@@ -29,6 +29,7 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
   const nearness = useMemo(() => new Nearness(() => scroller.current), []);
   useEffect(() => nearness.followPrints(), [nearness]);
   const stuck = useRef(true);
+  const lastTop = useRef(0);
   const [away, setAway] = useState(false);
   // Fixed after the replay, so that no turn disappears while a person reads.
   const [from, setFrom] = useState<number | null>(null);
@@ -61,7 +62,11 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
   function scrolled() {
     const box = scroller.current;
     if (!box) return;
-    stuck.current = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_PX;
+    const { scrollTop } = box;
+    // Content that grows between a scroll and its event is no reason to leave the end: only a reader who scrolls up leaves it.
+    if (box.scrollHeight - scrollTop - box.clientHeight < NEAR_PX) stuck.current = true;
+    else if (scrollTop < lastTop.current) stuck.current = false;
+    lastTop.current = scrollTop;
     setAway(!stuck.current);
   }
 
