@@ -59,9 +59,8 @@ pub fn sse(data: &[u8]) {
     let last_seq = first_seq + sent.len() as u64 - 1;
     let run = Run { tenant, session, first_seq, last_seq, last_pos: last_seq, frames: bytes.into() };
     stored(&run, &sent, &cuts);
-    for named in [true, false] {
-        shaped(&run, &sent, &cuts, Sse { named });
-    }
+    shaped(&run, &sent, &cuts, Sse::<true>);
+    shaped(&run, &sent, &cuts, Sse::<false>);
     lines(&run, &sent);
     let other = run.with_epoch(&"fresh".parse().expect("it is one"));
     let renamed: Vec<Sent> =
@@ -83,7 +82,7 @@ fn payload_members(payload: &[u8]) -> Option<String> {
 /// The stored bytes are the stream. They can be cut after any event.
 fn stored(run: &Run, sent: &[Sent], cuts: &[u8]) {
     let mut stream = BytesMut::new();
-    Sse { named: true }.retry(&mut stream, RETRY);
+    Sse::<true>.retry(&mut stream, RETRY);
     stream.extend_from_slice(&run.frames);
     judge(&read(&stream, cuts), sent, true);
     assert_eq!(run.events().count(), sent.len());
@@ -102,7 +101,7 @@ fn read(stream: &[u8], cuts: &[u8]) -> Vec<whatwg::Event> {
 }
 
 /// The same events, encoded one by one, with keep-alive and `position` frames between them.
-fn shaped(run: &Run, sent: &[Sent], cuts: &[u8], encoder: Sse) {
+fn shaped<const NAMED: bool>(run: &Run, sent: &[Sent], cuts: &[u8], mut encoder: Sse<NAMED>) {
     let mut out = BytesMut::new();
     encoder.retry(&mut out, RETRY);
     for event in run.events() {
@@ -117,7 +116,7 @@ fn shaped(run: &Run, sent: &[Sent], cuts: &[u8], encoder: Sse) {
     let all = events.len();
     events.retain(|event| event.data.split(',').nth(1) != Some(POSITION));
     assert_eq!(all - events.len(), sent.len(), "each position has its data");
-    judge(&events, sent, encoder.named);
+    judge(&events, sent, NAMED);
 }
 
 fn lines(run: &Run, sent: &[Sent]) {

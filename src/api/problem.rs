@@ -82,6 +82,8 @@ codes! {
     Draining = "draining", 503, true, "The gateway is shutting down";
     /// The key lacks a scope, the `Origin` of the page is not allowed, or the configuration forbids the operation. Also: a symbolic link has replaced the folder of the session, or the folder is outside of the workspace roots.
     Forbidden = "forbidden", 403, false, "Not allowed";
+    /// The messages of a chat client differ from the turns of its session, and the client asked for an error in this case (`X-Acp-History: reject`). Only the chat protocols have it.
+    HistoryDiverged = "history_diverged", 409, false, "The history was changed";
     /// The first request with this `Idempotency-Key` has no response yet. Retry later.
     IdempotencyInFlight = "idempotency_in_flight", 409, true, "The first request is still in flight";
     /// An earlier request used this `Idempotency-Key` with another body.

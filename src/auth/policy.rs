@@ -33,6 +33,7 @@ pub struct PolicyOptions {
 #[derive(Debug)]
 pub struct Policy {
     hosts: Hosts,
+    public_origin: Option<String>,
     proxies: Vec<Network>,
     keys: Keys,
     tickets: Tickets,
@@ -51,6 +52,7 @@ impl Policy {
     ) -> Self {
         Self {
             hosts: Hosts::new(options.bound, options.public_origin.as_deref(), &options.allowed_origins),
+            public_origin: options.public_origin.clone(),
             proxies: options.proxies.clone(),
             keys,
             tickets,
@@ -58,6 +60,11 @@ impl Policy {
             counted,
             ids,
         }
+    }
+
+    /// The origin under which clients reach the gateway through a proxy, if the operator has set it.
+    pub fn public_origin(&self) -> Option<&str> {
+        self.public_origin.as_deref()
     }
 
     /// The tickets that the policy accepts.

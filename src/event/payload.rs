@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::api::Resolution;
-use crate::types::{AcpRequest, RequestId, TerminalId};
+use crate::types::{AcpRequest, RequestId, TerminalId, Timestamp};
 
 /// The members after the head. Members that the event does not have are `None`. Payloads of agents stay raw.
 #[derive(Debug, Deserialize)]
@@ -42,6 +42,8 @@ pub struct Payload<'a> {
     /// The tool call of a permission request that was resolved.
     pub tool_call_id: Option<Cow<'a, str>>,
     pub resolution: Option<Resolution>,
+    /// The time at which the gateway answers a request itself.
+    pub deadline: Option<Timestamp>,
     pub result: Option<&'a RawValue>,
     pub error: Option<&'a RawValue>,
     pub elicitation_id: Option<Cow<'a, str>>,

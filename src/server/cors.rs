@@ -9,12 +9,13 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 /// Every request header that a route or a layer reads from a client. `tests/it/cors.rs` compares the list
 /// with the OpenAPI document, which does not have the headers of `/acp`.
 const REQUEST_HEADERS: &str = "accept, authorization, content-type, last-event-id, idempotency-key, prefer, if-match, \
-    if-none-match, if-range, range, x-request-id, traceparent, tracestate, acp-connection-id, acp-session-id";
+    if-none-match, if-range, range, x-request-id, traceparent, tracestate, acp-connection-id, acp-session-id, \
+    x-acp-session-id, x-acp-history";
 /// Every response header that a client uses. `tests/it/cors.rs` compares the list with the OpenAPI document and with
 /// some responses.
 const EXPOSED_HEADERS: &str = "location, etag, retry-after, ratelimit, ratelimit-policy, preference-applied, \
     idempotency-replayed, content-range, content-disposition, accept-ranges, allow, www-authenticate, x-request-id, \
-    acp-connection-id";
+    acp-connection-id, x-acp-session-id, x-acp-history, x-vercel-ai-ui-message-stream";
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
 
 /// The response to the preflight request of a browser.

@@ -37,6 +37,8 @@ pub enum Table {
     TaskKey = 23,
     /// The tasks that have not ended.
     OpenTask = 24,
+    /// The sessions of the conversations of chat clients.
+    Conversation = 25,
 }
 
 /// Writes a record and replaces an earlier record with the same key.

@@ -8,9 +8,9 @@ use crate::event::{ControlFrame, EventRef};
 
 /// Encodes the events of a stream in the protocol of its client.
 ///
-/// An encoder has no state, no clock and no input other than the events of the stream. Therefore, a replay has
-/// the same bytes as the live stream, and all streams share one encoder for each format.
-pub trait Encoder: fmt::Debug + Sync {
+/// An encoder has no clock and no input other than the events of the stream. Therefore, a replay has the same
+/// bytes as the live stream. An encoder without state has no size, so its box needs no memory.
+pub trait Encoder: fmt::Debug + Send + Sync {
     /// The media type of the response.
     fn media_type(&self) -> &'static str;
 
@@ -19,14 +19,19 @@ pub trait Encoder: fmt::Debug + Sync {
     fn uses_stored_frames(&self) -> bool;
 
     /// Appends an event of the log. `id` is the cursor of the client after the event.
-    fn event(&self, out: &mut BytesMut, id: &str, event: &EventRef<'_>);
+    fn event(&mut self, out: &mut BytesMut, id: &str, event: &EventRef<'_>);
 
     /// Appends a frame that is not in the log.
-    fn control(&self, out: &mut BytesMut, frame: &ControlFrame);
+    fn control(&mut self, out: &mut BytesMut, frame: &ControlFrame);
 
     /// Appends the delay before a client reconnects. It may belong to the next frame.
-    fn retry(&self, out: &mut BytesMut, milliseconds: u64);
+    fn retry(&mut self, out: &mut BytesMut, milliseconds: u64);
 
     /// Bytes that keep an idle connection open. They are no frame, and end none.
     fn keep_alive(&self) -> &'static [u8];
+
+    /// Whether the encoder has written the last frame of its protocol. The stream then ends without another frame.
+    fn is_complete(&self) -> bool {
+        false
+    }
 }

@@ -174,7 +174,7 @@ impl Feed {
     }
 
     /// Encodes a run for the client. In the common case, this shares the stored bytes without a copy.
-    pub(super) fn write(&mut self, run: &Run, encoder: &dyn Encoder) -> Bytes {
+    pub(super) fn write(&mut self, run: &Run, encoder: &mut dyn Encoder) -> Bytes {
         let stored = self.uses_stored_frames(encoder);
         if stored && self.passes_all() {
             self.client_cursor = run.last_seq;
@@ -188,6 +188,9 @@ impl Feed {
                 out.extend_from_slice(event.raw_frame());
             } else {
                 encoder.event(&mut out, &self.source.id(&self.epoch, client_cursor), &event);
+                if encoder.is_complete() {
+                    break;
+                }
             }
         }
         self.client_cursor = client_cursor;

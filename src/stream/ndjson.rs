@@ -27,15 +27,15 @@ impl Encoder for Ndjson {
     }
 
     /// The object contains the id of the event.
-    fn event(&self, out: &mut BytesMut, _: &str, event: &EventRef<'_>) {
+    fn event(&mut self, out: &mut BytesMut, _: &str, event: &EventRef<'_>) {
         Self::line(out, event.raw_json());
     }
 
-    fn control(&self, out: &mut BytesMut, frame: &ControlFrame) {
+    fn control(&mut self, out: &mut BytesMut, frame: &ControlFrame) {
         Self::line(out, &frame.json());
     }
 
-    fn retry(&self, _: &mut BytesMut, _: u64) {}
+    fn retry(&mut self, _: &mut BytesMut, _: u64) {}
 
     /// A space before the next object.
     fn keep_alive(&self) -> &'static [u8] {

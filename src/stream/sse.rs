@@ -8,42 +8,41 @@ use super::encoder::Encoder;
 use crate::event::{self, ControlFrame, EventRef};
 
 /// One block for each event. Its `data` is a single line of JSON.
+///
+/// `NAMED`: with the `event:` field. Without it, a single `onmessage` handler receives all events.
 #[derive(Debug, Clone, Copy)]
-pub struct Sse {
-    /// With the `event:` field. Without it, a single `onmessage` handler receives all events.
-    pub named: bool,
-}
+pub struct Sse<const NAMED: bool>;
 
-impl Sse {
-    fn kind(self, kind: &str) -> Option<&str> {
-        self.named.then_some(kind)
+impl<const NAMED: bool> Sse<NAMED> {
+    fn kind(kind: &str) -> Option<&str> {
+        NAMED.then_some(kind)
     }
 }
 
 /// The gateway creates ids and types, and the data is a single line. Therefore, no content can end a block
 /// early.
-impl Encoder for Sse {
+impl<const NAMED: bool> Encoder for Sse<NAMED> {
     fn media_type(&self) -> &'static str {
         "text/event-stream"
     }
 
     fn uses_stored_frames(&self) -> bool {
-        self.named
+        NAMED
     }
 
-    fn event(&self, out: &mut BytesMut, id: &str, event: &EventRef<'_>) {
-        event::write_block(out, Some(id), self.kind(event.kind()), event.raw_json());
+    fn event(&mut self, out: &mut BytesMut, id: &str, event: &EventRef<'_>) {
+        event::write_block(out, Some(id), Self::kind(event.kind()), event.raw_json());
     }
 
-    fn control(&self, out: &mut BytesMut, frame: &ControlFrame) {
+    fn control(&mut self, out: &mut BytesMut, frame: &ControlFrame) {
         let data = frame.json();
         out.reserve(data.len() + 96);
-        event::write_block(out, frame.id(), self.kind(frame.kind()), &data);
+        event::write_block(out, frame.id(), Self::kind(frame.kind()), &data);
     }
 
     /// The line belongs to the block that the next frame completes, because some clients deliver a block
     /// without data as an empty event.
-    fn retry(&self, out: &mut BytesMut, milliseconds: u64) {
+    fn retry(&mut self, out: &mut BytesMut, milliseconds: u64) {
         writeln!(out, "retry: {milliseconds}").expect("a buffer in memory grows");
     }
 
@@ -63,7 +62,11 @@ mod tests {
     fn control_frames_have_an_id_only_when_they_move_the_cursor() {
         let encoded = |named, frame: &ControlFrame| {
             let mut out = BytesMut::new();
-            Sse { named }.control(&mut out, frame);
+            if named {
+                Sse::<true>.control(&mut out, frame)
+            } else {
+                Sse::<false>.control(&mut out, frame)
+            }
             out
         };
         let ready = ControlFrame::new(&Ready { last_event_id: "k3-42" }, Timestamp::from_millis(0));

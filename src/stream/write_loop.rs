@@ -27,7 +27,7 @@ use crate::types::{Ids, Timestamp};
 #[derive(Debug)]
 pub(crate) struct Stream {
     feed: Feed,
-    encoder: &'static dyn Encoder,
+    encoder: Box<dyn Encoder>,
     /// Continues after the replay.
     follow: bool,
     /// Keeps a ticket valid, and reports whether the key is valid.
@@ -62,7 +62,7 @@ enum Wakeup<T> {
 impl Stream {
     pub(crate) fn new(
         feed: Feed,
-        encoder: &'static dyn Encoder,
+        encoder: Box<dyn Encoder>,
         follow: bool,
         admission: Arc<Admission>,
         keep_alive: KeepAlive,
@@ -122,7 +122,7 @@ impl Stream {
             let Self { feed, keep_alive, encoder, .. } = &mut *self;
             let gone = match step {
                 Step::Wait => {
-                    if let Some(parked) = Parked::new(feed, *encoder, keep_alive) {
+                    if let Some(parked) = Parked::new(feed, &**encoder, keep_alive) {
                         sink.park(parked);
                     }
                     let reader = &mut feed.source.reader;
@@ -266,7 +266,7 @@ impl Stream {
         let mut end = piece.end;
         match piece.content {
             Content::Events(run) => {
-                let written = self.feed.write(&run, self.encoder);
+                let written = self.feed.write(&run, &mut *self.encoder);
                 self.send(written, sink);
             }
             Content::Control(frame) => self.send_control(&frame, sink),
@@ -275,6 +275,9 @@ impl Stream {
                 end = end.or((!self.follow).then_some(End::new(EndReason::CaughtUp)));
             }
             Content::Nothing => {}
+        }
+        if self.encoder.is_complete() {
+            return true;
         }
         if let Some(end) = end {
             self.send_control(&self.feed.end_frame(end), sink);

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use axum::response::Response;
 
 use super::acp::Connections;
+use super::chat::Watchers;
 use crate::agent::CurrentCatalogue;
 use crate::audit::{Audit, Counted};
 use crate::auth::{Admission, Policy};
 use crate::broadcast::{self, Broadcasts};
 use crate::cca::CcaMembers;
+use crate::conversation::{self, Conversations};
 use crate::event::RejectReason;
 use crate::eventlog::EventLog;
 use crate::fleet::Fleet;
@@ -53,6 +55,9 @@ struct Shared {
     acp: Connections,
     cca: Arc<CcaMembers>,
     broadcasts: Broadcasts,
+    conversations: Conversations,
+    /// The clients of turns that end with their last client.
+    chat_watchers: Watchers,
     keep_alive_ticker: KeepAliveTicker,
 }
 
@@ -67,6 +72,8 @@ impl Gateway {
         let streams = Streams::new(parts.principal_limits.clone());
         let keep_alive_ticker =
             KeepAliveTicker::new(&parts.limits, parts.shutdown.clone(), parts.policy.watch_ended_keys());
+        let chat_watchers = Watchers::default();
+        let conversations = conversation::start(&parts.sessions);
         let (acp, cca) = (Connections::default(), Arc::<CcaMembers>::default());
         let broadcasts = Broadcasts::new(broadcast::Parts {
             sessions: parts.sessions.clone(),
@@ -77,7 +84,17 @@ impl Gateway {
             audit: parts.audit.clone(),
             ids: parts.ids.clone(),
         });
-        Self(Arc::new(Shared { parts, requests, streams, acp, cca, broadcasts, keep_alive_ticker }))
+        Self(Arc::new(Shared {
+            parts,
+            requests,
+            streams,
+            acp,
+            cca,
+            broadcasts,
+            conversations,
+            chat_watchers,
+            keep_alive_ticker,
+        }))
     }
 
     pub(super) fn log(&self) -> &EventLog {
@@ -128,6 +145,15 @@ impl Gateway {
         &self.0.acp
     }
 
+    pub(super) fn conversations(&self) -> &Conversations {
+        &self.0.conversations
+    }
+
+    /// The clients of turns that end with their last client.
+    pub(super) fn chat_watchers(&self) -> &Watchers {
+        &self.0.chat_watchers
+    }
+
     /// The members of the dialect `cca`.
     pub(super) fn cca(&self) -> &Arc<CcaMembers> {
         &self.0.cca
@@ -144,7 +170,7 @@ impl Gateway {
         admission: &Arc<Admission>,
         guard: StreamGuard,
         feed: Feed,
-        encoder: &'static dyn Encoder,
+        encoder: Box<dyn Encoder>,
         follow: bool,
     ) -> Response {
         let keep_alive = self.0.keep_alive_ticker.register();

@@ -129,13 +129,13 @@ pub(super) fn text(object: &RawObject<'_>, key: &str) -> Option<String> {
 }
 
 /// The text of a text block for display. Lone surrogates become replacement characters.
-pub(super) fn text_of(block: &RawValue) -> Option<String> {
+pub fn text_of(block: &RawValue) -> Option<String> {
     let block = RawObject::parse(block)?;
     if block.text("type")? == "text" { text(&block, "text") } else { None }
 }
 
 /// Decodes a JSON string for display. `None` if it is not a JSON string.
-pub(super) fn decode(json: &str) -> Option<String> {
+pub fn decode(json: &str) -> Option<String> {
     struct Lossy;
 
     impl Visitor<'_> for Lossy {

@@ -5,7 +5,7 @@ const CONTEXT: usize = 3;
 
 /// Returns lines prefixed with ` `, `-` or `+`. The common beginning and end of the texts are omitted. All
 /// old lines precede all new lines, which is correct because an agent's edit changes one place.
-pub(super) fn lines(old: &str, new: &str) -> String {
+pub fn lines(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
     let most = old.len().min(new.len()) - head;

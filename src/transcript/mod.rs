@@ -24,6 +24,8 @@ mod subagents;
 mod tool_call;
 mod turn_fold;
 
+pub use content::{decode, text_of};
+pub use diff::lines as diff_lines;
 pub use markdown::markdown;
 pub use output_fold::OutputFold;
 pub use session_fold::SessionFold;

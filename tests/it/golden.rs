@@ -3,7 +3,7 @@
 
 mod answers;
 mod by_name;
-mod examples;
+pub(crate) mod examples;
 mod requests;
 mod spelling;
 mod updates;

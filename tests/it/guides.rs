@@ -147,6 +147,11 @@ fn blocks_of_the_guide_tasks_print_their_output() {
 }
 
 #[test]
+fn blocks_of_the_guide_chat_frontends_print_their_output() {
+    run("docs/guides/chat-frontends.md");
+}
+
+#[test]
 fn blocks_of_the_guide_broadcasts_print_their_output() {
     run("docs/guides/broadcasts.md");
 }

@@ -19,6 +19,7 @@ use self::adopt::Adoptions;
 use crate::acp::TraceContext;
 use crate::agent::AgentSpec;
 use crate::api::{AgentSessionList, SessionList};
+use crate::eventlog::ReadError;
 use crate::session::context::Context;
 use crate::session::entries::ActorEntries;
 use crate::session::error::{AgentSessionsError, ListError, SessionError};
@@ -64,6 +65,11 @@ impl SessionRegistry {
     pub async fn has_session(&self, by: &Principal, id: SessionId) -> Result<bool, SessionError> {
         let record = read_record::<SessionRecord>(self.context(), Table::Session, session_key(id)).await?;
         Ok(record.is_some_and(|record| record.tenant() == by.tenant && !record.unfinished))
+    }
+
+    /// Whether any tenant has the session.
+    pub async fn exists(&self, id: SessionId) -> Result<bool, ReadError> {
+        Ok(self.context().log.get(Table::Session, session_key(id)).await?.is_some())
     }
 
     /// A page of the tenant's sessions, newest first.

@@ -38,7 +38,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The error of a response whose problem document is not written yet.
 #[derive(Debug, Clone)]
-pub(super) struct FailedResponse(pub(super) Arc<ApiError>);
+pub(crate) struct FailedResponse(pub(crate) Arc<ApiError>);
 
 impl ApiError {
     pub(crate) fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
@@ -76,7 +76,7 @@ impl ApiError {
     }
 
     /// Logs an internal error with its causes, in the span of the request.
-    pub(super) fn log(&self) {
+    pub(crate) fn log(&self) {
         if let Some(cause) = &self.cause {
             tracing::error!(error = %ErrorChain(cause.as_ref()), "a request failed with an internal error");
         }

@@ -91,11 +91,11 @@ impl EventsQuery {
     }
 
     /// The encoder of a stream. `None` for a page.
-    pub fn encoder(&self, form: Representation) -> Option<&'static dyn Encoder> {
+    pub fn encoder(&self, form: Representation) -> Option<Box<dyn Encoder>> {
         match form {
-            Representation::EventStream if self.named => Some(&Sse { named: true }),
-            Representation::EventStream => Some(&Sse { named: false }),
-            Representation::Ndjson => Some(&Ndjson),
+            Representation::EventStream if self.named => Some(Box::new(Sse::<true>)),
+            Representation::EventStream => Some(Box::new(Sse::<false>)),
+            Representation::Ndjson => Some(Box::new(Ndjson)),
             _ => None,
         }
     }

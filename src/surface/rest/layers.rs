@@ -59,7 +59,7 @@ async fn respond(State(gateway): State<Gateway>, request: Request, next: Next) -
 /// Reports a temporary problem as a stream with a `problem` frame. A status would stop an `EventSource` from
 /// reconnecting.
 fn problem_stream(problem: &Problem, ids: &Ids) -> Response {
-    let (encoder, mut body) = (Sse { named: true }, BytesMut::new());
+    let (mut encoder, mut body) = (Sse::<true>, BytesMut::new());
     encoder.retry(&mut body, retry_delay(ids, problem.retry_after_seconds.unwrap_or(1) * 1000, 1000));
     encoder.control(&mut body, &ControlFrame::new(&ProblemFrame { problem }, ids.now()));
     event_response(encoder.media_type(), Body::from(body.freeze()))
@@ -91,7 +91,7 @@ fn write_problem(response: &mut Response, problem: &Problem) {
 
 /// Converts a panic of a handler to a 500 problem. The log has the panic message.
 #[expect(clippy::needless_pass_by_value, reason = "the signature is that of the panic layer")]
-fn panic_response(panic: Box<dyn Any + Send + 'static>) -> Response {
+pub(crate) fn panic_response(panic: Box<dyn Any + Send + 'static>) -> Response {
     let text = panic
         .downcast_ref::<String>()
         .map(String::as_str)
@@ -101,7 +101,7 @@ fn panic_response(panic: Box<dyn Any + Send + 'static>) -> Response {
 }
 
 /// Admits the request, or responds with the reason why it is not admitted.
-async fn admit(gateway: &Gateway, request: Request, next: Next) -> Response {
+pub(crate) async fn admit(gateway: &Gateway, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     match gateway.requests().admit(&mut parts) {
         Ok(None) => {

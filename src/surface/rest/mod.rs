@@ -31,8 +31,8 @@ use axum::routing::get;
 
 use super::state::Gateway;
 
-pub(super) use error::ApiError;
-pub(super) use layers::with_layers;
+pub(super) use error::{ApiError, FailedResponse};
+pub(super) use layers::{admit, panic_response, with_layers};
 pub use openapi::document_json;
 
 /// The routes of the API and of its documents.

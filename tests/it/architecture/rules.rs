@@ -10,14 +10,15 @@ pub(crate) const LINES: usize = 500;
 /// The maximum number of fields of a struct.
 pub(crate) const FIELDS: usize = 12;
 
-/// Paths whose structs may have more fields: types of the API, configuration, limits, and stored types.
-pub(crate) const WIDE_STRUCTS: [&str; 7] = [
+/// Paths whose structs may have more fields: types of the API, frames of protocols, configuration, limits, and stored types.
+pub(crate) const WIDE_STRUCTS: [&str; 8] = [
     "src/api/",
     "src/config/",
     "src/types/agent_settings.rs",
     "src/types/limits.rs",
     "src/event/payload.rs",
     "src/session/record/",
+    "src/surface/ai_sdk/chunk.rs",
     "src/task/record.rs",
 ];
 
@@ -38,6 +39,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("eventlog", &["store", "event", "types", "shutdown"]),
     ("audit", &["eventlog", "store", "event", "types", "shutdown"]),
     ("transcript", &["acp", "event", "api", "types"]),
+    ("projection", &["transcript", "acp", "event", "api", "types"]),
     ("fleet", &["types", "shutdown"]),
     ("cca", &["fleet", "jsonrpc", "types", "shutdown"]),
     ("registry", &["process", "outgoing", "acp", "types", "shutdown"]),
@@ -64,6 +66,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "shutdown",
         ],
     ),
+    ("conversation", &["session", "eventlog", "store", "types", "shutdown"]),
     ("task", &["session", "webhooks", "eventlog", "store", "event", "api", "types", "shutdown"]),
     (
         "broadcast",
@@ -79,6 +82,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "server",
             "stream",
             "auth",
+            "conversation",
             "task",
             "broadcast",
             "session",
@@ -89,6 +93,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "agent",
             "webhooks",
             "workspace",
+            "projection",
             "transcript",
             "audit",
             "eventlog",

@@ -1,7 +1,7 @@
 //! One example or more of each kind, as the schema spells it.
 
 /// Updates by their kinds, of v1 and of v2.
-pub(super) const UPDATES: &[&str] = &[
+pub(crate) const UPDATES: &[&str] = &[
     r#"{"sessionUpdate":"user_message_chunk","messageId":"u1","content":{"type":"text","text":"hi"}}"#,
     r#"{"sessionUpdate":"agent_message_chunk","messageId":"a1","content":{"type":"text","text":"a","annotations":{"audience":["user"],"priority":0.5}}}"#,
     r#"{"sessionUpdate":"agent_message_chunk","messageId":"a1","content":{"type":"image","data":"aGk=","mimeType":"image/png","uri":"file:///a.png"}}"#,
@@ -32,7 +32,7 @@ pub(super) const UPDATES: &[&str] = &[
 ];
 
 /// Updates that only v2 has.
-pub(super) const V2_UPDATES: &[&str] = &[
+pub(crate) const V2_UPDATES: &[&str] = &[
     r#"{"sessionUpdate":"user_message","messageId":"u1","content":[{"type":"text","text":"hi"}]}"#,
     r#"{"sessionUpdate":"agent_message","messageId":"a1","content":[{"type":"text","text":"hello"}]}"#,
     r#"{"sessionUpdate":"agent_thought","messageId":"t1","content":null}"#,

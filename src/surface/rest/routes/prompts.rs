@@ -88,7 +88,7 @@ async fn begin_prompt(
     let mut response = match (form, guard) {
         (Representation::EventStream, Some(guard)) => {
             let feed = turn_feed(&gateway, session, &admitted);
-            gateway.stream_response(by.admission(), guard, feed, &Sse { named: true }, true)
+            gateway.stream_response(by.admission(), guard, feed, Box::new(Sse::<true>), true)
         }
         (_, _guard) => wait_and_respond(&by, &session, admitted, wait).await?,
     };

@@ -1,0 +1,124 @@
+//! Reads and changes of conversations.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::OwnedMutexGuard;
+
+use super::record::{Conversation, ConversationKey};
+use crate::eventlog::{Closed, EventLog, ReadError, Records, from_json, to_json};
+use crate::session::SessionRegistry;
+use crate::shutdown::lock_or_abort;
+use crate::store::Table;
+
+/// The time between two removals of records whose session no longer exists.
+const SWEEP_INTERVAL: Duration = Duration::from_hours(6);
+/// The records that one step of a removal reads.
+const SWEEP_PAGE: usize = 256;
+
+/// A handle that is cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Conversations {
+    log: EventLog,
+    locks: Arc<Mutex<HashMap<ConversationKey, Arc<tokio::sync::Mutex<()>>>>>,
+}
+
+/// A conversation that no other request can read or change.
+#[derive(Debug)]
+pub struct Locked {
+    conversations: Conversations,
+    key: ConversationKey,
+    guard: Option<OwnedMutexGuard<()>>,
+}
+
+impl Conversations {
+    fn new(log: EventLog) -> Self {
+        Self { log, locks: Arc::default() }
+    }
+
+    /// Waits until no other request uses the conversation.
+    pub async fn lock(&self, key: ConversationKey) -> Locked {
+        let lock = Arc::clone(lock_or_abort(self.locks.lock()).entry(key.clone()).or_default());
+        Locked { conversations: self.clone(), key, guard: Some(lock.lock_owned().await) }
+    }
+
+    pub async fn get(&self, key: &ConversationKey) -> Result<Option<Conversation>, ReadError> {
+        Ok(self.log.get(Table::Conversation, key.bytes()).await?.and_then(|value| from_json(&value)))
+    }
+
+    /// Removes records whose session no longer exists.
+    async fn sweep(&self, sessions: &SessionRegistry) -> Result<(), ReadError> {
+        let mut after = None;
+        loop {
+            let page = self.log.scan(Table::Conversation, Vec::new(), after, SWEEP_PAGE).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after = Some(last.clone());
+            let mut records = Records::default();
+            for (key, value) in &page {
+                let session = from_json::<Conversation>(value).map(|conversation| conversation.session);
+                if let Some(session) = session
+                    && !sessions.exists(session).await?
+                {
+                    records = records.delete(Table::Conversation, key.clone());
+                }
+            }
+            if !records.is_empty() && self.log.write(records).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Locked {
+    pub fn key(&self) -> &ConversationKey {
+        &self.key
+    }
+
+    pub async fn get(&self) -> Result<Option<Conversation>, ReadError> {
+        self.conversations.get(&self.key).await
+    }
+
+    pub async fn put(&self, conversation: &Conversation) -> Result<(), Closed> {
+        self.put_at(&self.key, conversation).await
+    }
+
+    /// Stores the conversation under another key too.
+    pub async fn put_at(&self, key: &ConversationKey, conversation: &Conversation) -> Result<(), Closed> {
+        let records = Records::default().put(Table::Conversation, key.bytes(), to_json(conversation));
+        self.conversations.log.write(records).await
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let mut locks = lock_or_abort(self.conversations.locks.lock());
+        self.guard = None;
+        // Only the table has the lock: nobody waits for it.
+        if locks.get(&self.key).is_some_and(|lock| Arc::strong_count(lock) == 1) {
+            locks.remove(&self.key);
+        }
+    }
+}
+
+/// Starts the removal of old records.
+pub fn start(sessions: &SessionRegistry) -> Conversations {
+    let context = sessions.context();
+    let conversations = Conversations::new(context.log.clone());
+    let (sweeper, sessions, shutdown) = (conversations.clone(), sessions.clone(), context.shutdown.clone());
+    context.shutdown.spawn(async move {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(SWEEP_INTERVAL) => {}
+                () = shutdown.drain_started() => return,
+            }
+            if let Err(error) = sweeper.sweep(&sessions).await {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "could not remove old conversations"
+                );
+            }
+        }
+    });
+    conversations
+}

@@ -1,0 +1,127 @@
+//! A conversation in the store.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::history::Digest;
+use crate::eventlog::tenant_prefix;
+use crate::types::{AgentName, Principal, PromptId, SessionId, Tenant};
+
+/// The turns that a record keeps. The oldest are forgotten first, and then count as left out by the client.
+const MAX_TURNS: usize = 500;
+
+/// What a client says about a conversation, as a key: the principal, the agent, the protocol, and the client's id.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ConversationKey {
+    tenant: Tenant,
+    hash: [u8; 32],
+}
+
+impl ConversationKey {
+    pub fn new(by: &Principal, agent: &AgentName, protocol: &str, id: &str) -> Self {
+        let mut hash = Sha256::new();
+        for part in [&*by.id, agent.as_str(), protocol, id] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        Self { tenant: by.tenant.clone(), hash: hash.finalize().into() }
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        [&tenant_prefix(&self.tenant)[..], &self.hash].concat()
+    }
+
+    /// An idempotency key for the turn after the turn `before`, so that a repeated request finds a turn whose record was
+    /// lost.
+    pub fn turn_key(&self, session: SessionId, before: u32) -> String {
+        let mut hash = Sha256::new();
+        hash.update(self.hash);
+        hash.update(session.as_bytes());
+        hash.update(before.to_be_bytes());
+        URL_SAFE_NO_PAD.encode(hash.finalize())
+    }
+}
+
+/// A message that the client should show, because the session differs from what the client displays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Notice {
+    /// The turn is the first one of a new session, which received the history as text.
+    Seeded,
+    /// The history was changed. The turn is the first one of a new session.
+    Branched,
+    /// The history was changed. The turn continues the same session, and the agent remembers both.
+    Appended,
+    /// The prompt contains several messages, because the client did not send each of them on its own.
+    Joined,
+}
+
+impl Notice {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Seeded => "seeded",
+            Self::Branched => "branched",
+            Self::Appended => "appended",
+            Self::Joined => "joined",
+        }
+    }
+
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Seeded => {
+                "This conversation began elsewhere. The agent received it as text in a new session."
+            }
+            Self::Branched => {
+                "The history was changed, so the agent continues in a new session. Files that it changed before stay changed."
+            }
+            Self::Appended => {
+                "The history was changed. The agent still remembers the earlier messages, and files that it changed stay changed."
+            }
+            Self::Joined => "The agent received several messages in one prompt.",
+        }
+    }
+}
+
+/// A turn that a message of the client became.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    pub message: Digest,
+    pub prompt: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<Notice>,
+    /// The hash of the client's id of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Digest>,
+}
+
+impl Turn {
+    pub const fn prompt_id(&self) -> PromptId {
+        PromptId::new(self.prompt)
+    }
+}
+
+/// The session of a conversation, and its turns that came from the client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conversation {
+    pub session: SessionId,
+    pub turns: Vec<Turn>,
+}
+
+impl Conversation {
+    pub const fn new(session: SessionId) -> Self {
+        Self { session, turns: Vec::new() }
+    }
+
+    pub fn push(&mut self, turn: Turn) {
+        if self.turns.len() == MAX_TURNS {
+            self.turns.remove(0);
+        }
+        self.turns.push(turn);
+    }
+
+    pub fn messages(&self) -> Vec<Digest> {
+        self.turns.iter().map(|turn| turn.message).collect()
+    }
+}

@@ -1,0 +1,140 @@
+//! A tool call while its updates arrive.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use crate::acp::RawObject;
+
+/// The bytes of one value that a call keeps. A larger value of the agent is not shown.
+const MAX_VALUE_BYTES: usize = 1 << 20;
+/// The items of the content that a call keeps.
+const MAX_ITEMS: usize = 256;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallStatus {
+    Running,
+    Completed,
+    Failed,
+    /// The turn was cancelled while the call ran.
+    Cancelled,
+    /// The turn ended before the agent reported the end of the call.
+    Unfinished,
+}
+
+impl CallStatus {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "in_progress",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Unfinished => "unfinished",
+        }
+    }
+}
+
+/// The changes of one update.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Changes {
+    pub(super) description: bool,
+    pub(super) result: bool,
+}
+
+/// A tool call, merged from its updates. A member that is null in an update is unchanged.
+#[derive(Debug)]
+pub struct ToolCall {
+    /// The agent's id. Calls of a child session have the id of the child before it.
+    pub id: String,
+    /// `execute`, `edit`, ...: the kind of ACP. It names the tool in other protocols.
+    pub kind: String,
+    /// A string in JSON.
+    pub title: Option<Box<RawValue>>,
+    pub status: CallStatus,
+    pub input: Option<Box<RawValue>>,
+    pub output: Option<Box<RawValue>>,
+    pub locations: Option<Box<RawValue>>,
+    pub content: Vec<Box<RawValue>>,
+    /// Whether a permission request for the call was not granted.
+    pub rejected: bool,
+}
+
+impl ToolCall {
+    pub(super) fn new(id: String) -> Self {
+        Self {
+            id,
+            kind: "other".to_owned(),
+            title: None,
+            status: CallStatus::Running,
+            input: None,
+            output: None,
+            locations: None,
+            content: Vec::new(),
+            rejected: false,
+        }
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.status != CallStatus::Running
+    }
+
+    /// Merges a `tool_call`, a `tool_call_update`, or the `toolCall` of a permission request.
+    pub(super) fn update(&mut self, object: &RawObject<'_>) -> Changes {
+        let mut changes = Changes::default();
+        if let Some(kind) = object.text("kind").filter(|kind| **kind != *self.kind) {
+            self.kind = kind.into_owned();
+            changes.description = true;
+        }
+        let text = |key| object.get(key).filter(|raw| raw.get().starts_with('"'));
+        changes.description |= set(&mut self.title, text("title"));
+        changes.description |= set(&mut self.input, object.get("rawInput"));
+        changes.description |= set(&mut self.locations, object.get("locations"));
+        changes.result |= set(&mut self.output, object.get("rawOutput"));
+        if let Some(items) = object.get("content")
+            && let Ok(Some(items)) = serde_json::from_str::<Option<Vec<&RawValue>>>(items.get())
+        {
+            self.content.clear();
+            items.into_iter().for_each(|item| self.add(item));
+            changes.result = true;
+        }
+        self.status = match object.text("status").as_deref() {
+            Some("completed") => CallStatus::Completed,
+            Some("failed") => CallStatus::Failed,
+            Some("cancelled") => CallStatus::Cancelled,
+            _ => self.status,
+        };
+        changes
+    }
+
+    /// Adds an item to the content: a `tool_call_content_chunk` of ACP v2.
+    pub(super) fn add(&mut self, item: &RawValue) {
+        if self.content.len() < MAX_ITEMS && item.get().len() <= MAX_VALUE_BYTES {
+            self.content.push(item.to_owned());
+        }
+    }
+
+    /// Releases the values of a call that has ended and was shown.
+    pub(super) fn release(&mut self) {
+        self.output = None;
+        self.locations = None;
+        self.content = Vec::new();
+    }
+
+    /// The title, decoded.
+    pub fn title_text(&self) -> Option<Cow<'_, str>> {
+        serde_json::from_str(self.title.as_deref()?.get()).ok()
+    }
+}
+
+/// Sets a member unless the value is absent, null or too large. Returns whether it has changed.
+fn set(member: &mut Option<Box<RawValue>>, value: Option<&RawValue>) -> bool {
+    let Some(value) = value.filter(|value| value.get() != "null" && value.get().len() <= MAX_VALUE_BYTES)
+    else {
+        return false;
+    };
+    let changed = member.as_deref().is_none_or(|old| old.get() != value.get());
+    if changed {
+        *member = Some(value.to_owned());
+    }
+    changed
+}

@@ -1,0 +1,403 @@
+//! Events of a turn to steps.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::call::{CallStatus, Changes, ToolCall};
+use super::step::{Asked, Block, End, Request, Role, Step};
+use crate::acp::{RawObject, method, parse_permission, stop_reason, update};
+use crate::event::{EventRef, Payload};
+use crate::types::RequestId;
+
+/// The tool calls of a turn that the projector follows. Later calls are not shown.
+const MAX_CALLS: usize = 10_000;
+/// The message ids that the projector remembers.
+const MAX_MESSAGES: usize = 10_000;
+/// The child sessions whose blocks the projector follows. Later ones are not shown.
+const MAX_SUBAGENTS: usize = 256;
+
+/// The state of the projection of one turn.
+#[derive(Debug, Default)]
+pub struct TurnProjector {
+    begun: bool,
+    ended: bool,
+    blocks: usize,
+    /// The open block of the session (under an empty name) and of each child session.
+    open: HashMap<String, OpenBlock>,
+    /// The ids of the messages that have a block.
+    messages: HashSet<String>,
+    calls: Vec<ToolCall>,
+    places: HashMap<String, usize>,
+    requests: Vec<OpenRequest>,
+}
+
+#[derive(Debug, Clone)]
+struct OpenBlock {
+    role: Role,
+    number: usize,
+    message: Option<String>,
+}
+
+#[derive(Debug)]
+struct OpenRequest {
+    id: RequestId,
+    asked: Asked,
+    call: Option<usize>,
+    /// The options of a permission request: their ids, and whether they permit the call.
+    options: Vec<(String, bool)>,
+}
+
+/// The members of a chunk.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Chunk<'a> {
+    #[serde(borrow)]
+    session_update: Cow<'a, str>,
+    #[serde(borrow, default)]
+    message_id: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct TextContent<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    text: Option<&'a RawValue>,
+}
+
+impl TurnProjector {
+    /// Whether a permission request waits for an answer.
+    pub fn waits_for_permission(&self) -> bool {
+        self.requests.iter().any(|open| open.asked == Asked::Permission)
+    }
+
+    pub fn is_waiting_for(&self, request: RequestId) -> bool {
+        self.requests.iter().any(|open| open.id == request)
+    }
+
+    /// The calls that run and have no open request.
+    pub fn running_calls(&self) -> impl Iterator<Item = &ToolCall> {
+        let asks = |at: usize| self.requests.iter().any(|request| request.call == Some(at));
+        self.calls
+            .iter()
+            .enumerate()
+            .filter(move |(at, call)| !call.has_ended() && !asks(*at))
+            .map(|(_, call)| call)
+    }
+
+    /// Projects the next event of the turn. Events of other turns, and those after the end, yield no step.
+    pub fn event(&mut self, event: &EventRef<'_>, emit: &mut dyn FnMut(Step<'_>)) {
+        if self.ended {
+            return;
+        }
+        if !self.begun {
+            self.begun = true;
+            emit(Step::Begun);
+        }
+        let kind = event.kind();
+        let Some(payload) = event.payload() else { return };
+        match kind {
+            "session.update" if !payload.late => {
+                if let Some(raw) = payload.update {
+                    self.update(raw, payload.subagent.as_deref(), emit);
+                }
+            }
+            "request.created" => self.requested(&payload, emit),
+            "request.resolved" => self.resolved(&payload, emit),
+            "terminal.output" => {
+                if let (Some(terminal), Some(data)) = (payload.terminal_id, payload.data.as_deref()) {
+                    emit(Step::TerminalOutput { terminal, data });
+                }
+            }
+            "prompt.completed" => {
+                let stop_reason = payload.stop_reason.as_deref().unwrap_or(stop_reason::END_TURN);
+                let cancelled = stop_reason == stop_reason::CANCELLED;
+                self.finish(if cancelled { CallStatus::Cancelled } else { CallStatus::Unfinished }, emit);
+                emit(Step::Ended(End::Completed { stop_reason, usage: payload.usage }));
+            }
+            "prompt.failed" => {
+                self.finish(CallStatus::Unfinished, emit);
+                emit(Step::Ended(End::Failed { problem: payload.problem.unwrap_or(RawValue::NULL) }));
+            }
+            _ => {}
+        }
+    }
+
+    fn update(&mut self, raw: &RawValue, subagent: Option<&str>, emit: &mut dyn FnMut(Step<'_>)) {
+        let Ok(chunk) = serde_json::from_str::<Chunk<'_>>(raw.get()) else { return };
+        let kind = &*chunk.session_update;
+        match kind {
+            update::AGENT_MESSAGE_CHUNK => self.chunk(Role::Message, &chunk, subagent, emit),
+            update::AGENT_THOUGHT_CHUNK => self.chunk(Role::Thought, &chunk, subagent, emit),
+            update::AGENT_MESSAGE => self.whole_message(Role::Message, &chunk, subagent, emit),
+            update::AGENT_THOUGHT => self.whole_message(Role::Thought, &chunk, subagent, emit),
+            update::TOOL_CALL | update::TOOL_CALL_UPDATE => {
+                if let Some(object) = RawObject::parse(raw) {
+                    self.call(&object, subagent, false, emit);
+                }
+            }
+            update::TOOL_CALL_CONTENT_CHUNK => {
+                if let Some(object) = RawObject::parse(raw) {
+                    self.call(&object, subagent, true, emit);
+                }
+            }
+            update::SUBAGENT => emit(Step::Subagent(raw)),
+            _ if subagent.is_some() => {}
+            update::PLAN => emit(Step::Plan(raw)),
+            update::PLAN_UPDATE => {
+                if let Some(plan) = RawObject::parse(raw).and_then(|update| update.get("plan")) {
+                    emit(Step::Plan(plan));
+                }
+            }
+            update::USAGE => emit(Step::Usage(raw)),
+            update::CURRENT_MODE
+            | update::CONFIG_OPTION
+            | update::SESSION_INFO
+            | update::AVAILABLE_COMMANDS => {
+                emit(Step::State { kind, update: raw });
+            }
+            _ => {}
+        }
+    }
+
+    fn chunk(
+        &mut self,
+        role: Role,
+        chunk: &Chunk<'_>,
+        subagent: Option<&str>,
+        emit: &mut dyn FnMut(Step<'_>),
+    ) {
+        let Some(content) = chunk.content else { return };
+        match text_of(content) {
+            Some(text) if text.get() == "\"\"" => {}
+            Some(text) => {
+                if let Some(number) = self.block(role, chunk.message_id.as_deref(), subagent, emit) {
+                    emit(Step::Text(Block { role, number, subagent }, text));
+                }
+            }
+            None => {
+                self.end_block(subagent, emit);
+                if subagent.is_none() {
+                    emit(Step::Content { role, content });
+                }
+            }
+        }
+    }
+
+    /// A whole message of ACP v2. Its text is shown if no chunk of the message was.
+    fn whole_message(
+        &mut self,
+        role: Role,
+        message: &Chunk<'_>,
+        subagent: Option<&str>,
+        emit: &mut dyn FnMut(Step<'_>),
+    ) {
+        let shown = message.message_id.as_deref().is_some_and(|id| self.messages.contains(id));
+        let blocks = message.content.and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok());
+        for content in blocks.into_iter().flatten().filter(|_| !shown) {
+            let (session_update, message_id) = (Cow::Borrowed(""), message.message_id.clone());
+            self.chunk(role, &Chunk { session_update, message_id, content: Some(content) }, subagent, emit);
+        }
+    }
+
+    /// The number of the open block for this role and message. Ends another open block, and begins a new one.
+    fn block(
+        &mut self,
+        role: Role,
+        message: Option<&str>,
+        subagent: Option<&str>,
+        emit: &mut dyn FnMut(Step<'_>),
+    ) -> Option<usize> {
+        let key = subagent.unwrap_or_default();
+        if let Some(open) = self.open.get(key) {
+            let continues = message.is_none() || open.message.as_deref() == message;
+            if open.role == role && continues {
+                return Some(open.number);
+            }
+        } else if self.open.len() > MAX_SUBAGENTS {
+            return None;
+        }
+        self.end_block(subagent, emit);
+        self.blocks += 1;
+        let number = self.blocks;
+        if let Some(message) = message
+            && self.messages.len() < MAX_MESSAGES
+        {
+            self.messages.insert(message.to_owned());
+        }
+        self.open.insert(key.to_owned(), OpenBlock { role, number, message: message.map(Into::into) });
+        emit(Step::BlockBegun(Block { role, number, subagent }));
+        Some(number)
+    }
+
+    fn end_block(&mut self, subagent: Option<&str>, emit: &mut dyn FnMut(Step<'_>)) {
+        if let Some(OpenBlock { role, number, .. }) = self.open.remove(subagent.unwrap_or_default()) {
+            emit(Step::BlockEnded(Block { role, number, subagent }));
+        }
+    }
+
+    fn end_blocks(&mut self, emit: &mut dyn FnMut(Step<'_>)) {
+        let mut open: Vec<(String, OpenBlock)> = self.open.drain().collect();
+        open.sort_by_key(|(_, block)| block.number);
+        for (subagent, OpenBlock { role, number, .. }) in open {
+            let subagent = Some(subagent.as_str()).filter(|name| !name.is_empty());
+            emit(Step::BlockEnded(Block { role, number, subagent }));
+        }
+    }
+
+    /// The place of the call with this id, which may be new.
+    fn place(&mut self, id: &str, subagent: Option<&str>) -> Option<(usize, bool)> {
+        let id = match subagent {
+            Some(child) => format!("{child}:{id}"),
+            None => id.to_owned(),
+        };
+        if let Some(at) = self.places.get(&id) {
+            return Some((*at, false));
+        }
+        if self.calls.len() >= MAX_CALLS {
+            return None;
+        }
+        self.places.insert(id.clone(), self.calls.len());
+        self.calls.push(ToolCall::new(id));
+        Some((self.calls.len() - 1, true))
+    }
+
+    /// Merges an update of a call. Updates after the end of a call are not shown.
+    fn call(
+        &mut self,
+        object: &RawObject<'_>,
+        subagent: Option<&str>,
+        is_chunk: bool,
+        emit: &mut dyn FnMut(Step<'_>),
+    ) -> Option<usize> {
+        let (at, is_new) = self.place(&object.text("toolCallId")?, subagent)?;
+        if is_new {
+            self.end_block(subagent, emit);
+        }
+        let call = &mut self.calls[at];
+        if call.has_ended() {
+            return Some(at);
+        }
+        let mut changes = if is_chunk {
+            if let Some(item) = object.get("content") {
+                call.add(item);
+            }
+            Changes { result: true, ..Changes::default() }
+        } else {
+            call.update(object)
+        };
+        if is_new {
+            emit(Step::CallBegun(call));
+            changes.description = false;
+        }
+        if changes.description {
+            emit(Step::CallDescribed(call));
+        }
+        if call.has_ended() {
+            self.end_call(at, emit);
+        } else if changes.result {
+            emit(Step::CallProgressed(call));
+        }
+        Some(at)
+    }
+
+    fn end_call(&mut self, at: usize, emit: &mut dyn FnMut(Step<'_>)) {
+        let call = &mut self.calls[at];
+        emit(Step::CallEnded(call));
+        call.release();
+    }
+
+    fn requested(&mut self, payload: &Payload<'_>, emit: &mut dyn FnMut(Step<'_>)) {
+        let (Some(id), Some(params), Some(method)) =
+            (payload.request_id, payload.params, payload.method.as_deref())
+        else {
+            return;
+        };
+        // Only one ACP client can answer. The others are not asked.
+        if payload.acp_client.is_some() {
+            return;
+        }
+        self.end_blocks(emit);
+        let asked = match method {
+            method::SESSION_REQUEST_PERMISSION => Asked::Permission,
+            method::ELICITATION_CREATE => Asked::Elicitation,
+            _ => Asked::Other,
+        };
+        let (mut call, mut options) = (None, Vec::new());
+        if asked == Asked::Permission {
+            if let Ok(view) = parse_permission(params) {
+                let described = view.tool_call.and_then(RawObject::parse);
+                call =
+                    described.and_then(|object| self.call(&object, payload.subagent.as_deref(), false, emit));
+                let permits = |kind: &str| kind.starts_with("allow");
+                options = view
+                    .options
+                    .iter()
+                    .map(|option| (option.option_id.to_string(), permits(&option.kind)))
+                    .collect();
+            }
+            if call.is_none()
+                && let Some((at, _)) = self.place(&format!("request-{id}"), None)
+            {
+                let unnamed = &mut self.calls[at];
+                unnamed.title =
+                    RawObject::parse(params).and_then(|params| params.get("title")).map(ToOwned::to_owned);
+                emit(Step::CallBegun(unnamed));
+                call = Some(at);
+            }
+        }
+        let shown = call.map(|at| &self.calls[at]);
+        emit(Step::Requested(Request { id, asked, params, call: shown, deadline: payload.deadline }));
+        self.requests.push(OpenRequest { id, asked, call, options });
+    }
+
+    fn resolved(&mut self, payload: &Payload<'_>, emit: &mut dyn FnMut(Step<'_>)) {
+        let Some(at) = self.requests.iter().position(|open| Some(open.id) == payload.request_id) else {
+            return;
+        };
+        let OpenRequest { id, asked, call, options } = self.requests.remove(at);
+        let Some(resolution) = payload.resolution else { return };
+        let outcome = payload.result.and_then(RawObject::parse).and_then(|result| result.object("outcome"));
+        let option = outcome.and_then(|outcome| outcome.text("optionId"));
+        let allowed =
+            option.is_some_and(|chosen| options.iter().any(|(id, allows)| *id == *chosen && *allows));
+        if let Some(at) = call
+            && asked == Asked::Permission
+        {
+            self.calls[at].rejected = !allowed;
+        }
+        emit(Step::Resolved { id, asked, call: call.map(|at| &self.calls[at]), resolution, allowed });
+        // Agents do not report on a call that the gateway named.
+        if let Some(at) = call
+            && asked == Asked::Permission
+            && self.calls[at].id == format!("request-{id}")
+        {
+            self.calls[at].status = if allowed { CallStatus::Completed } else { CallStatus::Failed };
+            self.end_call(at, emit);
+        }
+    }
+
+    /// Ends what the agent left open at the end of the turn.
+    fn finish(&mut self, unfinished: CallStatus, emit: &mut dyn FnMut(Step<'_>)) {
+        self.ended = true;
+        self.requests.clear();
+        self.end_blocks(emit);
+        for at in 0..self.calls.len() {
+            if !self.calls[at].has_ended() {
+                self.calls[at].status = unfinished;
+                self.end_call(at, emit);
+            }
+        }
+    }
+}
+
+/// The text of a text block, as a string in JSON.
+fn text_of(content: &RawValue) -> Option<&RawValue> {
+    let block: TextContent<'_> = serde_json::from_str(content.get()).ok()?;
+    block.text.filter(|text| block.kind == "text" && text.get().starts_with('"'))
+}

@@ -1,0 +1,156 @@
+//! `POST /ag-ui/{agent}`: a run.
+
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use axum::routing::post;
+use http::HeaderValue;
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+
+use super::encoder::{Run, RunStream};
+use super::input::{Resume, RunInput};
+use crate::acp::method;
+use crate::api::ProblemCode;
+use crate::session::{Answer, AnswerError, SessionHandle};
+use crate::surface::authorized::{Authorized, CanPrompt};
+use crate::surface::chat::{
+    Approval, CancelOnDisconnect, ChatRequest, ChatTurn, ErrorFormat, HISTORY, HistoryPolicy, LatestTurn,
+    Message, SESSION_ID, answer, read_json, with_layers,
+};
+use crate::surface::rest::ApiError;
+use crate::surface::state::Gateway;
+use crate::types::{AgentName, RequestId, Scope};
+
+const PROTOCOL: &str = "ag-ui";
+
+pub(in crate::surface) fn router(gateway: &Gateway) -> Router<Gateway> {
+    with_layers(Router::new().route("/ag-ui/{agent}", post(run)), gateway, ErrorFormat::Json)
+}
+
+async fn run(
+    State(gateway): State<Gateway>,
+    Path(agent): Path<AgentName>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    gateway.catalogue.agent(&agent).ok_or_else(ApiError::not_found)?;
+    let (parts, body) = request.into_parts();
+    let by = Authorized::<CanPrompt>::from_parts(&parts)?;
+    let policy = HistoryPolicy::from_headers(&parts.headers)?;
+    let (_, input) = read_json::<RunInput>(&gateway, Request::from_parts(parts, body)).await?;
+    if let Some(resume) = input.resume.as_deref().filter(|resume| !resume.is_empty()) {
+        return continue_turn(&gateway, &by, &agent, &input, resume).await;
+    }
+    let messages = input.messages();
+    // A run without a message shows the newest turn of the thread.
+    if !messages.iter().any(Message::is_user)
+        && let Some(turn) = LatestTurn::find(&gateway, &by, (&agent, PROTOCOL, &input.thread_id)).await?
+    {
+        let turn = turn.attach(&gateway, &by).await?;
+        return Ok(respond(&gateway, &by, turn, &input, None));
+    }
+    let chat = ChatRequest {
+        agent,
+        model: None,
+        protocol: PROTOCOL,
+        conversation: Some(input.thread_id.clone()),
+        session: None,
+        messages,
+        system: None,
+        policy,
+        regenerates: false,
+        is_retry: false,
+        run: Some(input.run_id.clone()),
+        trace: None,
+    };
+    let turn = chat.begin(&gateway, &by).await?;
+    Ok(respond(&gateway, &by, turn, &input, None))
+}
+
+/// Answers the requests that a turn waits for. The run has the events after the newest of them.
+async fn continue_turn(
+    gateway: &Gateway,
+    by: &Authorized<CanPrompt>,
+    agent: &AgentName,
+    input: &RunInput,
+    resume: &[Resume],
+) -> Result<Response, ApiError> {
+    let turn = LatestTurn::find(gateway, by, (agent, PROTOCOL, &input.thread_id)).await?;
+    let turn = turn.ok_or_else(ApiError::not_found)?.attach(gateway, by).await?;
+    let ids: Result<Vec<RequestId>, _> = resume.iter().map(|answer| answer.interrupt_id.parse()).collect();
+    let ids = ids.map_err(|_| ApiError::invalid("/resume", "an interruptId is not one of this thread"))?;
+    for (id, resume) in ids.iter().zip(resume) {
+        answer_interrupt(by, &turn.session, *id, resume).await?;
+    }
+    Ok(respond(gateway, by, turn, input, ids.into_iter().max()))
+}
+
+async fn answer_interrupt(
+    by: &Authorized<CanPrompt>,
+    session: &SessionHandle,
+    request: RequestId,
+    resume: &Resume,
+) -> Result<(), ApiError> {
+    let pending = match session.pending(request).await {
+        Ok(pending) => pending,
+        Err(AnswerError::NotFound(_) | AnswerError::Resolved(_)) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let payload = resume.payload.clone().unwrap_or(Value::Null);
+    let cancelled = resume.status == "cancelled";
+    if pending.method == method::SESSION_REQUEST_PERMISSION && !cancelled {
+        let option = payload["optionId"].as_str();
+        let Some(approved) = payload["approved"].as_bool().or_else(|| option.map(|_| true)) else {
+            return Err(ApiError::invalid("/resume", "expected a payload with approved or optionId"));
+        };
+        let reason = option.or_else(|| payload["reason"].as_str()).map(ToOwned::to_owned);
+        return answer(by, session, &Approval { request, approved, reason }).await;
+    }
+    if !by.scopes.contains(Scope::Approve) {
+        return Err(ApiError::new(ProblemCode::Forbidden, "this key does not have the scope approve"));
+    }
+    let answer = match (pending.method.as_str(), cancelled) {
+        (method::SESSION_REQUEST_PERMISSION, _) => Answer::Cancelled,
+        (_, true) => {
+            Answer::Elicitation(to_raw_value(&json!({ "action": "cancel" })).map_err(ApiError::internal)?)
+        }
+        (_, false) => {
+            let result = json!({ "action": "accept", "content": payload });
+            Answer::Elicitation(to_raw_value(&result).map_err(ApiError::internal)?)
+        }
+    };
+    match session.answer(&by.author(), None, request, answer).await {
+        Ok(()) | Err(AnswerError::Resolved(_) | AnswerError::NotFound(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn respond(
+    gateway: &Gateway,
+    by: &Authorized<CanPrompt>,
+    turn: ChatTurn,
+    input: &RunInput,
+    received_until: Option<RequestId>,
+) -> Response {
+    let feed = turn.feed(gateway);
+    let ChatTurn { session, prompt, notice, guard, .. } = turn;
+    let id = session.id();
+    let run = Run {
+        thread: input.thread_id.clone(),
+        id: input.run_id.clone(),
+        knows_cancelled: input.knows_cancelled(),
+        session: id,
+        prompt,
+        notice,
+    };
+    let connected =
+        CancelOnDisconnect::new(session, prompt, gateway.shutdown.clone(), gateway.chat_watchers().clone());
+    let encoder = Box::new(RunStream::new(run, received_until, connected));
+    let mut response = gateway.stream_response(by.admission(), guard, feed, encoder, true);
+    let headers = response.headers_mut();
+    headers.insert(SESSION_ID, HeaderValue::try_from(id.to_string()).expect("an id is plain ASCII"));
+    if let Some(notice) = notice {
+        headers.insert(HISTORY, HeaderValue::from_static(notice.as_str()));
+    }
+    response
+}

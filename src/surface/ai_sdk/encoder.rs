@@ -1,0 +1,456 @@
+//! The steps of a turn as the chunks of one message.
+
+use std::collections::HashMap;
+
+use bytes::BytesMut;
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::chunk::{Chunk, Descriptor, Output};
+use crate::acp::{RawObject, stop_reason, update};
+use crate::conversation::Notice;
+use crate::event::{ControlFrame, EventRef};
+use crate::projection::{
+    Asked, Block, CallStatus, End, Request, Role, Step, ToolCall, TurnProjector, failure_text,
+};
+use crate::stream::Encoder;
+use crate::surface::chat::{data, done, interruption};
+use crate::types::{PromptId, RequestId, SessionId, TerminalId};
+
+/// The end of a terminal's output that a part shows.
+const TERMINAL_TAIL_BYTES: usize = 16 << 10;
+
+/// How a client learns about permission requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Approvals {
+    /// As approvals of the AI SDK, from version 6 on. The response ends, and the next request has the answer.
+    #[default]
+    Parts,
+    /// As data parts. The application answers with a request to the API.
+    Data,
+}
+
+/// The message of a turn.
+#[derive(Debug)]
+pub(super) struct UiMessageStream {
+    projector: TurnProjector,
+    /// The events are older than the request.
+    replays: bool,
+    /// The client has the message up to this request.
+    received_until: Option<RequestId>,
+    writer: Writer,
+}
+
+/// The place of the message.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Message {
+    pub(super) session: SessionId,
+    pub(super) prompt: PromptId,
+    pub(super) notice: Option<Notice>,
+}
+
+#[derive(Debug)]
+struct Writer {
+    message: Message,
+    approvals: Approvals,
+    in_step: bool,
+    /// The step has an approval. What follows the answer is in a new step.
+    step_has_approval: bool,
+    terminals: HashMap<TerminalId, String>,
+    complete: bool,
+}
+
+impl UiMessageStream {
+    pub(super) fn new(message: Message, approvals: Approvals, received_until: Option<RequestId>) -> Self {
+        let (in_step, step_has_approval, complete) = (false, false, false);
+        let terminals = HashMap::new();
+        let writer = Writer { message, approvals, in_step, step_has_approval, terminals, complete };
+        Self { projector: TurnProjector::default(), replays: true, received_until, writer }
+    }
+
+    /// Ends the response if a person must answer before the turn goes on.
+    fn pause(&mut self, out: &mut BytesMut) {
+        let pauses = self.writer.approvals == Approvals::Parts && self.received_until.is_none();
+        if pauses && !self.replays && !self.writer.complete && self.projector.waits_for_permission() {
+            // Clients send no answer while another call of the step has no final output.
+            for call in self.projector.running_calls() {
+                self.writer.output(out, call, CallStatus::Running.as_str(), None);
+            }
+            self.writer.finish(out, "tool-calls");
+        }
+    }
+}
+
+impl Encoder for UiMessageStream {
+    fn media_type(&self) -> &'static str {
+        "text/event-stream"
+    }
+
+    fn uses_stored_frames(&self) -> bool {
+        false
+    }
+
+    fn event(&mut self, out: &mut BytesMut, _: &str, event: &EventRef<'_>) {
+        let Self { projector, received_until, writer, .. } = self;
+        let mut reached = false;
+        let silent = received_until.is_some();
+        projector.event(event, &mut |step| {
+            if let (Step::Requested(request), Some(until)) = (&step, &*received_until) {
+                reached |= request.id == *until;
+            }
+            if !silent {
+                writer.step(out, &step);
+            }
+        });
+        if reached {
+            self.received_until = None;
+            self.writer.start(out);
+            return;
+        }
+        self.pause(out);
+    }
+
+    fn control(&mut self, out: &mut BytesMut, frame: &ControlFrame) {
+        if frame.kind() == "ready" {
+            self.replays = false;
+            self.pause(out);
+        } else if let Some(interrupted) = interruption(frame).filter(|_| !self.writer.complete) {
+            data(out, &Chunk { kind: "error", error_text: Some(&interrupted.message), ..Chunk::default() });
+            done(out);
+            self.writer.complete = true;
+        } else if frame.kind() == "position" {
+            out.extend_from_slice(self.keep_alive());
+        }
+    }
+
+    fn retry(&mut self, _: &mut BytesMut, _: u64) {}
+
+    fn keep_alive(&self) -> &'static [u8] {
+        b":\n"
+    }
+
+    fn is_complete(&self) -> bool {
+        self.writer.complete
+    }
+}
+
+impl Writer {
+    fn step(&mut self, out: &mut BytesMut, step: &Step<'_>) {
+        match step {
+            Step::Begun => self.start(out),
+            Step::BlockBegun(block) => {
+                self.enter_step(out);
+                block_frame(out, block, "start", None);
+            }
+            Step::Text(block, text) => block_frame(out, block, "delta", Some(text)),
+            Step::BlockEnded(block) => block_frame(out, block, "end", None),
+            Step::Content { content, .. } => self.content(out, content),
+            Step::CallBegun(call) => {
+                self.enter_step(out);
+                tool(out, "tool-input-start", call, |chunk| Chunk { title: call.title.as_deref(), ..chunk });
+                input(out, call);
+            }
+            // In a later step, this would be another part.
+            Step::CallDescribed(call) => {
+                if self.in_step && !self.step_has_approval {
+                    input(out, call);
+                }
+            }
+            Step::CallProgressed(call) => self.output(out, call, call.status.as_str(), Some(true)),
+            Step::CallEnded(call) => self.end_call(out, call),
+            Step::Plan(plan) => part(out, "data-plan", "plan", plan, None),
+            Step::Usage(usage) => metadata(out, &json_object("contextUsage", usage)),
+            Step::State { kind, update } => {
+                let name = match *kind {
+                    update::CURRENT_MODE => "data-mode",
+                    update::CONFIG_OPTION => "data-options",
+                    update::SESSION_INFO => "data-title",
+                    _ => "data-commands",
+                };
+                part(out, name, name, update, Some(true));
+            }
+            Step::Subagent(subagent) => {
+                let id = RawObject::parse(subagent).and_then(|update| update.text("sessionId"));
+                part(out, "data-subagent", id.as_deref().unwrap_or("subagent"), subagent, None);
+            }
+            Step::TerminalOutput { terminal, data } => self.terminal(out, *terminal, data),
+            Step::Requested(request) => self.requested(out, request),
+            Step::Resolved { id, asked, resolution, allowed, .. } => {
+                if *asked == Asked::Elicitation || self.approvals == Approvals::Data {
+                    let name =
+                        if *asked == Asked::Elicitation { "data-elicitation" } else { "data-permission" };
+                    let resolved = json!({ "requestId": id, "resolution": resolution, "allowed": allowed });
+                    own_part(out, name, &id.to_string(), &resolved);
+                }
+            }
+            Step::Ended(end) => self.end(out, end),
+        }
+    }
+
+    /// The first frame. In a later response, it names the same message.
+    fn start(&mut self, out: &mut BytesMut) {
+        let Message { session, prompt, notice } = self.message;
+        let id = super::request::message_id(session, prompt);
+        let meta = to_raw(&json!({ "sessionId": session, "promptId": prompt }));
+        data(
+            out,
+            &Chunk {
+                kind: "start",
+                message_id: Some(&id),
+                message_metadata: Some(&meta),
+                ..Chunk::default()
+            },
+        );
+        if let Some(notice) = notice {
+            own_part(
+                out,
+                "data-notice",
+                "notice",
+                &json!({ "code": notice.as_str(), "text": notice.text() }),
+            );
+        }
+        (self.in_step, self.step_has_approval) = (false, false);
+    }
+
+    fn enter_step(&mut self, out: &mut BytesMut) {
+        if self.in_step && self.step_has_approval {
+            data(out, &Chunk { kind: "finish-step", ..Chunk::default() });
+            self.in_step = false;
+        }
+        if !self.in_step {
+            data(out, &Chunk { kind: "start-step", ..Chunk::default() });
+            (self.in_step, self.step_has_approval) = (true, false);
+        }
+    }
+
+    fn finish(&mut self, out: &mut BytesMut, reason: &str) {
+        if self.in_step {
+            data(out, &Chunk { kind: "finish-step", ..Chunk::default() });
+        }
+        data(out, &Chunk { kind: "finish", finish_reason: Some(reason), ..Chunk::default() });
+        done(out);
+        self.complete = true;
+    }
+
+    /// An image or audio as a file, and a link as a source.
+    fn content(&mut self, out: &mut BytesMut, content: &RawValue) {
+        let Some(block) = RawObject::parse(content) else { return };
+        let (kind, text) = (block.text("type"), |key| block.text(key));
+        match kind.as_deref() {
+            Some("image" | "audio") => {
+                let (Some(media_type), Some(base64)) = (text("mimeType"), text("data")) else { return };
+                self.enter_step(out);
+                let url = format!("data:{media_type};base64,{base64}");
+                data(
+                    out,
+                    &Chunk {
+                        kind: "file",
+                        url: Some(&url),
+                        media_type: Some(&media_type),
+                        ..Chunk::default()
+                    },
+                );
+            }
+            Some("resource_link") => {
+                let Some(uri) = text("uri") else { return };
+                self.enter_step(out);
+                let title =
+                    block.get("title").or_else(|| block.get("name")).filter(|raw| raw.get() != "null");
+                let chunk = Chunk {
+                    kind: "source-url",
+                    source_id: Some(&uri),
+                    url: Some(&uri),
+                    title,
+                    ..Chunk::default()
+                };
+                data(out, &chunk);
+            }
+            _ => {}
+        }
+    }
+
+    fn output(&self, out: &mut BytesMut, call: &ToolCall, status: &str, preliminary: Option<bool>) {
+        let (raw_output, locations) = (call.output.as_deref(), call.locations.as_deref());
+        let output = Output { status, content: &call.content, raw_output, locations };
+        tool(out, "tool-output-available", call, |chunk| Chunk {
+            output: Some(output),
+            preliminary,
+            ..chunk
+        });
+    }
+
+    fn end_call(&self, out: &mut BytesMut, call: &ToolCall) {
+        if call.status == CallStatus::Completed {
+            self.output(out, call, call.status.as_str(), None);
+            for diff in call.content.iter().filter_map(|item| RawObject::parse(item)) {
+                if diff.text("type").as_deref() == Some("diff")
+                    && let Some(path) = diff.text("path")
+                {
+                    part(out, "data-diff", &format!("{}:{path}", call.id), &to_raw(&DiffPart(&diff)), None);
+                }
+            }
+            return;
+        }
+        let text = failure_text(call);
+        tool(out, "tool-output-error", call, |chunk| Chunk { error_text: Some(&text), ..chunk });
+    }
+
+    fn terminal(&mut self, out: &mut BytesMut, terminal: TerminalId, data: &str) {
+        let tail = self.terminals.entry(terminal).or_default();
+        tail.push_str(data);
+        let start = tail.ceil_char_boundary(tail.len().saturating_sub(TERMINAL_TAIL_BYTES));
+        tail.drain(..start);
+        own_part(
+            out,
+            "data-terminal",
+            &terminal.to_string(),
+            &json!({ "terminalId": terminal, "output": tail }),
+        );
+    }
+
+    fn requested(&mut self, out: &mut BytesMut, request: &Request<'_>) {
+        let id = request.id.to_string();
+        match (request.asked, request.call) {
+            (Asked::Permission, Some(call)) if self.approvals == Approvals::Parts => {
+                let options = RawObject::parse(request.params).and_then(|params| params.get("options"));
+                let deadline = request.deadline.map(|at| at.to_string());
+                let chunk = Chunk {
+                    kind: "tool-approval-request",
+                    approval_id: Some(&id),
+                    tool_call_id: Some(&call.id),
+                    approval_descriptor: Some(Descriptor { options, deadline }),
+                    ..Chunk::default()
+                };
+                data(out, &chunk);
+                self.step_has_approval = true;
+            }
+            (Asked::Permission, _) => {
+                part(
+                    out,
+                    "data-permission",
+                    &id,
+                    &to_raw(&RequestPart { request_id: &id, params: request.params }),
+                    None,
+                );
+            }
+            (Asked::Elicitation, _) => {
+                part(
+                    out,
+                    "data-elicitation",
+                    &id,
+                    &to_raw(&RequestPart { request_id: &id, params: request.params }),
+                    None,
+                );
+            }
+            (Asked::Other, _) => {}
+        }
+    }
+
+    fn end(&mut self, out: &mut BytesMut, end: &End<'_>) {
+        match end {
+            End::Completed { stop_reason, usage } => {
+                if let Some(usage) = usage {
+                    metadata(out, &json_object("usage", usage));
+                }
+                match *stop_reason {
+                    stop_reason::CANCELLED => {
+                        data(out, &Chunk { kind: "abort", reason: Some("cancelled"), ..Chunk::default() });
+                        done(out);
+                        self.complete = true;
+                    }
+                    "max_tokens" | "max_turn_requests" => self.finish(out, "length"),
+                    "refusal" => self.finish(out, "content-filter"),
+                    _ => self.finish(out, "stop"),
+                }
+            }
+            End::Failed { problem } => {
+                let detail = RawObject::parse(problem).and_then(|problem| problem.text("detail"));
+                let text = detail.as_deref().unwrap_or("the turn failed");
+                data(out, &Chunk { kind: "error", error_text: Some(text), ..Chunk::default() });
+                done(out);
+                self.complete = true;
+            }
+        }
+    }
+}
+
+/// A frame of a text or of reasoning.
+fn block_frame(out: &mut BytesMut, block: &Block<'_>, part: &str, delta: Option<&RawValue>) {
+    let role = match block.role {
+        Role::Message => "text",
+        Role::Thought => "reasoning",
+    };
+    let id = match block.subagent {
+        Some(child) => format!("{child}:{}", block.number),
+        None => block.number.to_string(),
+    };
+    data(out, &Chunk { kind: &format!("{role}-{part}"), id: Some(&id), delta, ..Chunk::default() });
+}
+
+fn tool<'a>(
+    out: &mut BytesMut,
+    kind: &'a str,
+    call: &'a ToolCall,
+    with: impl FnOnce(Chunk<'a>) -> Chunk<'a>,
+) {
+    let (dynamic, provider_executed) = (Some(true), Some(true));
+    let chunk = Chunk { kind, tool_call_id: Some(&call.id), dynamic, provider_executed, ..Chunk::default() };
+    let named = kind.starts_with("tool-input");
+    let chunk = if named { Chunk { tool_name: Some(&call.kind), ..chunk } } else { chunk };
+    data(out, &with(chunk));
+}
+
+fn input(out: &mut BytesMut, call: &ToolCall) {
+    let empty = RawValue::from_string("{}".to_owned()).expect("an empty object is JSON");
+    let (input, title) = (call.input.as_deref().unwrap_or(&empty), call.title.as_deref());
+    let chunk = Chunk {
+        kind: "tool-input-available",
+        tool_call_id: Some(&call.id),
+        tool_name: Some(&call.kind),
+        input: Some(input),
+        dynamic: Some(true),
+        provider_executed: Some(true),
+        title,
+        ..Chunk::default()
+    };
+    data(out, &chunk);
+}
+
+/// A data part. A part with the same id replaces it.
+fn part(out: &mut BytesMut, kind: &str, id: &str, value: &RawValue, transient: Option<bool>) {
+    data(out, &Chunk { kind, id: Some(id), data: Some(value), transient, ..Chunk::default() });
+}
+
+fn own_part(out: &mut BytesMut, kind: &str, id: &str, value: &impl Serialize) {
+    part(out, kind, id, &to_raw(value), None);
+}
+
+fn metadata(out: &mut BytesMut, value: &RawValue) {
+    data(out, &Chunk { kind: "message-metadata", message_metadata: Some(value), ..Chunk::default() });
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RequestPart<'a> {
+    request_id: &'a str,
+    params: &'a RawValue,
+}
+
+/// The members of a diff.
+struct DiffPart<'a>(&'a RawObject<'a>);
+
+impl Serialize for DiffPart<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter())
+    }
+}
+
+/// An object with one member.
+fn json_object(key: &str, value: &RawValue) -> Box<RawValue> {
+    to_raw(&HashMap::from([(key, value)]))
+}
+
+fn to_raw(value: &impl Serialize) -> Box<RawValue> {
+    to_raw_value(value).expect("values with string keys serialize")
+}

@@ -1,0 +1,16 @@
+//! The UI message stream of the Vercel AI SDK, at `/ai-sdk/{agent}`: `useChat` and assistant-ui with the stock transport.
+//!
+//! A turn is one message of the assistant. A permission request ends the response while the turn waits. The next request
+//! contains the answer, and its response continues the same message.
+//!
+//! Read in this order:
+//! 1. `request`: the messages of the client, and its answers.
+//! 2. `chunk`: the frames. `encoder`: steps of a turn to frames.
+//! 3. `routes`: the handlers.
+
+mod chunk;
+mod encoder;
+mod request;
+mod routes;
+
+pub(super) use routes::router;

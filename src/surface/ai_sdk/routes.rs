@@ -1,0 +1,160 @@
+//! The handlers: send a message or an answer, resume, and stop.
+
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, StatusCode};
+
+use super::encoder::{Approvals, Message, UiMessageStream};
+use super::request::{Answers, ChatBody};
+use crate::surface::authorized::{Authorized, CanPrompt, CanRead, RequiredScope};
+use crate::surface::chat::{
+    ChatRequest, ChatTurn, ErrorFormat, HISTORY, HistoryPolicy, LatestTurn, SESSION_ID, answer, read_json,
+    with_layers,
+};
+use crate::surface::rest::ApiError;
+use crate::surface::state::Gateway;
+use crate::types::{AgentName, RequestId};
+
+const PROTOCOL: &str = "ai-sdk";
+/// Some clients select their parser by this header.
+const STREAM_VERSION: HeaderName = HeaderName::from_static("x-vercel-ai-ui-message-stream");
+/// How long a client that connects again gets the whole message of a turn that has ended.
+const RESUMABLE_MS: i64 = 600_000;
+
+pub(in crate::surface) fn router(gateway: &Gateway) -> Router<Gateway> {
+    let routes = Router::new()
+        .route("/ai-sdk/{agent}", post(send))
+        .route("/ai-sdk/{agent}/{chat}/stream", get(resume))
+        .route("/ai-sdk/{agent}/{chat}/stop", post(stop));
+    with_layers(routes, gateway, ErrorFormat::Text)
+}
+
+fn authorized<S: RequiredScope>(parts: &Parts) -> Result<Authorized<S>, ApiError> {
+    Ok(Authorized::from_parts(parts)?)
+}
+
+/// Whether permission requests are data parts: `?approvals=data`, for version 5 of the AI SDK.
+fn approvals(parts: &Parts) -> Result<Approvals, ApiError> {
+    let query = parts.uri.query().unwrap_or_default();
+    match query.split('&').find_map(|pair| pair.strip_prefix("approvals=")) {
+        None | Some("parts") => Ok(Approvals::Parts),
+        Some("data") => Ok(Approvals::Data),
+        Some(_) => Err(ApiError::invalid("", "approvals must be parts or data")),
+    }
+}
+
+fn known_agent(gateway: &Gateway, agent: &AgentName) -> Result<(), ApiError> {
+    gateway.catalogue.agent(agent).map(drop).ok_or_else(ApiError::not_found)
+}
+
+/// Sends a message or the answers to permission requests. The response is the message of the turn.
+async fn send(
+    State(gateway): State<Gateway>,
+    Path(agent): Path<AgentName>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    known_agent(&gateway, &agent)?;
+    let (parts, body) = request.into_parts();
+    let (by, approvals) = (authorized::<CanPrompt>(&parts)?, approvals(&parts)?);
+    let policy = HistoryPolicy::from_headers(&parts.headers)?;
+    let (_, body) = read_json::<ChatBody>(&gateway, Request::from_parts(parts, body)).await?;
+    if let Some(answers) = body.answers() {
+        return continue_turn(&gateway, &by, answers, approvals).await;
+    }
+    let chat = ChatRequest {
+        agent,
+        model: None,
+        protocol: PROTOCOL,
+        conversation: body.id.clone(),
+        session: None,
+        messages: body.messages.iter().map(super::request::UiMessage::message).collect(),
+        system: None,
+        policy,
+        regenerates: body.trigger.as_deref() == Some("regenerate-message"),
+        is_retry: false,
+        run: None,
+        trace: None,
+    };
+    let turn = chat.begin(&gateway, &by).await?;
+    Ok(respond(&gateway, &by, turn, approvals, None))
+}
+
+/// Answers the requests that a turn waits for. The response continues the message after the newest of them.
+async fn continue_turn(
+    gateway: &Gateway,
+    by: &Authorized<CanPrompt>,
+    answers: Answers,
+    approvals: Approvals,
+) -> Result<Response, ApiError> {
+    let session = gateway.sessions.open(by, answers.session).await?;
+    let newest = answers.approvals.iter().map(|approval| approval.request).max();
+    let Some(newest) = newest else {
+        return Err(ApiError::invalid(
+            "/messages",
+            "the last message is neither a user's nor has it an answer",
+        ));
+    };
+    let turn = ChatTurn::existing(gateway, by, session, answers.prompt, None).await?;
+    for approval in &answers.approvals {
+        answer(by, &turn.session, approval).await?;
+    }
+    Ok(respond(gateway, by, turn, approvals, Some(newest)))
+}
+
+/// The whole message of the newest turn: while it runs, and for some minutes afterwards.
+async fn resume(
+    State(gateway): State<Gateway>,
+    Path((agent, chat)): Path<(AgentName, String)>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (parts, _) = request.into_parts();
+    let (by, approvals) = (authorized::<CanRead>(&parts)?, approvals(&parts)?);
+    let Some(turn) = LatestTurn::find(&gateway, &by, (&agent, PROTOCOL, &chat)).await? else {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    let ended = turn.session.query().prompt_state(turn.prompt).await?.and_then(|turn| turn.ended_at);
+    if ended.is_some_and(|at| gateway.ids.now().as_millis() - at.as_millis() > RESUMABLE_MS) {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let turn = turn.attach(&gateway, &by).await?;
+    Ok(respond(&gateway, &by, turn, approvals, None))
+}
+
+/// Cancels the newest turn.
+async fn stop(
+    State(gateway): State<Gateway>,
+    Path((agent, chat)): Path<(AgentName, String)>,
+    request: Request,
+) -> Result<StatusCode, ApiError> {
+    let (parts, _) = request.into_parts();
+    let by = authorized::<CanPrompt>(&parts)?;
+    if let Some(turn) = LatestTurn::find(&gateway, &by, (&agent, PROTOCOL, &chat)).await? {
+        turn.session.cancel(Some(turn.prompt), None).await?;
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn respond<S>(
+    gateway: &Gateway,
+    by: &Authorized<S>,
+    turn: ChatTurn,
+    approvals: Approvals,
+    received_until: Option<RequestId>,
+) -> Response {
+    let feed = turn.feed(gateway);
+    let ChatTurn { session, prompt, notice, guard, .. } = turn;
+    let message = Message { session: session.id(), prompt, notice };
+    let encoder = Box::new(UiMessageStream::new(message, approvals, received_until));
+    let mut response = gateway.stream_response(by.admission(), guard, feed, encoder, true);
+    let headers = response.headers_mut();
+    headers.insert(STREAM_VERSION, HeaderValue::from_static("v1"));
+    headers
+        .insert(SESSION_ID, HeaderValue::try_from(session.id().to_string()).expect("an id is plain ASCII"));
+    if let Some(notice) = notice {
+        headers.insert(HISTORY, HeaderValue::from_static(notice.as_str()));
+    }
+    response
+}

@@ -1,0 +1,65 @@
+//! Clients that disconnect. Protocols without a route to stop a turn tell a stop in no other way.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::session::SessionHandle;
+use crate::shutdown::Shutdown;
+use crate::types::{KeyedCounts, KeyedGuard, PromptId, SessionId};
+
+/// How long a client may take to connect again.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The clients that wait for each turn.
+pub(crate) type Watchers = KeyedCounts<(SessionId, PromptId)>;
+
+/// Cancels a turn some seconds after its last client has disconnected. A turn that waits for an answer goes on.
+#[derive(Debug)]
+pub(crate) struct CancelOnDisconnect {
+    session: SessionHandle,
+    prompt: PromptId,
+    shutdown: Shutdown,
+    watchers: Watchers,
+    watched: Option<KeyedGuard<(SessionId, PromptId)>>,
+    complete: AtomicBool,
+}
+
+impl CancelOnDisconnect {
+    pub(crate) fn new(
+        session: SessionHandle,
+        prompt: PromptId,
+        shutdown: Shutdown,
+        watchers: Watchers,
+    ) -> Self {
+        let watched = watchers.acquire((session.id(), prompt), usize::MAX);
+        Self { session, prompt, shutdown, watchers, watched, complete: AtomicBool::new(false) }
+    }
+
+    /// The client has received the end of the turn.
+    pub(crate) fn completed(&self) {
+        self.complete.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for CancelOnDisconnect {
+    fn drop(&mut self) {
+        drop(self.watched.take());
+        if self.complete.load(Ordering::Relaxed) || self.shutdown.is_draining() {
+            return;
+        }
+        let (session, prompt, watchers) = (self.session.clone(), self.prompt, self.watchers.clone());
+        self.shutdown.spawn(async move {
+            tokio::time::sleep(GRACE).await;
+            if watchers.count(&(session.id(), prompt)) > 0 {
+                return;
+            }
+            let waits = session.snapshot().await.is_ok_and(|now| !now.requests.is_empty());
+            if !waits && let Err(error) = session.cancel(Some(prompt), None).await {
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "could not cancel the turn of a client that left"
+                );
+            }
+        });
+    }
+}

@@ -1,0 +1,80 @@
+//! Admission of requests and the format of errors, for each chat protocol.
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use serde_json::json;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::api::Problem;
+use crate::surface::rest::{FailedResponse, admit, panic_response};
+use crate::surface::state::Gateway;
+
+/// Tells the SDKs of `OpenAI` not to repeat a request.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+
+/// How a protocol reports an error before a stream begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ErrorFormat {
+    /// The members of a problem document, and `error` as `OpenAI` defines it.
+    Json,
+    /// The explanation alone: the clients show the body.
+    Text,
+}
+
+/// Adds admission and errors to the routes of a protocol.
+pub(crate) fn with_layers(
+    router: Router<Gateway>,
+    gateway: &Gateway,
+    format: ErrorFormat,
+) -> Router<Gateway> {
+    router
+        .layer(CatchPanicLayer::custom(panic_response))
+        .layer(from_fn_with_state((gateway.clone(), format), respond))
+}
+
+/// Admits a request and responds to it. Writes the error in the format of the protocol if it failed.
+async fn respond(
+    State((gateway, format)): State<(Gateway, ErrorFormat)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = admit(&gateway, request, next).await;
+    if let Some(FailedResponse(error)) = response.extensions_mut().remove::<FailedResponse>() {
+        error.log();
+        write_error(&mut response, error.problem(), format);
+    }
+    response
+}
+
+fn write_error(response: &mut Response, problem: &Problem, format: ErrorFormat) {
+    let (media_type, body) = match format {
+        ErrorFormat::Json => ("application/json", error_body(problem).to_string()),
+        ErrorFormat::Text => ("text/plain; charset=utf-8", problem.detail.clone()),
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    if problem.status == StatusCode::CONFLICT.as_u16() || !problem.retryable {
+        headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+    }
+    *response.body_mut() = Body::from(body);
+}
+
+/// A problem document with the member `error`.
+fn error_body(problem: &Problem) -> serde_json::Value {
+    let mut body = serde_json::to_value(problem).unwrap_or_default();
+    let kind = match problem.status {
+        401 => "authentication_error",
+        403 => "permission_error",
+        429 => "rate_limit_error",
+        500.. => "server_error",
+        _ => "invalid_request_error",
+    };
+    body["error"] =
+        json!({ "message": problem.detail, "type": kind, "code": problem.code.as_str(), "param": null });
+    body
+}

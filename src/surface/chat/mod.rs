@@ -1,0 +1,26 @@
+//! The parts that the chat protocols share: errors, messages of clients, the start of a turn, approvals, and frames.
+//!
+//! A chat client sends its whole history with each message. `turn` finds the session of the conversation and begins a turn
+//! with the new message only. The events of the turn become frames of the protocol in the encoder of each surface.
+//!
+//! Read in this order:
+//! 1. `layers`: admission and errors.
+//! 2. `body`: the body of a request. `message`: messages of clients as content blocks of ACP.
+//! 3. `turn`: the start of a turn. `approval`: answers to permission requests. `abandon`: clients that disconnect.
+//! 4. `frames`: frames of Server-Sent Events, and the end of a stream without the end of its turn.
+
+mod abandon;
+mod approval;
+mod body;
+mod frames;
+mod layers;
+mod message;
+mod turn;
+
+pub(super) use abandon::{CancelOnDisconnect, Watchers};
+pub(super) use approval::{Approval, answer};
+pub(super) use body::read_json;
+pub(super) use frames::{Interrupted, data, done, interruption};
+pub(super) use layers::{ErrorFormat, with_layers};
+pub(super) use message::{Message, media_block, resource_link, text_block};
+pub(super) use turn::{ChatRequest, ChatTurn, HISTORY, HistoryPolicy, LatestTurn, SESSION_ID};

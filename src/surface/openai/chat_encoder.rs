@@ -1,0 +1,242 @@
+//! The steps of a turn as a chat completion, streamed or whole.
+
+use bytes::BytesMut;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::completion::{Field, Head, Usage, body, delta, error, own_delta, text_delta, usage_frame};
+use crate::acp::RawObject;
+use crate::conversation::Notice;
+use crate::event::{ControlFrame, EventRef};
+use crate::projection::{Asked, End, Request, Role, Step, TurnProjector};
+use crate::stream::Encoder;
+use crate::surface::chat::{CancelOnDisconnect, Interrupted, done, interruption};
+use crate::transcript::decode;
+
+/// The text that a completion which is not streamed may have. The rest is cut.
+const MAX_WHOLE_BYTES: usize = 16 << 20;
+
+/// What a completion shows besides the turn.
+#[derive(Debug)]
+pub(super) struct Options {
+    pub(super) id: String,
+    pub(super) model: String,
+    pub(super) streamed: bool,
+    pub(super) includes_usage: bool,
+    /// The page where a person answers requests of the agent.
+    pub(super) link: String,
+    pub(super) notice: Option<Notice>,
+}
+
+#[derive(Debug)]
+pub(super) struct ChatCompletion {
+    projector: TurnProjector,
+    writer: Writer,
+    /// Cancels the turn if the client disconnects.
+    connected: CancelOnDisconnect,
+}
+
+#[derive(Debug)]
+struct Writer {
+    head: Head,
+    options: Options,
+    /// The texts of a completion that is not streamed.
+    content: String,
+    reasoning: String,
+    /// The last role, and whether the message has a text.
+    has_content: bool,
+    has_reasoning: bool,
+    complete: bool,
+}
+
+impl ChatCompletion {
+    pub(super) fn new(options: Options, connected: CancelOnDisconnect) -> Self {
+        let (id, model) = (options.id.clone(), options.model.clone());
+        let head = Head { id, object: "chat.completion.chunk", created: 0, model };
+        let (content, reasoning) = (String::new(), String::new());
+        let (has_content, has_reasoning, complete) = (false, false, false);
+        let writer = Writer { head, options, content, reasoning, has_content, has_reasoning, complete };
+        Self { projector: TurnProjector::default(), writer, connected }
+    }
+}
+
+impl Encoder for ChatCompletion {
+    fn media_type(&self) -> &'static str {
+        if self.writer.options.streamed { "text/event-stream" } else { "application/json" }
+    }
+
+    fn uses_stored_frames(&self) -> bool {
+        false
+    }
+
+    fn event(&mut self, out: &mut BytesMut, _: &str, event: &EventRef<'_>) {
+        let Self { projector, writer, .. } = self;
+        if writer.head.created == 0 {
+            let time = event.head().and_then(|head| head.time());
+            writer.head.created = time.map_or(0, |time| time.as_millis() / 1000);
+        }
+        projector.event(event, &mut |step| writer.step(out, &step));
+        if writer.complete {
+            self.connected.completed();
+        }
+    }
+
+    fn control(&mut self, out: &mut BytesMut, frame: &ControlFrame) {
+        match interruption(frame).filter(|_| !self.writer.complete) {
+            Some(interrupted) => {
+                self.writer.fail(out, &interrupted);
+                self.connected.completed();
+            }
+            None if frame.kind() == "position" => out.extend_from_slice(self.keep_alive()),
+            None => {}
+        }
+    }
+
+    fn retry(&mut self, _: &mut BytesMut, _: u64) {}
+
+    /// A comment, or white space before the JSON. It keeps clients from a time-out, after which they repeat the request.
+    fn keep_alive(&self) -> &'static [u8] {
+        if self.writer.options.streamed { b":\n" } else { b" " }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.writer.complete
+    }
+}
+
+impl Writer {
+    fn step(&mut self, out: &mut BytesMut, step: &Step<'_>) {
+        match step {
+            Step::Begun => {
+                if self.options.streamed {
+                    delta(out, &self.head, &json!({ "role": "assistant", "content": "" }), None);
+                }
+                if let Some(notice) = self.options.notice {
+                    self.line(out, notice.text());
+                }
+            }
+            Step::BlockBegun(block) if block.subagent.is_none() => {
+                let begun = match block.role {
+                    Role::Message => &mut self.has_content,
+                    Role::Thought => &mut self.has_reasoning,
+                };
+                // Texts of several blocks would run together.
+                if std::mem::replace(begun, true) {
+                    self.own(out, field(block.role), "\n\n");
+                }
+            }
+            Step::Text(block, text) if block.subagent.is_none() => self.text(out, field(block.role), text),
+            Step::Content { role: Role::Message, content } => self.content(out, content),
+            Step::Requested(request) => self.requested(out, request),
+            Step::Ended(end) => self.end(out, end),
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, out: &mut BytesMut, field: Field, text: &RawValue) {
+        if self.options.streamed {
+            text_delta(out, &self.head, field, text);
+        } else if let Some(text) = decode(text.get()) {
+            self.push(field, &text);
+        }
+    }
+
+    /// A text of the gateway.
+    fn own(&mut self, out: &mut BytesMut, field: Field, text: &str) {
+        if self.options.streamed {
+            own_delta(out, &self.head, field, text);
+        } else {
+            self.push(field, text);
+        }
+    }
+
+    fn push(&mut self, field: Field, text: &str) {
+        let whole = match field {
+            Field::Content => &mut self.content,
+            Field::Reasoning => &mut self.reasoning,
+        };
+        let room = MAX_WHOLE_BYTES.saturating_sub(whole.len()).min(text.len());
+        whole.push_str(&text[..text.floor_char_boundary(room)]);
+    }
+
+    /// A line of reasoning that the gateway adds.
+    fn line(&mut self, out: &mut BytesMut, text: &str) {
+        let before = if std::mem::replace(&mut self.has_reasoning, true) { "\n\n" } else { "" };
+        self.own(out, Field::Reasoning, &format!("{before}{text}"));
+    }
+
+    /// Content that is not text: a link.
+    fn content(&mut self, out: &mut BytesMut, content: &RawValue) {
+        let Some(block) = RawObject::parse(content) else { return };
+        let text = match block.text("type").as_deref() {
+            Some("resource_link") => {
+                let Some(uri) = block.text("uri") else { return };
+                format!("[{}]({uri})", block.text("name").unwrap_or_else(|| uri.clone()))
+            }
+            Some(kind @ ("image" | "audio")) => format!("[{kind}]({})", self.options.link),
+            _ => return,
+        };
+        let before = if std::mem::replace(&mut self.has_content, true) { "\n\n" } else { "" };
+        self.own(out, Field::Content, &format!("{before}{text}"));
+    }
+
+    fn requested(&mut self, out: &mut BytesMut, request: &Request<'_>) {
+        let link = &self.options.link;
+        let text = match request.asked {
+            Asked::Permission => {
+                let title = request.call.and_then(|call| call.title_text());
+                format!(
+                    "The agent asks for permission: {}. Answer at {link}",
+                    title.as_deref().unwrap_or("a tool call")
+                )
+            }
+            Asked::Elicitation => format!("The agent asks a question. Answer at {link}"),
+            Asked::Other => return,
+        };
+        self.line(out, &text);
+    }
+
+    fn end(&mut self, out: &mut BytesMut, end: &End<'_>) {
+        match end {
+            End::Completed { stop_reason, usage } => {
+                let reason = match *stop_reason {
+                    "max_tokens" | "max_turn_requests" => "length",
+                    "refusal" => "content_filter",
+                    _ => "stop",
+                };
+                let usage = usage.and_then(Usage::of);
+                self.complete = true;
+                if !self.options.streamed {
+                    return body(out, &self.head, (&self.content, &self.reasoning), reason, usage);
+                }
+                delta(out, &self.head, &json!({}), Some(reason));
+                if let Some(usage) = usage.filter(|_| self.options.includes_usage) {
+                    usage_frame(out, &self.head, usage);
+                }
+                done(out);
+            }
+            End::Failed { problem } => {
+                let problem = RawObject::parse(problem);
+                let text = |key| problem.as_ref().and_then(|problem| problem.text(key));
+                let message = text("detail").map_or_else(|| "the turn failed".to_owned(), Into::into);
+                let code = text("code").map_or_else(|| "internal".to_owned(), Into::into);
+                self.fail(out, &Interrupted { code, message });
+            }
+        }
+    }
+
+    fn fail(&mut self, out: &mut BytesMut, interrupted: &Interrupted) {
+        self.complete = true;
+        error(out, self.options.streamed, interrupted);
+        if self.options.streamed {
+            done(out);
+        }
+    }
+}
+
+const fn field(role: Role) -> Field {
+    match role {
+        Role::Message => Field::Content,
+        Role::Thought => Field::Reasoning,
+    }
+}

@@ -1,0 +1,200 @@
+//! A request for a chat completion.
+
+use http::HeaderMap;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::surface::chat::{Message, SESSION_ID, media_block, resource_link, text_block};
+use crate::surface::rest::ApiError;
+use crate::types::SessionId;
+
+/// The headers in which clients send their id of a conversation.
+const CONVERSATION_HEADERS: [&str; 3] = ["x-conversation-id", "x-openwebui-chat-id", "x-chat-id"];
+
+/// The body. Parameters of a model, such as `temperature`, have no meaning for an agent and are ignored.
+#[derive(Debug, Deserialize)]
+pub(super) struct CompletionBody {
+    pub(super) model: String,
+    messages: Vec<InputMessage>,
+    #[serde(default)]
+    pub(super) stream: Option<bool>,
+    #[serde(default)]
+    stream_options: Option<StreamOptions>,
+    #[serde(default)]
+    user: Option<String>,
+    #[serde(default)]
+    metadata: Option<Value>,
+    #[serde(default)]
+    tool_choice: Option<Value>,
+    #[serde(default)]
+    n: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+struct InputMessage {
+    role: String,
+    #[serde(default)]
+    content: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct StreamOptions {
+    #[serde(default)]
+    include_usage: Option<bool>,
+}
+
+impl CompletionBody {
+    /// Rejects what an agent cannot do and a client would wait for.
+    pub(super) fn check(&self) -> Result<(), ApiError> {
+        let forces_tool = match &self.tool_choice {
+            Some(Value::String(choice)) => choice == "required",
+            Some(Value::Object(_)) => true,
+            _ => false,
+        };
+        if forces_tool {
+            let detail =
+                "an agent runs its own tools and cannot call those of the client; leave tool_choice out";
+            return Err(ApiError::invalid("/tool_choice", detail));
+        }
+        if self.n.is_some_and(|n| n > 1) {
+            return Err(ApiError::invalid("/n", "an agent gives one answer"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn includes_usage(&self) -> bool {
+        self.stream_options.as_ref().and_then(|options| options.include_usage).unwrap_or(false)
+    }
+
+    pub(super) fn messages(&self) -> Vec<Message> {
+        self.messages
+            .iter()
+            .map(|message| Message::new(message.role.clone(), blocks(message.content.as_ref())))
+            .collect()
+    }
+
+    /// The first system message.
+    pub(super) fn system(&self) -> Option<String> {
+        let system = self.messages.iter().find(|message| matches!(&*message.role, "system" | "developer"))?;
+        Some(Message::new("system", blocks(system.content.as_ref())).text)
+    }
+
+    /// The session that the client names.
+    pub(super) fn session(&self, headers: &HeaderMap) -> Result<Option<SessionId>, ApiError> {
+        let header = headers.get(SESSION_ID).and_then(|value| value.to_str().ok());
+        let metadata = self.metadata.as_ref().and_then(|metadata| metadata["session_id"].as_str());
+        let named = header.or(metadata);
+        named.map(|id| id.parse().map_err(|_| ApiError::not_found())).transpose()
+    }
+
+    /// The client's id of the conversation.
+    pub(super) fn conversation(&self, headers: &HeaderMap) -> Option<String> {
+        let header =
+            |name: &&str| headers.get(*name).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
+        let given = CONVERSATION_HEADERS.iter().find_map(header);
+        given.or_else(|| self.user.as_ref().map(|user| format!("user:{user}")))
+    }
+
+    /// Whether a chat program asks for a title, for tags or the like, and not a person for an answer.
+    pub(super) fn is_side_job(&self, headers: &HeaderMap) -> bool {
+        let named = headers.get("x-task").and_then(|value| value.to_str().ok());
+        if named.is_some_and(|task| !task.trim().is_empty() && !task.contains("{{")) {
+            return true;
+        }
+        let [message] = &self.messages[..] else { return false };
+        let text = Message::new("user", blocks(message.content.as_ref())).text;
+        message.role == "user" && self.stream != Some(true) && text.starts_with("### Task:")
+    }
+}
+
+/// The content blocks of a message: a text, or parts.
+fn blocks(content: Option<&Value>) -> Vec<Value> {
+    match content {
+        Some(Value::String(text)) if !text.is_empty() => vec![text_block(text)],
+        Some(Value::Array(parts)) => parts.iter().filter_map(block).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn block(part: &Value) -> Option<Value> {
+    match part["type"].as_str()? {
+        "text" | "input_text" => part["text"].as_str().filter(|text| !text.is_empty()).map(text_block),
+        "image_url" => {
+            let url = part["image_url"]["url"].as_str().or_else(|| part["image_url"].as_str())?;
+            if url.starts_with("data:") {
+                media_block(url, None, None)
+            } else {
+                Some(resource_link(url, None))
+            }
+        }
+        "input_audio" => {
+            let format = part["input_audio"]["format"].as_str().unwrap_or("wav");
+            media_block(part["input_audio"]["data"].as_str()?, Some(&format!("audio/{format}")), None)
+        }
+        "file" => {
+            let file = &part["file"];
+            media_block(file["file_data"].as_str()?, None, file["filename"].as_str())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(json: &str) -> CompletionBody {
+        serde_json::from_str(json).expect("a body")
+    }
+
+    #[test]
+    fn content_is_text_or_parts() {
+        let body = body(
+            r#"{"model":"a","unknown":1,"messages":[{"role":"system","content":"be brief"},{"role":"user","content":[
+            {"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}},
+            {"type":"image_url","image_url":{"url":"https://x/y.png"}},{"type":"odd"}]},{"role":"assistant","content":null}]}"#,
+        );
+        assert_eq!(body.system().as_deref(), Some("be brief"));
+        let messages = body.messages();
+        let kinds: Vec<_> =
+            messages[1].blocks.iter().map(|block| block["type"].as_str().unwrap_or("")).collect();
+        assert_eq!((kinds, messages[1].text.as_str()), (vec!["text", "image", "resource_link"], "look"));
+    }
+
+    #[test]
+    fn conversation_has_the_first_id_that_the_client_sends() {
+        let mut headers = HeaderMap::new();
+        let user = body(r#"{"model":"a","messages":[],"user":"u"}"#);
+        assert_eq!(user.conversation(&headers).as_deref(), Some("user:u"));
+        headers.insert("x-openwebui-chat-id", "c1".parse().expect("a value"));
+        assert_eq!(user.conversation(&headers).as_deref(), Some("c1"));
+    }
+
+    #[test]
+    fn side_jobs_are_recognised() {
+        let none = HeaderMap::new();
+        let task = body(
+            r####"{"model":"a","messages":[{"role":"user","content":"### Task:\nGenerate a title"}]}"####,
+        );
+        assert!(task.is_side_job(&none));
+        let streamed = body(
+            r####"{"model":"a","stream":true,"messages":[{"role":"user","content":"### Task: fix it"}]}"####,
+        );
+        assert!(!streamed.is_side_job(&none), "a person may write this too");
+        let named = HeaderMap::from_iter([(
+            "x-task".parse().expect("a name"),
+            "tags_generation".parse().expect("a value"),
+        )]);
+        assert!(streamed.is_side_job(&named));
+    }
+
+    #[test]
+    fn forced_tools_are_rejected() {
+        for (choice, permitted) in
+            [(r#""auto""#, true), (r#""required""#, false), (r#"{"type":"function"}"#, false)]
+        {
+            let text = format!(r#"{{"model":"a","messages":[],"tool_choice":{choice}}}"#);
+            assert_eq!(body(&text).check().is_ok(), permitted, "{choice}");
+        }
+    }
+}

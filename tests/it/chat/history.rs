@@ -1,0 +1,148 @@
+//! Histories of clients: the next turn, a repetition, and a change.
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::{
+    AG_UI, AI_SDK, COMPLETIONS, completion, frames, post, prompts, run_input, sessions, text, turns,
+    ui_messages,
+};
+use crate::key_life::key;
+use crate::support::Setup;
+
+#[tokio::test]
+async fn only_the_new_message_becomes_a_prompt() {
+    let gateway = Setup::fake(&[]).start();
+    let first = post(&gateway, AI_SDK, &ui_messages("c", &["echo one"])).await;
+    let second = post(&gateway, AI_SDK, &ui_messages("c", &["echo one", "echo two"])).await;
+    // Clients with a limited context leave out the beginning, and may join messages that were not sent.
+    let third = post(&gateway, AI_SDK, &ui_messages("c", &["echo two", "echo three"])).await;
+    let fourth = post(&gateway, AI_SDK, &ui_messages("c", &["echo three", "left", "echo four"])).await;
+    let texts: Vec<String> = [first, second, third].iter().map(|body| text(&frames(body))).collect();
+    assert_eq!(texts, ["one", "two", "three"]);
+    let notice = frames(&fourth).into_iter().find(|frame| frame["type"] == "data-notice").expect("a notice");
+    assert_eq!(notice["data"]["code"], "joined");
+    let [session] = &sessions(&gateway).await[..] else { panic!("one session") };
+    assert_eq!(prompts(&gateway, session).await, ["echo one", "echo two", "echo three", "left|echo four"]);
+}
+
+#[tokio::test]
+async fn repeated_request_gets_its_turn() {
+    let gateway = Setup::fake(&[]).start();
+    let first = ui_messages("c", &["echo one"]);
+    let (one, two) = tokio::join!(post(&gateway, AI_SDK, &first), post(&gateway, AI_SDK, &first));
+    assert_eq!(one, two, "two first requests at the same time make one turn");
+    let input = run_input("t", "r", &["echo two"]);
+    assert_eq!(post(&gateway, AG_UI, &input).await, post(&gateway, AG_UI, &input).await);
+    let all = sessions(&gateway).await;
+    assert_eq!(all.len(), 2);
+    for session in &all {
+        assert_eq!(turns(&gateway, session).await, 1);
+    }
+}
+
+#[tokio::test]
+async fn changed_history_begins_a_session_continues_or_fails() {
+    let gateway = Setup::fake(&[]).start();
+    let send = async |policy: &str, texts: &[&str]| {
+        let request = gateway.request(Method::POST, AI_SDK).header("x-acp-history", policy);
+        request.json(&ui_messages("c", texts)).send().await.expect("an answer")
+    };
+    for texts in [&["echo one"][..], &["echo one", "echo two"]] {
+        assert_eq!(send("reject", texts).await.status(), StatusCode::OK);
+    }
+    let edited = ["echo one", "echo other"];
+    let rejected = send("reject", &edited).await;
+    assert_eq!(
+        (rejected.status(), &rejected.headers()["x-should-retry"]),
+        (StatusCode::CONFLICT, &"false".parse().unwrap())
+    );
+
+    let appended = send("append", &edited).await;
+    assert_eq!(appended.headers()["x-acp-history"], "appended");
+    let appended = frames(&appended.text().await.expect("a body"));
+    assert_eq!(text(&appended), "other");
+    let [session] = &sessions(&gateway).await[..] else { panic!("one session") };
+    assert_eq!(prompts(&gateway, session).await, ["echo one", "echo two", "echo other"]);
+    let next = send("reject", &["echo one", "echo other", "echo next"]).await;
+    assert_eq!(next.status(), StatusCode::OK, "the edited history is known now");
+    drop(next.text().await);
+
+    let branched = send("new", &["echo one", "echo branch"]).await;
+    assert_eq!(branched.headers()["x-acp-history"], "branched");
+    let session = branched.headers()["x-acp-session-id"].to_str().expect("an id").to_owned();
+    let branched = frames(&branched.text().await.expect("a body"));
+    assert_eq!(
+        branched.iter().find(|frame| frame["type"] == "data-notice").expect("a notice")["data"]["code"],
+        "branched"
+    );
+    assert_eq!(sessions(&gateway).await.len(), 2);
+    let expected = "The conversation so far:\n\nUser: echo one\n\nThe next message:|echo branch";
+    assert_eq!(prompts(&gateway, &session).await, [expected]);
+    let unknown = send("sometimes", &edited).await;
+    assert_eq!(unknown.status(), StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+#[tokio::test]
+async fn history_without_an_id_finds_its_session() {
+    let gateway = Setup::fake(&[]).start();
+    for texts in [&["echo one"][..], &["echo one", "echo two"], &["echo one", "echo two", "echo three"]] {
+        let answer = frames(&post(&gateway, COMPLETIONS, &completion(texts, true)).await);
+        assert_eq!(Some(&*text(&answer)), texts.last().expect("a text").strip_prefix("echo "));
+    }
+    let [session] = &sessions(&gateway).await[..] else { panic!("one session") };
+    assert_eq!(prompts(&gateway, session).await, ["echo one", "echo two", "echo three"]);
+    // The same first message again is another conversation, and an older history is a branch of its own.
+    post(&gateway, COMPLETIONS, &completion(&["echo one"], true)).await;
+    post(&gateway, COMPLETIONS, &completion(&["echo one", "echo two", "echo other"], true)).await;
+    assert_eq!(sessions(&gateway).await.len(), 3);
+    assert_eq!(turns(&gateway, session).await, 3);
+}
+
+#[tokio::test]
+async fn request_that_an_sdk_repeats_prompts_once() {
+    let gateway = Setup::fake(&[]).start();
+    let send = |count: &str| {
+        let request = gateway.request(Method::POST, COMPLETIONS).header("x-stainless-retry-count", count);
+        request.json(&completion(&["slow chunks=5 ms=50"], false)).send()
+    };
+    let (first, again) = tokio::join!(send("0"), async {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        send("1").await
+    });
+    let mut answers = Vec::new();
+    for response in [first, again, send("2").await] {
+        answers.push(response.expect("an answer").json::<Value>().await.expect("JSON"));
+    }
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    let [session] = &sessions(&gateway).await[..] else { panic!("one session") };
+    assert_eq!(turns(&gateway, session).await, 1);
+}
+
+#[tokio::test]
+async fn session_of_the_gateway_is_a_conversation() {
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "echo from REST").await;
+    post(&gateway, AI_SDK, &ui_messages(&session, &["echo from a chat"])).await;
+    post(&gateway, AG_UI, &run_input(&session, "r", &["echo from a run"])).await;
+    let request = gateway.request(Method::POST, COMPLETIONS).header("x-acp-session-id", &session);
+    super::body(request.json(&completion(&["echo from a completion"], true))).await;
+    let expected = ["echo from REST", "echo from a chat", "echo from a run", "echo from a completion"];
+    assert_eq!(prompts(&gateway, &session).await, expected);
+    assert_eq!(sessions(&gateway).await, [session.as_str()]);
+    let foreign = json!({ "model": "fake", "messages": [{ "role": "user", "content": "x" }],
+        "metadata": { "session_id": "01990000-0000-7000-8000-000000000000" } });
+    assert_eq!(gateway.post(COMPLETIONS, &foreign).await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn key_of_another_principal_has_other_conversations() {
+    let gateway = Setup::fake(&[]).start();
+    post(&gateway, AI_SDK, &ui_messages("c", &["echo one"])).await;
+    let key = key(&gateway, "other", "read,prompt").await;
+    let url = format!("{}{AI_SDK}", gateway.url);
+    let request = gateway.http.post(url).bearer_auth(key).json(&ui_messages("c", &["echo one"]));
+    super::body(request).await;
+    assert_eq!(sessions(&gateway).await.len(), 2);
+}

@@ -1,0 +1,153 @@
+//! The API of `OpenAI`: models, errors, side jobs, and clients that disconnect.
+
+use std::time::Duration;
+
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+
+use super::{COMPLETIONS, completion, frames, post, sessions, text, turns};
+use crate::key_life::{key, key_command};
+use crate::support::wait::{LONGEST, eventually};
+use crate::support::{Setup, gateway::KEY};
+
+#[tokio::test]
+async fn agents_are_models() {
+    let gateway = Setup::fake(&[]).start();
+    let list = gateway.get("/openai/v1/models").await;
+    assert_eq!((&list["object"], &list["data"][0]["id"]), (&json!("list"), &json!("fake")));
+    assert_eq!(gateway.get("/openai/v1/models/fake").await, list["data"][0]);
+    let response =
+        gateway.request(Method::GET, "/openai/v1/models/none%2Fx").send().await.expect("an answer");
+    let status = response.status();
+    let error: serde_json::Value = response.json().await.expect("JSON");
+    assert_eq!(
+        (status, &error["error"]["code"], &error["code"]),
+        (StatusCode::NOT_FOUND, &json!("not_found"), &json!("not_found"))
+    );
+}
+
+#[tokio::test]
+async fn model_of_the_agent_is_selected_by_its_option() {
+    let gateway = Setup::fake(&[]).start();
+    let mut request = completion(&["echo x"], false);
+    for (model, expected) in [("fake/nothing", StatusCode::NOT_FOUND), ("fake/large", StatusCode::OK)] {
+        request["model"] = json!(model);
+        let (status, answer) = gateway.post(COMPLETIONS, &request).await;
+        assert_eq!(status, expected, "{answer}");
+    }
+    let session = sessions(&gateway).await.first().expect("a session").clone();
+    let options = &gateway.get(&format!("/v1/sessions/{session}")).await["configOptions"];
+    assert_eq!(options[0]["currentValue"], "large", "{options}");
+}
+
+#[tokio::test]
+async fn whole_answer_equals_the_stream() {
+    let gateway = Setup::fake(&[]).start();
+    let prompt = "thought; tool; slow chunks=1 ms=1; usage";
+    let streamed = frames(&post(&gateway, COMPLETIONS, &completion(&[prompt], true)).await);
+    let (status, whole) = gateway.post(COMPLETIONS, &completion(&[prompt], false)).await;
+    assert_eq!(status, StatusCode::OK);
+    let choice = &whole["choices"][0];
+    assert_eq!(choice["message"]["content"], json!(text(&streamed)), "{whole}");
+    assert_eq!(choice["message"]["reasoning_content"], "hm", "{whole}");
+    assert_eq!((&choice["finish_reason"], &whole["object"]), (&json!("stop"), &json!("chat.completion")));
+    assert_eq!(streamed[0]["choices"][0]["delta"]["role"], "assistant");
+}
+
+#[tokio::test]
+async fn failure_is_an_error_frame_or_an_error_body() {
+    let gateway = Setup::fake(&[]).start();
+    let streamed = post(&gateway, COMPLETIONS, &completion(&["error message=broken"], true)).await;
+    assert!(streamed.ends_with("data: [DONE]\n\n"), "{streamed}");
+    let last = frames(&streamed).pop().expect("a frame");
+    assert_eq!(last["error"]["code"], "agent_error", "{last}");
+    let (status, whole) = gateway.post(COMPLETIONS, &completion(&["error message=broken"], false)).await;
+    assert_eq!(
+        (status, &whole["error"]["code"]),
+        (StatusCode::OK, &json!("agent_error")),
+        "the status is sent early"
+    );
+}
+
+#[tokio::test]
+async fn side_job_stays_out_of_the_conversation() {
+    let gateway = Setup::fake(&[]).start();
+    let chat = |content: &serde_json::Value| {
+        gateway.request(Method::POST, COMPLETIONS).header("x-openwebui-chat-id", "c").json(content).send()
+    };
+    chat(&completion(&["echo one"], false)).await.expect("an answer").text().await.expect("a body");
+    let title = chat(&completion(&["### Task:\nGenerate a title"], false)).await.expect("an answer");
+    assert_eq!(title.status(), StatusCode::OK);
+    let title: serde_json::Value = title.json().await.expect("JSON");
+    assert!(title["choices"][0]["message"]["content"].is_string(), "{title}");
+    let [session] = &sessions(&gateway).await[..] else { panic!("one session is listed") };
+    assert_eq!(turns(&gateway, session).await, 1);
+}
+
+#[tokio::test]
+async fn turn_of_a_client_that_left_is_cancelled() {
+    let gateway = Setup::fake(&[]).start();
+    let mut response = gateway
+        .request(Method::POST, COMPLETIONS)
+        .json(&completion(&["slow chunks=1 ms=1; hang"], true))
+        .send()
+        .await
+        .expect("an answer");
+    let session = response.headers()["x-acp-session-id"].to_str().expect("an id").to_owned();
+    response.chunk().await.expect("a chunk");
+    drop(response);
+    eventually("a cancel", LONGEST, || async {
+        let events = gateway.all_events(&session).await;
+        events
+            .iter()
+            .any(|event| event["type"] == "prompt.completed" && event["stopReason"] == "cancelled")
+            .then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn drain_and_an_ended_key_are_errors_in_the_stream() {
+    let mut gateway = Setup::fake(&[]).start();
+    let key = key(&gateway, "short", "read,prompt").await;
+    let url = format!("{}{COMPLETIONS}", gateway.url);
+    let hang = completion(&["slow chunks=1 ms=1; hang"], true);
+    let held = gateway.http.post(&url).bearer_auth(&key).json(&hang).send().await.expect("an answer");
+    key_command(&gateway, &["revoke", "short"]);
+    let ended = held.text().await.expect("a body");
+    assert!(frames(&ended).pop().expect("a frame")["error"]["code"].is_string(), "{ended}");
+
+    let held = gateway.http.post(&url).bearer_auth(KEY).json(&hang).send().await.expect("an answer");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let body = tokio::spawn(held.text());
+    gateway.stop();
+    let drained = body.await.expect("no panic").expect("a body");
+    assert_eq!(frames(&drained).pop().expect("a frame")["error"]["code"], "draining", "{drained}");
+}
+
+#[tokio::test]
+async fn requests_that_no_agent_can_satisfy_are_rejected() {
+    let gateway = Setup::fake(&[]).start();
+    for (member, value) in [("tool_choice", json!("required")), ("n", json!(2)), ("messages", json!([]))] {
+        let mut request = completion(&["echo x"], false);
+        request[member] = value;
+        let (status, error) = gateway.post(COMPLETIONS, &request).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{error}");
+        assert!(error["error"]["message"].is_string(), "{error}");
+    }
+    let response = gateway
+        .request(Method::POST, COMPLETIONS)
+        .header("content-type", "application/json")
+        .body("{")
+        .send()
+        .await
+        .expect("an answer");
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    let response =
+        gateway.http.get(format!("{}/openai/v1/models", gateway.url)).send().await.expect("an answer");
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(
+        response.json::<serde_json::Value>().await.expect("JSON")["error"]["type"],
+        "authentication_error"
+    );
+}
