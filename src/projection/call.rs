@@ -94,7 +94,9 @@ impl ToolCall {
             && let Ok(Some(items)) = serde_json::from_str::<Option<Vec<&RawValue>>>(items.get())
         {
             self.content.clear();
-            items.into_iter().for_each(|item| self.add(item));
+            for item in items {
+                self.add(item);
+            }
             changes.result = true;
         }
         self.status = match object.text("status").as_deref() {

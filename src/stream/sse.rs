@@ -63,9 +63,9 @@ mod tests {
         let encoded = |named, frame: &ControlFrame| {
             let mut out = BytesMut::new();
             if named {
-                Sse::<true>.control(&mut out, frame)
+                Sse::<true>.control(&mut out, frame);
             } else {
-                Sse::<false>.control(&mut out, frame)
+                Sse::<false>.control(&mut out, frame);
             }
             out
         };

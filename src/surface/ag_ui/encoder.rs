@@ -153,7 +153,7 @@ impl Writer {
             Step::Text(block, text) if block.subagent.is_none() => self.text(out, block, text),
             Step::BlockEnded(block) if block.subagent.is_none() => self.end_block(out, block),
             Step::Content { content, .. } => {
-                activity(out, &format!("{}-content", self.run.prompt), "CONTENT", content)
+                activity(out, &format!("{}-content", self.run.prompt), "CONTENT", content);
             }
             Step::CallBegun(call) => self.begin_call(out, call),
             Step::CallDescribed(call) | Step::CallProgressed(call) => {
@@ -223,7 +223,7 @@ impl Writer {
         let id = self.message_id(block);
         match block.role {
             Role::Message => {
-                data(out, &Frame { kind: "TEXT_MESSAGE_END", message_id: Some(&id), ..Frame::default() })
+                data(out, &Frame { kind: "TEXT_MESSAGE_END", message_id: Some(&id), ..Frame::default() });
             }
             Role::Thought => reasoning_end(out, &id),
         }

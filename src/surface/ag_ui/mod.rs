@@ -1,4 +1,4 @@
-//! AG-UI, at `/ag-ui/{agent}`: `HttpAgent`, CopilotKit and assistant-ui.
+//! AG-UI, at `/ag-ui/{agent}`: `HttpAgent`, `CopilotKit` and assistant-ui.
 //!
 //! A turn is one run, or several: requests of the agent end a run with interrupts while the turn waits, and the next run
 //! contains the answers.

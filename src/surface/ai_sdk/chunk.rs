@@ -63,7 +63,8 @@ pub(super) struct Output<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub(super) content: &'a [Box<RawValue>],
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) raw_output: Option<&'a RawValue>,
+    #[serde(rename = "rawOutput")]
+    pub(super) raw: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) locations: Option<&'a RawValue>,
 }

@@ -75,7 +75,7 @@ impl UiMessageStream {
         if pauses && !self.replays && !self.writer.complete && self.projector.waits_for_permission() {
             // Clients send no answer while another call of the step has no final output.
             for call in self.projector.running_calls() {
-                self.writer.output(out, call, CallStatus::Running.as_str(), None);
+                output(out, call, CallStatus::Running.as_str(), None);
             }
             self.writer.finish(out, "tool-calls");
         }
@@ -157,8 +157,8 @@ impl Writer {
                     input(out, call);
                 }
             }
-            Step::CallProgressed(call) => self.output(out, call, call.status.as_str(), Some(true)),
-            Step::CallEnded(call) => self.end_call(out, call),
+            Step::CallProgressed(call) => output(out, call, call.status.as_str(), Some(true)),
+            Step::CallEnded(call) => Self::end_call(out, call),
             Step::Plan(plan) => part(out, "data-plan", "plan", plan, None),
             Step::Usage(usage) => metadata(out, &json_object("contextUsage", usage)),
             Step::State { kind, update } => {
@@ -270,19 +270,9 @@ impl Writer {
         }
     }
 
-    fn output(&self, out: &mut BytesMut, call: &ToolCall, status: &str, preliminary: Option<bool>) {
-        let (raw_output, locations) = (call.output.as_deref(), call.locations.as_deref());
-        let output = Output { status, content: &call.content, raw_output, locations };
-        tool(out, "tool-output-available", call, |chunk| Chunk {
-            output: Some(output),
-            preliminary,
-            ..chunk
-        });
-    }
-
-    fn end_call(&self, out: &mut BytesMut, call: &ToolCall) {
+    fn end_call(out: &mut BytesMut, call: &ToolCall) {
         if call.status == CallStatus::Completed {
-            self.output(out, call, call.status.as_str(), None);
+            output(out, call, call.status.as_str(), None);
             for diff in call.content.iter().filter_map(|item| RawObject::parse(item)) {
                 if diff.text("type").as_deref() == Some("diff")
                     && let Some(path) = diff.text("path")
@@ -399,6 +389,13 @@ fn tool<'a>(
     let named = kind.starts_with("tool-input");
     let chunk = if named { Chunk { tool_name: Some(&call.kind), ..chunk } } else { chunk };
     data(out, &with(chunk));
+}
+
+/// The output of a call so far, or its result.
+fn output(out: &mut BytesMut, call: &ToolCall, status: &str, preliminary: Option<bool>) {
+    let (raw, locations) = (call.output.as_deref(), call.locations.as_deref());
+    let output = Output { status, content: &call.content, raw, locations };
+    tool(out, "tool-output-available", call, |chunk| Chunk { output: Some(output), preliminary, ..chunk });
 }
 
 fn input(out: &mut BytesMut, call: &ToolCall) {

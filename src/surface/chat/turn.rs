@@ -247,18 +247,18 @@ impl<'a> Begin<'a> {
         }
         // A template that a client did not fill in is no id.
         let given = conversation.as_deref().map(str::trim);
-        match given.filter(|id| !id.is_empty() && *id != "new" && !id.contains("{{")) {
-            Some(id) => Named::ById(conversation_key(self.by, agent, protocol, id)),
-            None => {
-                let chain = |digests: &[Digest]| {
-                    let mut hash = Sha256::new();
-                    digests.iter().for_each(|digest| hash.update(digest.bytes()));
-                    key(&format!("history:{}", URL_SAFE_NO_PAD.encode(hash.finalize())))
-                };
-                let before = (self.digests.len() > 1).then(|| chain(&self.digests[..self.digests.len() - 1]));
-                Named::ByHistory { whole: chain(self.digests), before }
-            }
+        if let Some(id) = given.filter(|id| !id.is_empty() && *id != "new" && !id.contains("{{")) {
+            return Named::ById(conversation_key(self.by, agent, protocol, id));
         }
+        let chain = |digests: &[Digest]| {
+            let mut hash = Sha256::new();
+            for digest in digests {
+                hash.update(digest.bytes());
+            }
+            key(&format!("history:{}", URL_SAFE_NO_PAD.encode(hash.finalize())))
+        };
+        let before = (self.digests.len() > 1).then(|| chain(&self.digests[..self.digests.len() - 1]));
+        Named::ByHistory { whole: chain(self.digests), before }
     }
 
     /// The conversation with its session, if both exist.
@@ -354,12 +354,11 @@ impl<'a> Begin<'a> {
     /// Sends the prompt and stores the turn.
     async fn prompt(&self, locked: &Locked, new: NewPrompt<'_>) -> Result<ChatTurn, ApiError> {
         let NewPrompt { known, earlier, first_new, notice } = new;
-        let (session, mut conversation) = match known {
-            Some(Known { conversation, session }) => (session, conversation),
-            None => {
-                let session = self.create_session().await?;
-                (session.clone(), Conversation::new(session.id()))
-            }
+        let (session, mut conversation) = if let Some(Known { conversation, session }) = known {
+            (session, conversation)
+        } else {
+            let session = self.create_session().await?;
+            (session.clone(), Conversation::new(session.id()))
         };
         let is_first = conversation.turns.is_empty() && self.request.session.is_none();
         let system = self.request.system.as_deref().filter(|_| is_first);

@@ -8,7 +8,7 @@ use super::completion::{Field, Head, Usage, body, delta, error, own_delta, text_
 use crate::acp::RawObject;
 use crate::conversation::Notice;
 use crate::event::{ControlFrame, EventRef};
-use crate::projection::{Asked, End, Request, Role, Step, TurnProjector};
+use crate::projection::{Asked, End, Request, Role, Step, ToolCall, TurnProjector};
 use crate::stream::Encoder;
 use crate::surface::chat::{CancelOnDisconnect, Interrupted, done, interruption};
 use crate::transcript::decode;
@@ -184,7 +184,7 @@ impl Writer {
         let link = &self.options.link;
         let text = match request.asked {
             Asked::Permission => {
-                let title = request.call.and_then(|call| call.title_text());
+                let title = request.call.and_then(ToolCall::title_text);
                 format!(
                     "The agent asks for permission: {}. Answer at {link}",
                     title.as_deref().unwrap_or("a tool call")

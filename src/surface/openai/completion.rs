@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::surface::chat::{Interrupted, data};
 use crate::transcript::decode;
 
-/// The longest text of one frame. The reader of Open WebUI fails at lines of 128 KiB.
+/// The longest text of one frame. The reader of a common frontend fails at lines of 128 KiB.
 const MAX_TEXT_BYTES: usize = 32 << 10;
 
 /// The member of a delta that has the text.
@@ -38,6 +38,7 @@ pub(super) struct Head {
 }
 
 /// The tokens of a turn. Absent unless the agent reports them.
+#[expect(clippy::struct_field_names, reason = "the protocol names the members")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Usage {
     prompt_tokens: u64,
@@ -47,6 +48,7 @@ pub(super) struct Usage {
 
 impl Usage {
     pub(super) fn of(raw: &RawValue) -> Option<Self> {
+        #[expect(clippy::struct_field_names, reason = "ACP names the members")]
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Reported {

@@ -56,11 +56,7 @@ pub(super) fn select(gateway: &Gateway, id: &str) -> Result<(AgentName, Option<S
         None => (id, None),
     };
     let agent = name.parse::<AgentName>().ok().filter(|name| gateway.catalogue.agent(name).is_some());
-    match agent {
-        Some(agent) => Ok((agent, model)),
-        None => {
-            let detail = "this model does not exist: a model is the name of an agent, see /openai/v1/models";
-            Err(ApiError::new(ProblemCode::NotFound, detail))
-        }
-    }
+    let detail = "this model does not exist: a model is the name of an agent, see /openai/v1/models";
+    let agent = agent.ok_or_else(|| ApiError::new(ProblemCode::NotFound, detail))?;
+    Ok((agent, model))
 }

@@ -17,7 +17,7 @@ use crate::surface::state::Gateway;
 use crate::task::NewTask;
 use crate::types::AgentName;
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Runs the prompt in a hidden session, and responds with its text.
 pub(super) async fn run(

@@ -13,26 +13,25 @@ fn demo() -> Gateway {
 }
 
 /// Runs a program of `tests/chat_clients` and returns the JSON that it prints.
-async fn run(program: &str, args: &[&str]) -> Value {
+fn run(program: &str, args: &[&str]) -> Value {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/chat_clients");
     let mut command = command("node");
     command.arg(program).args(args).current_dir(folder).stdin(Stdio::null()).stderr(Stdio::piped());
-    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("no panic");
-    let output = output.expect("node is there: `scripts/test rust` installs the packages");
+    let output = command.output().expect("node is there: `scripts/test rust` installs the packages");
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     serde_json::from_str(stdout.trim())
         .unwrap_or_else(|error| panic!("{args:?}: {error}\n{stdout}\n{stderr}"))
 }
 
-async fn ai_sdk(gateway: &Gateway, version: &str, scenario: &str) -> Value {
-    run("ai_sdk.mjs", &[version, &format!("{}/ai-sdk/demo", gateway.url), KEY, scenario]).await
+fn ai_sdk(gateway: &Gateway, version: &str, scenario: &str) -> Value {
+    run("ai_sdk.mjs", &[version, &format!("{}/ai-sdk/demo", gateway.url), KEY, scenario])
 }
 
-#[tokio::test]
-async fn ai_sdk_shows_turns_in_each_version() {
+#[test]
+fn ai_sdk_shows_turns_in_each_version() {
     let gateway = demo();
     for version in ["5", "6", "7"] {
-        let shown = ai_sdk(&gateway, version, "turn:hello").await;
+        let shown = ai_sdk(&gateway, version, "turn:hello");
         assert_eq!(
             (&shown["status"], &shown["posts"], &shown["errors"]),
             (&json!("ready"), &json!(1), &json!([]))
@@ -45,18 +44,18 @@ async fn ai_sdk_shows_turns_in_each_version() {
     }
 }
 
-#[tokio::test]
-async fn ai_sdk_approves_and_denies_with_two_requests() {
+#[test]
+fn ai_sdk_approves_and_denies_with_two_requests() {
     let gateway = demo();
     for version in ["6", "7"] {
-        let shown = ai_sdk(&gateway, version, "approve:/diff").await;
+        let shown = ai_sdk(&gateway, version, "approve:/diff");
         assert_eq!(
             (&shown["posts"], &shown["tools"][0]["state"]),
             (&json!(2), &json!("output-available")),
             "{shown}"
         );
         assert_eq!(shown["roles"], json!(["user", "assistant"]), "one message of the assistant: {shown}");
-        let shown = ai_sdk(&gateway, version, "deny:/diff").await;
+        let shown = ai_sdk(&gateway, version, "deny:/diff");
         assert_eq!(
             (&shown["posts"], &shown["tools"][0]["state"]),
             (&json!(2), &json!("output-error")),
@@ -66,12 +65,12 @@ async fn ai_sdk_approves_and_denies_with_two_requests() {
     }
 }
 
-#[tokio::test]
-async fn ai_sdk_resumes_in_each_version() {
+#[test]
+fn ai_sdk_resumes_in_each_version() {
     let gateway = demo();
     for version in ["5", "6", "7"] {
-        let whole = ai_sdk(&gateway, version, "turn:hello").await;
-        let shown = ai_sdk(&gateway, version, "resume:hello").await;
+        let whole = ai_sdk(&gateway, version, "turn:hello");
+        let shown = ai_sdk(&gateway, version, "resume:hello");
         assert_eq!(shown["lost"], "error", "{shown}");
         for at in ["during", "after"] {
             assert_eq!(
@@ -81,7 +80,7 @@ async fn ai_sdk_resumes_in_each_version() {
             );
         }
     }
-    let shown = ai_sdk(&gateway, "7", "other-tab:/diff").await;
+    let shown = ai_sdk(&gateway, "7", "other-tab:/diff");
     assert_eq!(
         (&shown["posts"], &shown["tools"][0]["state"]),
         (&json!(2), &json!("output-available")),
@@ -89,59 +88,56 @@ async fn ai_sdk_resumes_in_each_version() {
     );
 }
 
-#[tokio::test]
-async fn ai_sdk_stops_regenerates_and_edits() {
+#[test]
+fn ai_sdk_stops_regenerates_and_edits() {
     let gateway = demo();
-    let stopped = ai_sdk(&gateway, "7", "stop:/slow 30").await;
+    let stopped = ai_sdk(&gateway, "7", "stop:/slow 30");
     assert_eq!((&stopped["status"], &stopped["errors"]), (&json!("ready"), &json!([])), "{stopped}");
-    let again = ai_sdk(&gateway, "7", "regenerate").await;
+    let again = ai_sdk(&gateway, "7", "regenerate");
     assert_eq!((&again["same"], &again["roles"]), (&json!(false), &json!(["user", "assistant"])), "{again}");
     assert!(again["data"].as_array().is_some_and(|parts| parts.contains(&json!("data-notice"))), "{again}");
-    let edited = ai_sdk(&gateway, "6", "edit").await;
+    let edited = ai_sdk(&gateway, "6", "edit");
     assert!(
         edited["text"].as_str().is_some_and(|text| text.contains("two") && !text.contains("“one”")),
         "{edited}"
     );
 }
 
-#[tokio::test]
-async fn openai_sdk_completes() {
+#[test]
+fn openai_sdk_completes() {
     let gateway = demo();
     let url = format!("{}/openai/v1", gateway.url);
-    let client = async |scenario: &[&str]| run("openai_chat.mjs", &[&[&*url, KEY], scenario].concat()).await;
-    assert_eq!(client(&["models"]).await, json!({ "ids": ["demo"], "one": "demo" }));
-    let streamed = client(&["streamed", "demo", "hello"]).await;
-    let whole = client(&["whole", "demo", "hello"]).await;
+    let client = |scenario: &[&str]| run("openai_chat.mjs", &[&[&*url, KEY], scenario].concat());
+    assert_eq!(client(&["models"]), json!({ "ids": ["demo"], "one": "demo" }));
+    let streamed = client(&["streamed", "demo", "hello"]);
+    let whole = client(&["whole", "demo", "hello"]);
     assert_eq!((&streamed["text"], &streamed["reasoning"]), (&whole["text"], &whole["reasoning"]));
     assert_eq!((&streamed["ids"], &streamed["roles"]), (&json!(1), &json!(["assistant"])));
     assert_eq!((&streamed["finish_reason"], &streamed["usage"]), (&json!("stop"), &whole["usage"]));
     assert!(streamed["usage"]["total_tokens"].is_u64(), "{streamed}");
-    assert!(
-        client(&["helper", "demo", "/about"]).await["text"].as_str().is_some_and(|text| text.contains("ACP"))
-    );
-    let history = client(&["history", "demo", "again"]).await;
+    assert!(client(&["helper", "demo", "/about"])["text"].as_str().is_some_and(|text| text.contains("ACP")));
+    let history = client(&["history", "demo", "again"]);
     let (first, second) =
         (history["first"].as_str().expect("an id"), history["second"].as_str().expect("an id"));
     assert_eq!((first.replace("_p1", "_p2").as_str(), &history["history"]), (second, &json!(null)));
-    let error = client(&["error", "nobody", "x"]).await;
+    let error = client(&["error", "nobody", "x"]);
     assert_eq!((&error["name"], &error["status"]), (&json!("NotFoundError"), &json!(404)));
-    let provider = client(&["provider", "demo", "hello"]).await;
+    let provider = client(&["provider", "demo", "hello"]);
     assert_eq!((&provider["text"], &provider["reasoning"]), (&whole["text"], &whole["reasoning"]));
 }
 
-#[tokio::test]
-async fn ag_ui_runs_in_both_versions() {
+#[test]
+fn ag_ui_runs_in_both_versions() {
     let gateway = demo();
     let url = format!("{}/ag-ui/demo", gateway.url);
     for package in ["@ag-ui/client", "ag-ui-0"] {
-        let client =
-            async |scenario: &[&str]| run("ag_ui.mjs", &[&[package, &*url, KEY], scenario].concat()).await;
-        let shown = client(&["turn", "hello"]).await;
+        let client = |scenario: &[&str]| run("ag_ui.mjs", &[&[package, &*url, KEY], scenario].concat());
+        let shown = client(&["turn", "hello"]);
         assert_eq!((&shown["finished"], &shown["errors"]), (&json!(1), &json!([])), "{shown}");
         assert!(shown["text"].as_str().is_some_and(|text| text.contains("demo agent")), "{shown}");
         assert_eq!(shown["tools"].as_array().map(Vec::len), Some(3), "{shown}");
         for (scenario, said) in [("approve", "copes with an empty name"), ("deny", "You said no")] {
-            let shown = client(&[scenario, "/diff"]).await;
+            let shown = client(&[scenario, "/diff"]);
             assert_eq!(shown["first"]["interrupts"][0]["reason"], "tool_call", "{shown}");
             assert_eq!(
                 (&shown["second"]["interrupts"], &shown["second"]["errors"]),
@@ -151,8 +147,8 @@ async fn ag_ui_runs_in_both_versions() {
             assert!(shown["second"]["text"].as_str().is_some_and(|text| text.contains(said)), "{shown}");
             assert_eq!(shown["second"]["tools"].as_array().map(Vec::len), Some(1), "{shown}");
         }
-        let twice = client(&["twice", "/about"]).await;
+        let twice = client(&["twice", "/about"]);
         assert_eq!(twice["one"], twice["two"]);
-        assert_eq!(client(&["conflict", "/diff"]).await, json!({ "status": 409, "code": "turn_running" }));
+        assert_eq!(client(&["conflict", "/diff"]), json!({ "status": 409, "code": "turn_running" }));
     }
 }
