@@ -134,6 +134,16 @@ const scenarios = {
     await chat.resumeStream();
     return { lost, during, after: shown(chat) };
   },
+  // A page that has nothing yet.
+  async "new-page"(prompt) {
+    const first = open("page");
+    const sent = first.sendMessage({ text: prompt });
+    await until("text", () => parts(first).length > 0);
+    const second = open("page");
+    await second.resumeStream();
+    await sent;
+    return shown(second);
+  },
   // Another tab finds the open approval.
   async "other-tab"(prompt) {
     const first = open("tab");
