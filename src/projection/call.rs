@@ -115,10 +115,16 @@ impl ToolCall {
         }
     }
 
-    /// Releases the values of a call that has ended and was shown.
+    /// The bytes of the values of the agent.
+    pub(super) fn size(&self) -> usize {
+        let members = [&self.title, &self.input, &self.output, &self.locations];
+        let values = members.into_iter().flatten().chain(&self.content);
+        values.map(|value| value.get().len()).sum()
+    }
+
+    /// Releases the values of the agent: after the end of the call, or if they are too large.
     pub(super) fn release(&mut self) {
-        self.output = None;
-        self.locations = None;
+        (self.title, self.input, self.output, self.locations) = (None, None, None, None);
         self.content = Vec::new();
     }
 

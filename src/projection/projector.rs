@@ -14,6 +14,8 @@ use crate::types::RequestId;
 
 /// The tool calls of a turn that the projector follows. Later calls are not shown.
 const MAX_CALLS: usize = 10_000;
+/// The bytes of the agent's values that the running calls keep. A call that exceeds them loses its values.
+const MAX_CALL_BYTES: usize = 16 << 20;
 /// The message ids that the projector remembers.
 const MAX_MESSAGES: usize = 10_000;
 /// The child sessions whose blocks the projector follows. Later ones are not shown.
@@ -30,6 +32,8 @@ pub struct TurnProjector {
     /// The ids of the messages that have a block.
     messages: HashSet<String>,
     calls: Vec<ToolCall>,
+    /// The bytes of the values of all calls.
+    call_bytes: usize,
     places: HashMap<String, usize>,
     requests: Vec<OpenRequest>,
 }
@@ -283,6 +287,7 @@ impl TurnProjector {
         if call.has_ended() {
             return Some(at);
         }
+        self.call_bytes -= call.size();
         let mut changes = if is_chunk {
             if let Some(item) = object.get("content") {
                 call.add(item);
@@ -291,6 +296,10 @@ impl TurnProjector {
         } else {
             call.update(object)
         };
+        if self.call_bytes + call.size() > MAX_CALL_BYTES {
+            call.release();
+        }
+        self.call_bytes += call.size();
         if is_new {
             emit(Step::CallBegun(call));
             changes.description = false;
@@ -309,6 +318,7 @@ impl TurnProjector {
     fn end_call(&mut self, at: usize, emit: &mut dyn FnMut(Step<'_>)) {
         let call = &mut self.calls[at];
         emit(Step::CallEnded(call));
+        self.call_bytes -= call.size();
         call.release();
     }
 
@@ -347,6 +357,7 @@ impl TurnProjector {
                 let unnamed = &mut self.calls[at];
                 unnamed.title =
                     RawObject::parse(params).and_then(|params| params.get("title")).map(ToOwned::to_owned);
+                self.call_bytes += unnamed.size();
                 emit(Step::CallBegun(unnamed));
                 call = Some(at);
             }

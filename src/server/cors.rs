@@ -7,10 +7,13 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 /// Every request header that a route or a layer reads from a client. `tests/it/cors.rs` compares the list
-/// with the OpenAPI document, which does not have the headers of `/acp`.
+/// with the OpenAPI document, which does not have the headers of `/acp` and of the
+/// chat protocols.
 const REQUEST_HEADERS: &str = "accept, authorization, content-type, last-event-id, idempotency-key, prefer, if-match, \
     if-none-match, if-range, range, x-request-id, traceparent, tracestate, acp-connection-id, acp-session-id, \
-    x-acp-session-id, x-acp-history";
+    x-acp-session-id, x-acp-history, x-conversation-id, x-stainless-arch, x-stainless-helper-method, x-stainless-lang, \
+    x-stainless-os, x-stainless-package-version, x-stainless-retry-count, x-stainless-runtime, \
+    x-stainless-runtime-version, x-stainless-timeout";
 /// Every response header that a client uses. `tests/it/cors.rs` compares the list with the OpenAPI document and with
 /// some responses.
 const EXPOSED_HEADERS: &str = "location, etag, retry-after, ratelimit, ratelimit-policy, preference-applied, \

@@ -133,7 +133,7 @@ fn respond(
     received_until: Option<RequestId>,
 ) -> Response {
     let feed = turn.feed(gateway);
-    let ChatTurn { session, prompt, notice, guard, .. } = turn;
+    let ChatTurn { session, prompt, notice, is_own, guard, .. } = turn;
     let id = session.id();
     let run = Run {
         thread: input.thread_id.clone(),
@@ -143,8 +143,8 @@ fn respond(
         prompt,
         notice,
     };
-    let connected =
-        CancelOnDisconnect::new(session, prompt, gateway.shutdown.clone(), gateway.chat_watchers().clone());
+    let watched = (&gateway.shutdown, gateway.chat_watchers());
+    let connected = CancelOnDisconnect::new((session, prompt), is_own, watched);
     let encoder = Box::new(RunStream::new(run, received_until, connected));
     let mut response = gateway.stream_response(by.admission(), guard, feed, encoder, true);
     let headers = response.headers_mut();

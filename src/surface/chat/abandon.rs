@@ -25,14 +25,15 @@ pub(crate) struct CancelOnDisconnect {
 }
 
 impl CancelOnDisconnect {
+    /// `is_own`: whether the client began the turn. Otherwise, its disconnect cancels nothing.
     pub(crate) fn new(
-        session: SessionHandle,
-        prompt: PromptId,
-        shutdown: Shutdown,
-        watchers: Watchers,
+        (session, prompt): (SessionHandle, PromptId),
+        is_own: bool,
+        (shutdown, watchers): (&Shutdown, &Watchers),
     ) -> Self {
         let watched = watchers.acquire((session.id(), prompt), usize::MAX);
-        Self { session, prompt, shutdown, watchers, watched, complete: AtomicBool::new(false) }
+        let (shutdown, watchers) = (shutdown.clone(), watchers.clone());
+        Self { session, prompt, shutdown, watchers, watched, complete: AtomicBool::new(!is_own) }
     }
 
     /// The client has received the end of the turn.

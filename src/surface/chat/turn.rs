@@ -81,6 +81,8 @@ pub(crate) struct ChatTurn {
     pub(crate) first_seq: u64,
     pub(crate) last_seq: Option<u64>,
     pub(crate) notice: Option<Notice>,
+    /// Whether the client of this conversation began the turn, so that its disconnect may cancel the turn.
+    pub(crate) is_own: bool,
     /// Counts the response as a stream.
     pub(crate) guard: StreamGuard,
 }
@@ -103,7 +105,8 @@ impl ChatTurn {
     ) -> Result<Self, ApiError> {
         let range = session.query().prompt_range(prompt).await?.ok_or_else(ApiError::not_found)?;
         let guard = gateway.streams().acquire(by)?;
-        Ok(Self { session, prompt, first_seq: range.first_seq, last_seq: range.last_seq, notice, guard })
+        let (first_seq, last_seq) = (range.first_seq, range.last_seq);
+        Ok(Self { session, prompt, first_seq, last_seq, notice, is_own: true, guard })
     }
 }
 
@@ -124,6 +127,7 @@ pub(crate) struct LatestTurn {
     pub(crate) session: SessionHandle,
     pub(crate) prompt: PromptId,
     notice: Option<Notice>,
+    is_own: bool,
 }
 
 impl LatestTurn {
@@ -136,7 +140,7 @@ impl LatestTurn {
         if let Some(session) = named_session(gateway, by, id).await? {
             let session = gateway.sessions.open(by, session).await?;
             let newest = session.query().prompts(None, 1).await?.prompts.first().map(|turn| turn.prompt_id);
-            return Ok(newest.map(|prompt| Self { session, prompt, notice: None }));
+            return Ok(newest.map(|prompt| Self { session, prompt, notice: None, is_own: false }));
         }
         let key = conversation_key(by, agent, protocol, id);
         let conversation = gateway.conversations().get(&key).await.map_err(ApiError::internal)?;
@@ -145,14 +149,17 @@ impl LatestTurn {
             return Ok(None);
         };
         match gateway.sessions.open(by, session).await {
-            Ok(session) => Ok(Some(Self { session, prompt: turn.prompt_id(), notice: turn.notice })),
+            Ok(session) => {
+                Ok(Some(Self { session, prompt: turn.prompt_id(), notice: turn.notice, is_own: true }))
+            }
             Err(SessionError::NoSuchSession) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
     pub(crate) async fn attach(self, gateway: &Gateway, by: &Principal) -> Result<ChatTurn, ApiError> {
-        ChatTurn::existing(gateway, by, self.session, self.prompt, self.notice).await
+        let turn = ChatTurn::existing(gateway, by, self.session, self.prompt, self.notice).await?;
+        Ok(ChatTurn { is_own: self.is_own, ..turn })
     }
 }
 
@@ -406,7 +413,7 @@ impl<'a> Begin<'a> {
         }
         locked.put(&conversation).await.map_err(|_| ApiError::draining())?;
         let (first_seq, last_seq) = (admitted.first_seq, admitted.last_seq);
-        Ok(ChatTurn { session, prompt, first_seq, last_seq, notice, guard })
+        Ok(ChatTurn { session, prompt, first_seq, last_seq, notice, is_own: true, guard })
     }
 
     /// The key by which a repeated request finds the turn if the gateway was killed before it stored the conversation.

@@ -55,7 +55,7 @@ fn respond(
     body: &CompletionBody,
 ) -> Response {
     let feed = turn.feed(gateway);
-    let ChatTurn { session, prompt, notice, guard, .. } = turn;
+    let ChatTurn { session, prompt, notice, is_own, guard, .. } = turn;
     let id = session.id();
     let options = Options {
         id: format!("chatcmpl-{id}_{prompt}"),
@@ -65,8 +65,8 @@ fn respond(
         link: session_link(gateway, headers, id),
         notice,
     };
-    let connected =
-        CancelOnDisconnect::new(session, prompt, gateway.shutdown.clone(), gateway.chat_watchers().clone());
+    let watched = (&gateway.shutdown, gateway.chat_watchers());
+    let connected = CancelOnDisconnect::new((session, prompt), is_own, watched);
     let encoder = Box::new(ChatCompletion::new(options, connected));
     let mut response = gateway.stream_response(by.admission(), guard, feed, encoder, true);
     let headers = response.headers_mut();

@@ -150,3 +150,47 @@ async fn requests_that_no_agent_can_satisfy_are_rejected() {
         "authentication_error"
     );
 }
+
+/// A page of another origin may send what the SDKs send, and read the session.
+#[tokio::test]
+async fn browser_of_another_origin_may_use_the_sdk() {
+    let gateway = Setup::fake(&[]).settings("auth.allowed_origins = [\"https://app.example\"]").start();
+    let url = format!("{}{COMPLETIONS}", gateway.url);
+    let preflight = gateway.http.request(Method::OPTIONS, &url).header("origin", "https://app.example");
+    let preflight =
+        preflight.header("access-control-request-method", "POST").send().await.expect("an answer");
+    let allowed = preflight.headers()["access-control-allow-headers"].to_str().expect("ASCII").to_owned();
+    for name in
+        ["authorization", "x-stainless-retry-count", "x-stainless-lang", "x-acp-session-id", "x-acp-history"]
+    {
+        assert!(allowed.split(", ").any(|allowed| allowed == name), "{name}: {allowed}");
+    }
+    let request = gateway.http.post(&url).bearer_auth(KEY).header("origin", "https://app.example");
+    let response = request.json(&completion(&["echo x"], true)).send().await.expect("an answer");
+    let exposed = response.headers()["access-control-expose-headers"].to_str().expect("ASCII").to_owned();
+    for name in response
+        .headers()
+        .keys()
+        .map(reqwest::header::HeaderName::as_str)
+        .filter(|name| name.starts_with("x-acp"))
+    {
+        assert!(exposed.contains(name), "{name}: {exposed}");
+    }
+    assert!(response.headers().contains_key("x-acp-session-id"));
+}
+
+/// A client that only looks at a turn of others does not cancel it.
+#[tokio::test]
+async fn viewer_that_leaves_cancels_nothing() {
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    let prompt = gateway.prompt(&session, "slow chunks=8 ms=1000").await;
+    let look = super::run_input(&session, "look", &[]);
+    let mut viewer = gateway.request(Method::POST, super::AG_UI).json(&look).send().await.expect("an answer");
+    viewer.chunk().await.expect("a chunk");
+    drop(viewer);
+    let path = format!("/v1/sessions/{session}/prompts/{}", prompt["promptId"].as_str().expect("an id"));
+    let request = gateway.request(Method::GET, &path).header("prefer", "wait=60");
+    let ended: serde_json::Value = request.send().await.expect("an answer").json().await.expect("JSON");
+    assert_eq!(ended["stopReason"], "end_turn", "{ended}");
+}
