@@ -5,6 +5,7 @@ mod clients;
 mod history;
 mod openai;
 mod projections;
+mod responses;
 
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
@@ -15,6 +16,7 @@ use crate::support::Gateway;
 const AI_SDK: &str = "/ai-sdk/fake";
 const AG_UI: &str = "/ag-ui/fake";
 const COMPLETIONS: &str = "/openai/v1/chat/completions";
+const RESPONSES: &str = "/openai/v1/responses";
 
 /// A message of the AI SDK: the text of each message of the user, and the chat.
 fn ui_messages(chat: &str, texts: &[&str]) -> Value {
@@ -56,7 +58,9 @@ fn frames(text: &str) -> Vec<Value> {
 /// The joined text deltas of any protocol.
 fn text(frames: &[Value]) -> String {
     let delta = |frame: &Value| match frame["type"].as_str() {
-        Some("text-delta" | "TEXT_MESSAGE_CONTENT") => frame["delta"].as_str().map(str::to_owned),
+        Some("text-delta" | "TEXT_MESSAGE_CONTENT" | "response.output_text.delta") => {
+            frame["delta"].as_str().map(str::to_owned)
+        }
         Some(_) => None,
         None => frame["choices"][0]["delta"]["content"].as_str().map(str::to_owned),
     };

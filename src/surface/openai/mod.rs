@@ -1,4 +1,4 @@
-//! The API of `OpenAI`, at `/openai/v1`: models and chat completions.
+//! The API of `OpenAI`, at `/openai/v1`: models, chat completions and responses.
 //!
 //! An agent is a model. A turn is one completion. Tool calls of the agent never become `tool_calls`, because a client would
 //! try to run them. A permission request keeps the response open, with a link to the page where a person answers.
@@ -6,13 +6,15 @@
 //! Read in this order:
 //! 1. `chat_request`: the body, and the headers that name a conversation.
 //! 2. `completion`: the frames and the body of a completion. `chat_encoder`: steps of a turn to completions.
-//! 3. `models`, `chat`: the handlers. `side_job`: titles and tags, which stay out of the conversation.
+//! 3. `responses`: the responses API.
+//! 4. `models`, `chat`: the handlers. `side_job`: titles and tags, which stay out of the conversation.
 
 mod chat;
 mod chat_encoder;
 mod chat_request;
 mod completion;
 mod models;
+mod responses;
 mod side_job;
 
 use axum::Router;
@@ -25,6 +27,9 @@ pub(super) fn router(gateway: &Gateway) -> Router<Gateway> {
     let routes = Router::new()
         .route("/openai/v1/models", get(models::list))
         .route("/openai/v1/models/{model}", get(models::get))
-        .route("/openai/v1/chat/completions", post(chat::create));
+        .route("/openai/v1/chat/completions", post(chat::create))
+        .route("/openai/v1/responses", post(responses::create))
+        .route("/openai/v1/responses/{response}", get(responses::get))
+        .route("/openai/v1/responses/{response}/cancel", post(responses::cancel));
     with_layers(routes, gateway, ErrorFormat::Json)
 }

@@ -3,7 +3,9 @@
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{AG_UI, AI_SDK, COMPLETIONS, body, completion, frames, post, run_input, text, ui_messages};
+use super::{
+    AG_UI, AI_SDK, COMPLETIONS, RESPONSES, body, completion, frames, post, run_input, text, ui_messages,
+};
 use crate::key_life::key;
 use crate::support::wait::{LONGEST, eventually};
 use crate::support::{Gateway, Setup};
@@ -50,7 +52,7 @@ async fn answers(gateway: &Gateway, session: &str) -> Vec<Value> {
 #[tokio::test]
 async fn open_request_is_visible_through_each_protocol_and_answered_through_any() {
     let gateway = Setup::fake(&[]).start();
-    for answered_by in ["rest", "ai-sdk", "ag-ui"] {
+    for answered_by in ["rest", "ai-sdk", "responses", "ag-ui"] {
         let session = waiting(&gateway).await;
         let shown = resume(&gateway, &session).await;
         assert_eq!(last(&shown, "tool-approval-request")["approvalId"], "r1");
@@ -58,6 +60,10 @@ async fn open_request_is_visible_through_each_protocol_and_answered_through_any(
         let run = frames(&post(&gateway, AG_UI, &run_input(&session, "look", &[])).await);
         let outcome = &last(&run, "RUN_FINISHED")["outcome"];
         assert_eq!((&outcome["type"], &outcome["interrupts"][0]["id"]), (&json!("interrupt"), &json!("r1")));
+        let path = format!("{RESPONSES}/resp_{session}_p1");
+        let first = gateway.get(&path).await;
+        let output = first["output"].as_array().expect("items");
+        assert!(output.iter().any(|item| item["type"] == "mcp_approval_request"), "{first}");
         match answered_by {
             "rest" => {
                 let path = format!("/v1/sessions/{session}/permissions/r1");

@@ -156,3 +156,31 @@ fn ag_ui_runs_in_both_versions() {
         assert_eq!(client(&["conflict", "/diff"]), json!({ "status": 409, "code": "turn_running" }));
     }
 }
+
+#[test]
+fn openai_sdk_follows_responses() {
+    let gateway = demo();
+    let url = format!("{}/openai/v1", gateway.url);
+    let client = |scenario: &[&str]| run("openai_responses.mjs", &[&[&*url, KEY], scenario].concat());
+    let (whole, helper) = (client(&["whole", "hello"]), client(&["helper", "hello"]));
+    assert_eq!((&whole["text"], &whole["items"]), (&helper["text"], &helper["items"]));
+    assert_eq!(helper["types"].as_array().and_then(|types| types.first()), Some(&json!("response.created")));
+    for (scenario, said) in [("approve", "copes with an empty name"), ("deny", "You said no")] {
+        let shown = client(&[scenario, "/diff"]);
+        let (first, second) = (&shown["first"], &shown["second"]);
+        assert_eq!(format!("{}_2", first["id"].as_str().expect("an id")), second["id"], "{shown}");
+        assert!(second["text"].as_str().is_some_and(|text| text.contains(said)), "{shown}");
+    }
+    let next = client(&["next", "again"]);
+    assert_eq!(next["first"].as_str().expect("an id").replace("_p1", "_p2"), next["second"], "{next}");
+    let resumed = client(&["resume", "hello"]);
+    let rest = resumed["rest"].as_array().expect("numbers");
+    assert!(rest.iter().zip(12..).all(|(number, expected)| *number == json!(expected)), "{resumed}");
+    assert_eq!((&resumed["last"], &resumed["same"]), (&json!("response.completed"), &json!(true)));
+    let cancelled = client(&["cancel", "/slow 30"]);
+    assert_eq!(cancelled, json!({ "begun": "in_progress", "cancelled": "cancelled", "read": "cancelled" }));
+    assert_eq!(client(&["unknown", "x"]), json!({ "name": "NotFoundError", "status": 404 }));
+    let provider = client(&["provider", "hello"]);
+    assert_eq!((&provider["text"], &provider["errors"]), (&whole["text"], &json!([])), "{provider}");
+    assert!(provider["reasoning"].as_str().is_some_and(|text| text.contains("hello")), "{provider}");
+}

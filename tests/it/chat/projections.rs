@@ -7,7 +7,7 @@ use std::path::Path;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{AG_UI, AI_SDK, COMPLETIONS, body, completion, post, run_input, ui_messages};
+use super::{AG_UI, AI_SDK, COMPLETIONS, RESPONSES, body, completion, post, run_input, ui_messages};
 use crate::golden::examples::{UPDATES, V2_UPDATES};
 use crate::support::{Gateway, Setup};
 
@@ -41,14 +41,15 @@ fn every_update() -> String {
 fn stable(frames: &str, session: &str) -> String {
     let stable = frames.replace(session, "SESSION");
     let lines = stable.lines().filter(|line| !line.is_empty() && *line != ":");
-    let created = |line: &str| match line.split_once("\"created\":") {
+    let without = |line: String, member: &str| match line.split_once(member) {
         Some((before, after)) => {
             let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
-            format!("{before}\"created\":0{rest}")
+            format!("{before}{member}0{rest}")
         }
-        None => line.to_owned(),
+        None => line,
     };
-    lines.map(created).map(|line| line + "\n").collect()
+    let timeless = |line: &str| without(without(line.to_owned(), "\"created\":"), "\"created_at\":");
+    lines.map(timeless).map(|line| line + "\n").collect()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the flag is for developers")]
@@ -72,11 +73,12 @@ async fn every_update_has_the_expected_frames() {
         ("ai_sdk.txt", AI_SDK, ui_messages("c", &[&prompt])),
         ("ag_ui.txt", AG_UI, run_input("t", "r", &[&prompt])),
         ("openai_chat.txt", COMPLETIONS, completion(&[&prompt], true)),
+        ("openai_responses.txt", RESPONSES, json!({ "model": "fake", "input": prompt, "stream": true })),
     ] {
         let gateway = Setup::fake(&[]).start();
         let frames = post(&gateway, path, &content).await;
         let session = session_of(&gateway).await;
-        compare(name, &stable(&frames, &session));
+        compare(name, &stable(&frames, &session).replace(&gateway.url, "ORIGIN"));
     }
 }
 

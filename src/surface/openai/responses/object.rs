@@ -1,0 +1,95 @@
+//! A response and its items.
+
+use serde_json::{Value, json};
+
+use super::id::ResponseId;
+
+/// How a response stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Status {
+    InProgress,
+    Completed,
+    /// The agent reached a limit or refused.
+    Incomplete(&'static str),
+    Cancelled,
+    Failed {
+        code: String,
+        message: String,
+    },
+}
+
+impl Status {
+    const fn as_str(&self) -> &'static str {
+        match self {
+            Self::InProgress => "in_progress",
+            Self::Completed => "completed",
+            Self::Incomplete(_) => "incomplete",
+            Self::Cancelled => "cancelled",
+            Self::Failed { .. } => "failed",
+        }
+    }
+
+    /// The type of the last frame.
+    pub(super) const fn event(&self) -> &'static str {
+        match self {
+            Self::InProgress => "response.in_progress",
+            Self::Completed => "response.completed",
+            Self::Incomplete(_) | Self::Cancelled => "response.incomplete",
+            Self::Failed { .. } => "response.failed",
+        }
+    }
+}
+
+/// The members of a response that do not change.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) id: ResponseId,
+    /// The agent of the session. It is the model of the response.
+    pub(super) agent: String,
+    /// In seconds since 1970.
+    pub(super) created: i64,
+}
+
+/// The response with these items.
+pub(super) fn response(head: &Head, status: &Status, output: &[Value], usage: Option<&Value>) -> Value {
+    let error = match status {
+        Status::Failed { code, message } => json!({ "code": code, "message": message }),
+        _ => Value::Null,
+    };
+    let incomplete = match status {
+        Status::Incomplete(reason) => json!({ "reason": reason }),
+        _ => Value::Null,
+    };
+    let previous =
+        (head.id.number > 1).then(|| ResponseId { number: head.id.number - 1, ..head.id }.to_string());
+    json!({
+        "id": head.id.to_string(),
+        "object": "response",
+        "created_at": head.created,
+        "status": status.as_str(),
+        "model": head.agent,
+        "output": output,
+        "parallel_tool_calls": true,
+        "tool_choice": "auto",
+        "tools": [],
+        "error": error,
+        "incomplete_details": incomplete,
+        "metadata": {},
+        "previous_response_id": previous,
+        "conversation": { "id": format!("conv_{}", head.id.session) },
+        "usage": usage,
+    })
+}
+
+pub(super) fn message(id: &str, text: &str, status: &str) -> Value {
+    let content = [text_part(text)];
+    json!({ "id": id, "type": "message", "role": "assistant", "status": status, "content": content })
+}
+
+pub(super) fn text_part(text: &str) -> Value {
+    json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
+}
+
+pub(super) fn reasoning(id: &str, text: &str, status: &str) -> Value {
+    json!({ "id": id, "type": "reasoning", "summary": [{ "type": "summary_text", "text": text }], "status": status })
+}

@@ -1,0 +1,167 @@
+//! A request for a response.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::surface::chat::{Approval, Message, media_block, resource_link, text_block};
+use crate::surface::rest::ApiError;
+use crate::types::{RequestId, SessionId};
+
+/// The body. Parameters of a model have no meaning for an agent and are ignored.
+#[derive(Debug, Deserialize)]
+pub(super) struct ResponseBody {
+    pub(super) model: String,
+    input: Input,
+    #[serde(default)]
+    instructions: Option<String>,
+    #[serde(default)]
+    pub(super) stream: Option<bool>,
+    #[serde(default)]
+    pub(super) background: Option<bool>,
+    #[serde(default)]
+    pub(super) previous_response_id: Option<String>,
+    #[serde(default)]
+    conversation: Option<Value>,
+    #[serde(default)]
+    tool_choice: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Input {
+    Text(String),
+    Items(Vec<Value>),
+}
+
+impl ResponseBody {
+    pub(super) fn check(&self) -> Result<(), ApiError> {
+        let forces_tool = match &self.tool_choice {
+            Some(Value::String(choice)) => choice == "required",
+            Some(Value::Object(_)) => true,
+            _ => false,
+        };
+        if forces_tool {
+            let detail =
+                "an agent runs its own tools and cannot call those of the client; leave tool_choice out";
+            return Err(ApiError::invalid("/tool_choice", detail));
+        }
+        if self.previous_response_id.is_some() && self.conversation.is_some() {
+            let detail = "send either previous_response_id or conversation";
+            return Err(ApiError::invalid("/conversation", detail));
+        }
+        Ok(())
+    }
+
+    pub(super) fn messages(&self) -> Vec<Message> {
+        match &self.input {
+            Input::Text(text) => vec![Message::new("user", vec![text_block(text)])],
+            Input::Items(items) => items.iter().filter_map(message).collect(),
+        }
+    }
+
+    pub(super) fn system(&self) -> Option<String> {
+        let spoken =
+            || self.messages().into_iter().find(|message| matches!(&*message.role, "system" | "developer"));
+        self.instructions.clone().or_else(|| spoken().map(|message| message.text))
+    }
+
+    /// The answers to permission requests.
+    pub(super) fn approvals(&self) -> Result<Vec<Approval>, ApiError> {
+        let Input::Items(items) = &self.input else { return Ok(Vec::new()) };
+        let answers = items.iter().filter(|item| item["type"] == "mcp_approval_response");
+        answers
+            .map(|item| {
+                let request: Option<RequestId> = item["approval_request_id"]
+                    .as_str()
+                    .and_then(|id| id.strip_prefix("mcpr_")?.parse().ok());
+                let (Some(request), Some(approved)) = (request, item["approve"].as_bool()) else {
+                    let detail = "expected approval_request_id of an mcp_approval_request, and approve";
+                    return Err(ApiError::invalid("/input", detail));
+                };
+                let reason = item["reason"].as_str().map(ToOwned::to_owned);
+                Ok(Approval { request, approved, reason })
+            })
+            .collect()
+    }
+
+    /// The session of `conversation`: `conv_<session>`, as a text or as an object.
+    pub(super) fn conversation(&self) -> Result<Option<SessionId>, ApiError> {
+        let Some(conversation) = &self.conversation else { return Ok(None) };
+        let id = conversation.as_str().or_else(|| conversation["id"].as_str());
+        let session = id.and_then(|id| id.strip_prefix("conv_")?.parse().ok());
+        session.map(Some).ok_or_else(ApiError::not_found)
+    }
+}
+
+fn message(item: &Value) -> Option<Message> {
+    if item["type"].as_str().is_some_and(|kind| kind != "message") {
+        return None;
+    }
+    let blocks = match &item["content"] {
+        Value::String(text) if !text.is_empty() => vec![text_block(text)],
+        Value::Array(parts) => parts.iter().filter_map(block).collect(),
+        _ => Vec::new(),
+    };
+    Some(Message::new(item["role"].as_str()?, blocks))
+}
+
+fn block(part: &Value) -> Option<Value> {
+    let text = |key: &str| part[key].as_str();
+    match text("type")? {
+        "input_text" | "output_text" | "text" => text("text").filter(|text| !text.is_empty()).map(text_block),
+        "input_image" => {
+            let url = text("image_url")?;
+            if url.starts_with("data:") {
+                media_block(url, None, None)
+            } else {
+                Some(resource_link(url, None))
+            }
+        }
+        "input_file" => match (text("file_data"), text("file_url")) {
+            (Some(data), _) => media_block(data, None, text("filename")),
+            (None, Some(url)) => Some(resource_link(url, text("filename"))),
+            (None, None) => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(json: &str) -> ResponseBody {
+        serde_json::from_str(json).expect("a body")
+    }
+
+    #[test]
+    fn input_is_text_messages_or_answers() {
+        let text = body(r#"{"model":"a","input":"hello","include":[],"tools":[]}"#);
+        assert_eq!(text.messages()[0].text, "hello");
+        let items = body(
+            r#"{"model":"a","input":[{"role":"developer","content":"be brief"},{"role":"user","content":[
+            {"type":"input_text","text":"look"},{"type":"input_image","image_url":"data:image/png;base64,AAAA"}]},
+            {"type":"function_call_output","output":"x"},{"type":"mcp_approval_response","approval_request_id":"mcpr_r2","approve":false}]}"#,
+        );
+        assert_eq!(items.system().as_deref(), Some("be brief"));
+        assert_eq!(items.messages().len(), 2);
+        assert_eq!(items.messages()[1].blocks.len(), 2);
+        let approvals = items.approvals().expect("answers");
+        assert_eq!((approvals[0].request, approvals[0].approved), (RequestId::new(2), false));
+        let wrong =
+            body(r#"{"model":"a","input":[{"type":"mcp_approval_response","approval_request_id":"r2"}]}"#);
+        assert!(wrong.approvals().is_err());
+    }
+
+    #[test]
+    fn conversation_is_a_session() {
+        let session = "01990000-0000-7000-8000-000000000000";
+        for conversation in [format!(r#""conv_{session}""#), format!(r#"{{"id":"conv_{session}"}}"#)] {
+            let body = body(&format!(r#"{{"model":"a","input":"x","conversation":{conversation}}}"#));
+            assert_eq!(body.conversation().expect("an id").expect("a session").to_string(), session);
+        }
+        assert!(body(r#"{"model":"a","input":"x","conversation":"conv_1"}"#).conversation().is_err());
+        let both = body(r#"{"model":"a","input":"x","conversation":"c","previous_response_id":"r"}"#);
+        assert!(both.check().is_err());
+    }
+}

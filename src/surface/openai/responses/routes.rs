@@ -1,0 +1,153 @@
+//! The handlers: create a response, read it again, and cancel it.
+
+use std::time::Duration;
+
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use http::HeaderValue;
+
+use super::encoder::{Form, ResponseStream};
+use super::id::ResponseId;
+use super::object::Head;
+use super::request::ResponseBody;
+use crate::api::ProblemCode;
+use crate::surface::authorized::{Authorized, CanPrompt, CanRead};
+use crate::surface::chat::{
+    CancelOnDisconnect, ChatRequest, ChatTurn, HISTORY, HistoryPolicy, SESSION_ID, answer, read_json,
+};
+use crate::surface::openai::models;
+use crate::surface::rest::ApiError;
+use crate::surface::state::Gateway;
+
+/// How long a cancel waits for the end of the turn.
+const CANCEL_WAIT: Duration = Duration::from_secs(10);
+const RETRY_COUNT: &str = "x-stainless-retry-count";
+
+pub(in crate::surface::openai) async fn create(
+    State(gateway): State<Gateway>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (parts, body) = request.into_parts();
+    let by = Authorized::<CanPrompt>::from_parts(&parts)?;
+    let policy = HistoryPolicy::from_headers(&parts.headers)?;
+    let (headers, body) = read_json::<ResponseBody>(&gateway, Request::from_parts(parts, body)).await?;
+    body.check()?;
+    let (agent, model) = models::select(&gateway, &body.model)?;
+    let previous = body.previous_response_id.as_deref().map(str::parse::<ResponseId>).transpose();
+    let previous = previous.map_err(|_| unknown_response())?;
+    let approvals = body.approvals()?;
+    if let Some(previous) = previous.filter(|_| !approvals.is_empty()) {
+        let turn = open(&gateway, &by, previous).await?;
+        for approval in &approvals {
+            answer(&by, &turn.session, approval).await?;
+        }
+        let id = ResponseId { number: previous.number + 1, ..previous };
+        return respond(&gateway, &by, turn, id, &body).await;
+    }
+    if let Some(previous) = previous {
+        // The session must exist, and the turn must be one of it.
+        open(&gateway, &by, previous).await?;
+    }
+    let retries = headers.get(RETRY_COUNT).and_then(|count| count.to_str().ok()?.parse::<u32>().ok());
+    let chat = ChatRequest {
+        agent,
+        model,
+        protocol: "openai-responses",
+        conversation: None,
+        session: previous.map(|previous| previous.session).or(body.conversation()?),
+        messages: body.messages(),
+        system: body.system(),
+        policy,
+        regenerates: false,
+        is_retry: retries.is_some_and(|count| count > 0),
+        run: None,
+        trace: None,
+    };
+    let turn = chat.begin(&gateway, &by).await?;
+    let id = ResponseId { session: turn.session.id(), prompt: turn.prompt, number: 1 };
+    respond(&gateway, &by, turn, id, &body).await
+}
+
+/// Reads a response, also as a stream: `?stream=true`, with `starting_after` for the frames after a number.
+pub(in crate::surface::openai) async fn get(
+    State(gateway): State<Gateway>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (parts, _) = request.into_parts();
+    let by = Authorized::<CanRead>::from_parts(&parts)?;
+    let id: ResponseId = id.parse().map_err(|_| unknown_response())?;
+    let query = parts.uri.query().unwrap_or_default();
+    let parameter = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+    let after = parameter("starting_after").map(str::parse::<u64>).transpose();
+    let after = after.map_err(|_| ApiError::invalid("", "starting_after must be a sequence number"))?;
+    let streamed = parameter("stream") == Some("true");
+    let form = if streamed { Form::Stream { after } } else { Form::Now };
+    let turn = open(&gateway, &by, id).await?;
+    stream(&gateway, &by, turn, (id, form), None).await
+}
+
+pub(in crate::surface::openai) async fn cancel(
+    State(gateway): State<Gateway>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (parts, _) = request.into_parts();
+    let by = Authorized::<CanPrompt>::from_parts(&parts)?;
+    let id: ResponseId = id.parse().map_err(|_| unknown_response())?;
+    let turn = open(&gateway, &by, id).await?;
+    turn.session.cancel(Some(id.prompt), None).await?;
+    turn.session.wait_ended(id.prompt, CANCEL_WAIT).await?;
+    let turn = open(&gateway, &by, id).await?;
+    stream(&gateway, &by, turn, (id, Form::Now), None).await
+}
+
+fn unknown_response() -> ApiError {
+    ApiError::new(ProblemCode::NotFound, "this response does not exist, or this key has no access to it")
+}
+
+async fn open<S>(gateway: &Gateway, by: &Authorized<S>, id: ResponseId) -> Result<ChatTurn, ApiError> {
+    let session = gateway.sessions.open(by, id.session).await?;
+    ChatTurn::existing(gateway, by, session, id.prompt, None).await
+}
+
+async fn respond(
+    gateway: &Gateway,
+    by: &Authorized<CanPrompt>,
+    turn: ChatTurn,
+    id: ResponseId,
+    body: &ResponseBody,
+) -> Result<Response, ApiError> {
+    let background = body.background == Some(true);
+    let form = match (body.stream == Some(true), background) {
+        (true, _) => Form::Stream { after: None },
+        (false, true) => Form::Now,
+        (false, false) => Form::Whole,
+    };
+    let watched = (&gateway.shutdown, gateway.chat_watchers());
+    let connected = (!background)
+        .then(|| CancelOnDisconnect::new((turn.session.clone(), turn.prompt), turn.is_own, watched));
+    let notice = turn.notice;
+    let mut response = stream(gateway, by, turn, (id, form), connected).await?;
+    if let Some(notice) = notice {
+        response.headers_mut().insert(HISTORY, HeaderValue::from_static(notice.as_str()));
+    }
+    Ok(response)
+}
+
+async fn stream<S>(
+    gateway: &Gateway,
+    by: &Authorized<S>,
+    turn: ChatTurn,
+    (id, form): (ResponseId, Form),
+    connected: Option<CancelOnDisconnect>,
+) -> Result<Response, ApiError> {
+    // The frames depend on the turn alone, so the model is that of the session and not that of the request.
+    let head = Head { id, agent: turn.session.snapshot().await?.agent.to_string(), created: 0 };
+    let feed = turn.feed(gateway);
+    let encoder = Box::new(ResponseStream::new(head, form, connected));
+    let mut response = gateway.stream_response(by.admission(), turn.guard, feed, encoder, form != Form::Now);
+    let session = HeaderValue::try_from(id.session.to_string()).expect("an id is plain ASCII");
+    response.headers_mut().insert(SESSION_ID, session);
+    Ok(response)
+}
