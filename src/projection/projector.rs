@@ -412,3 +412,6 @@ fn text_of(content: &RawValue) -> Option<&RawValue> {
     let block: TextContent<'_> = serde_json::from_str(content.get()).ok()?;
     block.text.filter(|text| block.kind == "text" && text.get().starts_with('"'))
 }
+
+#[cfg(test)]
+mod tests;

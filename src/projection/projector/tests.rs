@@ -1,0 +1,163 @@
+//! The steps of events, as text.
+
+use bytes::BytesMut;
+
+use super::*;
+use crate::event::write_block;
+use crate::projection::failure_text;
+
+/// Projects events of one turn, each as its type and its members after the head.
+fn steps(events: &[(&str, &str)]) -> Vec<String> {
+    let mut projector = TurnProjector::default();
+    project(&mut projector, events)
+}
+
+fn project(projector: &mut TurnProjector, events: &[(&str, &str)]) -> Vec<String> {
+    let mut steps = Vec::new();
+    for (kind, members) in events {
+        let mut frame = BytesMut::new();
+        let head = r#""id":"k3-1","seq":1,"sessionId":"s","time":"2026-11-28T00:00:00.000Z","promptId":"p1""#;
+        write_block(&mut frame, Some("k3-1"), Some(kind), format!("{{{head},{members}}}").as_bytes());
+        let event = EventRef::parse(1, &frame).expect("a frame");
+        projector.event(&event, &mut |step| steps.push(shown(&step)));
+    }
+    steps
+}
+
+fn shown(step: &Step<'_>) -> String {
+    let block =
+        |block: &Block<'_>| format!("{:?} {} {}", block.role, block.number, block.subagent.unwrap_or("-"));
+    match step {
+        Step::Begun => "begun".to_owned(),
+        Step::BlockBegun(begun) => format!("block {}", block(begun)),
+        Step::Text(_, text) => format!("text {text}"),
+        Step::BlockEnded(ended) => format!("end of block {}", block(ended)),
+        Step::CallBegun(call) => format!("call {} {}", call.id, call.kind),
+        Step::CallDescribed(call) => format!("described {}", call.id),
+        Step::CallProgressed(call) => format!("progress {} {}", call.id, call.content.len()),
+        Step::CallEnded(call) => {
+            format!("end of call {} {}: {}", call.id, call.status.as_str(), failure_text(call))
+        }
+        Step::Requested(request) => format!("asks {} {:?}", request.id, request.call.map(|call| &*call.id)),
+        Step::Resolved { id, allowed, .. } => format!("resolved {id} {allowed}"),
+        Step::Ended(End::Completed { stop_reason, .. }) => format!("completed {stop_reason}"),
+        Step::Ended(End::Failed { .. }) => "failed".to_owned(),
+        other => format!("{other:?}").split([' ', '(']).next().unwrap_or_default().to_owned(),
+    }
+}
+
+fn update(update: &str) -> String {
+    format!(r#""update":{update}"#)
+}
+
+fn chunk(kind: &str, message: &str, text: &str) -> String {
+    let content = format!(r#"{{"type":"text","text":"{text}"}}"#);
+    update(&format!(r#"{{"sessionUpdate":"{kind}","messageId":"{message}","content":{content}}}"#))
+}
+
+#[test]
+fn block_ends_when_the_role_or_the_message_changes() {
+    let chunks = [
+        chunk("agent_thought_chunk", "a", "1"),
+        chunk("agent_message_chunk", "a", "2"),
+        chunk("agent_message_chunk", "a", "3"),
+        chunk("agent_message_chunk", "b", "4"),
+    ];
+    let events: Vec<(&str, &str)> = chunks.iter().map(|chunk| ("session.update", &**chunk)).collect();
+    let expected = [
+        "begun",
+        "block Thought 1 -",
+        r#"text "1""#,
+        "end of block Thought 1 -",
+        "block Message 2 -",
+        r#"text "2""#,
+        r#"text "3""#,
+        "end of block Message 2 -",
+        "block Message 3 -",
+        r#"text "4""#,
+    ];
+    assert_eq!(steps(&events), expected);
+}
+
+#[test]
+fn text_of_a_child_session_has_blocks_of_its_own() {
+    let own = chunk("agent_message_chunk", "a", "1");
+    let child = format!(r#"{},"subagent":"child""#, chunk("agent_message_chunk", "a", "2"));
+    let events = [("session.update", &*own), ("session.update", &*child), ("session.update", &*own)];
+    let expected =
+        ["begun", "block Message 1 -", r#"text "1""#, "block Message 2 child", r#"text "2""#, r#"text "1""#];
+    assert_eq!(steps(&events), expected);
+}
+
+#[test]
+fn whole_message_is_shown_unless_its_chunks_were() {
+    let whole = |id: &str| {
+        let content = r#"[{"type":"text","text":"whole"}]"#;
+        update(&format!(r#"{{"sessionUpdate":"agent_message","messageId":"{id}","content":{content}}}"#))
+    };
+    let (chunk, same, other) = (chunk("agent_message_chunk", "a", "part"), whole("a"), whole("b"));
+    let call = update(r#"{"sessionUpdate":"tool_call","toolCallId":"c","status":"completed"}"#);
+    let events = [&chunk, &call, &same, &other].map(|members| ("session.update", &**members));
+    let texts: Vec<String> = steps(&events).into_iter().filter(|step| step.starts_with("text")).collect();
+    assert_eq!(texts, [r#"text "part""#, r#"text "whole""#]);
+}
+
+#[test]
+fn calls_and_requests_end_with_the_turn() {
+    let call = update(r#"{"sessionUpdate":"tool_call","toolCallId":"c","kind":"execute","title":null}"#);
+    let request = r#""requestId":"r1","method":"session/request_permission","params":{"sessionId":"s",
+        "toolCall":{"toolCallId":"d","kind":"edit"},"options":[{"optionId":"y","kind":"allow_once"}]}"#
+        .replace('\n', "");
+    let late = format!(r#"{},"late":true"#, chunk("agent_message_chunk", "a", "late"));
+    let (completed, failed) =
+        (r#""stopReason":"end_turn","result":{}"#, r#""problem":{"code":"interrupted"}"#);
+    let events = [
+        ("session.update", &*call),
+        ("request.created", &*request),
+        ("prompt.completed", completed),
+        ("session.update", &*late),
+        ("prompt.failed", failed),
+    ];
+    let expected = [
+        "begun",
+        "call c execute",
+        "call d edit",
+        r#"asks r1 Some("d")"#,
+        "end of call c unfinished: the turn ended before this call",
+        "end of call d unfinished: the turn ended before this call",
+        "completed end_turn",
+    ];
+    assert_eq!(steps(&events), expected);
+}
+
+#[test]
+fn rejected_call_says_so() {
+    let request = r#""requestId":"r1","method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"d"},"options":[{"optionId":"n","kind":"reject_once"}]}"#;
+    let resolved = r#""requestId":"r1","method":"session/request_permission","resolution":"answered","result":{"outcome":{"outcome":"selected","optionId":"n"}}"#;
+    let end = update(r#"{"sessionUpdate":"tool_call_update","toolCallId":"d","status":"failed"}"#);
+    let events = [("request.created", request), ("request.resolved", resolved), ("session.update", &*end)];
+    let expected = [
+        "begun",
+        "call d other",
+        r#"asks r1 Some("d")"#,
+        "resolved r1 false",
+        "end of call d failed: the permission was not granted",
+    ];
+    assert_eq!(steps(&events), expected);
+}
+
+#[test]
+fn retained_tool_calls_are_bounded() {
+    let mut projector = TurnProjector::default();
+    let content =
+        format!(r#"[{{"type":"content","content":{{"type":"text","text":"{}"}}}}]"#, "x".repeat(900_000));
+    for number in 0..40 {
+        let call = format!(r#"{{"sessionUpdate":"tool_call","toolCallId":"c{number}","content":{content}}}"#);
+        project(&mut projector, &[("session.update", &update(&call))]);
+    }
+    let retained: usize = projector.calls.iter().map(ToolCall::size).sum();
+    assert_eq!(retained, projector.call_bytes);
+    assert!(retained <= MAX_CALL_BYTES && retained > MAX_CALL_BYTES / 2, "{retained}");
+    project(&mut projector, &[("prompt.failed", r#""problem":{}"#)]);
+    assert_eq!(projector.call_bytes, 0);
+}
