@@ -91,6 +91,9 @@ pub struct Turn {
     pub prompt: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notice: Option<Notice>,
+    /// The hash of the client's id of the message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<Digest>,
     /// The hash of the client's id of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<Digest>,

@@ -22,6 +22,8 @@ pub(super) struct RunInput {
 
 #[derive(Debug, Deserialize)]
 struct InputMessage {
+    #[serde(default)]
+    id: Option<String>,
     role: String,
     #[serde(default)]
     content: Option<Value>,
@@ -56,7 +58,7 @@ impl InputMessage {
             Some(Value::Array(parts)) => parts.iter().filter_map(block).collect(),
             _ => Vec::new(),
         };
-        Message::new(self.role.clone(), blocks)
+        Message { id: self.id.clone(), ..Message::new(self.role.clone(), blocks) }
     }
 }
 

@@ -52,7 +52,7 @@ impl UiMessage {
         {
             blocks.push(text_block(text));
         }
-        Message::new(self.role.clone(), blocks)
+        Message { id: self.id.clone(), ..Message::new(self.role.clone(), blocks) }
     }
 }
 

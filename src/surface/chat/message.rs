@@ -14,6 +14,8 @@ const MAX_TRANSCRIPT_BYTES: usize = 256 << 10;
 #[derive(Debug, Clone)]
 pub(crate) struct Message {
     pub(crate) role: String,
+    /// The client's id of the message.
+    pub(crate) id: Option<String>,
     pub(crate) text: String,
     /// The content blocks, with the text.
     pub(crate) blocks: Vec<Value>,
@@ -23,7 +25,7 @@ impl Message {
     pub(crate) fn new(role: impl Into<String>, blocks: Vec<Value>) -> Self {
         let texts = blocks.iter().filter_map(|block| block["text"].as_str());
         let text = texts.collect::<Vec<_>>().join("\n");
-        Self { role: role.into(), text, blocks }
+        Self { role: role.into(), id: None, text, blocks }
     }
 
     pub(crate) fn is_user(&self) -> bool {

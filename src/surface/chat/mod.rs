@@ -6,12 +6,13 @@
 //! Read in this order:
 //! 1. `layers`: admission and errors.
 //! 2. `body`: the body of a request. `message`: messages of clients as content blocks of ACP.
-//! 3. `turn`: the start of a turn. `approval`: answers to permission requests. `abandon`: clients that disconnect.
+//! 3. `chat_turn`: a turn of a conversation. `turn`: its start. `approval`: answers to permission requests. `abandon`: clients that disconnect.
 //! 4. `frames`: frames of Server-Sent Events, and the end of a stream without the end of its turn.
 
 mod abandon;
 mod approval;
 mod body;
+mod chat_turn;
 mod frames;
 mod layers;
 mod message;
@@ -20,7 +21,8 @@ mod turn;
 pub(super) use abandon::{CancelOnDisconnect, Watchers};
 pub(super) use approval::{Approval, answer};
 pub(super) use body::read_json;
+pub(super) use chat_turn::{ChatTurn, LatestTurn};
 pub(super) use frames::{Interrupted, data, done, interruption};
 pub(super) use layers::{ErrorFormat, with_layers};
 pub(super) use message::{Message, media_block, resource_link, text_block};
-pub(super) use turn::{ChatRequest, ChatTurn, HISTORY, HistoryPolicy, LatestTurn, SESSION_ID};
+pub(super) use turn::{ChatRequest, HISTORY, HistoryPolicy, SESSION_ID};

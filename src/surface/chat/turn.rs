@@ -7,18 +7,17 @@ use serde_json::Value;
 use serde_json::value::to_raw_value;
 use sha2::{Digest as _, Sha256};
 
+use super::chat_turn::{ChatTurn, conversation_key, named_session};
 use super::message::{Message, prompt_blocks};
 use crate::acp::TraceContext;
 use crate::api::{CreateSession, Problem, ProblemCode};
 use crate::conversation::{Conversation, ConversationKey, Digest, Finding, Locked, Notice, Turn, compare};
-use crate::eventlog::Start;
 use crate::session::{ClientCall, IdempotencyKey, PromptRequest, SessionError, SessionHandle};
-use crate::stream::{Feed, Source, StreamGuard, TurnFilter};
 use crate::surface::authorized::{Authorized, CanPrompt};
 use crate::surface::rest::ApiError;
 use crate::surface::state::Gateway;
 use crate::surface::turn::NewTurn;
-use crate::types::{AgentName, Principal, PromptId, SessionId};
+use crate::types::{AgentName, SessionId};
 
 /// The session of a request or a response.
 pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("x-acp-session-id");
@@ -71,96 +70,6 @@ pub(crate) struct ChatRequest {
     /// The client's id of the run. A repeated run gets the turn that it has.
     pub(crate) run: Option<String>,
     pub(crate) trace: Option<TraceContext>,
-}
-
-/// A turn of a conversation.
-#[derive(Debug)]
-pub(crate) struct ChatTurn {
-    pub(crate) session: SessionHandle,
-    pub(crate) prompt: PromptId,
-    pub(crate) first_seq: u64,
-    pub(crate) last_seq: Option<u64>,
-    pub(crate) notice: Option<Notice>,
-    /// Whether the client of this conversation began the turn, so that its disconnect may cancel the turn.
-    pub(crate) is_own: bool,
-    /// Counts the response as a stream.
-    pub(crate) guard: StreamGuard,
-}
-
-impl ChatTurn {
-    /// The events of the turn, from its first one.
-    pub(crate) fn feed(&self, gateway: &Gateway) -> Feed {
-        let reader = self.session.log().reader(Start::After(self.first_seq - 1));
-        let turn = TurnFilter { prompt: self.prompt, last_seq: self.last_seq };
-        Feed { turn: Some(turn), ..gateway.feed(Source::session(reader, self.session.clone())) }
-    }
-
-    /// A turn that exists already.
-    pub(crate) async fn existing(
-        gateway: &Gateway,
-        by: &Principal,
-        session: SessionHandle,
-        prompt: PromptId,
-        notice: Option<Notice>,
-    ) -> Result<Self, ApiError> {
-        let range = session.query().prompt_range(prompt).await?.ok_or_else(ApiError::not_found)?;
-        let guard = gateway.streams().acquire(by)?;
-        let (first_seq, last_seq) = (range.first_seq, range.last_seq);
-        Ok(Self { session, prompt, first_seq, last_seq, notice, is_own: true, guard })
-    }
-}
-
-/// The key of a conversation that the client gave an id.
-fn conversation_key(by: &Principal, agent: &AgentName, protocol: &str, id: &str) -> ConversationKey {
-    ConversationKey::new(by, agent, protocol, &format!("id:{id}"))
-}
-
-/// The session of the gateway that a client's id of a conversation names. Clients also have UUIDs of their own.
-async fn named_session(gateway: &Gateway, by: &Principal, id: &str) -> Result<Option<SessionId>, ApiError> {
-    let Ok(session) = id.parse::<SessionId>() else { return Ok(None) };
-    Ok(gateway.sessions.has_session(by, session).await?.then_some(session))
-}
-
-/// The newest turn of a conversation.
-#[derive(Debug)]
-pub(crate) struct LatestTurn {
-    pub(crate) session: SessionHandle,
-    pub(crate) prompt: PromptId,
-    notice: Option<Notice>,
-    is_own: bool,
-}
-
-impl LatestTurn {
-    /// `id`: the client's id of the conversation, or the id of a session. `None` if it has no turn.
-    pub(crate) async fn find(
-        gateway: &Gateway,
-        by: &Principal,
-        (agent, protocol, id): (&AgentName, &str, &str),
-    ) -> Result<Option<Self>, ApiError> {
-        if let Some(session) = named_session(gateway, by, id).await? {
-            let session = gateway.sessions.open(by, session).await?;
-            let newest = session.query().prompts(None, 1).await?.prompts.first().map(|turn| turn.prompt_id);
-            return Ok(newest.map(|prompt| Self { session, prompt, notice: None, is_own: false }));
-        }
-        let key = conversation_key(by, agent, protocol, id);
-        let conversation = gateway.conversations().get(&key).await.map_err(ApiError::internal)?;
-        let Some((session, turn)) = conversation.and_then(|one| Some((one.session, *one.turns.last()?)))
-        else {
-            return Ok(None);
-        };
-        match gateway.sessions.open(by, session).await {
-            Ok(session) => {
-                Ok(Some(Self { session, prompt: turn.prompt_id(), notice: turn.notice, is_own: true }))
-            }
-            Err(SessionError::NoSuchSession) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    pub(crate) async fn attach(self, gateway: &Gateway, by: &Principal) -> Result<ChatTurn, ApiError> {
-        let turn = ChatTurn::existing(gateway, by, self.session, self.prompt, self.notice).await?;
-        Ok(ChatTurn { is_own: self.is_own, ..turn })
-    }
 }
 
 impl ChatRequest {
@@ -225,9 +134,12 @@ impl<'a> Begin<'a> {
         let known = self.known(&locked, &named).await?;
         let Some(known) = known else { return self.prompt(&locked, self.first()).await };
         let (last, finding) = (self.users.len() - 1, compare(&known.conversation.messages(), self.digests));
+        let mut finding = finding;
         if finding == Finding::Repeated {
             let turn = *known.conversation.turns.last().expect("a repeated message has a turn");
-            if self.attaches(&known.session, &turn).await? {
+            if self.is_another_message(&known, &turn).await? {
+                finding = Finding::Next { first_new: last };
+            } else if self.attaches(&known.session, &turn).await? {
                 let Known { session, .. } = known;
                 return ChatTurn::existing(self.gateway, self.by, session, turn.prompt_id(), turn.notice)
                     .await;
@@ -302,7 +214,7 @@ impl<'a> Begin<'a> {
     /// Whether a repeated message gets the turn that it has: while the turn runs, and shortly afterwards.
     async fn attaches(&self, session: &SessionHandle, turn: &Turn) -> Result<bool, ApiError> {
         let prompt = turn.prompt_id();
-        if turn.run.is_some() && turn.run == self.run_digest() {
+        if self.is_same_run(turn) {
             return Ok(true);
         }
         let Some(range) = session.query().prompt_range(prompt).await? else { return Ok(false) };
@@ -315,6 +227,28 @@ impl<'a> Begin<'a> {
         let ended = session.query().prompt_state(prompt).await?.and_then(|turn| turn.ended_at);
         let age = ended.map(|at| self.gateway.ids.now().as_millis() - at.as_millis());
         Ok(self.request.is_retry || age.is_some_and(|age| age < REPEAT_WITHIN_MS))
+    }
+
+    /// Whether a person sent the same text once more.
+    async fn is_another_message(&self, known: &Known, turn: &Turn) -> Result<bool, ApiError> {
+        if self.request.regenerates || self.request.is_retry || self.is_same_run(turn) {
+            return Ok(false);
+        }
+        let id = self.users.last().and_then(|message| message.id.as_deref());
+        if let (Some(id), Some(known)) = (id.map(|id| Digest::of(id, [])), turn.id) {
+            return Ok(id != known);
+        }
+        // A client that names the session, or sends its newest message only, has no history that shows a repetition.
+        let is_alone = self.digests.len() == 1 && known.conversation.turns.len() > 1;
+        if self.request.session.is_some() || is_alone {
+            let range = known.session.query().prompt_range(turn.prompt_id()).await?;
+            return Ok(self.request.session.is_some() || range.is_none_or(|range| range.last_seq.is_some()));
+        }
+        Ok(false)
+    }
+
+    fn is_same_run(&self, turn: &Turn) -> bool {
+        turn.run.is_some() && turn.run == self.run_digest()
     }
 
     /// The hash of the client's id of the run.
@@ -392,24 +326,16 @@ impl<'a> Begin<'a> {
         let turn = NewTurn::begin::<ApiError>(self.gateway, self.by, &session, prompt, true).await?;
         let (admitted, guard) = (turn.admitted, turn.guard.expect("a held turn has a guard"));
         let prompt = admitted.prompt.prompt_id;
-        if conversation.turns.is_empty() {
-            // The messages that the session received as text are known from now on.
-            for message in &self.digests[..first_new] {
-                conversation.push(Turn {
-                    message: *message,
-                    prompt: prompt.number(),
-                    notice: None,
-                    run: None,
-                });
+        let id = |message: &Message| message.id.as_deref().map(|id| Digest::of(id, []));
+        let (number, is_first) = (prompt.number(), conversation.turns.is_empty());
+        for (at, (digest, message)) in self.digests.iter().zip(self.users).enumerate() {
+            let turn = Turn { message: *digest, prompt: number, notice: None, id: id(message), run: None };
+            if at >= first_new {
+                conversation.push(Turn { notice, run: self.run_digest(), ..turn });
+            } else if is_first {
+                // The session received this message as text.
+                conversation.push(turn);
             }
-        }
-        for message in &self.digests[first_new..] {
-            conversation.push(Turn {
-                message: *message,
-                prompt: prompt.number(),
-                notice,
-                run: self.run_digest(),
-            });
         }
         locked.put(&conversation).await.map_err(|_| ApiError::draining())?;
         let (first_seq, last_seq) = (admitted.first_seq, admitted.last_seq);

@@ -146,3 +146,22 @@ async fn key_of_another_principal_has_other_conversations() {
     super::body(request).await;
     assert_eq!(sessions(&gateway).await.len(), 2);
 }
+
+#[tokio::test]
+async fn same_text_again_is_a_new_message() {
+    let gateway = Setup::fake(&[]).start();
+    let message =
+        |id: &str| json!({ "id": id, "role": "user", "parts": [{ "type": "text", "text": "echo yes" }] });
+    let send = |messages: &[Value]| {
+        let content = json!({ "id": "c", "messages": messages });
+        let gateway = &gateway;
+        async move { post(gateway, AI_SDK, &content).await }
+    };
+    send(&[message("1")]).await;
+    send(&[message("1"), message("2")]).await;
+    // This client sends its newest message only.
+    send(&[message("3")]).await;
+    send(&[message("3")]).await;
+    let [session] = &sessions(&gateway).await[..] else { panic!("one session") };
+    assert_eq!(turns(&gateway, session).await, 3);
+}

@@ -13,7 +13,7 @@ fn request(input: &str) -> Value {
     json!({ "model": "fake", "input": input, "stream": true })
 }
 
-async fn read(gateway: &Gateway, id: &str, after: Option<u64>) -> String {
+async fn read(gateway: &Gateway, id: &str, after: Option<usize>) -> String {
     let after = after.map_or_else(String::new, |after| format!("&starting_after={after}"));
     let path = format!("{RESPONSES}/{id}?stream=true{after}");
     body(gateway.request(Method::GET, &path)).await.replace(":\n", "")
@@ -33,9 +33,9 @@ async fn response_is_read_again_from_any_position_also_after_a_kill() {
             gateway.start();
         }
         assert_eq!(read(&gateway, &id, None).await, live, "killed: {killed}");
-        for after in [0, 7, numbers.len() as u64 - 2] {
+        for after in [0, 7, all.len() - 2] {
             let rest = frames(&read(&gateway, &id, Some(after)).await);
-            assert_eq!(rest[..], all[after as usize + 1..], "after {after}, killed: {killed}");
+            assert_eq!(rest[..], all[after + 1..], "after {after}, killed: {killed}");
         }
         let whole = gateway.get(&format!("{RESPONSES}/{id}")).await;
         assert_eq!(whole, all.last().expect("a frame")["response"], "killed: {killed}");

@@ -1,0 +1,108 @@
+//! A turn of a conversation, and the newest one.
+
+use crate::conversation::{ConversationKey, Notice};
+use crate::eventlog::Start;
+use crate::session::{SessionError, SessionHandle};
+use crate::stream::{Feed, Source, StreamGuard, TurnFilter};
+use crate::surface::rest::ApiError;
+use crate::surface::state::Gateway;
+use crate::types::{AgentName, Principal, PromptId, SessionId};
+
+/// A turn of a conversation.
+#[derive(Debug)]
+pub(crate) struct ChatTurn {
+    pub(crate) session: SessionHandle,
+    pub(crate) prompt: PromptId,
+    pub(crate) first_seq: u64,
+    pub(crate) last_seq: Option<u64>,
+    pub(crate) notice: Option<Notice>,
+    /// Whether the client of this conversation began the turn, so that its disconnect may cancel the turn.
+    pub(crate) is_own: bool,
+    /// Counts the response as a stream.
+    pub(crate) guard: StreamGuard,
+}
+
+impl ChatTurn {
+    /// The events of the turn, from its first one.
+    pub(crate) fn feed(&self, gateway: &Gateway) -> Feed {
+        let reader = self.session.log().reader(Start::After(self.first_seq - 1));
+        let turn = TurnFilter { prompt: self.prompt, last_seq: self.last_seq };
+        Feed { turn: Some(turn), ..gateway.feed(Source::session(reader, self.session.clone())) }
+    }
+
+    /// A turn that exists already.
+    pub(crate) async fn existing(
+        gateway: &Gateway,
+        by: &Principal,
+        session: SessionHandle,
+        prompt: PromptId,
+        notice: Option<Notice>,
+    ) -> Result<Self, ApiError> {
+        let range = session.query().prompt_range(prompt).await?.ok_or_else(ApiError::not_found)?;
+        let guard = gateway.streams().acquire(by)?;
+        let (first_seq, last_seq) = (range.first_seq, range.last_seq);
+        Ok(Self { session, prompt, first_seq, last_seq, notice, is_own: true, guard })
+    }
+}
+
+/// The key of a conversation that the client gave an id.
+pub(super) fn conversation_key(
+    by: &Principal,
+    agent: &AgentName,
+    protocol: &str,
+    id: &str,
+) -> ConversationKey {
+    ConversationKey::new(by, agent, protocol, &format!("id:{id}"))
+}
+
+/// The session of the gateway that a client's id of a conversation names. Clients also have UUIDs of their own.
+pub(super) async fn named_session(
+    gateway: &Gateway,
+    by: &Principal,
+    id: &str,
+) -> Result<Option<SessionId>, ApiError> {
+    let Ok(session) = id.parse::<SessionId>() else { return Ok(None) };
+    Ok(gateway.sessions.has_session(by, session).await?.then_some(session))
+}
+
+/// The newest turn of a conversation.
+#[derive(Debug)]
+pub(crate) struct LatestTurn {
+    pub(crate) session: SessionHandle,
+    pub(crate) prompt: PromptId,
+    notice: Option<Notice>,
+    is_own: bool,
+}
+
+impl LatestTurn {
+    /// `id`: the client's id of the conversation, or the id of a session. `None` if it has no turn.
+    pub(crate) async fn find(
+        gateway: &Gateway,
+        by: &Principal,
+        (agent, protocol, id): (&AgentName, &str, &str),
+    ) -> Result<Option<Self>, ApiError> {
+        if let Some(session) = named_session(gateway, by, id).await? {
+            let session = gateway.sessions.open(by, session).await?;
+            let newest = session.query().prompts(None, 1).await?.prompts.first().map(|turn| turn.prompt_id);
+            return Ok(newest.map(|prompt| Self { session, prompt, notice: None, is_own: false }));
+        }
+        let key = conversation_key(by, agent, protocol, id);
+        let conversation = gateway.conversations().get(&key).await.map_err(ApiError::internal)?;
+        let Some((session, turn)) = conversation.and_then(|one| Some((one.session, *one.turns.last()?)))
+        else {
+            return Ok(None);
+        };
+        match gateway.sessions.open(by, session).await {
+            Ok(session) => {
+                Ok(Some(Self { session, prompt: turn.prompt_id(), notice: turn.notice, is_own: true }))
+            }
+            Err(SessionError::NoSuchSession) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) async fn attach(self, gateway: &Gateway, by: &Principal) -> Result<ChatTurn, ApiError> {
+        let turn = ChatTurn::existing(gateway, by, self.session, self.prompt, self.notice).await?;
+        Ok(ChatTurn { is_own: self.is_own, ..turn })
+    }
+}
