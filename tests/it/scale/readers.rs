@@ -1,5 +1,6 @@
 //! Many readers of one session: each costs little, whether it reads or not, and none misses anything.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,9 +27,24 @@ const STALLED_READER: u64 = 64;
 /// When it is gone at the latest; `write_stall` is 30 s.
 const CUT: Duration = Duration::from_secs(35);
 
+/// Opens a stream. While many connections arrive at once, the gateway closes some that have not sent a request yet. Then a
+/// client connects again.
+async fn open(to: SocketAddr, path: &str) -> Lean {
+    for _ in 0..100 {
+        match Lean::open(to, path, None).await {
+            Ok(stream) => return stream,
+            Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(error) => panic!("a stream: {error}"),
+        }
+    }
+    panic!("the gateway closed each of 100 connections");
+}
+
 /// Follows a session to the end of a turn, and checks that it gets each event once and in order.
 async fn follow(to: SocketAddr, path: String, at: u64, ready: Arc<Barrier>) -> u64 {
-    let mut stream = Lean::open(to, &path, None).await.expect("a stream");
+    let mut stream = open(to, &path).await;
     let mut seq = at;
     let mut waits = Some(ready);
     loop {
