@@ -27,7 +27,7 @@ impl Digest {
     }
 }
 
-/// What the messages of a client are, compared with the known turns.
+/// The result of the comparison of a client's messages with the known turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finding {
     /// The messages from this one on are new. Usually it is the last one.

@@ -12,7 +12,7 @@ use crate::types::{AgentName, Principal, PromptId, SessionId, Tenant};
 /// The turns that a record keeps. The oldest are forgotten first, and then count as left out by the client.
 const MAX_TURNS: usize = 500;
 
-/// What a client says about a conversation, as a key: the principal, the agent, the protocol, and the client's id.
+/// The key of a conversation: the principal, the agent, the protocol, and the client's id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ConversationKey {
     tenant: Tenant,

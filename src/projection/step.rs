@@ -6,7 +6,7 @@ use super::call::ToolCall;
 use crate::api::Resolution;
 use crate::types::{RequestId, TerminalId, Timestamp};
 
-/// Who speaks in a block.
+/// The kind of text in a block: a message of the agent, or its reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Message,
@@ -19,7 +19,7 @@ pub struct Block<'a> {
     pub role: Role,
     /// The number of the block in the turn, from 1.
     pub number: usize,
-    /// The child session that speaks. `None` for the session itself.
+    /// The child session that sent the text. `None` for the session itself.
     pub subagent: Option<&'a str>,
 }
 

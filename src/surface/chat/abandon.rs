@@ -1,4 +1,4 @@
-//! Clients that disconnect. Protocols without a route to stop a turn tell a stop in no other way.
+//! Clients that disconnect. In protocols without a route for a stop, a disconnect is the only sign of a stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -49,8 +49,12 @@ impl Drop for CancelOnDisconnect {
             return;
         }
         let (session, prompt, watchers) = (self.session.clone(), self.prompt, self.watchers.clone());
+        let drained = self.shutdown.clone();
         self.shutdown.spawn(async move {
-            tokio::time::sleep(GRACE).await;
+            tokio::select! {
+                () = tokio::time::sleep(GRACE) => {}
+                () = drained.drain_started() => return,
+            }
             if watchers.count(&(session.id(), prompt)) > 0 {
                 return;
             }

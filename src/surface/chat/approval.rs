@@ -17,7 +17,8 @@ pub(crate) struct Approval {
 
 /// Passes an answer to the agent. An answer to a request that was already resolved has no effect.
 ///
-/// A bare yes selects an option that permits the call once, never one that permits all later calls.
+/// A bare yes selects an option that permits the call once, never one that permits all later calls. A no never selects an
+/// option that permits the call, also if its text is the id of one.
 pub(crate) async fn answer(
     by: &Authorized<CanPrompt>,
     session: &SessionHandle,
@@ -33,10 +34,11 @@ pub(crate) async fn answer(
     };
     let view = crate::acp::parse_permission(&pending.params)
         .map_err(|_| ApiError::invalid("", "the request is not a permission request"))?;
-    let named = approval.reason.as_deref().filter(|reason| view.offers(reason));
+    let named = approval.reason.as_deref().and_then(|reason| view.option(reason));
+    let named = named.filter(|option| approval.approved || !option.kind.starts_with("allow"));
     let of_kind = |kind: &str| view.options.iter().find(|option| option.kind == kind);
     let option = match (named, approval.approved) {
-        (Some(option), _) => Some(option.to_owned()),
+        (Some(option), _) => Some(option.option_id.to_string()),
         (None, true) => of_kind("allow_once").map(|option| option.option_id.to_string()),
         (None, false) => of_kind("reject_once")
             .or_else(|| of_kind("reject_always"))

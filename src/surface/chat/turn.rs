@@ -26,7 +26,7 @@ pub(crate) const HISTORY: HeaderName = HeaderName::from_static("x-acp-history");
 /// How long a repeated request gets the result of a turn that has ended, instead of a new turn.
 const REPEAT_WITHIN_MS: i64 = 60_000;
 
-/// What happens when a client sends a changed history. An agent cannot go back.
+/// The policy for a changed history. An agent cannot return to an earlier state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum HistoryPolicy {
     /// A new session receives the history as text.
@@ -284,7 +284,8 @@ impl<'a> Begin<'a> {
                 })
             }
             HistoryPolicy::Reject => {
-                let detail = "the history differs from the session; an agent cannot go back";
+                let detail =
+                    "the history differs from the session; an agent cannot return to an earlier state";
                 let problem =
                     Problem { retryable: false, ..Problem::new(ProblemCode::HistoryDiverged, detail) };
                 Err(problem.into())
@@ -295,21 +296,27 @@ impl<'a> Begin<'a> {
     /// Sends the prompt and stores the turn.
     async fn prompt(&self, locked: &Locked, new: NewPrompt<'_>) -> Result<ChatTurn, ApiError> {
         let NewPrompt { known, earlier, first_new, notice } = new;
-        let (session, mut conversation) = if let Some(Known { conversation, session }) = known {
-            (session, conversation)
-        } else {
-            let session = self.create_session().await?;
-            (session.clone(), Conversation::new(session.id()))
-        };
-        let is_first = conversation.turns.is_empty() && self.request.session.is_none();
+        let has_turns = known.as_ref().is_some_and(|known| !known.conversation.turns.is_empty());
+        let is_first = !has_turns && self.request.session.is_none();
         let system = self.request.system.as_deref().filter(|_| is_first);
         let blocks = prompt_blocks(system, earlier, &self.users[first_new..]).map_err(ApiError::internal)?;
         if blocks.get().len() > self.gateway.limits.max_prompt_bytes {
             let detail = format!("the new message exceeds {} bytes", self.gateway.limits.max_prompt_bytes);
             return Err(ApiError::new(ProblemCode::TooLarge, detail));
         }
-        self.end_open_question(&session, &conversation).await?;
-        self.select_model(&session).await?;
+        let (session, mut conversation) = if let Some(Known { conversation, session }) = known {
+            self.end_open_question(&session, &conversation).await?;
+            self.select_model(&session).await?;
+            (session, conversation)
+        } else {
+            let session = self.create_session().await?;
+            if let Err(error) = self.select_model(&session).await {
+                // Nothing of a rejected request remains.
+                drop(session.delete(self.by, None).await);
+                return Err(error);
+            }
+            (session.clone(), Conversation::new(session.id()))
+        };
         let before = conversation.turns.last().map_or(0, |turn| turn.prompt);
         let last = self.digests[self.digests.len() - 1];
         let key = self.key(locked.key(), (session.id(), before), last, notice);
@@ -327,12 +334,12 @@ impl<'a> Begin<'a> {
         let (admitted, guard) = (turn.admitted, turn.guard.expect("a held turn has a guard"));
         let prompt = admitted.prompt.prompt_id;
         let id = |message: &Message| message.id.as_deref().map(|id| Digest::of(id, []));
-        let (number, is_first) = (prompt.number(), conversation.turns.is_empty());
+        let number = prompt.number();
         for (at, (digest, message)) in self.digests.iter().zip(self.users).enumerate() {
             let turn = Turn { message: *digest, prompt: number, notice: None, id: id(message), run: None };
             if at >= first_new {
                 conversation.push(Turn { notice, run: self.run_digest(), ..turn });
-            } else if is_first {
+            } else if !has_turns {
                 // The session received this message as text.
                 conversation.push(turn);
             }
@@ -361,8 +368,8 @@ impl<'a> Begin<'a> {
         Some(IdempotencyKey { key, route: "chat".to_owned(), body_hash })
     }
 
-    /// A person who writes on while the agent waits for an answer does not answer. The turn ends, so that the agent gets
-    /// the new message.
+    /// Cancels the last turn if the agent waits for an answer in it: the person has sent a new message instead. A client of
+    /// runs gets an error, because it must answer its interrupts.
     async fn end_open_question(
         &self,
         session: &SessionHandle,

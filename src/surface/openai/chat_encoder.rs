@@ -16,7 +16,7 @@ use crate::transcript::decode;
 /// The text that a completion which is not streamed may have. The rest is cut.
 const MAX_WHOLE_BYTES: usize = 16 << 20;
 
-/// What a completion shows besides the turn.
+/// The parts of a completion that are not in the events of the turn.
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) id: String,

@@ -103,10 +103,16 @@ async fn open_request_is_visible_through_each_protocol_and_answered_through_any(
 }
 
 #[tokio::test]
-async fn denied_call_ends_and_no_later_call_is_permitted() {
+async fn denied_call_ends_and_no_option_that_permits_is_selected() {
     let gateway = Setup::fake(&[]).start();
     let session = waiting(&gateway).await;
-    let rest = frames(&post(&gateway, AI_SDK, &ui_answer(&session, false)).await);
+    let open = gateway.get(&format!("/v1/sessions/{session}/requests")).await;
+    let options = open["requests"][0]["params"]["options"].as_array().expect("options").clone();
+    let allows = options.iter().find(|option| option["kind"] == "allow_once").expect("an option");
+    // The text of a no can be the id of an option.
+    let mut answer = ui_answer(&session, false);
+    answer["messages"][0]["parts"][0]["approval"]["reason"] = allows["optionId"].clone();
+    let rest = frames(&post(&gateway, AI_SDK, &answer).await);
     assert!(text(&rest).contains("reject"), "{rest:?}");
     let ended = rest
         .iter()

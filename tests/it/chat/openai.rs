@@ -35,7 +35,7 @@ async fn model_of_the_agent_is_selected_by_its_option() {
         let (status, answer) = gateway.post(COMPLETIONS, &request).await;
         assert_eq!(status, expected, "{answer}");
     }
-    let session = sessions(&gateway).await.first().expect("a session").clone();
+    let [session] = &sessions(&gateway).await[..] else { panic!("the rejected request left a session") };
     let options = &gateway.get(&format!("/v1/sessions/{session}")).await["configOptions"];
     assert_eq!(options[0]["currentValue"], "large", "{options}");
 }

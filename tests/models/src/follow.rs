@@ -10,12 +10,12 @@ use tokio::task::yield_now;
 
 use crate::event::{Event, Members};
 use crate::eventlog::{
-    Delivery, DirectSink, EventLog, GlobalScope, Item, NotReady, Notifier, Reader, Records, Run, SessionLog,
-    Start, TailCursor,
+    DirectSink, EventLog, GlobalScope, Item, NotReady, Notifier, Reader, Records, Run,
+    SessionLog, Start, TailCursor, Delivery,
 };
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::types::{Ids, Limits, SessionId, Tenant};
 use acp_gateway::store::MemoryStore;
+use crate::types::{Ids, Limits, SessionId, Tenant};
 
 /// A log in memory with small limits, so that readers often read the next event from the store.
 pub(crate) fn log(tail_bytes: usize) -> EventLog {
@@ -32,8 +32,7 @@ pub(crate) fn log(tail_bytes: usize) -> EventLog {
     };
     let store = Arc::new(MemoryStore::new(Ids::system()));
     let fatal = Box::new(|why: &str| panic!("{why}"));
-    EventLog::start(store, Ids::system(), Arc::new(limits), Shutdown, fatal)
-        .expect("could not start the writer")
+    EventLog::start(store, Ids::system(), Arc::new(limits), Shutdown, fatal).expect("could not start the writer")
 }
 
 pub(crate) async fn open(log: &EventLog, number: u128) -> SessionLog {
@@ -42,10 +41,7 @@ pub(crate) async fn open(log: &EventLog, number: u128) -> SessionLog {
 }
 
 fn append_event(session: &SessionLog) -> u64 {
-    session.append(
-        &Event { kind: "test", prompt: None, members: Members::whole(b"\"text\":\"some words\"") },
-        Records::default(),
-    )
+    session.append(&Event { kind: "test", prompt: None, members: Members::whole(b"\"text\":\"some words\"") }, Records::default())
 }
 
 fn random_below(below: u64) -> u64 {
@@ -149,10 +145,7 @@ async fn follow(mut reader: Reader, from: u64, committed: u64, last: u64) {
             }
             Item::Ready { cursor: last_seq } => {
                 assert!(ready.replace(last_seq).is_none(), "`Ready` must arrive once");
-                assert!(
-                    last_seq >= committed && last_seq + 1 == next,
-                    "{last_seq} of {committed}, next {next}"
-                );
+                assert!(last_seq >= committed && last_seq + 1 == next, "{last_seq} of {committed}, next {next}");
             }
             Item::Reset { .. } | Item::End => panic!("no event was pruned"),
         }
@@ -168,10 +161,7 @@ async fn wait_for_end(session: SessionLog, last: u64) {
             Item::Run(run) => {
                 assert!(run.first_seq > seen, "no event is duplicated");
                 let (from, to) = (run.first_seq, run.last_seq);
-                assert!(
-                    from == seen + 1 || to == last,
-                    "only an erase may skip events: {from}-{to} after {seen}"
-                );
+                assert!(from == seen + 1 || to == last, "only an erase may skip events: {from}-{to} after {seen}");
                 seen = run.last_seq;
             }
             Item::Ready { .. } => {}
@@ -248,12 +238,7 @@ async fn follow_with_sink(session: SessionLog, notifier: Arc<Notifier>, last: u6
                     () = yield_times(enough), if enough < 8 => {}
                 }
                 let cursor = lock_or_abort(taker.cursor.lock()).take().expect("nobody else takes it");
-                assert!(
-                    cursor.cursor() == taker.delivered() || erased,
-                    "{} of {}",
-                    taker.delivered(),
-                    cursor.cursor()
-                );
+                assert!(cursor.cursor() == taker.delivered() || erased, "{} of {}", taker.delivered(), cursor.cursor());
                 reader.resume_from(&cursor);
                 *lock_or_abort(taker.left.lock()) = false;
                 continue;

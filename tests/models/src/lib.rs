@@ -66,7 +66,10 @@ mod shutdown {
             shuttle::future::spawn(async move { work() })
         }
 
-        pub(crate) fn spawn_thread<F>(name: &str, work: F) -> std::io::Result<shuttle::thread::JoinHandle<()>>
+        pub(crate) fn spawn_thread<F>(
+            name: &str,
+            work: F,
+        ) -> std::io::Result<shuttle::thread::JoinHandle<()>>
         where
             F: FnOnce() + Send + 'static,
         {

@@ -118,6 +118,7 @@ impl Process {
         let message = AgentMessage { id: raw.get().to_owned(), outcome: outcome.get().to_owned(), committed };
         self.answers.lock().expect("poisoned lock").push(message);
     }
+
 }
 
 impl Actor {

@@ -80,8 +80,7 @@ async fn run_actor(mut actor: Actor, mut inputs: mpsc::Receiver<Input>) {
     for wait in [Wait::AtMost(Duration::from_secs(60)), Wait::Turn] {
         let process = actor.link.process().expect("no process");
         let incoming = process.connection.received(AGENTS_ID);
-        let params =
-            RawValue::from_string(r#"{"sessionId":"s","options":[]}"#.to_owned()).expect("invalid JSON");
+        let params = RawValue::from_string(r#"{"sessionId":"s","options":[]}"#.to_owned()).expect("invalid JSON");
         let method = acp::method::SESSION_REQUEST_PERMISSION.to_owned();
         let (prompt, subagent, acp_client) = (Some(PROMPT), None, None);
         let offer = OfferedRequest { method, incoming, params, prompt, subagent, acp_client, wait };
@@ -177,8 +176,7 @@ async fn resolutions(log: SessionLog) -> Vec<LoggedResolution> {
     while found.len() < REQUESTS as usize {
         let Item::Run(run) = reader.next().await.expect("could not read the store") else { continue };
         for frame in run.events().filter(|frame| frame.kind() == "request.resolved") {
-            let event: serde_json::Value =
-                serde_json::from_slice(frame.raw_json()).expect("an event must be JSON");
+            let event: serde_json::Value = serde_json::from_slice(frame.raw_json()).expect("an event must be JSON");
             let text = |name: &str| event[name].as_str().map(str::to_owned);
             found.push(LoggedResolution {
                 seq: frame.seq(),
@@ -204,11 +202,7 @@ fn judge(events: &[LoggedResolution], observed: &[Observed], received: &[AgentMe
             match &observed.outcome {
                 Ok(seq) => {
                     winners += 1;
-                    assert_eq!(
-                        (*seq, event.by.as_deref()),
-                        (event.seq, Some(observed.tab)),
-                        "{observed:?} {event:?}"
-                    );
+                    assert_eq!((*seq, event.by.as_deref()), (event.seq, Some(observed.tab)), "{observed:?} {event:?}");
                 }
                 Err((resolution, by)) => {
                     let known = serde_json::to_value(resolution).expect("a resolution must serialize");
@@ -219,20 +213,11 @@ fn judge(events: &[LoggedResolution], observed: &[Observed], received: &[AgentMe
         }
         assert_eq!(winners, u32::from(event.resolution == "answered"), "{observed:?} {event:?}");
     }
-    assert_eq!(
-        received.len(),
-        REQUESTS as usize,
-        "the agent must receive one answer for each request: {received:?} {events:?}"
-    );
+    assert_eq!(received.len(), REQUESTS as usize, "the agent must receive one answer for each request: {received:?} {events:?}");
     assert!(received.iter().all(|received| received.id == AGENTS_ID));
     for event in events.iter().filter(|event| event.resolution == "answered") {
         let by = event.by.as_deref().expect("an answer must name its client");
-        let mut of = received
-            .iter()
-            .filter(|received| received.outcome.contains(by) && received.committed >= event.seq);
-        assert!(
-            of.next().is_some(),
-            "the agent must receive the answer after its commit: {received:?} {event:?}"
-        );
+        let mut of = received.iter().filter(|received| received.outcome.contains(by) && received.committed >= event.seq);
+        assert!(of.next().is_some(), "the agent must receive the answer after its commit: {received:?} {event:?}");
     }
 }

@@ -22,7 +22,11 @@ impl RequestRecord {
         Self(format!("open {}", request.request_id))
     }
 
-    pub(super) fn resolved(resolution: Resolution, by: Option<String>, _peer: Option<PeerRequest>) -> Self {
+    pub(super) fn resolved(
+        resolution: Resolution,
+        by: Option<String>,
+        _peer: Option<PeerRequest>,
+    ) -> Self {
         Self(format!("{resolution:?} {by:?}"))
     }
 
