@@ -107,7 +107,7 @@ fn shaped<const NAMED: bool>(run: &Run, sent: &[Sent], cuts: &[u8], mut encoder:
     for event in run.events() {
         out.extend_from_slice(encoder.keep_alive());
         let id = format!("k3-{}", event.seq());
-        encoder.event(&mut out, &id, &event);
+        encoder.event(&mut out, &|| id.clone(), &event);
         out.extend_from_slice(encoder.keep_alive());
         encoder
             .control(&mut out, &ControlFrame::new(&PositionFrame {}, Timestamp::from_millis(0)).with_id(id));
@@ -123,7 +123,7 @@ fn lines(run: &Run, sent: &[Sent]) {
     let mut out = BytesMut::new();
     for event in run.events() {
         out.extend_from_slice(Ndjson.keep_alive());
-        Ndjson.event(&mut out, "", &event);
+        Ndjson.event(&mut out, &String::new, &event);
     }
     let text = std::str::from_utf8(&out).expect("it is text");
     assert_eq!(text.lines().count(), sent.len());

@@ -75,9 +75,8 @@ pub use view::{
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-/// Encodes one of the gateway's own messages. The types in this module have string keys and no serializer
-/// that can fail.
-fn to_raw(message: &impl Serialize) -> Box<RawValue> {
+/// Encodes one of the gateway's own messages. Its type must have string keys and no serializer that can fail.
+pub fn to_raw(message: &impl Serialize) -> Box<RawValue> {
     to_raw_value(message).expect("the gateway's own messages have string keys and serialize")
 }
 

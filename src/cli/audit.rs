@@ -81,7 +81,7 @@ fn export(
     archive.for_each(0, |event| {
         // An event that cannot be read is exported too.
         if AuditLink::of(event).is_none_or(|link| included(link.time)) {
-            Ndjson.event(&mut line, "", event);
+            Ndjson.event(&mut line, &String::new, event);
             out.write_all(&line.split())?;
         }
         Ok::<_, AuditError>(())

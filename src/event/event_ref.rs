@@ -7,6 +7,7 @@ use memchr::memchr;
 
 use super::frame::{self, DATA, END, KIND};
 use super::payload::{ChangedMembers, Payload};
+use super::text_chunk::TextChunk;
 use crate::types::{Epoch, PromptId, Timestamp};
 
 /// An event, borrowed from its frame. It reads the members on demand.
@@ -50,12 +51,22 @@ impl<'a> EventRef<'a> {
 
     /// The head of the event. `None` if [`Framer`](super::Framer) did not write it.
     pub fn head(&self) -> Option<Head<'a>> {
-        Head::locate(self.data)
+        Some(Head::split(self.data)?.0)
     }
 
     /// Parses the other members. `None` if the event is damaged.
     pub fn payload(&self) -> Option<Payload<'a>> {
         serde_json::from_slice(self.data).ok()
+    }
+
+    /// Reads the event as a chunk of text. `None` if it is another event, or has members beside the text. This is
+    /// faster than [`payload`](Self::payload).
+    pub fn text_chunk(&self) -> Option<TextChunk<'a>> {
+        if self.kind != "session.update" {
+            return None;
+        }
+        let (_, members) = Head::split(self.data)?;
+        TextChunk::parse(members)
     }
 
     /// Parses the members of `session.changed`. `None` if the event is damaged.
@@ -107,7 +118,8 @@ pub struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    fn locate(data: &'a [u8]) -> Option<Self> {
+    /// The head, and the rest of the event.
+    fn split(data: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let mut at = Position(data.strip_prefix(HEAD)?);
         at.until_quote()?;
         at.after(b",\"seq\":")?.skip_digits();
@@ -115,7 +127,7 @@ impl<'a> Head<'a> {
         at.after(b",\"sessionId\":\"")?.until_quote()?;
         let time = at.after(b",\"time\":\"")?.until_quote()?;
         let prompt = at.after(b",\"promptId\":\"").and_then(Position::until_quote);
-        Some(Self { time, prompt })
+        Some((Self { time, prompt }, at.0))
     }
 
     /// The time at which the gateway appended the event.

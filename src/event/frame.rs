@@ -5,6 +5,7 @@
 
 use bytes::{BufMut, BytesMut};
 use memchr::memmem;
+use serde::Serialize;
 
 pub(super) const ID: &str = "id: ";
 pub(super) const KIND: &str = "event: ";
@@ -27,5 +28,13 @@ pub fn write_block(out: &mut BytesMut, id: Option<&str>, kind: Option<&str>, dat
     }
     out.put_slice(DATA.as_bytes());
     out.put_slice(data);
+    out.put_slice(END.as_bytes());
+}
+
+/// Writes a block of SSE that has data only: one line of compact JSON. The caller guarantees that raw values contain no
+/// line break, and that all keys are strings.
+pub fn write_json(out: &mut BytesMut, value: &impl Serialize) {
+    out.put_slice(DATA.as_bytes());
+    serde_json::to_writer((&mut *out).writer(), value).expect("a buffer in memory grows");
     out.put_slice(END.as_bytes());
 }

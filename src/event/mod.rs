@@ -5,8 +5,8 @@
 //! must not know the store, readers or HTTP.
 //!
 //! Reading order: `frame` (the format), `table` (the event types), `session` and its neighbours (the members of
-//! each type), `audit` (the audit log), `members` and `framer` (events to frames), `control` (frames that are not in the log), `event_ref`
-//! and `payload` (frames to events), `schema` (the OpenAPI schemas).
+//! each type), `audit` (the audit log), `members` and `framer` (events to frames), `control` (frames that are not in the log), `event_ref`,
+//! `payload` and `text_chunk` (frames to events), `schema` (the OpenAPI schemas).
 
 mod agent;
 mod audit;
@@ -26,6 +26,7 @@ mod table;
 mod terminal;
 #[cfg(test)]
 pub(crate) mod tests;
+mod text_chunk;
 
 pub use agent::{AgentExited, AgentInvalidOutput, Extension, SessionUpdate};
 pub use audit::{
@@ -39,7 +40,7 @@ pub use control::{
     ControlFrame, EndFrame, EndReason, PositionFrame, ProblemFrame, Ready, Reset, ResetReason, ShutdownFrame,
 };
 pub use event_ref::{EventRef, Head, events};
-pub use frame::{ends, write_block};
+pub use frame::{ends, write_block, write_json};
 pub use framer::{Event, Framer, Members};
 pub use members::{EncodedEvent, EventMembers};
 pub use payload::{ChangedMembers, Payload};
@@ -52,3 +53,4 @@ pub use session::{
 };
 pub use table::TYPES;
 pub use terminal::{TerminalCreated, TerminalExited, TerminalOutput};
+pub use text_chunk::TextChunk;

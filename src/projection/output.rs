@@ -1,4 +1,9 @@
-//! The result of a tool call as text, for protocols whose tools return text.
+//! The input and the result of a tool call as text, for protocols whose tools have texts.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
 
 use super::call::{CallStatus, ToolCall};
 use crate::acp::RawObject;
@@ -6,6 +11,23 @@ use crate::transcript::{decode, diff_lines, text_of};
 
 /// The longest text. The rest is cut, because clients send it back with each further message.
 const MAX_BYTES: usize = 48 << 10;
+
+/// The input of a call as JSON. If the agent sent none, the title and the locations, so that a person who is asked for
+/// permission knows what the call does.
+pub fn input_text(call: &ToolCall) -> Cow<'_, str> {
+    #[derive(Serialize)]
+    struct Description<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        title: Option<&'a RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        locations: Option<&'a RawValue>,
+    }
+    if let Some(input) = &call.input {
+        return input.get().into();
+    }
+    let described = Description { title: call.title.as_deref(), locations: call.locations.as_deref() };
+    serde_json::to_string(&described).expect("raw values are JSON").into()
+}
 
 /// The texts and the diffs of a call, or its raw output if it has neither.
 pub fn output_text(call: &ToolCall) -> String {

@@ -10,7 +10,7 @@ use super::call::{CallStatus, Changes, ToolCall};
 use super::step::{Asked, Block, End, Request, Role, Step};
 use crate::acp::{RawObject, method, parse_permission, stop_reason, update};
 use crate::event::{EventRef, Payload};
-use crate::types::RequestId;
+use crate::types::{RequestId, Timestamp};
 
 /// The tool calls of a turn that the projector follows. Later calls are not shown.
 const MAX_CALLS: usize = 10_000;
@@ -101,7 +101,13 @@ impl TurnProjector {
         }
         if !self.begun {
             self.begun = true;
-            emit(Step::Begun);
+            let at = event.head().and_then(|head| head.time()).unwrap_or(Timestamp::from_millis(0));
+            emit(Step::Begun { at });
+        }
+        if let Some(chunk) = event.text_chunk()
+            && let Some(role) = role_of(&chunk.kind)
+        {
+            return self.text(role, chunk.message_id.as_deref(), chunk.text, None, emit);
         }
         let kind = event.kind();
         let Some(payload) = event.payload() else { return };
@@ -126,7 +132,13 @@ impl TurnProjector {
             }
             "prompt.failed" => {
                 self.finish(CallStatus::Unfinished, emit);
-                emit(Step::Ended(End::Failed { problem: payload.problem.unwrap_or(RawValue::NULL) }));
+                let problem = payload.problem.and_then(RawObject::parse);
+                let text = |key| problem.as_ref().and_then(|problem| problem.text(key));
+                let (code, detail) = (text("code"), text("detail"));
+                emit(Step::Ended(End::Failed {
+                    code: code.as_deref().unwrap_or("internal"),
+                    detail: detail.as_deref().unwrap_or("the turn failed"),
+                }));
             }
             _ => {}
         }
@@ -135,9 +147,10 @@ impl TurnProjector {
     fn update(&mut self, raw: &RawValue, subagent: Option<&str>, emit: &mut dyn FnMut(Step<'_>)) {
         let Ok(chunk) = serde_json::from_str::<Chunk<'_>>(raw.get()) else { return };
         let kind = &*chunk.session_update;
+        if let Some(role) = role_of(kind) {
+            return self.chunk(role, &chunk, subagent, emit);
+        }
         match kind {
-            update::AGENT_MESSAGE_CHUNK => self.chunk(Role::Message, &chunk, subagent, emit),
-            update::AGENT_THOUGHT_CHUNK => self.chunk(Role::Thought, &chunk, subagent, emit),
             update::AGENT_MESSAGE => self.whole_message(Role::Message, &chunk, subagent, emit),
             update::AGENT_THOUGHT => self.whole_message(Role::Thought, &chunk, subagent, emit),
             update::TOOL_CALL | update::TOOL_CALL_UPDATE => {
@@ -178,18 +191,28 @@ impl TurnProjector {
     ) {
         let Some(content) = chunk.content else { return };
         match text_of(content) {
-            Some(text) if text.get() == "\"\"" => {}
-            Some(text) => {
-                if let Some(number) = self.block(role, chunk.message_id.as_deref(), subagent, emit) {
-                    emit(Step::Text(Block { role, number, subagent }, text));
-                }
-            }
+            Some(text) => self.text(role, chunk.message_id.as_deref(), text, subagent, emit),
             None => {
                 self.end_block(subagent, emit);
                 if subagent.is_none() {
                     emit(Step::Content { role, content });
                 }
             }
+        }
+    }
+
+    fn text(
+        &mut self,
+        role: Role,
+        message: Option<&str>,
+        text: &RawValue,
+        subagent: Option<&str>,
+        emit: &mut dyn FnMut(Step<'_>),
+    ) {
+        if text.get() != "\"\""
+            && let Some(number) = self.block(role, message, subagent, emit)
+        {
+            emit(Step::Text(Block { role, number, subagent }, text));
         }
     }
 
@@ -404,6 +427,14 @@ impl TurnProjector {
                 self.end_call(at, emit);
             }
         }
+    }
+}
+
+fn role_of(update: &str) -> Option<Role> {
+    match update {
+        update::AGENT_MESSAGE_CHUNK => Some(Role::Message),
+        update::AGENT_THOUGHT_CHUNK => Some(Role::Thought),
+        _ => None,
     }
 }
 

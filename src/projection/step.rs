@@ -48,15 +48,25 @@ pub struct Request<'a> {
 /// How a turn ended.
 #[derive(Debug)]
 pub enum End<'a> {
-    Completed { stop_reason: &'a str, usage: Option<&'a RawValue> },
-    Failed { problem: &'a RawValue },
+    Completed {
+        stop_reason: &'a str,
+        usage: Option<&'a RawValue>,
+    },
+    /// The code and the detail of the problem.
+    Failed {
+        code: &'a str,
+        detail: &'a str,
+    },
 }
 
 /// A step of a turn. Values of the agent are raw. Text is a string in JSON, with its quotes.
 #[derive(Debug)]
 pub enum Step<'a> {
     /// The first step of each turn.
-    Begun,
+    Begun {
+        /// The time of its first event.
+        at: Timestamp,
+    },
     BlockBegun(Block<'a>),
     Text(Block<'a>, &'a RawValue),
     BlockEnded(Block<'a>),

@@ -18,8 +18,8 @@ pub trait Encoder: fmt::Debug + Send + Sync {
     /// copy, and direct delivery can write them.
     fn uses_stored_frames(&self) -> bool;
 
-    /// Appends an event of the log. `id` is the cursor of the client after the event.
-    fn event(&mut self, out: &mut BytesMut, id: &str, event: &EventRef<'_>);
+    /// Appends an event of the log. `id` formats the cursor of the client after the event.
+    fn event(&mut self, out: &mut BytesMut, id: &dyn Fn() -> String, event: &EventRef<'_>);
 
     /// Appends a frame that is not in the log.
     fn control(&mut self, out: &mut BytesMut, frame: &ControlFrame);

@@ -180,14 +180,15 @@ impl Feed {
             self.client_cursor = run.last_seq;
             return run.frames.clone();
         }
-        let mut out = BytesMut::with_capacity(if self.passes_all() { run.frames.len() } else { 0 });
+        let selects_most = self.types == EventTypes::All;
+        let mut out = BytesMut::with_capacity(if selects_most { run.frames.len() } else { 0 });
         let mut client_cursor = self.client_cursor;
         for event in run.events().filter(|event| self.is_selected(event)) {
             client_cursor = self.source.cursor_of(run, event.seq());
             if stored {
                 out.extend_from_slice(event.raw_frame());
             } else {
-                encoder.event(&mut out, &self.source.id(&self.epoch, client_cursor), &event);
+                encoder.event(&mut out, &|| self.source.id(&self.epoch, client_cursor), &event);
                 if encoder.is_complete() {
                     break;
                 }

@@ -27,7 +27,7 @@ impl Encoder for Ndjson {
     }
 
     /// The object contains the id of the event.
-    fn event(&mut self, out: &mut BytesMut, _: &str, event: &EventRef<'_>) {
+    fn event(&mut self, out: &mut BytesMut, _: &dyn Fn() -> String, event: &EventRef<'_>) {
         Self::line(out, event.raw_json());
     }
 

@@ -30,8 +30,8 @@ impl<const NAMED: bool> Encoder for Sse<NAMED> {
         NAMED
     }
 
-    fn event(&mut self, out: &mut BytesMut, id: &str, event: &EventRef<'_>) {
-        event::write_block(out, Some(id), Self::kind(event.kind()), event.raw_json());
+    fn event(&mut self, out: &mut BytesMut, id: &dyn Fn() -> String, event: &EventRef<'_>) {
+        event::write_block(out, Some(&id()), Self::kind(event.kind()), event.raw_json());
     }
 
     fn control(&mut self, out: &mut BytesMut, frame: &ControlFrame) {

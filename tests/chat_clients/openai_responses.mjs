@@ -1,13 +1,12 @@
 // The stock clients of responses: the SDK of OpenAI, and the AI SDK's provider. Prints what they deliver, as JSON.
 //
-//   node openai_responses.mjs URL KEY SCENARIO PROMPT
+//   node openai_responses.mjs URL KEY MODEL SCENARIO PROMPT
 
 import OpenAI from "openai";
 
-const [url, key, scenario, ...rest] = process.argv.slice(2);
+const [url, key, model, scenario, ...rest] = process.argv.slice(2);
 const prompt = rest.join(" ");
 const client = new OpenAI({ baseURL: url, apiKey: key });
-const model = "demo";
 
 const approval = (response) => response.output.find((item) => item.type === "mcp_approval_request");
 const answer = (response, approve) => ({

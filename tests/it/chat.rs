@@ -1,7 +1,7 @@
 //! The chat protocols: the same sessions for clients that do not know ACP.
 
 mod approvals;
-mod clients;
+pub(crate) mod clients;
 mod history;
 mod openai;
 mod projections;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+mod chat_clients;
 mod claude;
 mod claude_code;
 mod codex;

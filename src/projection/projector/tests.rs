@@ -28,7 +28,7 @@ fn shown(step: &Step<'_>) -> String {
     let block =
         |block: &Block<'_>| format!("{:?} {} {}", block.role, block.number, block.subagent.unwrap_or("-"));
     match step {
-        Step::Begun => "begun".to_owned(),
+        Step::Begun { .. } => "begun".to_owned(),
         Step::BlockBegun(begun) => format!("block {}", block(begun)),
         Step::Text(_, text) => format!("text {text}"),
         Step::BlockEnded(ended) => format!("end of block {}", block(ended)),

@@ -1,25 +1,22 @@
 //! The steps of a turn as the events of a run.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use bytes::BytesMut;
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::frame::{Frame, activity, custom, reasoning_end, reasoning_start, state_delta, to_raw, usage_of};
-use crate::acp::{RawObject, stop_reason};
+use super::frame::{Frame, activity, custom, reasoning_end, reasoning_start, state_delta, usage_of};
+use crate::acp::{RawObject, stop_reason, to_raw};
 use crate::conversation::Notice;
-use crate::event::{ControlFrame, EventRef};
+use crate::event::write_json;
 use crate::projection::{
-    Asked, Block, CallStatus, End, Request, Role, Step, ToolCall, TurnProjector, failure_text, output_text,
+    Asked, Block, CallStatus, End, Request, Role, Step, TerminalTails, ToolCall, TurnProjector, failure_text,
+    output_text,
 };
-use crate::stream::Encoder;
-use crate::surface::chat::{CancelOnDisconnect, data, interruption};
-use crate::types::{PromptId, RequestId, SessionId, TerminalId};
-
-/// The end of a terminal's output that an activity shows.
-const TERMINAL_TAIL_BYTES: usize = 16 << 10;
+use crate::surface::chat::{Interrupted, TurnWriter};
+use crate::types::{PromptId, RequestId, SessionId};
 
 /// The run, as the client names it, and the turn.
 #[derive(Debug)]
@@ -32,123 +29,25 @@ pub(super) struct Run {
     pub(super) notice: Option<Notice>,
 }
 
+/// Writes the events of a run.
 #[derive(Debug)]
-pub(super) struct RunStream {
-    projector: TurnProjector,
-    /// The events are older than the request.
-    replays: bool,
-    /// The former runs of the turn have the events up to this request.
-    received_until: Option<RequestId>,
-    writer: Writer,
-    connected: CancelOnDisconnect,
-}
-
-#[derive(Debug)]
-struct Writer {
+pub(super) struct RunWriter {
     run: Run,
     /// The calls whose arguments have not ended.
     open_arguments: HashSet<String>,
-    terminals: HashMap<TerminalId, String>,
+    terminals: TerminalTails,
     /// The interrupts of the requests that wait.
     interrupts: Vec<(RequestId, Box<RawValue>)>,
+    /// The id of the message of the open block.
+    message: String,
     complete: bool,
 }
 
-impl RunStream {
-    pub(super) fn new(run: Run, received_until: Option<RequestId>, connected: CancelOnDisconnect) -> Self {
-        let (open_arguments, terminals, interrupts) = (HashSet::new(), HashMap::new(), Vec::new());
-        let writer = Writer { run, open_arguments, terminals, interrupts, complete: false };
-        Self { projector: TurnProjector::default(), replays: true, received_until, writer, connected }
-    }
-
-    /// Ends the run if the turn waits for an answer.
-    fn pause(&mut self, out: &mut BytesMut) {
-        let pauses = !self.replays && self.received_until.is_none() && !self.writer.complete;
-        if pauses && !self.writer.interrupts.is_empty() {
-            self.writer.interrupt(out);
-            self.connected.completed();
-        }
-    }
-}
-
-impl Encoder for RunStream {
-    fn media_type(&self) -> &'static str {
-        "text/event-stream"
-    }
-
-    fn uses_stored_frames(&self) -> bool {
-        false
-    }
-
-    fn event(&mut self, out: &mut BytesMut, _: &str, event: &EventRef<'_>) {
-        let Self { projector, received_until, writer, .. } = self;
-        let mut reached = false;
-        let silent = received_until.is_some();
-        projector.event(event, &mut |step| {
-            if let (Step::Requested(request), Some(until)) = (&step, &*received_until) {
-                reached |= request.id == *until;
-            }
-            writer.track(&step);
-            if !silent {
-                writer.step(out, &step);
-            }
-        });
-        if reached {
-            self.received_until = None;
-            self.writer.open_arguments.clear();
-            self.writer.start(out);
-            return;
-        }
-        if self.writer.complete {
-            self.connected.completed();
-        }
-        self.pause(out);
-    }
-
-    fn control(&mut self, out: &mut BytesMut, frame: &ControlFrame) {
-        if frame.kind() == "ready" {
-            self.replays = false;
-            self.pause(out);
-        } else if let Some(interrupted) = interruption(frame).filter(|_| !self.writer.complete) {
-            data(
-                out,
-                &json!({ "type": "RUN_ERROR", "message": interrupted.message, "code": interrupted.code }),
-            );
-            self.writer.complete = true;
-            self.connected.completed();
-        } else if frame.kind() == "position" {
-            out.extend_from_slice(self.keep_alive());
-        }
-    }
-
-    fn retry(&mut self, _: &mut BytesMut, _: u64) {}
-
-    fn keep_alive(&self) -> &'static [u8] {
-        b":\n"
-    }
-
-    fn is_complete(&self) -> bool {
-        self.writer.complete
-    }
-}
-
-impl Writer {
-    /// Follows the requests that wait, also while nothing is written.
-    fn track(&mut self, step: &Step<'_>) {
-        match step {
-            Step::Requested(request) => {
-                if let Some(interrupt) = self.interrupt_of(request) {
-                    self.interrupts.push((request.id, interrupt));
-                }
-            }
-            Step::Resolved { id, .. } => self.interrupts.retain(|(open, _)| open != id),
-            _ => {}
-        }
-    }
-
+impl TurnWriter for RunWriter {
     fn step(&mut self, out: &mut BytesMut, step: &Step<'_>) {
+        self.follow_requests(step);
         match step {
-            Step::Begun => self.start(out),
+            Step::Begun { .. } => self.start(out),
             Step::BlockBegun(block) if block.subagent.is_none() => self.begin_block(out, block),
             Step::Text(block, text) if block.subagent.is_none() => self.text(out, block, text),
             Step::BlockEnded(block) if block.subagent.is_none() => self.end_block(out, block),
@@ -166,23 +65,68 @@ impl Writer {
             Step::Subagent(subagent) => {
                 custom(out, "acp.subagent", subagent);
             }
-            Step::TerminalOutput { terminal, data } => self.terminal(out, *terminal, data),
+            Step::TerminalOutput { terminal, data } => {
+                let output = self.terminals.append(*terminal, data);
+                let content = to_raw(&json!({ "terminalId": terminal, "output": output }));
+                activity(out, &format!("terminal-{terminal}"), "TERMINAL", &content);
+            }
             Step::Ended(end) => self.end(out, end),
+            _ => {}
+        }
+    }
+
+    fn skip(&mut self, step: &Step<'_>) {
+        self.follow_requests(step);
+    }
+
+    fn resume(&mut self, out: &mut BytesMut) {
+        self.start(out);
+    }
+
+    fn pause(&mut self, out: &mut BytesMut, _: &TurnProjector) {
+        if !self.interrupts.is_empty() {
+            self.interrupt(out);
+        }
+    }
+
+    fn interrupted(&mut self, out: &mut BytesMut, Interrupted { code, message }: &Interrupted) {
+        self.fail(out, code, message);
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete
+    }
+}
+
+impl RunWriter {
+    pub(super) fn new(run: Run) -> Self {
+        let (open_arguments, terminals, interrupts) = (HashSet::new(), TerminalTails::default(), Vec::new());
+        Self { run, open_arguments, terminals, interrupts, message: String::new(), complete: false }
+    }
+
+    fn follow_requests(&mut self, step: &Step<'_>) {
+        match step {
+            Step::Requested(request) => {
+                if let Some(interrupt) = self.interrupt_of(request) {
+                    self.interrupts.push((request.id, interrupt));
+                }
+            }
+            Step::Resolved { id, .. } => self.interrupts.retain(|(open, _)| open != id),
             _ => {}
         }
     }
 
     fn start(&mut self, out: &mut BytesMut) {
         let Run { thread, id, session, prompt, notice, .. } = &self.run;
-        data(out, &json!({ "type": "RUN_STARTED", "threadId": thread, "runId": id }));
+        write_json(out, &json!({ "type": "RUN_STARTED", "threadId": thread, "runId": id }));
         let state = json!({ "sessionId": session, "promptId": prompt });
-        data(out, &json!({ "type": "STATE_SNAPSHOT", "snapshot": state }));
+        write_json(out, &json!({ "type": "STATE_SNAPSHOT", "snapshot": state }));
         if let Some(notice) = notice {
             let value = json!({ "code": notice.as_str(), "text": notice.text() });
             custom(out, "acp.notice", &to_raw(&value));
             let (message, text) = (format!("{prompt}-notice"), to_raw(&notice.text()));
             reasoning_start(out, &message);
-            data(
+            write_json(
                 out,
                 &Frame {
                     kind: "REASONING_MESSAGE_CONTENT",
@@ -195,18 +139,14 @@ impl Writer {
         }
     }
 
-    fn message_id(&self, block: &Block<'_>) -> String {
-        format!("{}_{}-{}", self.run.session, self.run.prompt, block.number)
-    }
-
-    fn begin_block(&self, out: &mut BytesMut, block: &Block<'_>) {
-        let id = self.message_id(block);
+    fn begin_block(&mut self, out: &mut BytesMut, block: &Block<'_>) {
+        self.message = format!("{}_{}-{}", self.run.session, self.run.prompt, block.number);
         match block.role {
             Role::Message => {
-                let (kind, message_id) = ("TEXT_MESSAGE_START", Some(&*id));
-                data(out, &Frame { kind, message_id, role: Some("assistant"), ..Frame::default() });
+                let (kind, message_id) = ("TEXT_MESSAGE_START", Some(&*self.message));
+                write_json(out, &Frame { kind, message_id, role: Some("assistant"), ..Frame::default() });
             }
-            Role::Thought => reasoning_start(out, &id),
+            Role::Thought => reasoning_start(out, &self.message),
         }
     }
 
@@ -215,17 +155,19 @@ impl Writer {
             Role::Message => "TEXT_MESSAGE_CONTENT",
             Role::Thought => "REASONING_MESSAGE_CONTENT",
         };
-        let id = self.message_id(block);
-        data(out, &Frame { kind, message_id: Some(&id), delta: Some(text), ..Frame::default() });
+        write_json(
+            out,
+            &Frame { kind, message_id: Some(&self.message), delta: Some(text), ..Frame::default() },
+        );
     }
 
     fn end_block(&self, out: &mut BytesMut, block: &Block<'_>) {
-        let id = self.message_id(block);
         match block.role {
             Role::Message => {
-                data(out, &Frame { kind: "TEXT_MESSAGE_END", message_id: Some(&id), ..Frame::default() });
+                let (kind, message_id) = ("TEXT_MESSAGE_END", Some(&*self.message));
+                write_json(out, &Frame { kind, message_id, ..Frame::default() });
             }
-            Role::Thought => reasoning_end(out, &id),
+            Role::Thought => reasoning_end(out, &self.message),
         }
     }
 
@@ -237,7 +179,7 @@ impl Writer {
     fn begin_call(&mut self, out: &mut BytesMut, call: &ToolCall) {
         let id = self.call_id(call);
         let (kind, tool_call_id, tool_call_name) = ("TOOL_CALL_START", Some(&*id), Some(&*call.kind));
-        data(out, &Frame { kind, tool_call_id, tool_call_name, ..Frame::default() });
+        write_json(out, &Frame { kind, tool_call_id, tool_call_name, ..Frame::default() });
         self.open_arguments.insert(id);
         self.arguments(out, call);
         self.call_activity(out, call);
@@ -250,7 +192,7 @@ impl Writer {
             && self.open_arguments.remove(&id)
         {
             let delta = to_raw(&input.get());
-            data(
+            write_json(
                 out,
                 &Frame {
                     kind: "TOOL_CALL_ARGS",
@@ -259,13 +201,13 @@ impl Writer {
                     ..Frame::default()
                 },
             );
-            data(out, &Frame { kind: "TOOL_CALL_END", tool_call_id: Some(&id), ..Frame::default() });
+            write_json(out, &Frame { kind: "TOOL_CALL_END", tool_call_id: Some(&id), ..Frame::default() });
         }
     }
 
     fn end_arguments(&mut self, out: &mut BytesMut, id: &str) {
         if self.open_arguments.remove(id) {
-            data(out, &Frame { kind: "TOOL_CALL_END", tool_call_id: Some(id), ..Frame::default() });
+            write_json(out, &Frame { kind: "TOOL_CALL_END", tool_call_id: Some(id), ..Frame::default() });
         }
     }
 
@@ -319,16 +261,7 @@ impl Writer {
             content: Some(&content),
             ..Frame::default()
         };
-        data(out, &frame);
-    }
-
-    fn terminal(&mut self, out: &mut BytesMut, terminal: TerminalId, data: &str) {
-        let tail = self.terminals.entry(terminal).or_default();
-        tail.push_str(data);
-        let start = tail.ceil_char_boundary(tail.len().saturating_sub(TERMINAL_TAIL_BYTES));
-        tail.drain(..start);
-        let content = to_raw(&json!({ "terminalId": terminal, "output": tail }));
-        activity(out, &format!("terminal-{terminal}"), "TERMINAL", &content);
+        write_json(out, &frame);
     }
 
     /// A request as an interrupt. `None` if a client cannot answer it.
@@ -417,7 +350,10 @@ impl Writer {
             usage: Option<&'a RawValue>,
         }
         let Run { thread, id, .. } = &self.run;
-        data(out, &Finished { kind: "RUN_FINISHED", thread_id: thread, run_id: id, outcome, result, usage });
+        write_json(
+            out,
+            &Finished { kind: "RUN_FINISHED", thread_id: thread, run_id: id, outcome, result, usage },
+        );
         self.complete = true;
     }
 
@@ -440,14 +376,12 @@ impl Writer {
                     usage.as_deref(),
                 );
             }
-            End::Failed { problem } => {
-                let problem = RawObject::parse(problem);
-                let text = |key| problem.as_ref().and_then(|problem| problem.text(key));
-                let message = text("detail").unwrap_or_else(|| "the turn failed".into());
-                let code = text("code").unwrap_or_else(|| "internal".into());
-                data(out, &json!({ "type": "RUN_ERROR", "message": message, "code": code }));
-                self.complete = true;
-            }
+            End::Failed { code, detail } => self.fail(out, code, detail),
         }
+    }
+
+    fn fail(&mut self, out: &mut BytesMut, code: &str, message: &str) {
+        write_json(out, &json!({ "type": "RUN_ERROR", "message": message, "code": code }));
+        self.complete = true;
     }
 }

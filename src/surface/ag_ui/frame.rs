@@ -3,10 +3,10 @@
 use bytes::BytesMut;
 use serde::Serialize;
 use serde_json::json;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 
-use crate::acp::{RawObject, update};
-use crate::surface::chat::data;
+use crate::acp::{RawObject, to_raw, update};
+use crate::event::write_json;
 
 /// An event. Absent members are left out, because clients reject null.
 #[derive(Debug, Default, Serialize)]
@@ -33,14 +33,14 @@ pub(super) struct Frame<'a> {
 }
 
 pub(super) fn reasoning_start(out: &mut BytesMut, id: &str) {
-    data(out, &Frame { kind: "REASONING_START", message_id: Some(id), ..Frame::default() });
+    write_json(out, &Frame { kind: "REASONING_START", message_id: Some(id), ..Frame::default() });
     let (kind, role) = ("REASONING_MESSAGE_START", Some("reasoning"));
-    data(out, &Frame { kind, message_id: Some(id), role, ..Frame::default() });
+    write_json(out, &Frame { kind, message_id: Some(id), role, ..Frame::default() });
 }
 
 pub(super) fn reasoning_end(out: &mut BytesMut, id: &str) {
-    data(out, &Frame { kind: "REASONING_MESSAGE_END", message_id: Some(id), ..Frame::default() });
-    data(out, &Frame { kind: "REASONING_END", message_id: Some(id), ..Frame::default() });
+    write_json(out, &Frame { kind: "REASONING_MESSAGE_END", message_id: Some(id), ..Frame::default() });
+    write_json(out, &Frame { kind: "REASONING_END", message_id: Some(id), ..Frame::default() });
 }
 
 /// An activity. One with the same id replaces it.
@@ -53,7 +53,7 @@ pub(super) fn activity(out: &mut BytesMut, id: &str, kind: &str, content: &RawVa
         replace: Some(true),
         ..Frame::default()
     };
-    data(out, &frame);
+    write_json(out, &frame);
 }
 
 /// An event of the gateway's own.
@@ -65,7 +65,7 @@ pub(super) fn custom(out: &mut BytesMut, name: &str, value: &RawValue) {
         name: &'a str,
         value: &'a RawValue,
     }
-    data(out, &Custom { kind: "CUSTOM", name, value });
+    write_json(out, &Custom { kind: "CUSTOM", name, value });
 }
 
 /// A change of the state: a JSON Patch.
@@ -89,7 +89,7 @@ pub(super) fn state_delta(out: &mut BytesMut, kind: &str, update: &RawValue) {
         _ => ("/commands", "availableCommands"),
     };
     if let Some(value) = RawObject::parse(update).and_then(|update| update.get(member)) {
-        data(out, &Delta { kind: "STATE_DELTA", delta: [Change { op: "add", path, value }] });
+        write_json(out, &Delta { kind: "STATE_DELTA", delta: [Change { op: "add", path, value }] });
     }
 }
 
@@ -99,8 +99,4 @@ pub(super) fn usage_of(raw: &RawValue) -> Option<Box<RawValue>> {
     let tokens = |key| usage.get(key).and_then(|raw| raw.get().parse::<u64>().ok());
     let (input, output) = (tokens("inputTokens")?, tokens("outputTokens")?);
     Some(to_raw(&json!([{ "inputTokens": input, "outputTokens": output }])))
-}
-
-pub(super) fn to_raw(value: &impl Serialize) -> Box<RawValue> {
-    to_raw_value(value).expect("values with string keys serialize")
 }

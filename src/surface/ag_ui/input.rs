@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::surface::chat::{Message, media_block, resource_link, text_block};
+use crate::surface::chat::{Message, content_blocks, media_block, resource_link, text_block};
 
 /// `RunAgentInput`. Tools, context and state of the client do not reach an agent.
 #[derive(Debug, Deserialize)]
@@ -53,11 +53,7 @@ impl RunInput {
 
 impl InputMessage {
     fn message(&self) -> Message {
-        let blocks = match &self.content {
-            Some(Value::String(text)) if !text.is_empty() => vec![text_block(text)],
-            Some(Value::Array(parts)) => parts.iter().filter_map(block).collect(),
-            _ => Vec::new(),
-        };
+        let blocks = content_blocks(self.content.as_ref(), block);
         Message { id: self.id.clone(), ..Message::new(self.role.clone(), blocks) }
     }
 }

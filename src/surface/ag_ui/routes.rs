@@ -4,19 +4,18 @@ use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use axum::routing::post;
-use http::HeaderValue;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
-use super::encoder::{Run, RunStream};
+use super::encoder::{Run, RunWriter};
 use super::input::{Resume, RunInput};
 use crate::acp::method;
 use crate::api::ProblemCode;
 use crate::session::{Answer, AnswerError, SessionHandle};
 use crate::surface::authorized::{Authorized, CanPrompt};
 use crate::surface::chat::{
-    Approval, CancelOnDisconnect, ChatRequest, ChatTurn, ErrorFormat, HISTORY, HistoryPolicy, LatestTurn,
-    Message, SESSION_ID, answer, read_json, with_layers,
+    Approval, ChatRequest, ChatTurn, ErrorFormat, LatestTurn, Message, TurnEncoder, answer, read_json,
+    respond, with_layers,
 };
 use crate::surface::rest::ApiError;
 use crate::surface::state::Gateway;
@@ -36,8 +35,7 @@ async fn run(
     gateway.catalogue.agent(&agent).ok_or_else(ApiError::not_found)?;
     let (parts, body) = request.into_parts();
     let by = Authorized::<CanPrompt>::from_parts(&parts)?;
-    let policy = HistoryPolicy::from_headers(&parts.headers)?;
-    let (_, input) = read_json::<RunInput>(&gateway, Request::from_parts(parts, body)).await?;
+    let (headers, input) = read_json::<RunInput>(&gateway, Request::from_parts(parts, body)).await?;
     if let Some(resume) = input.resume.as_deref().filter(|resume| !resume.is_empty()) {
         return continue_turn(&gateway, &by, &agent, &input, resume).await;
     }
@@ -47,24 +45,15 @@ async fn run(
         && let Some(turn) = LatestTurn::find(&gateway, &by, (&agent, PROTOCOL, &input.thread_id)).await?
     {
         let turn = turn.attach(&gateway, &by).await?;
-        return Ok(respond(&gateway, &by, turn, &input, None));
+        return Ok(respond_to(&gateway, &by, turn, &input, None));
     }
     let chat = ChatRequest {
-        agent,
-        model: None,
-        protocol: PROTOCOL,
         conversation: Some(input.thread_id.clone()),
-        session: None,
-        messages,
-        system: None,
-        policy,
-        regenerates: false,
-        is_retry: false,
         run: Some(input.run_id.clone()),
-        trace: None,
+        ..ChatRequest::new(agent, PROTOCOL, messages, &headers)?
     };
     let turn = chat.begin(&gateway, &by).await?;
-    Ok(respond(&gateway, &by, turn, &input, None))
+    Ok(respond_to(&gateway, &by, turn, &input, None))
 }
 
 /// Answers the requests that a turn waits for. The run has the events after the newest of them.
@@ -82,7 +71,7 @@ async fn continue_turn(
     for (id, resume) in ids.iter().zip(resume) {
         answer_interrupt(by, &turn.session, *id, resume).await?;
     }
-    Ok(respond(gateway, by, turn, input, ids.into_iter().max()))
+    Ok(respond_to(gateway, by, turn, input, ids.into_iter().max()))
 }
 
 async fn answer_interrupt(
@@ -125,32 +114,23 @@ async fn answer_interrupt(
     }
 }
 
-fn respond(
+fn respond_to(
     gateway: &Gateway,
     by: &Authorized<CanPrompt>,
     turn: ChatTurn,
     input: &RunInput,
     received_until: Option<RequestId>,
 ) -> Response {
-    let feed = turn.feed(gateway);
-    let ChatTurn { session, prompt, notice, is_own, guard, .. } = turn;
-    let id = session.id();
     let run = Run {
         thread: input.thread_id.clone(),
         id: input.run_id.clone(),
         knows_cancelled: input.knows_cancelled(),
-        session: id,
-        prompt,
-        notice,
+        session: turn.session.id(),
+        prompt: turn.prompt,
+        notice: turn.notice,
     };
-    let watched = (&gateway.shutdown, gateway.chat_watchers());
-    let connected = CancelOnDisconnect::new((session, prompt), is_own, watched);
-    let encoder = Box::new(RunStream::new(run, received_until, connected));
-    let mut response = gateway.stream_response(by.admission(), guard, feed, encoder, true);
-    let headers = response.headers_mut();
-    headers.insert(SESSION_ID, HeaderValue::try_from(id.to_string()).expect("an id is plain ASCII"));
-    if let Some(notice) = notice {
-        headers.insert(HISTORY, HeaderValue::from_static(notice.as_str()));
-    }
-    response
+    let connected = turn.cancel_on_disconnect(gateway);
+    let encoder = TurnEncoder::new(RunWriter::new(run));
+    let encoder = encoder.after(received_until).cancels_on_disconnect(Some(connected));
+    respond(gateway, by, turn, encoder, true)
 }

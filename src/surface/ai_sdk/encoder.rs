@@ -5,21 +5,17 @@ use std::collections::HashMap;
 use bytes::BytesMut;
 use serde::Serialize;
 use serde_json::json;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 
 use super::chunk::{Chunk, Descriptor, Output};
-use crate::acp::{RawObject, stop_reason, update};
+use crate::acp::{RawObject, stop_reason, to_raw, update};
 use crate::conversation::Notice;
-use crate::event::{ControlFrame, EventRef};
+use crate::event::write_json;
 use crate::projection::{
-    Asked, Block, CallStatus, End, Request, Role, Step, ToolCall, TurnProjector, failure_text,
+    Asked, Block, CallStatus, End, Request, Role, Step, TerminalTails, ToolCall, TurnProjector, failure_text,
 };
-use crate::stream::Encoder;
-use crate::surface::chat::{data, done, interruption};
-use crate::types::{PromptId, RequestId, SessionId, TerminalId};
-
-/// The end of a terminal's output that a part shows.
-const TERMINAL_TAIL_BYTES: usize = 16 << 10;
+use crate::surface::chat::{Interrupted, TurnWriter, done};
+use crate::types::{PromptId, SessionId};
 
 /// How a client learns about permission requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,17 +27,6 @@ pub(super) enum Approvals {
     Data,
 }
 
-/// The message of a turn.
-#[derive(Debug)]
-pub(super) struct UiMessageStream {
-    projector: TurnProjector,
-    /// The events are older than the request.
-    replays: bool,
-    /// The client has the message up to this request.
-    received_until: Option<RequestId>,
-    writer: Writer,
-}
-
 /// The place of the message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Message {
@@ -50,101 +35,32 @@ pub(super) struct Message {
     pub(super) notice: Option<Notice>,
 }
 
+/// Writes the message of a turn.
 #[derive(Debug)]
-struct Writer {
+pub(super) struct UiMessageWriter {
     message: Message,
     approvals: Approvals,
     in_step: bool,
     /// The step has an approval. What follows the answer is in a new step.
     step_has_approval: bool,
-    terminals: HashMap<TerminalId, String>,
+    terminals: TerminalTails,
     complete: bool,
 }
 
-impl UiMessageStream {
-    pub(super) fn new(message: Message, approvals: Approvals, received_until: Option<RequestId>) -> Self {
-        let (in_step, step_has_approval, complete) = (false, false, false);
-        let terminals = HashMap::new();
-        let writer = Writer { message, approvals, in_step, step_has_approval, terminals, complete };
-        Self { projector: TurnProjector::default(), replays: true, received_until, writer }
-    }
-
-    /// Ends the response if a person must answer before the turn goes on.
-    fn pause(&mut self, out: &mut BytesMut) {
-        let pauses = self.writer.approvals == Approvals::Parts && self.received_until.is_none();
-        if pauses && !self.replays && !self.writer.complete && self.projector.waits_for_permission() {
-            // Clients send no answer while another call of the step has no final output.
-            for call in self.projector.running_calls() {
-                output(out, call, CallStatus::Running.as_str(), None);
-            }
-            self.writer.finish(out, "tool-calls");
-        }
-    }
-}
-
-impl Encoder for UiMessageStream {
-    fn media_type(&self) -> &'static str {
-        "text/event-stream"
-    }
-
-    fn uses_stored_frames(&self) -> bool {
-        false
-    }
-
-    fn event(&mut self, out: &mut BytesMut, _: &str, event: &EventRef<'_>) {
-        let Self { projector, received_until, writer, .. } = self;
-        let mut reached = false;
-        let silent = received_until.is_some();
-        projector.event(event, &mut |step| {
-            if let (Step::Requested(request), Some(until)) = (&step, &*received_until) {
-                reached |= request.id == *until;
-            }
-            if !silent {
-                writer.step(out, &step);
-            }
-        });
-        if reached {
-            self.received_until = None;
-            self.writer.start(out);
-            return;
-        }
-        self.pause(out);
-    }
-
-    fn control(&mut self, out: &mut BytesMut, frame: &ControlFrame) {
-        if frame.kind() == "ready" {
-            self.replays = false;
-            self.pause(out);
-        } else if let Some(interrupted) = interruption(frame).filter(|_| !self.writer.complete) {
-            data(out, &Chunk { kind: "error", error_text: Some(&interrupted.message), ..Chunk::default() });
-            done(out);
-            self.writer.complete = true;
-        } else if frame.kind() == "position" {
-            out.extend_from_slice(self.keep_alive());
-        }
-    }
-
-    fn retry(&mut self, _: &mut BytesMut, _: u64) {}
-
-    fn keep_alive(&self) -> &'static [u8] {
-        b":\n"
-    }
-
-    fn is_complete(&self) -> bool {
-        self.writer.complete
-    }
-}
-
-impl Writer {
+impl TurnWriter for UiMessageWriter {
     fn step(&mut self, out: &mut BytesMut, step: &Step<'_>) {
         match step {
-            Step::Begun => self.start(out),
+            Step::Begun { .. } => self.start(out),
             Step::BlockBegun(block) => {
                 self.enter_step(out);
-                block_frame(out, block, "start", None);
+                block_frame(out, block, by_role(block, "text-start", "reasoning-start"), None);
             }
-            Step::Text(block, text) => block_frame(out, block, "delta", Some(text)),
-            Step::BlockEnded(block) => block_frame(out, block, "end", None),
+            Step::Text(block, text) => {
+                block_frame(out, block, by_role(block, "text-delta", "reasoning-delta"), Some(text));
+            }
+            Step::BlockEnded(block) => {
+                block_frame(out, block, by_role(block, "text-end", "reasoning-end"), None);
+            }
             Step::Content { content, .. } => self.content(out, content),
             Step::CallBegun(call) => {
                 self.enter_step(out);
@@ -174,7 +90,11 @@ impl Writer {
                 let id = RawObject::parse(subagent).and_then(|update| update.text("sessionId"));
                 part(out, "data-subagent", id.as_deref().unwrap_or("subagent"), subagent, None);
             }
-            Step::TerminalOutput { terminal, data } => self.terminal(out, *terminal, data),
+            Step::TerminalOutput { terminal, data } => {
+                let output = self.terminals.append(*terminal, data);
+                let value = json!({ "terminalId": terminal, "output": output });
+                own_part(out, "data-terminal", &terminal.to_string(), &value);
+            }
             Step::Requested(request) => self.requested(out, request),
             Step::Resolved { id, asked, resolution, allowed, .. } => {
                 if *asked == Asked::Elicitation || self.approvals == Approvals::Data {
@@ -188,12 +108,41 @@ impl Writer {
         }
     }
 
+    fn resume(&mut self, out: &mut BytesMut) {
+        self.start(out);
+    }
+
+    fn pause(&mut self, out: &mut BytesMut, projector: &TurnProjector) {
+        if self.approvals == Approvals::Parts && projector.waits_for_permission() {
+            // Clients send no answer while another call of the step has no final output.
+            for call in projector.running_calls() {
+                output(out, call, CallStatus::Running.as_str(), None);
+            }
+            self.finish(out, "tool-calls");
+        }
+    }
+
+    fn interrupted(&mut self, out: &mut BytesMut, interrupted: &Interrupted) {
+        self.fail(out, &interrupted.message);
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete
+    }
+}
+
+impl UiMessageWriter {
+    pub(super) fn new(message: Message, approvals: Approvals) -> Self {
+        let (in_step, step_has_approval, complete) = (false, false, false);
+        Self { message, approvals, in_step, step_has_approval, terminals: TerminalTails::default(), complete }
+    }
+
     /// The first frame. In a later response, it names the same message.
     fn start(&mut self, out: &mut BytesMut) {
         let Message { session, prompt, notice } = self.message;
         let id = super::request::message_id(session, prompt);
         let meta = to_raw(&json!({ "sessionId": session, "promptId": prompt }));
-        data(
+        write_json(
             out,
             &Chunk {
                 kind: "start",
@@ -215,20 +164,20 @@ impl Writer {
 
     fn enter_step(&mut self, out: &mut BytesMut) {
         if self.in_step && self.step_has_approval {
-            data(out, &Chunk { kind: "finish-step", ..Chunk::default() });
+            write_json(out, &Chunk { kind: "finish-step", ..Chunk::default() });
             self.in_step = false;
         }
         if !self.in_step {
-            data(out, &Chunk { kind: "start-step", ..Chunk::default() });
+            write_json(out, &Chunk { kind: "start-step", ..Chunk::default() });
             (self.in_step, self.step_has_approval) = (true, false);
         }
     }
 
     fn finish(&mut self, out: &mut BytesMut, reason: &str) {
         if self.in_step {
-            data(out, &Chunk { kind: "finish-step", ..Chunk::default() });
+            write_json(out, &Chunk { kind: "finish-step", ..Chunk::default() });
         }
-        data(out, &Chunk { kind: "finish", finish_reason: Some(reason), ..Chunk::default() });
+        write_json(out, &Chunk { kind: "finish", finish_reason: Some(reason), ..Chunk::default() });
         done(out);
         self.complete = true;
     }
@@ -242,7 +191,7 @@ impl Writer {
                 let (Some(media_type), Some(base64)) = (text("mimeType"), text("data")) else { return };
                 self.enter_step(out);
                 let url = format!("data:{media_type};base64,{base64}");
-                data(
+                write_json(
                     out,
                     &Chunk {
                         kind: "file",
@@ -264,7 +213,7 @@ impl Writer {
                     title,
                     ..Chunk::default()
                 };
-                data(out, &chunk);
+                write_json(out, &chunk);
             }
             _ => {}
         }
@@ -286,19 +235,6 @@ impl Writer {
         tool(out, "tool-output-error", call, |chunk| Chunk { error_text: Some(&text), ..chunk });
     }
 
-    fn terminal(&mut self, out: &mut BytesMut, terminal: TerminalId, data: &str) {
-        let tail = self.terminals.entry(terminal).or_default();
-        tail.push_str(data);
-        let start = tail.ceil_char_boundary(tail.len().saturating_sub(TERMINAL_TAIL_BYTES));
-        tail.drain(..start);
-        own_part(
-            out,
-            "data-terminal",
-            &terminal.to_string(),
-            &json!({ "terminalId": terminal, "output": tail }),
-        );
-    }
-
     fn requested(&mut self, out: &mut BytesMut, request: &Request<'_>) {
         let id = request.id.to_string();
         match (request.asked, request.call) {
@@ -312,7 +248,7 @@ impl Writer {
                     approval_descriptor: Some(Descriptor { options, deadline }),
                     ..Chunk::default()
                 };
-                data(out, &chunk);
+                write_json(out, &chunk);
                 self.step_has_approval = true;
             }
             (Asked::Permission, _) => {
@@ -345,7 +281,10 @@ impl Writer {
                 }
                 match *stop_reason {
                     stop_reason::CANCELLED => {
-                        data(out, &Chunk { kind: "abort", reason: Some("cancelled"), ..Chunk::default() });
+                        write_json(
+                            out,
+                            &Chunk { kind: "abort", reason: Some("cancelled"), ..Chunk::default() },
+                        );
                         done(out);
                         self.complete = true;
                     }
@@ -354,28 +293,31 @@ impl Writer {
                     _ => self.finish(out, "stop"),
                 }
             }
-            End::Failed { problem } => {
-                let detail = RawObject::parse(problem).and_then(|problem| problem.text("detail"));
-                let text = detail.as_deref().unwrap_or("the turn failed");
-                data(out, &Chunk { kind: "error", error_text: Some(text), ..Chunk::default() });
-                done(out);
-                self.complete = true;
-            }
+            End::Failed { detail, .. } => self.fail(out, detail),
         }
+    }
+
+    fn fail(&mut self, out: &mut BytesMut, text: &str) {
+        write_json(out, &Chunk { kind: "error", error_text: Some(text), ..Chunk::default() });
+        done(out);
+        self.complete = true;
+    }
+}
+
+fn by_role<'a>(block: &Block<'_>, message: &'a str, thought: &'a str) -> &'a str {
+    match block.role {
+        Role::Message => message,
+        Role::Thought => thought,
     }
 }
 
 /// A frame of a text or of reasoning.
-fn block_frame(out: &mut BytesMut, block: &Block<'_>, part: &str, delta: Option<&RawValue>) {
-    let role = match block.role {
-        Role::Message => "text",
-        Role::Thought => "reasoning",
-    };
+fn block_frame(out: &mut BytesMut, block: &Block<'_>, kind: &str, delta: Option<&RawValue>) {
     let id = match block.subagent {
         Some(child) => format!("{child}:{}", block.number),
         None => block.number.to_string(),
     };
-    data(out, &Chunk { kind: &format!("{role}-{part}"), id: Some(&id), delta, ..Chunk::default() });
+    write_json(out, &Chunk { kind, id: Some(&id), delta, ..Chunk::default() });
 }
 
 fn tool<'a>(
@@ -388,7 +330,7 @@ fn tool<'a>(
     let chunk = Chunk { kind, tool_call_id: Some(&call.id), dynamic, provider_executed, ..Chunk::default() };
     let named = kind.starts_with("tool-input");
     let chunk = if named { Chunk { tool_name: Some(&call.kind), ..chunk } } else { chunk };
-    data(out, &with(chunk));
+    write_json(out, &with(chunk));
 }
 
 /// The output of a call so far, or its result.
@@ -411,12 +353,12 @@ fn input(out: &mut BytesMut, call: &ToolCall) {
         title,
         ..Chunk::default()
     };
-    data(out, &chunk);
+    write_json(out, &chunk);
 }
 
 /// A data part. A part with the same id replaces it.
 fn part(out: &mut BytesMut, kind: &str, id: &str, value: &RawValue, transient: Option<bool>) {
-    data(out, &Chunk { kind, id: Some(id), data: Some(value), transient, ..Chunk::default() });
+    write_json(out, &Chunk { kind, id: Some(id), data: Some(value), transient, ..Chunk::default() });
 }
 
 fn own_part(out: &mut BytesMut, kind: &str, id: &str, value: &impl Serialize) {
@@ -424,7 +366,7 @@ fn own_part(out: &mut BytesMut, kind: &str, id: &str, value: &impl Serialize) {
 }
 
 fn metadata(out: &mut BytesMut, value: &RawValue) {
-    data(out, &Chunk { kind: "message-metadata", message_metadata: Some(value), ..Chunk::default() });
+    write_json(out, &Chunk { kind: "message-metadata", message_metadata: Some(value), ..Chunk::default() });
 }
 
 #[derive(Serialize)]
@@ -446,8 +388,4 @@ impl Serialize for DiffPart<'_> {
 /// An object with one member.
 fn json_object(key: &str, value: &RawValue) -> Box<RawValue> {
     to_raw(&HashMap::from([(key, value)]))
-}
-
-fn to_raw(value: &impl Serialize) -> Box<RawValue> {
-    to_raw_value(value).expect("values with string keys serialize")
 }

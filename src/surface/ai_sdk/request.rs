@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::surface::chat::{Approval, Message, media_block, resource_link, text_block};
+use crate::surface::chat::{Approval, Message, content_blocks, file_block, text_block};
 use crate::types::{PromptId, RequestId, SessionId};
 
 /// The body of a `POST`. Unknown members are those of the application.
@@ -46,11 +46,8 @@ fn parse_message_id(id: &str) -> Option<(SessionId, PromptId)> {
 impl UiMessage {
     pub(super) fn message(&self) -> Message {
         let mut blocks: Vec<Value> = self.parts.iter().filter_map(block).collect();
-        if let Some(Value::String(text)) = &self.content
-            && blocks.is_empty()
-            && !text.is_empty()
-        {
-            blocks.push(text_block(text));
+        if blocks.is_empty() {
+            blocks = content_blocks(self.content.as_ref(), block);
         }
         Message { id: self.id.clone(), ..Message::new(self.role.clone(), blocks) }
     }
@@ -61,14 +58,7 @@ fn block(part: &Value) -> Option<Value> {
     let text = |key: &str| part[key].as_str();
     match text("type")? {
         "text" => text("text").filter(|text| !text.is_empty()).map(text_block),
-        "file" => {
-            let url = text("url")?;
-            if url.starts_with("data:") {
-                media_block(url, text("mediaType"), text("filename"))
-            } else {
-                Some(resource_link(url, text("filename")))
-            }
-        }
+        "file" => file_block(text("url")?, text("mediaType"), text("filename")),
         _ => None,
     }
 }

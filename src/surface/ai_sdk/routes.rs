@@ -7,12 +7,11 @@ use axum::routing::{get, post};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use super::encoder::{Approvals, Message, UiMessageStream};
+use super::encoder::{Approvals, Message, UiMessageWriter};
 use super::request::{Answers, ChatBody};
 use crate::surface::authorized::{Authorized, CanPrompt, CanRead, RequiredScope};
 use crate::surface::chat::{
-    ChatRequest, ChatTurn, ErrorFormat, HISTORY, HistoryPolicy, LatestTurn, SESSION_ID, answer, read_json,
-    with_layers,
+    ChatRequest, ChatTurn, ErrorFormat, LatestTurn, TurnEncoder, answer, read_json, respond, with_layers,
 };
 use crate::surface::rest::ApiError;
 use crate::surface::state::Gateway;
@@ -59,27 +58,18 @@ async fn send(
     known_agent(&gateway, &agent)?;
     let (parts, body) = request.into_parts();
     let (by, approvals) = (authorized::<CanPrompt>(&parts)?, approvals(&parts)?);
-    let policy = HistoryPolicy::from_headers(&parts.headers)?;
-    let (_, body) = read_json::<ChatBody>(&gateway, Request::from_parts(parts, body)).await?;
+    let (headers, body) = read_json::<ChatBody>(&gateway, Request::from_parts(parts, body)).await?;
     if let Some(answers) = body.answers() {
         return continue_turn(&gateway, &by, answers, approvals).await;
     }
+    let messages = body.messages.iter().map(super::request::UiMessage::message).collect();
     let chat = ChatRequest {
-        agent,
-        model: None,
-        protocol: PROTOCOL,
         conversation: body.id.clone(),
-        session: None,
-        messages: body.messages.iter().map(super::request::UiMessage::message).collect(),
-        system: None,
-        policy,
         regenerates: body.trigger.as_deref() == Some("regenerate-message"),
-        is_retry: false,
-        run: None,
-        trace: None,
+        ..ChatRequest::new(agent, PROTOCOL, messages, &headers)?
     };
     let turn = chat.begin(&gateway, &by).await?;
-    Ok(respond(&gateway, &by, turn, approvals, None))
+    Ok(respond_with(&gateway, &by, turn, approvals, None))
 }
 
 /// Answers the requests that a turn waits for. The response continues the message after the newest of them.
@@ -101,7 +91,7 @@ async fn continue_turn(
     for approval in &answers.approvals {
         answer(by, &turn.session, approval).await?;
     }
-    Ok(respond(gateway, by, turn, approvals, Some(newest)))
+    Ok(respond_with(gateway, by, turn, approvals, Some(newest)))
 }
 
 /// The whole message of the newest turn: while it runs, and for some minutes afterwards.
@@ -120,7 +110,7 @@ async fn resume(
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let turn = turn.attach(&gateway, &by).await?;
-    Ok(respond(&gateway, &by, turn, approvals, None))
+    Ok(respond_with(&gateway, &by, turn, approvals, None))
 }
 
 /// Cancels the newest turn.
@@ -137,24 +127,16 @@ async fn stop(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn respond<S>(
+fn respond_with<S>(
     gateway: &Gateway,
     by: &Authorized<S>,
     turn: ChatTurn,
     approvals: Approvals,
     received_until: Option<RequestId>,
 ) -> Response {
-    let feed = turn.feed(gateway);
-    let ChatTurn { session, prompt, notice, guard, .. } = turn;
-    let message = Message { session: session.id(), prompt, notice };
-    let encoder = Box::new(UiMessageStream::new(message, approvals, received_until));
-    let mut response = gateway.stream_response(by.admission(), guard, feed, encoder, true);
-    let headers = response.headers_mut();
-    headers.insert(STREAM_VERSION, HeaderValue::from_static("v1"));
-    headers
-        .insert(SESSION_ID, HeaderValue::try_from(session.id().to_string()).expect("an id is plain ASCII"));
-    if let Some(notice) = notice {
-        headers.insert(HISTORY, HeaderValue::from_static(notice.as_str()));
-    }
+    let message = Message { session: turn.session.id(), prompt: turn.prompt, notice: turn.notice };
+    let encoder = TurnEncoder::new(UiMessageWriter::new(message, approvals)).after(received_until);
+    let mut response = respond(gateway, by, turn, encoder, true);
+    response.headers_mut().insert(STREAM_VERSION, HeaderValue::from_static("v1"));
     response
 }

@@ -26,7 +26,7 @@ pub(crate) struct CancelOnDisconnect {
 
 impl CancelOnDisconnect {
     /// `is_own`: whether the client began the turn. Otherwise, its disconnect cancels nothing.
-    pub(crate) fn new(
+    pub(super) fn new(
         (session, prompt): (SessionHandle, PromptId),
         is_own: bool,
         (shutdown, watchers): (&Shutdown, &Watchers),
@@ -37,7 +37,7 @@ impl CancelOnDisconnect {
     }
 
     /// The client has received the end of the turn.
-    pub(crate) fn completed(&self) {
+    pub(super) fn completed(&self) {
         self.complete.store(true, Ordering::Relaxed);
     }
 }

@@ -1,5 +1,6 @@
 //! A turn of a conversation, and the newest one.
 
+use super::abandon::CancelOnDisconnect;
 use crate::conversation::{ConversationKey, Notice};
 use crate::eventlog::Start;
 use crate::session::{SessionError, SessionHandle};
@@ -13,21 +14,27 @@ use crate::types::{AgentName, Principal, PromptId, SessionId};
 pub(crate) struct ChatTurn {
     pub(crate) session: SessionHandle,
     pub(crate) prompt: PromptId,
-    pub(crate) first_seq: u64,
-    pub(crate) last_seq: Option<u64>,
+    pub(super) first_seq: u64,
+    pub(super) last_seq: Option<u64>,
     pub(crate) notice: Option<Notice>,
     /// Whether the client of this conversation began the turn, so that its disconnect may cancel the turn.
-    pub(crate) is_own: bool,
+    pub(super) is_own: bool,
     /// Counts the response as a stream.
-    pub(crate) guard: StreamGuard,
+    pub(super) guard: StreamGuard,
 }
 
 impl ChatTurn {
     /// The events of the turn, from its first one.
-    pub(crate) fn feed(&self, gateway: &Gateway) -> Feed {
+    pub(super) fn feed(&self, gateway: &Gateway) -> Feed {
         let reader = self.session.log().reader(Start::After(self.first_seq - 1));
         let turn = TurnFilter { prompt: self.prompt, last_seq: self.last_seq };
         Feed { turn: Some(turn), ..gateway.feed(Source::session(reader, self.session.clone())) }
+    }
+
+    /// Cancels the turn if its client disconnects.
+    pub(crate) fn cancel_on_disconnect(&self, gateway: &Gateway) -> CancelOnDisconnect {
+        let watched = (&gateway.shutdown, gateway.chat_watchers());
+        CancelOnDisconnect::new((self.session.clone(), self.prompt), self.is_own, watched)
     }
 
     /// A turn that exists already.

@@ -42,6 +42,20 @@ pub(crate) fn text_block(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 
+/// The content blocks of a message: of a text, or of parts. A part without a block is not for the agent.
+pub(crate) fn content_blocks(content: Option<&Value>, block: fn(&Value) -> Option<Value>) -> Vec<Value> {
+    match content {
+        Some(Value::String(text)) if !text.is_empty() => vec![text_block(text)],
+        Some(Value::Array(parts)) => parts.iter().filter_map(block).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A file by its URL: the data of a `data:` URL, or a link.
+pub(crate) fn file_block(url: &str, media_type: Option<&str>, name: Option<&str>) -> Option<Value> {
+    if url.starts_with("data:") { media_block(url, media_type, name) } else { Some(resource_link(url, name)) }
+}
+
 pub(crate) fn resource_link(url: &str, name: Option<&str>) -> Value {
     let last = url.split(['?', '#']).next().and_then(|path| path.rsplit('/').find(|part| !part.is_empty()));
     json!({ "type": "resource_link", "uri": url, "name": name.or(last).unwrap_or(url) })

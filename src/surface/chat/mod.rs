@@ -7,7 +7,8 @@
 //! 1. `layers`: admission and errors.
 //! 2. `body`: the body of a request. `message`: messages of clients as content blocks of ACP.
 //! 3. `chat_turn`: a turn of a conversation. `turn`: its start. `approval`: answers to permission requests. `abandon`: clients that disconnect.
-//! 4. `frames`: frames of Server-Sent Events, and the end of a stream without the end of its turn.
+//! 4. `frames`: the end of a stream without the end of its turn. `turn_encoder`: a turn in the protocol of a client.
+//!    `respond`: the response with the turn.
 
 mod abandon;
 mod approval;
@@ -16,13 +17,17 @@ mod chat_turn;
 mod frames;
 mod layers;
 mod message;
+mod respond;
 mod turn;
+mod turn_encoder;
 
 pub(super) use abandon::{CancelOnDisconnect, Watchers};
 pub(super) use approval::{Approval, answer};
 pub(super) use body::read_json;
 pub(super) use chat_turn::{ChatTurn, LatestTurn};
-pub(super) use frames::{Interrupted, data, done, interruption};
+pub(super) use frames::{Interrupted, done};
 pub(super) use layers::{ErrorFormat, with_layers};
-pub(super) use message::{Message, media_block, resource_link, text_block};
-pub(super) use turn::{ChatRequest, HISTORY, HistoryPolicy, SESSION_ID};
+pub(super) use message::{Message, content_blocks, file_block, media_block, resource_link, text_block};
+pub(super) use respond::{SESSION_ID, respond};
+pub(super) use turn::ChatRequest;
+pub(super) use turn_encoder::{TurnEncoder, TurnWriter};

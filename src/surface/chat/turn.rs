@@ -2,27 +2,24 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 use sha2::{Digest as _, Sha256};
 
 use super::chat_turn::{ChatTurn, conversation_key, named_session};
 use super::message::{Message, prompt_blocks};
+use super::respond::HISTORY;
 use crate::acp::TraceContext;
 use crate::api::{CreateSession, Problem, ProblemCode};
 use crate::conversation::{Conversation, ConversationKey, Digest, Finding, Locked, Notice, Turn, compare};
 use crate::session::{ClientCall, IdempotencyKey, PromptRequest, SessionError, SessionHandle};
 use crate::surface::authorized::{Authorized, CanPrompt};
-use crate::surface::rest::ApiError;
+use crate::surface::rest::{ApiError, trace_context};
 use crate::surface::state::Gateway;
 use crate::surface::turn::NewTurn;
 use crate::types::{AgentName, SessionId};
 
-/// The session of a request or a response.
-pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("x-acp-session-id");
-/// In a request: the policy for a changed history. In a response: what the gateway did.
-pub(crate) const HISTORY: HeaderName = HeaderName::from_static("x-acp-history");
 /// How long a repeated request gets the result of a turn that has ended, instead of a new turn.
 const REPEAT_WITHIN_MS: i64 = 60_000;
 
@@ -39,7 +36,7 @@ pub(crate) enum HistoryPolicy {
 }
 
 impl HistoryPolicy {
-    pub(crate) fn from_headers(headers: &HeaderMap) -> Result<Self, ApiError> {
+    fn from_headers(headers: &HeaderMap) -> Result<Self, ApiError> {
         match headers.get(HISTORY).map(http::HeaderValue::as_bytes) {
             None | Some(b"new") => Ok(Self::New),
             Some(b"append") => Ok(Self::Append),
@@ -73,6 +70,29 @@ pub(crate) struct ChatRequest {
 }
 
 impl ChatRequest {
+    /// A request with these messages. The headers have the policy and the trace context.
+    pub(crate) fn new(
+        agent: AgentName,
+        protocol: &'static str,
+        messages: Vec<Message>,
+        headers: &HeaderMap,
+    ) -> Result<Self, ApiError> {
+        Ok(Self {
+            agent,
+            model: None,
+            protocol,
+            conversation: None,
+            session: None,
+            messages,
+            system: None,
+            policy: HistoryPolicy::from_headers(headers)?,
+            regenerates: false,
+            is_retry: false,
+            run: None,
+            trace: trace_context(headers),
+        })
+    }
+
     /// Begins the turn of the last message, or finds it if the request is repeated.
     pub(crate) async fn begin(
         mut self,

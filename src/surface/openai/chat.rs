@@ -2,79 +2,48 @@
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, header};
 
-use super::chat_encoder::{ChatCompletion, Options};
+use super::chat_encoder::{CompletionWriter, Options};
 use super::chat_request::CompletionBody;
+use super::client_request::is_retry;
 use super::{models, side_job};
 use crate::surface::authorized::{Authorized, CanPrompt};
-use crate::surface::chat::{
-    CancelOnDisconnect, ChatRequest, ChatTurn, HISTORY, HistoryPolicy, SESSION_ID, read_json,
-};
+use crate::surface::chat::{ChatRequest, TurnEncoder, read_json, respond};
 use crate::surface::rest::ApiError;
 use crate::surface::state::Gateway;
 use crate::types::SessionId;
 
-/// The number of repetitions of a request by the SDKs.
-const RETRY_COUNT: &str = "x-stainless-retry-count";
-
 pub(super) async fn create(State(gateway): State<Gateway>, request: Request) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let by = Authorized::<CanPrompt>::from_parts(&parts)?;
-    let policy = HistoryPolicy::from_headers(&parts.headers)?;
     let (headers, body) = read_json::<CompletionBody>(&gateway, Request::from_parts(parts, body)).await?;
     body.check()?;
     let (agent, model) = models::select(&gateway, &body.model)?;
     if body.is_side_job(&headers) {
         return side_job::run(&gateway, &by, agent, &body).await;
     }
-    let retries = headers.get(RETRY_COUNT).and_then(|count| count.to_str().ok()?.parse::<u32>().ok());
     let chat = ChatRequest {
-        agent,
         model,
-        protocol: "openai-chat",
         conversation: body.conversation(&headers),
         session: body.session(&headers)?,
-        messages: body.messages(),
         system: body.system(),
-        policy,
-        regenerates: false,
-        is_retry: retries.is_some_and(|count| count > 0),
-        run: None,
-        trace: None,
+        is_retry: is_retry(&headers),
+        ..ChatRequest::new(agent, "openai-chat", body.messages(), &headers)?
     };
     let turn = chat.begin(&gateway, &by).await?;
-    Ok(respond(&gateway, &by, turn, &headers, &body))
-}
-
-fn respond(
-    gateway: &Gateway,
-    by: &Authorized<CanPrompt>,
-    turn: ChatTurn,
-    headers: &HeaderMap,
-    body: &CompletionBody,
-) -> Response {
-    let feed = turn.feed(gateway);
-    let ChatTurn { session, prompt, notice, is_own, guard, .. } = turn;
-    let id = session.id();
+    let session = turn.session.id();
     let options = Options {
-        id: format!("chatcmpl-{id}_{prompt}"),
+        id: format!("chatcmpl-{session}_{}", turn.prompt),
         model: body.model.clone(),
         streamed: body.stream == Some(true),
         includes_usage: body.includes_usage(),
-        link: session_link(gateway, headers, id),
-        notice,
+        link: session_link(&gateway, &headers, session),
+        notice: turn.notice,
     };
-    let watched = (&gateway.shutdown, gateway.chat_watchers());
-    let connected = CancelOnDisconnect::new((session, prompt), is_own, watched);
-    let encoder = Box::new(ChatCompletion::new(options, connected));
-    let mut response = gateway.stream_response(by.admission(), guard, feed, encoder, true);
-    let headers = response.headers_mut();
-    headers.insert(SESSION_ID, HeaderValue::try_from(id.to_string()).expect("an id is plain ASCII"));
-    if let Some(notice) = notice {
-        headers.insert(HISTORY, HeaderValue::from_static(notice.as_str()));
-    }
-    response
+    let connected = turn.cancel_on_disconnect(&gateway);
+    let encoder = TurnEncoder::new(CompletionWriter::new(options)).cancels_on_disconnect(Some(connected));
+    Ok(respond(&gateway, &by, turn, encoder, true))
 }
 
 /// The session on the chat page.

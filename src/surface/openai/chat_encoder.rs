@@ -7,10 +7,8 @@ use serde_json::value::RawValue;
 use super::completion::{Field, Head, Usage, body, delta, error, own_delta, text_delta, usage_frame};
 use crate::acp::RawObject;
 use crate::conversation::Notice;
-use crate::event::{ControlFrame, EventRef};
-use crate::projection::{Asked, End, Request, Role, Step, ToolCall, TurnProjector};
-use crate::stream::Encoder;
-use crate::surface::chat::{CancelOnDisconnect, Interrupted, done, interruption};
+use crate::projection::{Asked, End, Request, Role, Step, ToolCall};
+use crate::surface::chat::{Interrupted, TurnWriter, done};
 use crate::transcript::decode;
 
 /// The text that a completion which is not streamed may have. The rest is cut.
@@ -28,16 +26,9 @@ pub(super) struct Options {
     pub(super) notice: Option<Notice>,
 }
 
+/// Writes a completion.
 #[derive(Debug)]
-pub(super) struct ChatCompletion {
-    projector: TurnProjector,
-    writer: Writer,
-    /// Cancels the turn if the client disconnects.
-    connected: CancelOnDisconnect,
-}
-
-#[derive(Debug)]
-struct Writer {
+pub(super) struct CompletionWriter {
     head: Head,
     options: Options,
     /// The texts of a completion that is not streamed.
@@ -49,65 +40,20 @@ struct Writer {
     complete: bool,
 }
 
-impl ChatCompletion {
-    pub(super) fn new(options: Options, connected: CancelOnDisconnect) -> Self {
-        let (id, model) = (options.id.clone(), options.model.clone());
-        let head = Head { id, object: "chat.completion.chunk", created: 0, model };
-        let (content, reasoning) = (String::new(), String::new());
-        let (has_content, has_reasoning, complete) = (false, false, false);
-        let writer = Writer { head, options, content, reasoning, has_content, has_reasoning, complete };
-        Self { projector: TurnProjector::default(), writer, connected }
-    }
-}
-
-impl Encoder for ChatCompletion {
+impl TurnWriter for CompletionWriter {
     fn media_type(&self) -> &'static str {
-        if self.writer.options.streamed { "text/event-stream" } else { "application/json" }
+        if self.options.streamed { "text/event-stream" } else { "application/json" }
     }
-
-    fn uses_stored_frames(&self) -> bool {
-        false
-    }
-
-    fn event(&mut self, out: &mut BytesMut, _: &str, event: &EventRef<'_>) {
-        let Self { projector, writer, .. } = self;
-        if writer.head.created == 0 {
-            let time = event.head().and_then(|head| head.time());
-            writer.head.created = time.map_or(0, |time| time.as_millis() / 1000);
-        }
-        projector.event(event, &mut |step| writer.step(out, &step));
-        if writer.complete {
-            self.connected.completed();
-        }
-    }
-
-    fn control(&mut self, out: &mut BytesMut, frame: &ControlFrame) {
-        match interruption(frame).filter(|_| !self.writer.complete) {
-            Some(interrupted) => {
-                self.writer.fail(out, &interrupted);
-                self.connected.completed();
-            }
-            None if frame.kind() == "position" => out.extend_from_slice(self.keep_alive()),
-            None => {}
-        }
-    }
-
-    fn retry(&mut self, _: &mut BytesMut, _: u64) {}
 
     /// A comment, or white space before the JSON. It keeps clients from a time-out, after which they repeat the request.
     fn keep_alive(&self) -> &'static [u8] {
-        if self.writer.options.streamed { b":\n" } else { b" " }
+        if self.options.streamed { b":\n" } else { b" " }
     }
 
-    fn is_complete(&self) -> bool {
-        self.writer.complete
-    }
-}
-
-impl Writer {
     fn step(&mut self, out: &mut BytesMut, step: &Step<'_>) {
         match step {
-            Step::Begun => {
+            Step::Begun { at } => {
+                self.head.created = at.as_millis() / 1000;
                 if self.options.streamed {
                     delta(out, &self.head, &json!({ "role": "assistant", "content": "" }), None);
                 }
@@ -131,6 +77,24 @@ impl Writer {
             Step::Ended(end) => self.end(out, end),
             _ => {}
         }
+    }
+
+    fn interrupted(&mut self, out: &mut BytesMut, Interrupted { code, message }: &Interrupted) {
+        self.fail(out, code, message);
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete
+    }
+}
+
+impl CompletionWriter {
+    pub(super) fn new(options: Options) -> Self {
+        let (id, model) = (options.id.clone(), options.model.clone());
+        let head = Head { id, object: "chat.completion.chunk", created: 0, model };
+        let (content, reasoning) = (String::new(), String::new());
+        let (has_content, has_reasoning, complete) = (false, false, false);
+        Self { head, options, content, reasoning, has_content, has_reasoning, complete }
     }
 
     fn text(&mut self, out: &mut BytesMut, field: Field, text: &RawValue) {
@@ -215,19 +179,13 @@ impl Writer {
                 }
                 done(out);
             }
-            End::Failed { problem } => {
-                let problem = RawObject::parse(problem);
-                let text = |key| problem.as_ref().and_then(|problem| problem.text(key));
-                let message = text("detail").map_or_else(|| "the turn failed".to_owned(), Into::into);
-                let code = text("code").map_or_else(|| "internal".to_owned(), Into::into);
-                self.fail(out, &Interrupted { code, message });
-            }
+            End::Failed { code, detail } => self.fail(out, code, detail),
         }
     }
 
-    fn fail(&mut self, out: &mut BytesMut, interrupted: &Interrupted) {
+    fn fail(&mut self, out: &mut BytesMut, code: &str, message: &str) {
         self.complete = true;
-        error(out, self.options.streamed, interrupted);
+        error(out, self.options.streamed, code, message);
         if self.options.streamed {
             done(out);
         }

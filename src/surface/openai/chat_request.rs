@@ -4,7 +4,8 @@ use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::surface::chat::{Message, SESSION_ID, media_block, resource_link, text_block};
+use super::client_request::reject_forced_tool;
+use crate::surface::chat::{Message, SESSION_ID, content_blocks, file_block, media_block, text_block};
 use crate::surface::rest::ApiError;
 use crate::types::SessionId;
 
@@ -46,16 +47,7 @@ struct StreamOptions {
 impl CompletionBody {
     /// Rejects what an agent cannot do and a client would wait for.
     pub(super) fn check(&self) -> Result<(), ApiError> {
-        let forces_tool = match &self.tool_choice {
-            Some(Value::String(choice)) => choice == "required",
-            Some(Value::Object(_)) => true,
-            _ => false,
-        };
-        if forces_tool {
-            let detail =
-                "an agent runs its own tools and cannot call those of the client; leave tool_choice out";
-            return Err(ApiError::invalid("/tool_choice", detail));
-        }
+        reject_forced_tool(self.tool_choice.as_ref())?;
         if self.n.is_some_and(|n| n > 1) {
             return Err(ApiError::invalid("/n", "an agent gives one answer"));
         }
@@ -69,14 +61,16 @@ impl CompletionBody {
     pub(super) fn messages(&self) -> Vec<Message> {
         self.messages
             .iter()
-            .map(|message| Message::new(message.role.clone(), blocks(message.content.as_ref())))
+            .map(|message| {
+                Message::new(message.role.clone(), content_blocks(message.content.as_ref(), block))
+            })
             .collect()
     }
 
     /// The first system message.
     pub(super) fn system(&self) -> Option<String> {
         let system = self.messages.iter().find(|message| matches!(&*message.role, "system" | "developer"))?;
-        Some(Message::new("system", blocks(system.content.as_ref())).text)
+        Some(Message::new("system", content_blocks(system.content.as_ref(), block)).text)
     }
 
     /// The session that the client names.
@@ -102,17 +96,8 @@ impl CompletionBody {
             return true;
         }
         let [message] = &self.messages[..] else { return false };
-        let text = Message::new("user", blocks(message.content.as_ref())).text;
+        let text = Message::new("user", content_blocks(message.content.as_ref(), block)).text;
         message.role == "user" && self.stream != Some(true) && text.starts_with("### Task:")
-    }
-}
-
-/// The content blocks of a message: a text, or parts.
-fn blocks(content: Option<&Value>) -> Vec<Value> {
-    match content {
-        Some(Value::String(text)) if !text.is_empty() => vec![text_block(text)],
-        Some(Value::Array(parts)) => parts.iter().filter_map(block).collect(),
-        _ => Vec::new(),
     }
 }
 
@@ -121,11 +106,7 @@ fn block(part: &Value) -> Option<Value> {
         "text" | "input_text" => part["text"].as_str().filter(|text| !text.is_empty()).map(text_block),
         "image_url" => {
             let url = part["image_url"]["url"].as_str().or_else(|| part["image_url"].as_str())?;
-            if url.starts_with("data:") {
-                media_block(url, None, None)
-            } else {
-                Some(resource_link(url, None))
-            }
+            file_block(url, None, None)
         }
         "input_audio" => {
             let format = part["input_audio"]["format"].as_str().unwrap_or("wav");
@@ -186,15 +167,5 @@ mod tests {
             "tags_generation".parse().expect("a value"),
         )]);
         assert!(streamed.is_side_job(&named));
-    }
-
-    #[test]
-    fn forced_tools_are_rejected() {
-        for (choice, permitted) in
-            [(r#""auto""#, true), (r#""required""#, false), (r#"{"type":"function"}"#, false)]
-        {
-            let text = format!(r#"{{"model":"a","messages":[],"tool_choice":{choice}}}"#);
-            assert_eq!(body(&text).check().is_ok(), permitted, "{choice}");
-        }
     }
 }

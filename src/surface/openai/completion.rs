@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::surface::chat::{Interrupted, data};
+use crate::event::write_json;
 use crate::transcript::decode;
 
 /// The longest text of one frame. The reader of a common frontend fails at lines of 128 KiB.
@@ -100,7 +100,7 @@ pub(super) fn delta(
 ) {
     let Head { id, object, created, model } = head;
     let choices = [Choice { index: 0, delta, finish_reason }];
-    data(out, &Frame { id, object, created: *created, model, choices });
+    write_json(out, &Frame { id, object, created: *created, model, choices });
 }
 
 /// Frames with a text of the agent: a string in JSON, copied as it is unless it is too long for one frame.
@@ -131,7 +131,7 @@ pub(super) fn usage_frame(out: &mut BytesMut, head: &Head, usage: Usage) {
         choices: [(); 0],
         usage: Usage,
     }
-    data(out, &UsageFrame { head, choices: [], usage });
+    write_json(out, &UsageFrame { head, choices: [], usage });
 }
 
 /// The body of a completion that is not streamed.
@@ -158,12 +158,11 @@ pub(super) fn body(
 }
 
 /// An error in place of the rest of a response.
-pub(super) fn error(out: &mut BytesMut, streamed: bool, error: &Interrupted) {
-    let Interrupted { code, message } = error;
+pub(super) fn error(out: &mut BytesMut, streamed: bool, code: &str, message: &str) {
     let error =
         json!({ "error": { "message": message, "type": "server_error", "code": code, "param": null } });
     if streamed {
-        data(out, &error);
+        write_json(out, &error);
     } else {
         serde_json::to_writer(out.writer(), &error).expect("a buffer in memory grows");
     }

@@ -4,7 +4,7 @@
 //! try to run them. A permission request keeps the response open, with a link to the page where a person answers.
 //!
 //! Read in this order:
-//! 1. `chat_request`: the body, and the headers that name a conversation.
+//! 1. `client_request`, `chat_request`: the body, and the headers that name a conversation.
 //! 2. `completion`: the frames and the body of a completion. `chat_encoder`: steps of a turn to completions.
 //! 3. `responses`: the responses API.
 //! 4. `models`, `chat`: the handlers. `side_job`: titles and tags, which stay out of the conversation.
@@ -12,6 +12,7 @@
 mod chat;
 mod chat_encoder;
 mod chat_request;
+mod client_request;
 mod completion;
 mod models;
 mod responses;

@@ -32,6 +32,7 @@ use axum::routing::get;
 use super::state::Gateway;
 
 pub(super) use error::{ApiError, FailedResponse};
+pub(super) use extract::trace_context;
 pub(super) use layers::{admit, panic_response, with_layers};
 pub use openapi::document_json;
 

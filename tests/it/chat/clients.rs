@@ -12,12 +12,14 @@ fn demo() -> Gateway {
     Setup::default().table("[agents.demo]\nbuiltin = \"demo\"\nisolation = \"off\"\n").start()
 }
 
-/// Runs a program of `tests/chat_clients` and returns the JSON that it prints.
-fn run(program: &str, args: &[&str]) -> Value {
+/// Runs a program of `tests/chat_clients` and returns the JSON that it prints. Blocks the thread.
+pub(crate) fn run(program: &str, args: &[&str]) -> Value {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/chat_clients");
-    let mut command = command("node");
+    let python = folder.join(".venv/bin/python");
+    let is_python = program.ends_with(".py");
+    let mut command = command(if is_python { python.to_str().expect("UTF-8") } else { "node" });
     command.arg(program).args(args).current_dir(folder).stdin(Stdio::null()).stderr(Stdio::piped());
-    let output = command.output().expect("node is there: `scripts/test rust` installs the packages");
+    let output = command.output().expect("`scripts/test rust` installs the packages");
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     serde_json::from_str(stdout.trim())
         .unwrap_or_else(|error| panic!("{args:?}: {error}\n{stdout}\n{stderr}"))
@@ -161,7 +163,7 @@ fn ag_ui_runs_in_both_versions() {
 fn openai_sdk_follows_responses() {
     let gateway = demo();
     let url = format!("{}/openai/v1", gateway.url);
-    let client = |scenario: &[&str]| run("openai_responses.mjs", &[&[&*url, KEY], scenario].concat());
+    let client = |scenario: &[&str]| run("openai_responses.mjs", &[&[&*url, KEY, "demo"], scenario].concat());
     let (whole, helper) = (client(&["whole", "hello"]), client(&["helper", "hello"]));
     assert_eq!((&whole["text"], &whole["items"]), (&helper["text"], &helper["items"]));
     assert_eq!(helper["types"].as_array().and_then(|types| types.first()), Some(&json!("response.created")));
@@ -183,4 +185,66 @@ fn openai_sdk_follows_responses() {
     let provider = client(&["provider", "hello"]);
     assert_eq!((&provider["text"], &provider["errors"]), (&whole["text"], &json!([])), "{provider}");
     assert!(provider["reasoning"].as_str().is_some_and(|text| text.contains("hello")), "{provider}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn openai_python_completes_and_repeats_a_lost_request_once() {
+    let gateway = demo();
+    let url = format!("{}/openai/v1", gateway.url);
+    let client = |scenario, prompt| run("openai_python.py", &[&url, KEY, scenario, prompt]);
+    assert_eq!(client("models", ""), json!({ "ids": ["demo"], "one": "demo" }));
+    let (whole, streamed) = (client("whole", "hello"), client("streamed", "hello"));
+    assert!(whole["reasoning"].as_str().is_some_and(|text| text.contains("hello")), "{whole}");
+    assert_eq!(whole, streamed);
+    let error = client("error", "hello");
+    assert_eq!(error, json!({ "name": "NotFoundError", "status": 404, "code": "not_found" }));
+    let retried = client("retried", "once");
+    assert_eq!((&retried["requests"], &retried["text"]), (&json!(2), &whole_text("once", &whole)));
+    let session = retried["session"].as_str().expect("a session");
+    assert_eq!(super::turns(&gateway, session).await, 1, "the log has one prompt");
+}
+
+/// The answer of the demo agent, which repeats the prompt.
+fn whole_text(prompt: &str, hello: &Value) -> Value {
+    json!(hello["text"].as_str().expect("a text").replace("hello", prompt))
+}
+
+#[test]
+fn openai_python_follows_responses() {
+    let gateway = demo();
+    let url = format!("{}/openai/v1", gateway.url);
+    let client = |scenario, prompt| run("openai_python.py", &[&url, KEY, scenario, prompt]);
+    let shown = client("response", "hello");
+    assert_eq!(
+        (&shown["first"], &shown["last"], &shown["status"]),
+        (&json!("response.created"), &json!("response.completed"), &json!("completed")),
+        "{shown}"
+    );
+    for (scenario, said) in [("approve", "copes with an empty name"), ("deny", "You said no")] {
+        let answered = client(scenario, "/diff");
+        assert!(answered["text"].as_str().is_some_and(|text| text.contains(said)), "{answered}");
+        assert!(answered["arguments"]["title"].is_string(), "the request names its action: {answered}");
+    }
+    let resumed = client("resumed", "hello");
+    let numbers = resumed["numbers"].as_array().expect("numbers");
+    assert!(numbers.iter().zip(0..).all(|(number, expected)| *number == json!(expected)), "{resumed}");
+    assert_eq!(resumed["last"], "response.completed");
+    let cancelled = client("cancelled", "/slow 30");
+    assert_eq!(cancelled, json!({ "begun": "in_progress", "cancelled": "cancelled" }));
+}
+
+#[test]
+fn openai_agents_and_litellm_show_turns() {
+    let gateway = demo();
+    let url = format!("{}/openai/v1", gateway.url);
+    let client = |scenario| run("openai_python.py", &[&url, KEY, scenario, "hello"]);
+    let (agents, litellm) = (client("agents"), client("litellm"));
+    let text = &litellm["text"];
+    assert!(text.as_str().is_some_and(|text| text.contains("demo agent")), "{litellm}");
+    assert!(litellm["reasoning"].as_str().is_some_and(|text| text.contains("hello")), "{litellm}");
+    assert_eq!((text, &agents["chat"]["text"]), (&litellm["whole"], text));
+    let items = agents["responses"]["items"].as_array().expect("items");
+    for kind in ["ReasoningItem", "ToolCallItem", "MessageOutputItem"] {
+        assert!(items.contains(&json!(kind)), "{agents}");
+    }
 }

@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 
 use bytes::{BufMut, BytesMut};
+use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::object::{Head, Status, message, reasoning, response, text_part};
+use super::object::{Head, Status, TextDelta, message, reasoning, response, text_part};
 use crate::acp::{RawObject, stop_reason};
-use crate::event::{ControlFrame, EventRef};
+use crate::event::write_json;
 use crate::projection::{
-    Asked, Block, CallStatus, End, Request, Role, Step, ToolCall, TurnProjector, failure_text, output_text,
+    Asked, Block, CallStatus, End, Request, Role, Step, ToolCall, failure_text, input_text, output_text,
 };
-use crate::stream::Encoder;
-use crate::surface::chat::{CancelOnDisconnect, data, interruption};
+use crate::surface::chat::{Interrupted, TurnWriter};
 use crate::transcript::decode;
 
 /// The text of all items. The rest is left out of the last frame.
@@ -30,35 +30,88 @@ pub(super) enum Form {
     Now,
 }
 
+/// Writes a response.
 #[derive(Debug)]
-pub(super) struct ResponseStream {
-    projector: TurnProjector,
-    /// The number of the response that the events belong to.
-    current: u32,
-    writer: Writer,
-    connected: Option<CancelOnDisconnect>,
-}
-
-#[derive(Debug)]
-struct Writer {
+pub(super) struct ResponseWriter {
     head: Head,
     form: Form,
+    /// The number of the response that the steps belong to.
+    current: u32,
     sequence: u64,
     output: Vec<Value>,
     output_bytes: usize,
-    /// The open text or reasoning: its index and its text.
-    open: Option<(usize, String)>,
+    open: Option<OpenBlock>,
     /// The indexes of the calls that run.
     calls: HashMap<String, usize>,
     begun: bool,
     complete: bool,
 }
 
-impl ResponseStream {
-    pub(super) fn new(head: Head, form: Form, connected: Option<CancelOnDisconnect>) -> Self {
-        let writer = Writer {
+/// The text or the reasoning that arrives.
+#[derive(Debug)]
+struct OpenBlock {
+    /// The id of its item.
+    id: String,
+    index: usize,
+    /// The inner part of a string in JSON. An agent may split a character into two chunks.
+    text: String,
+}
+
+impl TurnWriter for ResponseWriter {
+    fn media_type(&self) -> &'static str {
+        if matches!(self.form, Form::Stream { .. }) { "text/event-stream" } else { "application/json" }
+    }
+
+    fn keep_alive(&self) -> &'static [u8] {
+        if matches!(self.form, Form::Stream { .. }) { b":\n" } else { b" " }
+    }
+
+    fn step(&mut self, out: &mut BytesMut, step: &Step<'_>) {
+        if let Step::Begun { at } = step {
+            self.head.created = at.as_millis() / 1000;
+        }
+        let number = self.head.id.number;
+        if self.current == number {
+            self.begin(out);
+            self.own_step(out, step);
+        }
+        match step {
+            Step::Requested(request) if request.asked == Asked::Permission => self.current += 1,
+            Step::Ended(_) if self.current < number => {
+                self.fail(out, "not_found", "this response does not exist");
+            }
+            _ => {}
+        }
+    }
+
+    fn caught_up(&mut self, out: &mut BytesMut) {
+        self.object(out, &Status::InProgress, None);
+        self.complete = true;
+    }
+
+    /// The turn continues, so the response has not failed.
+    fn interrupted(&mut self, out: &mut BytesMut, Interrupted { code, message }: &Interrupted) {
+        let error = json!({ "code": code, "message": message, "param": null });
+        if matches!(self.form, Form::Stream { .. }) {
+            self.frame(out, "error", error);
+        } else {
+            serde_json::to_writer(out.writer(), &json!({ "error": error }))
+                .expect("a buffer in memory grows");
+        }
+        self.complete = true;
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete
+    }
+}
+
+impl ResponseWriter {
+    pub(super) fn new(head: Head, form: Form) -> Self {
+        Self {
             head,
             form,
+            current: 1,
             sequence: 0,
             output: Vec::new(),
             output_bytes: 0,
@@ -66,88 +119,22 @@ impl ResponseStream {
             calls: HashMap::new(),
             begun: false,
             complete: false,
-        };
-        Self { projector: TurnProjector::default(), current: 1, writer, connected }
-    }
-}
-
-impl Encoder for ResponseStream {
-    fn media_type(&self) -> &'static str {
-        if matches!(self.writer.form, Form::Stream { .. }) { "text/event-stream" } else { "application/json" }
-    }
-
-    fn uses_stored_frames(&self) -> bool {
-        false
-    }
-
-    fn event(&mut self, out: &mut BytesMut, _: &str, event: &EventRef<'_>) {
-        let Self { projector, current, writer, .. } = self;
-        let number = writer.head.id.number;
-        if writer.head.created == 0 {
-            let time = event.head().and_then(|head| head.time());
-            writer.head.created = time.map_or(0, |time| time.as_millis() / 1000);
-        }
-        projector.event(event, &mut |step| {
-            if writer.complete {
-                return;
-            }
-            if *current == number {
-                writer.begin(out);
-                writer.step(out, &step);
-            }
-            if matches!(&step, Step::Requested(request) if request.asked == Asked::Permission) {
-                *current += 1;
-            }
-            if matches!(step, Step::Ended(_)) && *current < number {
-                writer.fail(out, "not_found", "this response does not exist");
-            }
-        });
-        self.acknowledge();
-    }
-
-    fn control(&mut self, out: &mut BytesMut, frame: &ControlFrame) {
-        if self.writer.complete {
-            return;
-        }
-        if frame.kind() == "end" && self.writer.form == Form::Now {
-            self.writer.object(out, &Status::InProgress, None);
-            self.writer.complete = true;
-        } else if let Some(interrupted) = interruption(frame) {
-            self.writer.interrupted(out, &interrupted.code, &interrupted.message);
-        } else if frame.kind() == "position" {
-            out.extend_from_slice(self.keep_alive());
-        }
-        self.acknowledge();
-    }
-
-    fn retry(&mut self, _: &mut BytesMut, _: u64) {}
-
-    fn keep_alive(&self) -> &'static [u8] {
-        if matches!(self.writer.form, Form::Stream { .. }) { b":\n" } else { b" " }
-    }
-
-    fn is_complete(&self) -> bool {
-        self.writer.complete
-    }
-}
-
-impl ResponseStream {
-    fn acknowledge(&self) {
-        if let Some(connected) = self.connected.as_ref().filter(|_| self.writer.complete) {
-            connected.completed();
         }
     }
-}
 
-impl Writer {
     /// Writes a frame with its type and its number.
     fn frame(&mut self, out: &mut BytesMut, kind: &str, mut members: Value) {
         members["type"] = kind.into();
         members["sequence_number"] = self.sequence.into();
+        self.numbered(out, &members);
+    }
+
+    /// Writes a frame that has the next number, unless the client has it.
+    fn numbered(&mut self, out: &mut BytesMut, frame: &impl Serialize) {
         if let Form::Stream { after } = self.form
             && after.is_none_or(|after| self.sequence > after)
         {
-            data(out, &members);
+            write_json(out, frame);
         }
         self.sequence += 1;
     }
@@ -161,11 +148,12 @@ impl Writer {
         }
     }
 
-    fn step(&mut self, out: &mut BytesMut, step: &Step<'_>) {
+    /// A step of this response.
+    fn own_step(&mut self, out: &mut BytesMut, step: &Step<'_>) {
         match step {
             Step::BlockBegun(block) if block.subagent.is_none() => self.begin_block(out, block),
             Step::Text(block, text) if block.subagent.is_none() => self.text(out, block.role, text),
-            Step::BlockEnded(block) if block.subagent.is_none() => self.end_block(out, block),
+            Step::BlockEnded(block) if block.subagent.is_none() => self.end_block(out, block.role),
             Step::CallBegun(call) => self.begin_call(out, call),
             Step::CallEnded(call) => self.end_call(out, call),
             Step::Requested(request) => self.requested(out, request),
@@ -213,7 +201,7 @@ impl Writer {
         };
         let index = self.add(out, item);
         self.part(out, kind, &id, index, part);
-        self.open = Some((index, String::new()));
+        self.open = Some(OpenBlock { id, index, text: String::new() });
     }
 
     /// A frame about a part of an item.
@@ -224,28 +212,19 @@ impl Writer {
     }
 
     fn text(&mut self, out: &mut BytesMut, role: Role, text: &RawValue) {
-        let Some((index, mut whole)) = self.open.take() else { return };
-        let text = decode(text.get()).unwrap_or_default();
-        let id = self.output[index]["id"].as_str().unwrap_or_default().to_owned();
-        let (kind, members) = match role {
-            Role::Message => {
-                ("response.output_text.delta", json!({ "content_index": 0, "delta": text, "logprobs": [] }))
-            }
-            Role::Thought => {
-                ("response.reasoning_summary_text.delta", json!({ "summary_index": 0, "delta": text }))
-            }
-        };
-        self.part(out, kind, &id, index, members);
-        if self.output_bytes + whole.len() + text.len() <= MAX_OUTPUT_BYTES {
-            whole.push_str(&text);
+        let Some(mut open) = self.open.take() else { return };
+        self.numbered(out, &TextDelta::new(role, text, (&open.id, open.index), self.sequence));
+        let room = MAX_OUTPUT_BYTES.saturating_sub(self.output_bytes + open.text.len());
+        if text.get().len() <= room {
+            open.text.push_str(&text.get()[1..text.get().len() - 1]);
         }
-        self.open = Some((index, whole));
+        self.open = Some(open);
     }
 
-    fn end_block(&mut self, out: &mut BytesMut, block: &Block<'_>) {
-        let Some((index, text)) = self.open.take() else { return };
-        let id = self.item_id(block);
-        match block.role {
+    fn end_block(&mut self, out: &mut BytesMut, role: Role) {
+        let Some(OpenBlock { id, index, text }) = self.open.take() else { return };
+        let text = decode(&format!("\"{text}\"")).unwrap_or_default();
+        match role {
             Role::Message => {
                 let done = json!({ "content_index": 0, "text": text, "logprobs": [] });
                 self.part(out, "response.output_text.done", &id, index, done);
@@ -269,7 +248,7 @@ impl Writer {
         });
         json!({
             "id": format!("mcp_{}_{}", self.head.id.prompt, call.id), "type": "mcp_call", "server_label": self.head.agent,
-            "name": call.kind, "arguments": arguments(call), "status": status, "output": output, "error": error,
+            "name": call.kind, "arguments": input_text(call), "status": status, "output": output, "error": error,
         })
     }
 
@@ -298,7 +277,7 @@ impl Writer {
             "response.mcp_call_arguments.done",
             &id,
             index,
-            json!({ "arguments": arguments(call) }),
+            json!({ "arguments": input_text(call) }),
         );
         let kind =
             if item["error"].is_null() { "response.mcp_call.completed" } else { "response.mcp_call.failed" };
@@ -311,7 +290,7 @@ impl Writer {
         let (Asked::Permission, Some(call)) = (request.asked, request.call) else { return };
         let item = json!({
             "id": format!("mcpr_{}", request.id), "type": "mcp_approval_request", "server_label": self.head.agent,
-            "name": call.kind, "arguments": arguments(call),
+            "name": call.kind, "arguments": input_text(call),
         });
         let index = self.add(out, item.clone());
         self.done(out, index, item);
@@ -329,13 +308,7 @@ impl Writer {
                 };
                 self.finish(out, &status, usage.and_then(usage_of).as_ref());
             }
-            End::Failed { problem } => {
-                let problem = RawObject::parse(problem);
-                let text = |key| problem.as_ref().and_then(|problem| problem.text(key));
-                let message = text("detail").unwrap_or_else(|| "the turn failed".into());
-                let code = text("code").unwrap_or_else(|| "internal".into());
-                self.fail(out, &code, &message);
-            }
+            End::Failed { code, detail } => self.fail(out, code, detail),
         }
     }
 
@@ -358,22 +331,6 @@ impl Writer {
         let whole = response(&self.head, status, &self.output, usage);
         serde_json::to_writer(out.writer(), &whole).expect("a buffer in memory grows");
     }
-
-    /// The stream ends before the response. The turn goes on, so the response has not failed.
-    fn interrupted(&mut self, out: &mut BytesMut, code: &str, message: &str) {
-        let error = json!({ "code": code, "message": message, "param": null });
-        if matches!(self.form, Form::Stream { .. }) {
-            self.frame(out, "error", error);
-        } else {
-            serde_json::to_writer(out.writer(), &json!({ "error": error }))
-                .expect("a buffer in memory grows");
-        }
-        self.complete = true;
-    }
-}
-
-fn arguments(call: &ToolCall) -> &str {
-    call.input.as_deref().map_or("{}", RawValue::get)
 }
 
 fn usage_of(raw: &RawValue) -> Option<Value> {

@@ -1,8 +1,11 @@
 //! A response and its items.
 
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::id::ResponseId;
+use crate::projection::Role;
 
 /// How a response stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,4 +95,37 @@ pub(super) fn text_part(text: &str) -> Value {
 
 pub(super) fn reasoning(id: &str, text: &str, status: &str) -> Value {
     json!({ "id": id, "type": "reasoning", "summary": [{ "type": "summary_text", "text": text }], "status": status })
+}
+
+/// The frame of a text as it arrives: nearly all frames of a response.
+#[derive(Debug, Serialize)]
+pub(super) struct TextDelta<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_index: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary_index: Option<u8>,
+    /// A string in JSON.
+    delta: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<[u8; 0]>,
+    item_id: &'a str,
+    output_index: usize,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    sequence_number: u64,
+}
+
+impl<'a> TextDelta<'a> {
+    pub(super) fn new(
+        role: Role,
+        delta: &'a RawValue,
+        (item_id, output_index): (&'a str, usize),
+        sequence_number: u64,
+    ) -> Self {
+        let (kind, content_index, summary_index, logprobs) = match role {
+            Role::Message => ("response.output_text.delta", Some(0), None, Some([])),
+            Role::Thought => ("response.reasoning_summary_text.delta", None, Some(0), None),
+        };
+        Self { content_index, summary_index, delta, logprobs, item_id, output_index, kind, sequence_number }
+    }
 }

@@ -3,7 +3,10 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::surface::chat::{Approval, Message, media_block, resource_link, text_block};
+use crate::surface::chat::{
+    Approval, Message, content_blocks, file_block, media_block, resource_link, text_block,
+};
+use crate::surface::openai::client_request::reject_forced_tool;
 use crate::surface::rest::ApiError;
 use crate::types::{RequestId, SessionId};
 
@@ -35,16 +38,7 @@ enum Input {
 
 impl ResponseBody {
     pub(super) fn check(&self) -> Result<(), ApiError> {
-        let forces_tool = match &self.tool_choice {
-            Some(Value::String(choice)) => choice == "required",
-            Some(Value::Object(_)) => true,
-            _ => false,
-        };
-        if forces_tool {
-            let detail =
-                "an agent runs its own tools and cannot call those of the client; leave tool_choice out";
-            return Err(ApiError::invalid("/tool_choice", detail));
-        }
+        reject_forced_tool(self.tool_choice.as_ref())?;
         if self.previous_response_id.is_some() && self.conversation.is_some() {
             let detail = "send either previous_response_id or conversation";
             return Err(ApiError::invalid("/conversation", detail));
@@ -97,26 +91,14 @@ fn message(item: &Value) -> Option<Message> {
     if item["type"].as_str().is_some_and(|kind| kind != "message") {
         return None;
     }
-    let blocks = match &item["content"] {
-        Value::String(text) if !text.is_empty() => vec![text_block(text)],
-        Value::Array(parts) => parts.iter().filter_map(block).collect(),
-        _ => Vec::new(),
-    };
-    Some(Message::new(item["role"].as_str()?, blocks))
+    Some(Message::new(item["role"].as_str()?, content_blocks(item.get("content"), block)))
 }
 
 fn block(part: &Value) -> Option<Value> {
     let text = |key: &str| part[key].as_str();
     match text("type")? {
         "input_text" | "output_text" | "text" => text("text").filter(|text| !text.is_empty()).map(text_block),
-        "input_image" => {
-            let url = text("image_url")?;
-            if url.starts_with("data:") {
-                media_block(url, None, None)
-            } else {
-                Some(resource_link(url, None))
-            }
-        }
+        "input_image" => file_block(text("image_url")?, None, None),
         "input_file" => match (text("file_data"), text("file_url")) {
             (Some(data), _) => media_block(data, None, text("filename")),
             (None, Some(url)) => Some(resource_link(url, text("filename"))),

@@ -4,24 +4,23 @@ use std::time::Duration;
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use http::HeaderValue;
 
-use super::encoder::{Form, ResponseStream};
+use super::encoder::{Form, ResponseWriter};
 use super::id::ResponseId;
 use super::object::Head;
 use super::request::ResponseBody;
 use crate::api::ProblemCode;
 use crate::surface::authorized::{Authorized, CanPrompt, CanRead};
 use crate::surface::chat::{
-    CancelOnDisconnect, ChatRequest, ChatTurn, HISTORY, HistoryPolicy, SESSION_ID, answer, read_json,
+    CancelOnDisconnect, ChatRequest, ChatTurn, TurnEncoder, answer, read_json, respond,
 };
+use crate::surface::openai::client_request::is_retry;
 use crate::surface::openai::models;
 use crate::surface::rest::ApiError;
 use crate::surface::state::Gateway;
 
 /// How long a cancel waits for the end of the turn.
 const CANCEL_WAIT: Duration = Duration::from_secs(10);
-const RETRY_COUNT: &str = "x-stainless-retry-count";
 
 pub(in crate::surface::openai) async fn create(
     State(gateway): State<Gateway>,
@@ -29,7 +28,6 @@ pub(in crate::surface::openai) async fn create(
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let by = Authorized::<CanPrompt>::from_parts(&parts)?;
-    let policy = HistoryPolicy::from_headers(&parts.headers)?;
     let (headers, body) = read_json::<ResponseBody>(&gateway, Request::from_parts(parts, body)).await?;
     body.check()?;
     let (agent, model) = models::select(&gateway, &body.model)?;
@@ -42,30 +40,22 @@ pub(in crate::surface::openai) async fn create(
             answer(&by, &turn.session, approval).await?;
         }
         let id = ResponseId { number: previous.number + 1, ..previous };
-        return respond(&gateway, &by, turn, id, &body).await;
+        return respond_to(&gateway, &by, turn, id, &body).await;
     }
     if let Some(previous) = previous {
         // The session must exist, and the turn must be one of it.
         open(&gateway, &by, previous).await?;
     }
-    let retries = headers.get(RETRY_COUNT).and_then(|count| count.to_str().ok()?.parse::<u32>().ok());
     let chat = ChatRequest {
-        agent,
         model,
-        protocol: "openai-responses",
-        conversation: None,
         session: previous.map(|previous| previous.session).or(body.conversation()?),
-        messages: body.messages(),
         system: body.system(),
-        policy,
-        regenerates: false,
-        is_retry: retries.is_some_and(|count| count > 0),
-        run: None,
-        trace: None,
+        is_retry: is_retry(&headers),
+        ..ChatRequest::new(agent, "openai-responses", body.messages(), &headers)?
     };
     let turn = chat.begin(&gateway, &by).await?;
     let id = ResponseId { session: turn.session.id(), prompt: turn.prompt, number: 1 };
-    respond(&gateway, &by, turn, id, &body).await
+    respond_to(&gateway, &by, turn, id, &body).await
 }
 
 /// Reads a response, also as a stream: `?stream=true`, with `starting_after` for the frames after a number.
@@ -111,7 +101,7 @@ async fn open<S>(gateway: &Gateway, by: &Authorized<S>, id: ResponseId) -> Resul
     ChatTurn::existing(gateway, by, session, id.prompt, None).await
 }
 
-async fn respond(
+async fn respond_to(
     gateway: &Gateway,
     by: &Authorized<CanPrompt>,
     turn: ChatTurn,
@@ -124,15 +114,8 @@ async fn respond(
         (false, true) => Form::Now,
         (false, false) => Form::Whole,
     };
-    let watched = (&gateway.shutdown, gateway.chat_watchers());
-    let connected = (!background)
-        .then(|| CancelOnDisconnect::new((turn.session.clone(), turn.prompt), turn.is_own, watched));
-    let notice = turn.notice;
-    let mut response = stream(gateway, by, turn, (id, form), connected).await?;
-    if let Some(notice) = notice {
-        response.headers_mut().insert(HISTORY, HeaderValue::from_static(notice.as_str()));
-    }
-    Ok(response)
+    let connected = (!background).then(|| turn.cancel_on_disconnect(gateway));
+    stream(gateway, by, turn, (id, form), connected).await
 }
 
 async fn stream<S>(
@@ -144,10 +127,6 @@ async fn stream<S>(
 ) -> Result<Response, ApiError> {
     // The frames depend on the turn alone, so the model is that of the session and not that of the request.
     let head = Head { id, agent: turn.session.snapshot().await?.agent.to_string(), created: 0 };
-    let feed = turn.feed(gateway);
-    let encoder = Box::new(ResponseStream::new(head, form, connected));
-    let mut response = gateway.stream_response(by.admission(), turn.guard, feed, encoder, form != Form::Now);
-    let session = HeaderValue::try_from(id.session.to_string()).expect("an id is plain ASCII");
-    response.headers_mut().insert(SESSION_ID, session);
-    Ok(response)
+    let encoder = TurnEncoder::new(ResponseWriter::new(head, form)).cancels_on_disconnect(connected);
+    Ok(respond(gateway, by, turn, encoder, form != Form::Now))
 }

@@ -220,7 +220,7 @@ impl<G: Send + Sync> FromRequestParts<G> for LastEventId {
 
 /// The trace context of `traceparent` and `tracestate`. The W3C specification requires that servers
 /// ignore a malformed one.
-pub(super) fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
+pub(crate) fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     TraceContext::parse(text("traceparent")?, text("tracestate"))
 }

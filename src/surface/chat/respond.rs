@@ -1,0 +1,34 @@
+//! The response with the events of a turn.
+
+use axum::response::Response;
+use http::{HeaderName, HeaderValue};
+
+use super::chat_turn::ChatTurn;
+use super::turn_encoder::{TurnEncoder, TurnWriter};
+use crate::surface::authorized::Authorized;
+use crate::surface::state::Gateway;
+
+/// The session of a request or a response.
+pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("x-acp-session-id");
+/// In a request: the policy for a changed history. In a response: what the gateway did.
+pub(crate) const HISTORY: HeaderName = HeaderName::from_static("x-acp-history");
+
+/// Streams the turn. `follow`: until its end, and not only its events up to now.
+pub(crate) fn respond<S, W: TurnWriter + 'static>(
+    gateway: &Gateway,
+    by: &Authorized<S>,
+    turn: ChatTurn,
+    encoder: TurnEncoder<W>,
+    follow: bool,
+) -> Response {
+    let feed = turn.feed(gateway);
+    let ChatTurn { session, notice, guard, .. } = turn;
+    let mut response = gateway.stream_response(by.admission(), guard, feed, Box::new(encoder), follow);
+    let headers = response.headers_mut();
+    let id = HeaderValue::try_from(session.id().to_string()).expect("an id is plain ASCII");
+    headers.insert(SESSION_ID, id);
+    if let Some(notice) = notice {
+        headers.insert(HISTORY, HeaderValue::from_static(notice.as_str()));
+    }
+    response
+}
