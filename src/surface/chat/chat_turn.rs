@@ -1,10 +1,15 @@
 //! A turn of a conversation, and the newest one.
 
+use serde_json::{Map, Value};
+
 use super::abandon::CancelOnDisconnect;
+use crate::acp::TraceContext;
+use crate::api::CreateSession;
 use crate::conversation::{ConversationKey, Notice};
 use crate::eventlog::Start;
 use crate::session::{SessionError, SessionHandle};
 use crate::stream::{Feed, Source, StreamGuard, TurnFilter};
+use crate::surface::authorized::{Authorized, CanPrompt};
 use crate::surface::rest::ApiError;
 use crate::surface::state::Gateway;
 use crate::types::{AgentName, Principal, PromptId, SessionId};
@@ -94,7 +99,10 @@ impl LatestTurn {
             return Ok(newest.map(|prompt| Self { session, prompt, notice: None, is_own: false }));
         }
         let key = conversation_key(by, agent, protocol, id);
-        let conversation = gateway.conversations().get(&key).await.map_err(ApiError::internal)?;
+        // A request that has just begun a turn may not have stored it.
+        let locked = gateway.conversations().lock(key).await;
+        let conversation = locked.get().await.map_err(ApiError::internal)?;
+        drop(locked);
         let Some((session, turn)) = conversation.and_then(|one| Some((one.session, *one.turns.last()?)))
         else {
             return Ok(None);
@@ -112,4 +120,26 @@ impl LatestTurn {
         let turn = ChatTurn::existing(gateway, by, self.session, self.prompt, self.notice).await?;
         Ok(ChatTurn { is_own: self.is_own, ..turn })
     }
+}
+
+/// Creates a session in a new folder.
+pub(crate) async fn create_session(
+    gateway: &Gateway,
+    by: &Authorized<CanPrompt>,
+    (agent, metadata): (AgentName, Option<Map<String, Value>>),
+    trace: Option<TraceContext>,
+) -> Result<SessionHandle, ApiError> {
+    let request = CreateSession {
+        agent,
+        cwd: None,
+        mcp_servers: Vec::new(),
+        additional_directories: Vec::new(),
+        title: None,
+        metadata,
+        policy: None,
+        agent_session_id: None,
+        meta: None,
+    };
+    let created = gateway.sessions.create(by, request, None, trace).await?;
+    Ok(gateway.sessions.open(by, created.session.session_id).await?)
 }

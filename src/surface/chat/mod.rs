@@ -6,9 +6,10 @@
 //! Read in this order:
 //! 1. `layers`: admission and errors.
 //! 2. `body`: the body of a request. `message`: messages of clients as content blocks of ACP.
-//! 3. `chat_turn`: a turn of a conversation. `turn`: its start. `approval`: answers to permission requests. `abandon`: clients that disconnect.
+//! 3. `chat_turn`: a turn of a conversation. `turn`: its start. `model_option`: the
+//!    model of an agent. `approval`: answers to permission requests. `abandon`: clients that disconnect.
 //! 4. `frames`: the end of a stream without the end of its turn. `turn_encoder`: a turn in the protocol of a client.
-//!    `respond`: the response with the turn.
+//!    `respond`: the response with the turn. `past_turn`: the events of an earlier turn.
 
 mod abandon;
 mod approval;
@@ -17,6 +18,8 @@ mod chat_turn;
 mod frames;
 mod layers;
 mod message;
+mod model_option;
+mod past_turn;
 mod respond;
 mod turn;
 mod turn_encoder;
@@ -24,10 +27,12 @@ mod turn_encoder;
 pub(super) use abandon::{CancelOnDisconnect, Watchers};
 pub(super) use approval::{Approval, answer};
 pub(super) use body::read_json;
-pub(super) use chat_turn::{ChatTurn, LatestTurn};
+pub(super) use chat_turn::{ChatTurn, LatestTurn, create_session};
 pub(super) use frames::{Interrupted, done};
 pub(super) use layers::{ErrorFormat, with_layers};
 pub(super) use message::{Message, content_blocks, file_block, media_block, resource_link, text_block};
+pub(super) use model_option::ModelOption;
+pub(super) use past_turn::steps_of;
 pub(super) use respond::{SESSION_ID, respond};
 pub(super) use turn::ChatRequest;
 pub(super) use turn_encoder::{TurnEncoder, TurnWriter};

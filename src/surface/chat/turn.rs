@@ -3,15 +3,15 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
-use serde_json::Value;
 use serde_json::value::to_raw_value;
 use sha2::{Digest as _, Sha256};
 
-use super::chat_turn::{ChatTurn, conversation_key, named_session};
+use super::chat_turn::{ChatTurn, conversation_key, create_session, named_session};
 use super::message::{Message, prompt_blocks};
+use super::model_option::ModelOption;
 use super::respond::HISTORY;
 use crate::acp::TraceContext;
-use crate::api::{CreateSession, Problem, ProblemCode};
+use crate::api::{Problem, ProblemCode};
 use crate::conversation::{Conversation, ConversationKey, Digest, Finding, Locked, Notice, Turn, compare};
 use crate::session::{ClientCall, IdempotencyKey, PromptRequest, SessionError, SessionHandle};
 use crate::surface::authorized::{Authorized, CanPrompt};
@@ -152,7 +152,7 @@ impl<'a> Begin<'a> {
         };
         let locked = self.gateway.conversations().lock(key).await;
         let known = self.known(&locked, &named).await?;
-        let Some(known) = known else { return self.prompt(&locked, self.first()).await };
+        let Some(known) = known else { return self.prompt(locked, self.first()).await };
         let (last, finding) = (self.users.len() - 1, compare(&known.conversation.messages(), self.digests));
         let mut finding = finding;
         if finding == Finding::Repeated {
@@ -175,7 +175,7 @@ impl<'a> Begin<'a> {
             }
             _ => self.changed(known)?,
         };
-        self.prompt(&locked, prompt).await
+        self.prompt(locked, prompt).await
     }
 
     fn named(&self) -> Named {
@@ -207,7 +207,8 @@ impl<'a> Begin<'a> {
             Named::ById(_) => locked.get().await,
             Named::ByHistory { before, .. } => match before {
                 _ if self.request.is_retry => locked.get().await,
-                Some(before) => conversations.get(before).await,
+                // Each request locks its own key first and then the key of a shorter history, so two requests never wait for each other.
+                Some(before) => conversations.lock(before.clone()).await.get().await,
                 None => Ok(None),
             },
         };
@@ -314,7 +315,7 @@ impl<'a> Begin<'a> {
     }
 
     /// Sends the prompt and stores the turn.
-    async fn prompt(&self, locked: &Locked, new: NewPrompt<'_>) -> Result<ChatTurn, ApiError> {
+    async fn prompt(&self, locked: Locked, new: NewPrompt<'_>) -> Result<ChatTurn, ApiError> {
         let NewPrompt { known, earlier, first_new, notice } = new;
         let has_turns = known.as_ref().is_some_and(|known| !known.conversation.turns.is_empty());
         let is_first = !has_turns && self.request.session.is_none();
@@ -329,7 +330,8 @@ impl<'a> Begin<'a> {
             self.select_model(&session).await?;
             (session, conversation)
         } else {
-            let session = self.create_session().await?;
+            let ChatRequest { agent, trace, .. } = self.request;
+            let session = create_session(self.gateway, self.by, (agent.clone(), None), trace.clone()).await?;
             if let Err(error) = self.select_model(&session).await {
                 // Nothing of a rejected request remains.
                 drop(session.delete(self.by, None).await);
@@ -364,7 +366,7 @@ impl<'a> Begin<'a> {
                 conversation.push(turn);
             }
         }
-        locked.put(&conversation).await.map_err(|_| ApiError::draining())?;
+        locked.put(&conversation);
         let (first_seq, last_seq) = (admitted.first_seq, admitted.last_seq);
         Ok(ChatTurn { session, prompt, first_seq, last_seq, notice, is_own: true, guard })
     }
@@ -412,41 +414,17 @@ impl<'a> Begin<'a> {
     async fn select_model(&self, session: &SessionHandle) -> Result<(), ApiError> {
         let Some(model) = &self.request.model else { return Ok(()) };
         let options = session.snapshot().await?.config_options;
-        let options = options.as_deref().and_then(|raw| serde_json::from_str::<Vec<Value>>(raw.get()).ok());
-        let option = options.into_iter().flatten().find(|option| option["category"] == "model");
-        let id =
-            option.as_ref().and_then(|option| option["id"].as_str().or_else(|| option["configId"].as_str()));
-        let (Some(option), Some(id)) = (&option, id) else {
+        let Some(option) = ModelOption::of(options.as_deref()) else {
             return Err(ApiError::new(ProblemCode::NotFound, "this agent has no option for its model"));
         };
-        if option["currentValue"] == **model {
+        if option.current.as_ref() == Some(model) {
             return Ok(());
         }
-        let offered = option["options"]
-            .as_array()
-            .is_some_and(|values| values.iter().any(|one| one["value"] == **model));
-        if !offered {
+        if !option.values.contains(model) {
             return Err(ApiError::new(ProblemCode::NotFound, "the agent does not offer this model"));
         }
         let value = to_raw_value(model).map_err(ApiError::internal)?;
-        session.call(self.by, ClientCall::Config { option: id.to_owned(), value }, None).await?;
+        session.call(self.by, ClientCall::Config { option: option.id, value }, None).await?;
         Ok(())
-    }
-
-    async fn create_session(&self) -> Result<SessionHandle, ApiError> {
-        let request = CreateSession {
-            agent: self.request.agent.clone(),
-            cwd: None,
-            mcp_servers: Vec::new(),
-            additional_directories: Vec::new(),
-            title: None,
-            metadata: None,
-            policy: None,
-            agent_session_id: None,
-            meta: None,
-        };
-        let created =
-            self.gateway.sessions.create(self.by, request, None, self.request.trace.clone()).await?;
-        Ok(self.gateway.sessions.open(self.by, created.session.session_id).await?)
     }
 }

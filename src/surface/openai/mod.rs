@@ -21,16 +21,24 @@ mod side_job;
 use axum::Router;
 use axum::routing::{get, post};
 
+use self::responses::conversations;
 use super::chat::{ErrorFormat, with_layers};
 use super::state::Gateway;
 
 pub(super) fn router(gateway: &Gateway) -> Router<Gateway> {
     let routes = Router::new()
         .route("/openai/v1/models", get(models::list))
-        .route("/openai/v1/models/{model}", get(models::get))
+        .route("/openai/v1/models/{*model}", get(models::get))
         .route("/openai/v1/chat/completions", post(chat::create))
         .route("/openai/v1/responses", post(responses::create))
         .route("/openai/v1/responses/{response}", get(responses::get))
-        .route("/openai/v1/responses/{response}/cancel", post(responses::cancel));
+        .route("/openai/v1/responses/{response}/cancel", post(responses::cancel))
+        .route("/openai/v1/responses/{response}/input_items", get(responses::input_items))
+        .route("/openai/v1/conversations", post(conversations::create))
+        .route(
+            "/openai/v1/conversations/{conversation}",
+            get(conversations::get).delete(conversations::delete),
+        )
+        .route("/openai/v1/conversations/{conversation}/items", get(conversations::items));
     with_layers(routes, gateway, ErrorFormat::Json)
 }

@@ -1,18 +1,20 @@
-//! `/openai/v1/models`: the agents.
+//! `/openai/v1/models`: the agents, and the models that they offered.
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use serde::Serialize;
 
 use crate::api::ProblemCode;
+use crate::session::{ListQuery, SessionError};
 use crate::surface::authorized::{Authorized, CanRead};
+use crate::surface::chat::ModelOption;
 use crate::surface::rest::ApiError;
 use crate::surface::state::Gateway;
-use crate::types::AgentName;
+use crate::types::{AgentName, Principal};
 
 #[derive(Debug, Serialize)]
 pub(super) struct Model {
-    id: AgentName,
+    id: String,
     object: &'static str,
     /// The API requires a time. An entry of the configuration has none.
     created: u64,
@@ -25,7 +27,7 @@ pub(super) struct ModelList {
     data: Vec<Model>,
 }
 
-const fn model(id: AgentName) -> Model {
+const fn model(id: String) -> Model {
     Model { id, object: "model", created: 0, owned_by: "acp" }
 }
 
@@ -33,10 +35,30 @@ pub(super) async fn list(
     State(gateway): State<Gateway>,
     request: Request,
 ) -> Result<Json<ModelList>, ApiError> {
-    Authorized::<CanRead>::from_parts(&request.into_parts().0)?;
+    let by = Authorized::<CanRead>::from_parts(&request.into_parts().0)?;
     let agents = gateway.catalogue.load();
-    let data = agents.agents().map(|agent| model(agent.name.clone())).collect();
+    let mut data = Vec::new();
+    for agent in agents.agents() {
+        data.push(model(agent.name.to_string()));
+        for value in offered(&gateway, &by, &agent.name).await? {
+            data.push(model(format!("{}/{value}", agent.name)));
+        }
+    }
     Ok(Json(ModelList { object: "list", data }))
+}
+
+/// The models that the agent offered in the newest session. An agent names them to sessions only.
+async fn offered(gateway: &Gateway, by: &Principal, agent: &AgentName) -> Result<Vec<String>, ApiError> {
+    let query = ListQuery { agent: Some(agent.clone()), limit: 1, tasks: true, ..ListQuery::default() };
+    let sessions = gateway.sessions.list(by, &query).await?.sessions;
+    let Some(newest) = sessions.first() else { return Ok(Vec::new()) };
+    let session = match gateway.sessions.open(by, newest.session_id).await {
+        Ok(session) => session.snapshot().await?,
+        // It was deleted meanwhile.
+        Err(SessionError::NoSuchSession) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(ModelOption::of(session.config_options.as_deref()).map(|option| option.values).unwrap_or_default())
 }
 
 pub(super) async fn get(
@@ -44,9 +66,19 @@ pub(super) async fn get(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Json<Model>, ApiError> {
-    Authorized::<CanRead>::from_parts(&request.into_parts().0)?;
-    let (agent, _) = select(&gateway, &id)?;
-    Ok(Json(model(agent)))
+    let by = Authorized::<CanRead>::from_parts(&request.into_parts().0)?;
+    let (agent, value) = select(&gateway, &id)?;
+    if let Some(value) = value
+        && !offered(&gateway, &by, &agent).await?.contains(&value)
+    {
+        return Err(unknown_model());
+    }
+    Ok(Json(model(id)))
+}
+
+fn unknown_model() -> ApiError {
+    let detail = "this model does not exist: a model is the name of an agent, see /openai/v1/models";
+    ApiError::new(ProblemCode::NotFound, detail)
 }
 
 /// The agent of a model id, and the model of the agent: `agent` or `agent/model`.
@@ -56,7 +88,5 @@ pub(super) fn select(gateway: &Gateway, id: &str) -> Result<(AgentName, Option<S
         None => (id, None),
     };
     let agent = name.parse::<AgentName>().ok().filter(|name| gateway.catalogue.agent(name).is_some());
-    let detail = "this model does not exist: a model is the name of an agent, see /openai/v1/models";
-    let agent = agent.ok_or_else(|| ApiError::new(ProblemCode::NotFound, detail))?;
-    Ok((agent, model))
+    Ok((agent.ok_or_else(unknown_model)?, model))
 }

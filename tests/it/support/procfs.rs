@@ -56,6 +56,15 @@ fn memory(pid: u32, line: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number of KiB")
 }
 
+/// The processor time of a process and all its threads, in ticks of the system.
+pub(crate) fn processor_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let fields: Vec<&str> = stat.rsplit_once(") ").expect("a name in brackets").1.split(' ').collect();
+    // `utime` and `stime` are the fields 14 and 15. The state, the first one here, is field 3.
+    let ticks = |field: usize| fields[field - 3].parse::<u64>().expect("a number");
+    ticks(14) + ticks(15)
+}
+
 /// Bytes that a process has written, to files and pipes.
 pub(crate) fn written(pid: u32) -> u64 {
     transferred(pid, "wchar: ")

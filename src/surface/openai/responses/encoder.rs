@@ -28,6 +28,8 @@ pub(super) enum Form {
     Whole,
     /// The response as it is now.
     Now,
+    /// The items of the response, for [`ResponseWriter::into_output`]. Nothing is written.
+    Items,
 }
 
 /// Writes a response.
@@ -107,6 +109,16 @@ impl TurnWriter for ResponseWriter {
 }
 
 impl ResponseWriter {
+    /// Begins after this number of permission requests, whose steps the writer does not receive.
+    #[must_use]
+    pub(super) fn after_requests(self, number: u32) -> Self {
+        Self { current: number + 1, ..self }
+    }
+
+    pub(super) fn into_output(self) -> Vec<Value> {
+        self.output
+    }
+
     pub(super) fn new(head: Head, form: Form) -> Self {
         Self {
             head,
@@ -321,7 +333,7 @@ impl ResponseWriter {
         if matches!(self.form, Form::Stream { .. }) {
             let whole = response(&self.head, status, &self.output, usage);
             self.frame(out, status.event(), json!({ "response": whole }));
-        } else {
+        } else if self.form != Form::Items {
             self.object(out, status, usage);
         }
         self.complete = true;

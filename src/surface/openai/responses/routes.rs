@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
+use serde_json::Value;
 
+use super::conversations::list;
 use super::encoder::{Form, ResponseWriter};
 use super::id::ResponseId;
+use super::items::TurnItems;
 use super::object::Head;
 use super::request::ResponseBody;
 use crate::api::ProblemCode;
@@ -75,6 +79,24 @@ pub(in crate::surface::openai) async fn get(
     let form = if streamed { Form::Stream { after } } else { Form::Now };
     let turn = open(&gateway, &by, id).await?;
     stream(&gateway, &by, turn, (id, form), None).await
+}
+
+/// The input of a response: a message, or the answer to the request that the response before it ended with.
+pub(in crate::surface::openai) async fn input_items(
+    State(gateway): State<Gateway>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
+    let by = Authorized::<CanRead>::from_parts(&request.into_parts().0)?;
+    let id: ResponseId = id.parse().map_err(|_| unknown_response())?;
+    let session = gateway.sessions.open(&by, id.session).await?;
+    let range = session.query().prompt_range(id.prompt).await?.ok_or_else(unknown_response)?;
+    let agent = session.snapshot().await?.agent.to_string();
+    let input = TurnItems::read(&session, (id.prompt, range), &agent).await?.input(id.number);
+    if input.is_empty() {
+        return Err(unknown_response());
+    }
+    Ok(Json(list(input, false)))
 }
 
 pub(in crate::surface::openai) async fn cancel(

@@ -1,0 +1,133 @@
+//! The items of a turn: its input, the output of its responses, and the answers between them.
+
+use std::collections::HashMap;
+
+use bytes::BytesMut;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::encoder::{Form, ResponseWriter};
+use super::id::ResponseId;
+use super::object::Head;
+use crate::acp::RawObject;
+use crate::projection::{Asked, Step};
+use crate::session::{PromptRange, SessionHandle};
+use crate::surface::chat::{TurnWriter, steps_of};
+use crate::surface::rest::ApiError;
+use crate::transcript::decode;
+use crate::types::PromptId;
+
+/// The items of a turn up to now.
+#[derive(Debug)]
+pub(super) struct TurnItems {
+    items: Vec<Value>,
+    /// The number of the response that each item is the input of. `None` for output.
+    input_of: Vec<Option<u32>>,
+}
+
+impl TurnItems {
+    /// `agent`: the agent of the session.
+    pub(super) async fn read(
+        session: &SessionHandle,
+        (prompt, range): (PromptId, PromptRange),
+        agent: &str,
+    ) -> Result<Self, ApiError> {
+        let blocks = session.query().prompt_blocks(prompt).await?;
+        let mut all = Self { items: Vec::new(), input_of: Vec::new() };
+        all.push(message(session, prompt, blocks.as_deref()), Some(1));
+        let head = |number| Head {
+            id: ResponseId { session: session.id(), prompt, number },
+            agent: agent.to_owned(),
+            created: 0,
+        };
+        let (mut number, mut writer) = (1, ResponseWriter::new(head(1), Form::Items));
+        // Nothing is written.
+        let mut out = BytesMut::new();
+        steps_of(session, (prompt, range), |step| {
+            writer.step(&mut out, &step);
+            match step {
+                Step::Requested(request) if request.asked == Asked::Permission => {
+                    number += 1;
+                    let next = ResponseWriter::new(head(number), Form::Items);
+                    all.extend(std::mem::replace(&mut writer, next.after_requests(number - 1)));
+                }
+                Step::Resolved { id, asked: Asked::Permission, allowed, .. } => {
+                    let answer = json!({
+                        "id": format!("mcpa_{id}"), "type": "mcp_approval_response",
+                        "approval_request_id": format!("mcpr_{id}"), "approve": allowed,
+                    });
+                    all.push(answer, Some(number));
+                }
+                _ => {}
+            }
+        })
+        .await?;
+        all.extend(writer);
+        Ok(all)
+    }
+
+    fn push(&mut self, item: Value, input_of: Option<u32>) {
+        self.items.push(item);
+        self.input_of.push(input_of);
+    }
+
+    fn extend(&mut self, writer: ResponseWriter) {
+        for item in writer.into_output() {
+            self.push(item, None);
+        }
+    }
+
+    /// The input of a response.
+    pub(super) fn input(self, number: u32) -> Vec<Value> {
+        let items = self.items.into_iter().zip(self.input_of);
+        items.filter(|(_, input_of)| *input_of == Some(number)).map(|(item, _)| item).collect()
+    }
+
+    /// All items. A call that two responses have is at its first place, with its last state.
+    pub(super) fn all(self) -> Vec<Value> {
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut all: Vec<Value> = Vec::new();
+        for item in self.items {
+            let id = item["id"].as_str().unwrap_or_default().to_owned();
+            match places.get(&id) {
+                Some(at) => all[*at] = item,
+                None => {
+                    places.insert(id, all.len());
+                    all.push(item);
+                }
+            }
+        }
+        all
+    }
+}
+
+/// The message of the user. Without content if the log no longer has it.
+fn message(session: &SessionHandle, prompt: PromptId, blocks: Option<&RawValue>) -> Value {
+    let blocks = blocks.and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok());
+    let content: Vec<Value> = blocks.into_iter().flatten().filter_map(part).collect();
+    json!({
+        "id": format!("msg_{}_{prompt}_0", session.id()), "type": "message", "role": "user",
+        "status": "completed", "content": content,
+    })
+}
+
+/// The part of a content block of ACP.
+fn part(block: &RawValue) -> Option<Value> {
+    let block = RawObject::parse(block)?;
+    let text = |key| block.get(key).and_then(|raw| decode(raw.get()));
+    Some(match text("type")?.as_str() {
+        "text" => json!({ "type": "input_text", "text": text("text")? }),
+        "image" => {
+            let url = format!("data:{};base64,{}", text("mimeType")?, text("data")?);
+            json!({ "type": "input_image", "image_url": url, "detail": "auto" })
+        }
+        "resource_link" => {
+            json!({ "type": "input_file", "file_url": text("uri")?, "filename": text("name") })
+        }
+        "resource" => {
+            let resource = block.object("resource")?;
+            json!({ "type": "input_file", "filename": resource.text("uri")? })
+        }
+        _ => return None,
+    })
+}
