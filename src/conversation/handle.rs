@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 
 use super::record::{Conversation, ConversationKey};
-use crate::eventlog::{EventLog, ReadError, Records, from_json, to_json};
+use crate::eventlog::{Closed, EventLog, ReadError, Records, from_json, to_json};
 use crate::session::SessionRegistry;
-use crate::shutdown::{Shutdown, lock_or_abort};
+use crate::shutdown::lock_or_abort;
 use crate::store::Table;
 
 /// The time between two removals of records whose session no longer exists.
@@ -21,7 +21,6 @@ const SWEEP_PAGE: usize = 256;
 #[derive(Debug, Clone)]
 pub struct Conversations {
     log: EventLog,
-    shutdown: Shutdown,
     locks: Arc<Mutex<HashMap<ConversationKey, Arc<tokio::sync::Mutex<()>>>>>,
 }
 
@@ -34,8 +33,8 @@ pub struct Locked {
 }
 
 impl Conversations {
-    fn new(log: EventLog, shutdown: Shutdown) -> Self {
-        Self { log, shutdown, locks: Arc::default() }
+    fn new(log: EventLog) -> Self {
+        Self { log, locks: Arc::default() }
     }
 
     /// Waits until no other request uses the conversation.
@@ -44,7 +43,7 @@ impl Conversations {
         Locked { conversations: self.clone(), key, guard: Some(lock.lock_owned().await) }
     }
 
-    async fn get(&self, key: &ConversationKey) -> Result<Option<Conversation>, ReadError> {
+    pub async fn get(&self, key: &ConversationKey) -> Result<Option<Conversation>, ReadError> {
         Ok(self.log.get(Table::Conversation, key.bytes()).await?.and_then(|value| from_json(&value)))
     }
 
@@ -80,15 +79,10 @@ impl Locked {
         self.conversations.get(&self.key).await
     }
 
-    /// Stores the conversation. The lock is held until then, but the caller does not wait.
-    pub fn put(self, conversation: &Conversation) {
+    pub async fn put(&self, conversation: &Conversation) -> Result<(), Closed> {
         let record = to_json(conversation);
         let records = Records::default().put(Table::Conversation, self.key.bytes(), record);
-        self.conversations.shutdown.clone().spawn(async move {
-            if let Err(error) = self.conversations.log.write(records).await {
-                tracing::error!(error = &error as &dyn std::error::Error, "could not store a conversation");
-            }
-        });
+        self.conversations.log.write(records).await
     }
 }
 
@@ -106,7 +100,7 @@ impl Drop for Locked {
 /// Starts the removal of old records.
 pub fn start(sessions: &SessionRegistry) -> Conversations {
     let context = sessions.context();
-    let conversations = Conversations::new(context.log.clone(), context.shutdown.clone());
+    let conversations = Conversations::new(context.log.clone());
     let (sweeper, sessions, shutdown) = (conversations.clone(), sessions.clone(), context.shutdown.clone());
     context.shutdown.spawn(async move {
         loop {

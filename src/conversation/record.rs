@@ -56,6 +56,8 @@ pub enum Notice {
     Appended,
     /// The prompt contains several messages, because the client did not send each of them on its own.
     Joined,
+    /// The system message had no effect. It counts with the first prompt of a session only.
+    Instructions,
 }
 
 impl Notice {
@@ -65,6 +67,7 @@ impl Notice {
             Self::Branched => "branched",
             Self::Appended => "appended",
             Self::Joined => "joined",
+            Self::Instructions => "instructions",
         }
     }
 
@@ -80,6 +83,9 @@ impl Notice {
                 "The history was changed. The agent still remembers the earlier messages, and files that it changed stay changed."
             }
             Self::Joined => "The agent received several messages in one prompt.",
+            Self::Instructions => {
+                "The system message had no effect. An agent receives it with the first message of a session only."
+            }
         }
     }
 }
@@ -110,11 +116,14 @@ impl Turn {
 pub struct Conversation {
     pub session: SessionId,
     pub turns: Vec<Turn>,
+    /// The hash of the newest system message of the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<Digest>,
 }
 
 impl Conversation {
     pub const fn new(session: SessionId) -> Self {
-        Self { session, turns: Vec::new() }
+        Self { session, turns: Vec::new(), system: None }
     }
 
     pub fn push(&mut self, turn: Turn) {

@@ -71,6 +71,15 @@ const scenarios = {
     const cancelled = await client.responses.cancel(begun.id);
     return { begun: begun.status, cancelled: cancelled.status, read: (await client.responses.retrieve(begun.id)).status };
   },
+  async conversation() {
+    const { id } = await client.conversations.create({ metadata: { model } });
+    const first = await client.responses.create({ model, input: prompt, conversation: id });
+    const input = await client.responses.inputItems.list(first.id);
+    const items = [];
+    for await (const item of client.conversations.items.list(id, { order: "asc", limit: 2 })) items.push(item.type);
+    const { deleted } = await client.conversations.delete(id);
+    return { conversation: first.conversation.id === id, input: input.data.map(({ content }) => content[0].text), items, deleted };
+  },
   async unknown() {
     try {
       await client.responses.create({ model, input: prompt, previous_response_id: "resp_none" });

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use bytes::BytesMut;
 use serde::Serialize;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::frame::{Frame, activity, custom, reasoning_end, reasoning_start, state_delta, usage_of};
 use crate::acp::{RawObject, stop_reason, to_raw};
@@ -27,6 +27,23 @@ pub(super) struct Run {
     pub(super) session: SessionId,
     pub(super) prompt: PromptId,
     pub(super) notice: Option<Notice>,
+    /// The earlier messages, for a client that has none.
+    pub(super) history: Vec<Value>,
+}
+
+/// The id of a message of the agent.
+pub(super) fn message_id(session: SessionId, prompt: PromptId, block: usize) -> String {
+    format!("{session}_{prompt}-{block}")
+}
+
+/// The id of a call. Agents may use an id in several turns.
+pub(super) fn call_id(prompt: PromptId, call: &ToolCall) -> String {
+    format!("{prompt}:{}", call.id)
+}
+
+/// The id of the message with the result of a call.
+pub(super) fn result_id(call: &str) -> String {
+    format!("{call}-r")
 }
 
 /// Writes the events of a run.
@@ -117,10 +134,13 @@ impl RunWriter {
     }
 
     fn start(&mut self, out: &mut BytesMut) {
-        let Run { thread, id, session, prompt, notice, .. } = &self.run;
+        let Run { thread, id, session, prompt, notice, history, .. } = &self.run;
         write_json(out, &json!({ "type": "RUN_STARTED", "threadId": thread, "runId": id }));
         let state = json!({ "sessionId": session, "promptId": prompt });
         write_json(out, &json!({ "type": "STATE_SNAPSHOT", "snapshot": state }));
+        if !history.is_empty() {
+            write_json(out, &json!({ "type": "MESSAGES_SNAPSHOT", "messages": history }));
+        }
         if let Some(notice) = notice {
             let value = json!({ "code": notice.as_str(), "text": notice.text() });
             custom(out, "acp.notice", &to_raw(&value));
@@ -140,7 +160,7 @@ impl RunWriter {
     }
 
     fn begin_block(&mut self, out: &mut BytesMut, block: &Block<'_>) {
-        self.message = format!("{}_{}-{}", self.run.session, self.run.prompt, block.number);
+        self.message = message_id(self.run.session, self.run.prompt, block.number);
         match block.role {
             Role::Message => {
                 let (kind, message_id) = ("TEXT_MESSAGE_START", Some(&*self.message));
@@ -171,13 +191,8 @@ impl RunWriter {
         }
     }
 
-    /// The id of a call. Agents may use an id in several turns.
-    fn call_id(&self, call: &ToolCall) -> String {
-        format!("{}:{}", self.run.prompt, call.id)
-    }
-
     fn begin_call(&mut self, out: &mut BytesMut, call: &ToolCall) {
-        let id = self.call_id(call);
+        let id = call_id(self.run.prompt, call);
         let (kind, tool_call_id, tool_call_name) = ("TOOL_CALL_START", Some(&*id), Some(&*call.kind));
         write_json(out, &Frame { kind, tool_call_id, tool_call_name, ..Frame::default() });
         self.open_arguments.insert(id);
@@ -187,7 +202,7 @@ impl RunWriter {
 
     /// The arguments of a call, once. Clients join several of them.
     fn arguments(&mut self, out: &mut BytesMut, call: &ToolCall) {
-        let id = self.call_id(call);
+        let id = call_id(self.run.prompt, call);
         if let Some(input) = &call.input
             && self.open_arguments.remove(&id)
         {
@@ -225,7 +240,7 @@ impl RunWriter {
             #[serde(skip_serializing_if = "Option::is_none")]
             locations: Option<&'a RawValue>,
         }
-        let id = self.call_id(call);
+        let id = call_id(self.run.prompt, call);
         let shown = Shown {
             tool_call_id: &id,
             kind: &call.kind,
@@ -238,7 +253,7 @@ impl RunWriter {
     }
 
     fn end_call(&mut self, out: &mut BytesMut, call: &ToolCall) {
-        let id = self.call_id(call);
+        let id = call_id(self.run.prompt, call);
         self.arguments(out, call);
         self.end_arguments(out, &id);
         self.call_activity(out, call);
@@ -252,7 +267,7 @@ impl RunWriter {
             CallStatus::Completed => output_text(call),
             _ => failure_text(call),
         };
-        let (message, content) = (format!("{id}-r"), to_raw(&text));
+        let (message, content) = (result_id(&id), to_raw(&text));
         let frame = Frame {
             kind: "TOOL_CALL_RESULT",
             message_id: Some(&message),
@@ -271,15 +286,15 @@ impl RunWriter {
         let id = request.id.to_string();
         let mut interrupt = match (request.asked, request.call) {
             (Asked::Permission, Some(call)) => {
-                let options: Vec<serde_json::Value> = member("options")
+                let options: Vec<Value> = member("options")
                     .and_then(|raw| serde_json::from_str(raw.get()).ok())
                     .unwrap_or_default();
-                let ids: Vec<&serde_json::Value> = options.iter().map(|option| &option["optionId"]).collect();
+                let ids: Vec<&Value> = options.iter().map(|option| &option["optionId"]).collect();
                 json!({
                     "id": id,
                     "reason": "tool_call",
                     "message": call.title_text().as_deref().unwrap_or("The agent asks for permission."),
-                    "toolCallId": self.call_id(call),
+                    "toolCallId": call_id(self.run.prompt, call),
                     "responseSchema": {
                         "type": "object",
                         "required": ["approved"],
@@ -294,9 +309,8 @@ impl RunWriter {
             }
             (Asked::Elicitation, _) => {
                 let value = |key: &str| member(key).and_then(|raw| serde_json::from_str(raw.get()).ok());
-                let schema: serde_json::Value = value("requestedSchema")?;
-                let message: serde_json::Value =
-                    value("message").unwrap_or_else(|| "The agent asks a question.".into());
+                let schema: Value = value("requestedSchema")?;
+                let message: Value = value("message").unwrap_or_else(|| "The agent asks a question.".into());
                 json!({ "id": id, "reason": "input_required", "message": message, "responseSchema": schema })
             }
             _ => return None,

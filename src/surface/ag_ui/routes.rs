@@ -1,14 +1,15 @@
-//! `POST /ag-ui/{agent}`: a run.
+//! `/ag-ui/{agent}`: a run.
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use axum::routing::post;
+use axum::routing::get;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
 use super::encoder::{Run, RunWriter};
 use super::input::{Resume, RunInput};
+use super::{capabilities, history};
 use crate::acp::method;
 use crate::api::ProblemCode;
 use crate::session::{Answer, AnswerError, SessionHandle};
@@ -24,7 +25,11 @@ use crate::types::{AgentName, RequestId, Scope};
 const PROTOCOL: &str = "ag-ui";
 
 pub(in crate::surface) fn router(gateway: &Gateway) -> Router<Gateway> {
-    with_layers(Router::new().route("/ag-ui/{agent}", post(run)), gateway, ErrorFormat::Json)
+    with_layers(
+        Router::new().route("/ag-ui/{agent}", get(capabilities::get).post(run)),
+        gateway,
+        ErrorFormat::Json,
+    )
 }
 
 async fn run(
@@ -44,8 +49,11 @@ async fn run(
     if !messages.iter().any(Message::is_user)
         && let Some(turn) = LatestTurn::find(&gateway, &by, (&agent, PROTOCOL, &input.thread_id)).await?
     {
+        // The events would be added to the messages that the client has.
+        let history =
+            if messages.is_empty() { history::messages(&turn.history().await?).await? } else { Vec::new() };
         let turn = turn.attach(&gateway, &by).await?;
-        return Ok(respond_to(&gateway, &by, turn, &input, None));
+        return Ok(respond_to(&gateway, &by, turn, &input, Begin { history, ..Begin::default() }));
     }
     let chat = ChatRequest {
         conversation: Some(input.thread_id.clone()),
@@ -53,7 +61,7 @@ async fn run(
         ..ChatRequest::new(agent, PROTOCOL, messages, &headers)?
     };
     let turn = chat.begin(&gateway, &by).await?;
-    Ok(respond_to(&gateway, &by, turn, &input, None))
+    Ok(respond_to(&gateway, &by, turn, &input, Begin::default()))
 }
 
 /// Answers the requests that a turn waits for. The run has the events after the newest of them.
@@ -71,7 +79,13 @@ async fn continue_turn(
     for (id, resume) in ids.iter().zip(resume) {
         answer_interrupt(by, &turn.session, *id, resume).await?;
     }
-    Ok(respond_to(gateway, by, turn, input, ids.into_iter().max()))
+    Ok(respond_to(
+        gateway,
+        by,
+        turn,
+        input,
+        Begin { received_until: ids.into_iter().max(), ..Begin::default() },
+    ))
 }
 
 async fn answer_interrupt(
@@ -114,12 +128,21 @@ async fn answer_interrupt(
     }
 }
 
+/// What the client has when its run begins.
+#[derive(Default)]
+struct Begin {
+    /// The messages that it lacks.
+    history: Vec<Value>,
+    /// It has the events up to this request of the agent.
+    received_until: Option<RequestId>,
+}
+
 fn respond_to(
     gateway: &Gateway,
     by: &Authorized<CanPrompt>,
     turn: ChatTurn,
     input: &RunInput,
-    received_until: Option<RequestId>,
+    Begin { history, received_until }: Begin,
 ) -> Response {
     let run = Run {
         thread: input.thread_id.clone(),
@@ -128,6 +151,7 @@ fn respond_to(
         session: turn.session.id(),
         prompt: turn.prompt,
         notice: turn.notice,
+        history,
     };
     let connected = turn.cancel_on_disconnect(gateway);
     let encoder = TurnEncoder::new(RunWriter::new(run));

@@ -3,9 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::abandon::CancelOnDisconnect;
+use super::past_turn::{PastTurn, turns_of};
 use crate::acp::TraceContext;
 use crate::api::CreateSession;
-use crate::conversation::{ConversationKey, Notice};
+use crate::conversation::{Conversation, ConversationKey, Notice, Turn};
 use crate::eventlog::Start;
 use crate::session::{SessionError, SessionHandle};
 use crate::stream::{Feed, Source, StreamGuard, TurnFilter};
@@ -84,6 +85,8 @@ pub(crate) struct LatestTurn {
     pub(crate) prompt: PromptId,
     notice: Option<Notice>,
     is_own: bool,
+    /// The turns of the conversation. Empty if the client named a session.
+    turns: Vec<Turn>,
 }
 
 impl LatestTurn {
@@ -96,24 +99,30 @@ impl LatestTurn {
         if let Some(session) = named_session(gateway, by, id).await? {
             let session = gateway.sessions.open(by, session).await?;
             let newest = session.query().prompts(None, 1).await?.prompts.first().map(|turn| turn.prompt_id);
-            return Ok(newest.map(|prompt| Self { session, prompt, notice: None, is_own: false }));
+            return Ok(newest.map(|prompt| Self {
+                session,
+                prompt,
+                notice: None,
+                is_own: false,
+                turns: Vec::new(),
+            }));
         }
         let key = conversation_key(by, agent, protocol, id);
-        // A request that has just begun a turn may not have stored it.
-        let locked = gateway.conversations().lock(key).await;
-        let conversation = locked.get().await.map_err(ApiError::internal)?;
-        drop(locked);
-        let Some((session, turn)) = conversation.and_then(|one| Some((one.session, *one.turns.last()?)))
-        else {
+        let conversation = gateway.conversations().get(&key).await.map_err(ApiError::internal)?;
+        let Some(Conversation { session, turns, .. }) = conversation else { return Ok(None) };
+        let Some((prompt, notice)) = turns.last().map(|turn| (turn.prompt_id(), turn.notice)) else {
             return Ok(None);
         };
         match gateway.sessions.open(by, session).await {
-            Ok(session) => {
-                Ok(Some(Self { session, prompt: turn.prompt_id(), notice: turn.notice, is_own: true }))
-            }
+            Ok(session) => Ok(Some(Self { session, prompt, notice, is_own: true, turns })),
             Err(SessionError::NoSuchSession) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The turns of the conversation, for a client that has no messages.
+    pub(crate) async fn history(&self) -> Result<Vec<PastTurn<'_>>, ApiError> {
+        turns_of(&self.session, &self.turns).await
     }
 
     pub(crate) async fn attach(self, gateway: &Gateway, by: &Principal) -> Result<ChatTurn, ApiError> {

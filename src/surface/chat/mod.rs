@@ -9,7 +9,7 @@
 //! 3. `chat_turn`: a turn of a conversation. `turn`: its start. `model_option`: the
 //!    model of an agent. `approval`: answers to permission requests. `abandon`: clients that disconnect.
 //! 4. `frames`: the end of a stream without the end of its turn. `turn_encoder`: a turn in the protocol of a client.
-//!    `respond`: the response with the turn. `past_turn`: the events of an earlier turn.
+//!    `respond`: the response with the turn. `past_turn`: earlier turns.
 
 mod abandon;
 mod approval;
@@ -32,7 +32,7 @@ pub(super) use frames::{Interrupted, done};
 pub(super) use layers::{ErrorFormat, with_layers};
 pub(super) use message::{Message, content_blocks, file_block, media_block, resource_link, text_block};
 pub(super) use model_option::ModelOption;
-pub(super) use past_turn::steps_of;
+pub(super) use past_turn::{PastTurn, steps_of};
 pub(super) use respond::{SESSION_ID, respond};
 pub(super) use turn::ChatRequest;
 pub(super) use turn_encoder::{TurnEncoder, TurnWriter};

@@ -1,5 +1,9 @@
-//! The events of a turn up to now, for responses that are not a stream.
+//! Earlier turns: their steps up to now, and the messages of the user.
 
+use serde_json::Value;
+
+use super::message::Message;
+use crate::conversation::{Notice, Turn};
 use crate::eventlog::{Item, Start};
 use crate::projection::{Step, TurnProjector};
 use crate::session::{PromptRange, SessionHandle};
@@ -28,4 +32,47 @@ pub(crate) async fn steps_of(
             Item::Reset { .. } | Item::End => return Err(ApiError::not_found()),
         }
     }
+}
+
+/// An earlier turn with the message of the user.
+#[derive(Debug)]
+pub(crate) struct PastTurn<'a> {
+    pub(crate) session: &'a SessionHandle,
+    pub(crate) prompt: PromptId,
+    pub(crate) range: PromptRange,
+    pub(crate) text: String,
+}
+
+impl PastTurn<'_> {
+    pub(crate) fn message_id(&self) -> String {
+        format!("{}_{}-0", self.session.id(), self.prompt)
+    }
+}
+
+/// The turns of a conversation. Empty if a client could not send their messages again as they were: with files, or joined
+/// to one prompt.
+pub(super) async fn turns_of<'a>(
+    session: &'a SessionHandle,
+    turns: &[Turn],
+) -> Result<Vec<PastTurn<'a>>, ApiError> {
+    let mut past = Vec::new();
+    for turn in turns {
+        let prompt = turn.prompt_id();
+        let (Some(range), Some(blocks)) =
+            (session.query().prompt_range(prompt).await?, session.query().prompt_blocks(prompt).await?)
+        else {
+            return Ok(Vec::new());
+        };
+        let mut blocks: Vec<Value> = serde_json::from_str(blocks.get()).unwrap_or_default();
+        if matches!(turn.notice, Some(Notice::Seeded | Notice::Branched)) && !blocks.is_empty() {
+            // The history of the client as text.
+            blocks.remove(0);
+        }
+        let message = Message::new("user", blocks);
+        if message.digest() != turn.message || message.blocks.iter().any(|block| block["type"] != "text") {
+            return Ok(Vec::new());
+        }
+        past.push(PastTurn { session, prompt, range, text: message.text });
+    }
+    Ok(past)
 }

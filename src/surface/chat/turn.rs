@@ -152,7 +152,7 @@ impl<'a> Begin<'a> {
         };
         let locked = self.gateway.conversations().lock(key).await;
         let known = self.known(&locked, &named).await?;
-        let Some(known) = known else { return self.prompt(locked, self.first()).await };
+        let Some(known) = known else { return self.prompt(&locked, self.first()).await };
         let (last, finding) = (self.users.len() - 1, compare(&known.conversation.messages(), self.digests));
         let mut finding = finding;
         if finding == Finding::Repeated {
@@ -175,7 +175,7 @@ impl<'a> Begin<'a> {
             }
             _ => self.changed(known)?,
         };
-        self.prompt(locked, prompt).await
+        self.prompt(&locked, prompt).await
     }
 
     fn named(&self) -> Named {
@@ -207,8 +207,7 @@ impl<'a> Begin<'a> {
             Named::ById(_) => locked.get().await,
             Named::ByHistory { before, .. } => match before {
                 _ if self.request.is_retry => locked.get().await,
-                // Each request locks its own key first and then the key of a shorter history, so two requests never wait for each other.
-                Some(before) => conversations.lock(before.clone()).await.get().await,
+                Some(before) => conversations.get(before).await,
                 None => Ok(None),
             },
         };
@@ -315,8 +314,8 @@ impl<'a> Begin<'a> {
     }
 
     /// Sends the prompt and stores the turn.
-    async fn prompt(&self, locked: Locked, new: NewPrompt<'_>) -> Result<ChatTurn, ApiError> {
-        let NewPrompt { known, earlier, first_new, notice } = new;
+    async fn prompt(&self, locked: &Locked, new: NewPrompt<'_>) -> Result<ChatTurn, ApiError> {
+        let NewPrompt { known, earlier, first_new, mut notice } = new;
         let has_turns = known.as_ref().is_some_and(|known| !known.conversation.turns.is_empty());
         let is_first = !has_turns && self.request.session.is_none();
         let system = self.request.system.as_deref().filter(|_| is_first);
@@ -339,6 +338,11 @@ impl<'a> Begin<'a> {
             }
             (session.clone(), Conversation::new(session.id()))
         };
+        let system = self.request.system.as_deref().map(|text| Digest::of(text, []));
+        if !is_first && system.is_some() && system != conversation.system {
+            notice = notice.or(Some(Notice::Instructions));
+        }
+        conversation.system = system.or(conversation.system);
         let before = conversation.turns.last().map_or(0, |turn| turn.prompt);
         let last = self.digests[self.digests.len() - 1];
         let key = self.key(locked.key(), (session.id(), before), last, notice);
@@ -366,7 +370,8 @@ impl<'a> Begin<'a> {
                 conversation.push(turn);
             }
         }
-        locked.put(&conversation);
+        // The client can find the turn again, also if it receives a single byte and the gateway is killed.
+        locked.put(&conversation).await.map_err(|_| ApiError::draining())?;
         let (first_seq, last_seq) = (admitted.first_seq, admitted.last_seq);
         Ok(ChatTurn { session, prompt, first_seq, last_seq, notice, is_own: true, guard })
     }

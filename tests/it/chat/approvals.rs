@@ -43,6 +43,12 @@ fn run_answer(session: &str, payload: &Value) -> Value {
     input
 }
 
+fn response_answer(session: &str, approve: bool) -> Value {
+    let answer =
+        json!({ "type": "mcp_approval_response", "approval_request_id": "mcpr_r1", "approve": approve });
+    json!({ "model": "fake", "previous_response_id": format!("resp_{session}_p1"), "input": [answer], "stream": true })
+}
+
 /// The answers that the agent got.
 async fn answers(gateway: &Gateway, session: &str) -> Vec<Value> {
     let events = gateway.all_events(session).await;
@@ -81,6 +87,12 @@ async fn open_request_is_visible_through_each_protocol_and_answered_through_any(
                 assert_eq!(last(&rest, "finish")["finishReason"], "stop");
                 assert!(text(&rest).starts_with("permission: allow"), "{rest:?}");
             }
+            "responses" => {
+                let rest = frames(&post(&gateway, RESPONSES, &response_answer(&session, true)).await);
+                assert_eq!(rest[0]["response"]["id"], format!("resp_{session}_p1_2"));
+                assert_eq!(last(&rest, "response.completed")["response"]["status"], "completed");
+                assert!(text(&rest).starts_with("permission: allow"), "{rest:?}");
+            }
             _ => {
                 let rest =
                     frames(&post(&gateway, AG_UI, &run_answer(&session, &json!({ "approved": true }))).await);
@@ -96,6 +108,8 @@ async fn open_request_is_visible_through_each_protocol_and_answered_through_any(
         assert_eq!(last(&late, "finish")["finishReason"], "stop");
         let late = frames(&post(&gateway, AG_UI, &run_answer(&session, &json!({ "approved": false }))).await);
         assert_eq!(last(&late, "RUN_FINISHED")["outcome"]["type"], "success");
+        let late = frames(&post(&gateway, RESPONSES, &response_answer(&session, false)).await);
+        assert_eq!(last(&late, "response.completed")["response"]["status"], "completed");
         let answers = answers(&gateway, &session).await;
         assert_eq!(answers.len(), 1, "{answers:?}");
         assert_eq!(answers[0]["result"]["outcome"]["outcome"], "selected");

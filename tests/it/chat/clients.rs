@@ -181,6 +181,12 @@ fn openai_sdk_follows_responses() {
     assert_eq!((&resumed["last"], &resumed["same"]), (&json!("response.completed"), &json!(true)));
     let cancelled = client(&["cancel", "/slow 30"]);
     assert_eq!(cancelled, json!({ "begun": "in_progress", "cancelled": "cancelled", "read": "cancelled" }));
+    let conversation = client(&["conversation", "hello"]);
+    assert_eq!(
+        (&conversation["conversation"], &conversation["input"], &conversation["deleted"]),
+        (&json!(true), &json!(["hello"]), &json!(true))
+    );
+    assert!(conversation["items"].as_array().is_some_and(|items| items.len() > 4), "{conversation}");
     assert_eq!(client(&["unknown", "x"]), json!({ "name": "NotFoundError", "status": 404 }));
     let provider = client(&["provider", "hello"]);
     assert_eq!((&provider["text"], &provider["errors"]), (&whole["text"], &json!([])), "{provider}");

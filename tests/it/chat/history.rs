@@ -165,3 +165,65 @@ async fn same_text_again_is_a_new_message() {
     let [session] = &sessions(&gateway).await[..] else { panic!("one session") };
     assert_eq!(turns(&gateway, session).await, 3);
 }
+
+#[tokio::test]
+async fn changed_system_message_is_reported_once() {
+    let gateway = Setup::fake(&[]).start();
+    let send = async |system: &str, texts: &[&str]| {
+        let mut request = completion(texts, true);
+        let messages = request["messages"].as_array_mut().expect("messages");
+        messages.insert(0, json!({ "role": "system", "content": system }));
+        let request =
+            gateway.request(Method::POST, COMPLETIONS).header("x-conversation-id", "c").json(&request);
+        let response = request.send().await.expect("an answer");
+        let notice =
+            response.headers().get("x-acp-history").map(|code| code.to_str().expect("ASCII").to_owned());
+        let shown = frames(&response.text().await.expect("a body"));
+        let reasoning = shown
+            .iter()
+            .filter_map(|frame| frame["choices"][0]["delta"]["reasoning_content"].as_str())
+            .collect();
+        (notice, reasoning)
+    };
+    let none = (None, String::new());
+    assert_eq!(send("be brief", &["echo one"]).await, none);
+    assert_eq!(send("be brief", &["echo one", "echo two"]).await, none);
+    let (notice, reasoning) = send("be long", &["echo one", "echo two", "echo three"]).await;
+    assert_eq!(notice.as_deref(), Some("instructions"));
+    assert!(reasoning.contains("system message had no effect"), "{reasoning}");
+    assert_eq!(send("be long", &["echo one", "echo two", "echo three", "echo four"]).await, none);
+    let [session] = &sessions(&gateway).await[..] else { panic!("one session") };
+    assert_eq!(
+        prompts(&gateway, session).await,
+        ["be brief|echo one", "echo two", "echo three", "echo four"]
+    );
+}
+
+/// The thread of a page that was loaded again.
+#[tokio::test]
+async fn empty_run_has_the_earlier_messages_of_its_thread() {
+    let gateway = Setup::fake(&[]).start();
+    post(&gateway, AG_UI, &run_input("t", "one", &["thought; tool; slow chunks=2 ms=1"])).await;
+    post(&gateway, AG_UI, &run_input("t", "two", &["thought; tool; slow chunks=2 ms=1", "echo two"])).await;
+    let loaded = frames(&post(&gateway, AG_UI, &run_input("t", "look", &[])).await);
+    let snapshot = loaded.iter().find(|frame| frame["type"] == "MESSAGES_SNAPSHOT").expect("a snapshot");
+    let messages = snapshot["messages"].as_array().expect("messages");
+    let roles: Vec<&str> = messages.iter().filter_map(|message| message["role"].as_str()).collect();
+    assert_eq!(roles, ["user", "reasoning", "assistant", "tool", "assistant", "user"], "{snapshot}");
+    assert_eq!(text(&loaded), "two", "the newest turn has its events");
+    // The client sends what it received.
+    let mut next = run_input("t", "three", &[]);
+    let mut sent = messages.clone();
+    sent.push(json!({ "id": "a", "role": "assistant", "content": "two" }));
+    sent.push(json!({ "id": "u", "role": "user", "content": "echo three" }));
+    next["messages"] = Value::Array(sent);
+    assert_eq!(text(&frames(&post(&gateway, AG_UI, &next).await)), "three");
+    let [session] = &sessions(&gateway).await[..] else { panic!("one session") };
+    assert_eq!(turns(&gateway, session).await, 3);
+
+    let capabilities = gateway.get(AG_UI).await;
+    assert_eq!(
+        (&capabilities["identity"]["name"], &capabilities["humanInTheLoop"]["interrupts"]),
+        (&json!("fake"), &json!(true))
+    );
+}

@@ -1,7 +1,5 @@
 //! The API of `OpenAI`: models, errors, side jobs, and clients that disconnect.
 
-use std::time::Duration;
-
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
@@ -38,6 +36,14 @@ async fn model_of_the_agent_is_selected_by_its_option() {
     let [session] = &sessions(&gateway).await[..] else { panic!("the rejected request left a session") };
     let options = &gateway.get(&format!("/v1/sessions/{session}")).await["configOptions"];
     assert_eq!(options[0]["currentValue"], "large", "{options}");
+    let models = gateway.get("/openai/v1/models").await;
+    let ids: Vec<&str> =
+        models["data"].as_array().expect("a list").iter().filter_map(|model| model["id"].as_str()).collect();
+    assert!(ids.starts_with(&["fake"]) && ids.contains(&"fake/large"), "the agent and its models: {ids:?}");
+    assert_eq!(gateway.get("/openai/v1/models/fake%2Flarge").await["id"], "fake/large");
+    let unknown =
+        gateway.request(Method::GET, "/openai/v1/models/fake/nothing").send().await.expect("an answer");
+    assert_eq!(unknown.status(), StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
@@ -117,10 +123,15 @@ async fn drain_and_an_ended_key_are_errors_in_the_stream() {
     let ended = held.text().await.expect("a body");
     assert!(frames(&ended).pop().expect("a frame")["error"]["code"].is_string(), "{ended}");
 
-    let held = gateway.http.post(&url).bearer_auth(KEY).json(&hang).send().await.expect("an answer");
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let mut held = gateway.http.post(&url).bearer_auth(KEY).json(&hang).send().await.expect("an answer");
+    // The turn has begun.
+    let mut drained = String::new();
+    while drained.matches("\"content\":").count() < 2 {
+        let chunk = held.chunk().await.expect("a chunk").expect("the turn does not end");
+        drained.push_str(std::str::from_utf8(&chunk).expect("UTF-8"));
+    }
     gateway.stop();
-    let drained = held.text().await.expect("a body");
+    drained.push_str(&held.text().await.expect("a body"));
     assert_eq!(frames(&drained).pop().expect("a frame")["error"]["code"], "draining", "{drained}");
 }
 

@@ -108,37 +108,132 @@ async fn replay_equals_the_live_stream_also_after_a_kill() {
     assert_eq!(nobody.status(), reqwest::StatusCode::NO_CONTENT);
 }
 
-/// A kill during a turn: the client resumes, and sees how the turn ended.
+/// How the client of a protocol sends a prompt, and how it continues after its connection is lost.
+struct Client {
+    path: &'static str,
+    send: fn(&str, &[&str]) -> Value,
+    /// `None` if the client sends its request again.
+    resume: Option<fn(&str, &str) -> String>,
+}
+
+const CLIENTS: [Client; 4] = [
+    Client { path: AI_SDK, send: ui_messages, resume: Some(|chat, _| format!("{AI_SDK}/{chat}/stream")) },
+    Client {
+        path: AG_UI,
+        send: |thread, texts| run_input(thread, &texts.len().to_string(), texts),
+        resume: None,
+    },
+    Client {
+        path: COMPLETIONS,
+        send: |user, texts| {
+            let mut request = completion(texts, true);
+            request["user"] = json!(user);
+            request
+        },
+        resume: None,
+    },
+    Client {
+        path: RESPONSES,
+        send: |_, texts| {
+            let item = |text: &&str| json!({ "role": "user", "content": text });
+            let input: Vec<Value> = texts.iter().map(item).collect();
+            json!({ "model": "fake", "input": input, "stream": true })
+        },
+        resume: Some(|_, session| format!("{RESPONSES}/resp_{session}_p1?stream=true")),
+    },
+];
+
+/// The last frame of a turn that failed with its gateway.
+fn is_failure(last: &Value) -> bool {
+    matches!(last["type"].as_str(), Some("error" | "RUN_ERROR" | "response.failed"))
+        || last["error"].is_object()
+}
+
+/// A kill during text, a tool and an open permission: each client resumes, sees what a client sees that was never
+/// connected, and the conversation goes on.
 #[tokio::test]
-async fn killed_gateway_shows_the_end_of_the_turn_after_its_restart() {
+async fn killed_gateway_shows_the_end_of_the_turn_to_each_client() {
     let mut gateway = Setup::fake(&[]).start();
-    for prompt in ["slow chunks=1 ms=1; hang", "tool; hang", "permission"] {
-        let chat = ui_messages(prompt, &[prompt]);
-        let mut live = gateway.request(Method::POST, AI_SDK).json(&chat).send().await.expect("an answer");
-        live.chunk().await.expect("a chunk");
-        gateway.kill();
-        drop(live);
-        gateway.start();
-        let path = format!("{AI_SDK}/{}/stream", prompt.replace(' ', "%20").replace(';', "%3B"));
-        let resumed = super::frames(&body(gateway.request(Method::GET, &path)).await);
-        let last = resumed.last().expect("a frame");
-        assert_eq!(last["type"], "error", "the turn failed with the gateway: {resumed:?}");
-        let open: Vec<&Value> = resumed.iter().filter(|frame| frame["type"] == "tool-input-start").collect();
-        for call in open {
-            let ended = resumed.iter().any(|frame| {
-                frame["toolCallId"] == call["toolCallId"]
-                    && (frame["type"] == "tool-output-error" || frame["type"] == "tool-output-available")
+    for (number, prompt) in ["slow chunks=3 ms=1; hang", "tool; hang", "permission"].into_iter().enumerate() {
+        for client in &CLIENTS {
+            let name = format!("chat{number}");
+            let first = (client.send)(&name, &[prompt]);
+            let mut live =
+                gateway.request(Method::POST, client.path).json(&first).send().await.expect("an answer");
+            let session = live.headers()["x-acp-session-id"].to_str().expect("an id").to_owned();
+            live.chunk().await.expect("a chunk");
+            gateway.kill();
+            drop(live);
+            gateway.start();
+            let resumed = match client.resume {
+                Some(path) => body(gateway.request(Method::GET, &path(&name, &session))).await,
+                None => post(&gateway, client.path, &first).await,
+            };
+            let shown = super::frames(&resumed);
+            let asked = shown.last().is_some_and(|last| {
+                last["response"]["output"]
+                    .as_array()
+                    .is_some_and(|items| items.iter().any(|item| item["type"] == "mcp_approval_request"))
             });
-            assert!(ended, "{resumed:?}");
+            assert!(asked || shown.last().is_some_and(is_failure), "{}: {resumed}", client.path);
+            let calls = |kind: &str| shown.iter().filter(|frame| frame["type"] == kind).count();
+            assert_eq!(calls("tool-input-start"), calls("tool-output-error"), "{resumed}");
+            assert_eq!(calls("TOOL_CALL_START"), calls("TOOL_CALL_RESULT"), "{resumed}");
+            // A client that was not connected during the turn sees the same.
+            let again = match client.resume {
+                Some(path) => body(gateway.request(Method::GET, &path(&name, &session))).await,
+                None => post(&gateway, client.path, &first).await,
+            };
+            assert_eq!(without_comments(&again), without_comments(&resumed), "{}", client.path);
+            assert_eq!(super::turns(&gateway, &session).await, 1, "{}: one prompt", client.path);
+            let next = (client.send)(&name, &[prompt, "echo on"]);
+            let next = super::frames(&post(&gateway, client.path, &next).await);
+            assert_eq!(super::text(&next), "on", "{}", client.path);
+            assert_eq!(super::turns(&gateway, &session).await, 2, "{}: the same session", client.path);
         }
-        // The conversation goes on.
-        let next = super::frames(&post(&gateway, AI_SDK, &ui_messages(prompt, &[prompt, "echo on"])).await);
-        assert_eq!(super::text(&next), "on");
     }
-    assert_eq!(
-        gateway.get("/v1/sessions").await["sessions"].as_array().map(Vec::len),
-        Some(3),
-        "{}",
-        json!(null)
-    );
+}
+
+/// Requests of the agent: the response up to the request, and the one after the answer.
+#[tokio::test]
+async fn requests_have_the_expected_frames() {
+    for (name, path, first, answer) in [
+        (
+            "ai_sdk_requests.txt",
+            AI_SDK,
+            ui_messages("c", &["permission"]),
+            json!({ "id": "c", "messages": [{ "id": "SESSION_p1", "role": "assistant", "parts": [{
+                "type": "dynamic-tool", "toolCallId": "x", "state": "approval-responded",
+                "approval": { "id": "r1", "approved": false } }] }] }),
+        ),
+        (
+            "ag_ui_requests.txt",
+            AG_UI,
+            run_input("t", "r", &["permission"]),
+            json!({ "threadId": "t", "runId": "r2", "protocolVersion": "1.0", "messages": [], "tools": [], "context": [],
+                "resume": [{ "interruptId": "r1", "status": "resolved", "payload": { "approved": false } }] }),
+        ),
+        (
+            "openai_responses_requests.txt",
+            RESPONSES,
+            json!({ "model": "fake", "input": "permission", "stream": true }),
+            json!({ "model": "fake", "previous_response_id": "resp_SESSION_p1", "stream": true, "input": [{
+                "type": "mcp_approval_response", "approval_request_id": "mcpr_r1", "approve": false }] }),
+        ),
+    ] {
+        let gateway = Setup::fake(&[]).start();
+        let asked = post(&gateway, path, &first).await;
+        let session = session_of(&gateway).await;
+        let answer: Value =
+            serde_json::from_str(&answer.to_string().replace("SESSION", &session)).expect("JSON");
+        let answered = post(&gateway, path, &answer).await;
+        let deadlines = without_times(&format!("{asked}\n{answered}"));
+        compare(name, &stable(&deadlines, &session));
+    }
+}
+
+/// Replaces times.
+fn without_times(frames: &str) -> String {
+    let is_time = |text: &str| text.len() == 24 && text.starts_with("20") && text.ends_with('Z');
+    frames.split('"').map(|part| if is_time(part) { "TIME" } else { part }).collect::<Vec<_>>().join("\"")
 }

@@ -4,7 +4,6 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{RESPONSES, body, frames, post, prompts, sessions, text};
-use crate::support::wait::{LONGEST, eventually};
 use crate::support::{Gateway, Setup};
 
 const PROMPT: &str = "thought; slow chunks=2 ms=1; tool; usage; slow chunks=2 ms=1";
@@ -128,29 +127,70 @@ async fn responses_that_do_not_exist_are_errors() {
     );
 }
 
+fn ids(list: &Value) -> Vec<&str> {
+    list["data"].as_array().expect("a list").iter().filter_map(|item| item["id"].as_str()).collect()
+}
+
 #[tokio::test]
-async fn killed_gateway_shows_a_failed_response() {
-    let mut gateway = Setup::fake(&[]).start();
-    let mut live = gateway
-        .request(Method::POST, RESPONSES)
-        .json(&request("slow chunks=1 ms=1; tool; hang"))
-        .send()
-        .await
-        .expect("an answer");
-    let session = live.headers()["x-acp-session-id"].to_str().expect("an id").to_owned();
-    live.chunk().await.expect("a chunk");
-    gateway.kill();
-    drop(live);
-    gateway.start();
-    let path = format!("{RESPONSES}/resp_{session}_p1");
-    let failed = eventually("the end", LONGEST, || async {
-        let now = gateway.get(&path).await;
-        (now["status"] != "in_progress").then_some(now)
-    })
-    .await;
+async fn conversation_is_a_session_with_items() {
+    let gateway = Setup::fake(&[]).start();
+    let conversations = "/openai/v1/conversations";
+    let (status, created) = gateway.post(conversations, &json!({ "metadata": { "topic": "x" } })).await;
+    assert_eq!((status, &created["object"]), (StatusCode::OK, &json!("conversation")), "{created}");
+    let path = format!("{conversations}/{}", created["id"].as_str().expect("an id"));
+    assert_eq!(gateway.get(&path).await, created);
+    assert_eq!(created["metadata"], json!({ "topic": "x" }));
+
+    let mut first = request("thought; echo one");
+    first["conversation"] = created["id"].clone();
+    post(&gateway, RESPONSES, &first).await;
+    let mut asking = request("permission");
+    asking["conversation"] = created["id"].clone();
+    let asking = frames(&post(&gateway, RESPONSES, &asking).await);
+    let response = asking.last().expect("a frame")["response"]["id"].as_str().expect("an id");
+    let answer =
+        json!({ "type": "mcp_approval_response", "approval_request_id": "mcpr_r1", "approve": true });
+    let answer = json!({ "model": "fake", "previous_response_id": response, "input": [answer] });
+    let (_, answered) = gateway.post(RESPONSES, &answer).await;
+    assert_eq!(answered["id"], format!("{response}_2"));
+
+    let all = gateway.get(&format!("{path}/items?order=asc&limit=100")).await;
+    let kinds: Vec<&str> =
+        all["data"].as_array().expect("a list").iter().filter_map(|item| item["type"].as_str()).collect();
+    let expected = ["message", "reasoning", "message", "message", "mcp_call", "mcp_approval_request"];
+    assert_eq!(kinds, [&expected[..], &["mcp_approval_response", "message"]].concat(), "{all}");
+    let newest = gateway.get(&format!("{path}/items?limit=100")).await;
+    let mut reversed = ids(&newest);
+    reversed.reverse();
+    assert_eq!(reversed, ids(&all));
+    // Page by page.
+    let (mut paged, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = gateway.get(&format!("{path}/items?order=asc&limit=3{after}")).await;
+        paged.extend(ids(&page).into_iter().map(str::to_owned));
+        if page["has_more"] == false {
+            break;
+        }
+        after = format!("&after={}", page["last_id"].as_str().expect("an id"));
+    }
+    assert_eq!(paged, ids(&all));
+    for wrong in ["after=msg_none", "limit=0", "order=up"] {
+        let response =
+            gateway.request(Method::GET, &format!("{path}/items?{wrong}")).send().await.expect("an answer");
+        assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY, "{wrong}");
+    }
+
+    let input = gateway.get(&format!("{RESPONSES}/{response}/input_items")).await;
+    assert_eq!(input["data"][0]["content"], json!([{ "type": "input_text", "text": "permission" }]));
+    let input = gateway.get(&format!("{RESPONSES}/{response}_2/input_items")).await;
     assert_eq!(
-        (&failed["status"], &failed["error"]["code"]),
-        (&json!("failed"), &json!("interrupted")),
-        "{failed}"
+        (input["data"].as_array().map(Vec::len), &input["data"][0]["approve"]),
+        (Some(1), &json!(true))
     );
+
+    let (status, deleted) = gateway.send(Method::DELETE, &path, &Value::Null).await;
+    assert_eq!((status, &deleted["deleted"]), (StatusCode::OK, &json!(true)));
+    let gone = gateway.request(Method::GET, &path).send().await.expect("an answer");
+    assert_eq!(gone.status(), StatusCode::NOT_FOUND);
+    assert!(super::sessions(&gateway).await.is_empty());
 }
