@@ -18,8 +18,8 @@ pub struct TextChunk<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Update<'a> {
-    #[serde(borrow)]
-    session_update: Cow<'a, str>,
+    #[serde(rename = "sessionUpdate", borrow)]
+    kind: Cow<'a, str>,
     #[serde(borrow, default)]
     message_id: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -39,7 +39,7 @@ impl<'a> TextChunk<'a> {
     pub(super) fn parse(members: &'a [u8]) -> Option<Self> {
         let update = members.strip_prefix(b",\"update\":")?;
         let mut values = serde_json::Deserializer::from_slice(update).into_iter::<Update<'_>>();
-        let Update { session_update: kind, message_id, content } = values.next()?.ok()?;
+        let Update { kind, message_id, content } = values.next()?.ok()?;
         let is_whole = update.get(values.byte_offset()..) == Some(b"}");
         let is_text = content.kind == "text" && content.text.get().starts_with('"');
         (is_whole && is_text).then_some(Self { kind, message_id, text: content.text })

@@ -190,13 +190,12 @@ impl TurnProjector {
         emit: &mut dyn FnMut(Step<'_>),
     ) {
         let Some(content) = chunk.content else { return };
-        match text_of(content) {
-            Some(text) => self.text(role, chunk.message_id.as_deref(), text, subagent, emit),
-            None => {
-                self.end_block(subagent, emit);
-                if subagent.is_none() {
-                    emit(Step::Content { role, content });
-                }
+        if let Some(text) = text_of(content) {
+            self.text(role, chunk.message_id.as_deref(), text, subagent, emit);
+        } else {
+            self.end_block(subagent, emit);
+            if subagent.is_none() {
+                emit(Step::Content { role, content });
             }
         }
     }

@@ -135,13 +135,15 @@ fn updates(turn: &Turn, command: &Command<'_>) -> Option<Step> {
         "plan" => turn.update(
             r#"{"sessionUpdate":"plan","entries":[{"content":"First","priority":"high","status":"completed"},{"content":"Second","priority":"low","status":"pending"}]}"#,
         ),
-        "tool" => {
+        "tool" | "running-tool" => {
             turn.update(
                 r#"{"sessionUpdate":"tool_call","toolCallId":"tool:1","title":"Edit","kind":"edit","status":"pending","locations":[{"path":"/w/a.txt"}]}"#,
             );
-            turn.update(
-                r#"{"sessionUpdate":"tool_call_update","toolCallId":"tool:1","status":"completed","content":[{"type":"diff","path":"/w/a.txt","oldText":"a","newText":"b"}]}"#,
-            );
+            if command.name == "tool" {
+                turn.update(
+                    r#"{"sessionUpdate":"tool_call_update","toolCallId":"tool:1","status":"completed","content":[{"type":"diff","path":"/w/a.txt","oldText":"a","newText":"b"}]}"#,
+                );
+            }
         }
         "modes" => {
             turn.update(r#"{"sessionUpdate":"current_mode_update","currentModeId":"code"}"#);

@@ -16,7 +16,7 @@ fn demo() -> Gateway {
 pub(crate) fn run(program: &str, args: &[&str]) -> Value {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/chat_clients");
     let python = folder.join(".venv/bin/python");
-    let is_python = program.ends_with(".py");
+    let is_python = Path::new(program).extension().is_some_and(|extension| extension == "py");
     let mut command = command(if is_python { python.to_str().expect("UTF-8") } else { "node" });
     command.arg(program).args(args).current_dir(folder).stdin(Stdio::null()).stderr(Stdio::piped());
     let output = command.output().expect("`scripts/test rust` installs the packages");

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{AG_UI, AI_SDK, COMPLETIONS, RESPONSES, body, completion, post, run_input, ui_messages};
 use crate::golden::examples::{UPDATES, V2_UPDATES};
+use crate::support::wait::{LONGEST, eventually};
 use crate::support::{Gateway, Setup};
 
 /// Updates with members that are null, or of a type that no specification has.
@@ -154,7 +155,12 @@ fn is_failure(last: &Value) -> bool {
 #[tokio::test]
 async fn killed_gateway_shows_the_end_of_the_turn_to_each_client() {
     let mut gateway = Setup::fake(&[]).start();
-    for (number, prompt) in ["slow chunks=3 ms=1; hang", "tool; hang", "permission"].into_iter().enumerate() {
+    let states = [
+        ("slow chunks=3 ms=1; hang", "agent_message_chunk"),
+        ("running-tool; hang", "tool_call"),
+        ("permission", "request.created"),
+    ];
+    for (number, (prompt, reached)) in states.into_iter().enumerate() {
         for client in &CLIENTS {
             let name = format!("chat{number}");
             let first = (client.send)(&name, &[prompt]);
@@ -162,6 +168,13 @@ async fn killed_gateway_shows_the_end_of_the_turn_to_each_client() {
                 gateway.request(Method::POST, client.path).json(&first).send().await.expect("an answer");
             let session = live.headers()["x-acp-session-id"].to_str().expect("an id").to_owned();
             live.chunk().await.expect("a chunk");
+            eventually("the state for the kill", LONGEST, || async {
+                let events = gateway.all_events(&session).await;
+                let is =
+                    |event: &Value| event["type"] == reached || event["update"]["sessionUpdate"] == reached;
+                events.iter().any(is).then_some(())
+            })
+            .await;
             gateway.kill();
             drop(live);
             gateway.start();

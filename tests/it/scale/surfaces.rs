@@ -1,5 +1,6 @@
 //! The cost of the chat protocols beside the stream of the API, which needs no conversion.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use reqwest::{Method, RequestBuilder};
@@ -77,7 +78,8 @@ const PROTOCOLS: [Protocol; 5] = [
 
 /// An id that no other message has.
 fn fresh() -> String {
-    uuid::Uuid::now_v7().to_string()
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("id{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Reads a turn to its end. Returns the time until the first text.

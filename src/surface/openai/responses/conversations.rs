@@ -167,11 +167,11 @@ pub(in crate::surface::openai) async fn items(
     }
     let has_more = found.len() > query.limit;
     found.truncate(query.limit);
-    Ok(Json(list(found, has_more)))
+    Ok(Json(list(&found, has_more)))
 }
 
 /// A list of items.
-pub(super) fn list(items: Vec<Value>, has_more: bool) -> Value {
+pub(super) fn list(items: &[Value], has_more: bool) -> Value {
     let id = |item: Option<&Value>| item.map_or(Value::Null, |item| item["id"].clone());
     let (first_id, last_id) = (id(items.first()), id(items.last()));
     json!({ "object": "list", "data": items, "first_id": first_id, "last_id": last_id, "has_more": has_more })

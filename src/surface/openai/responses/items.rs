@@ -89,12 +89,11 @@ impl TurnItems {
         let mut all: Vec<Value> = Vec::new();
         for item in self.items {
             let id = item["id"].as_str().unwrap_or_default().to_owned();
-            match places.get(&id) {
-                Some(at) => all[*at] = item,
-                None => {
-                    places.insert(id, all.len());
-                    all.push(item);
-                }
+            if let Some(at) = places.get(&id) {
+                all[*at] = item;
+            } else {
+                places.insert(id, all.len());
+                all.push(item);
             }
         }
         all

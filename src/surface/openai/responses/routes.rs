@@ -96,7 +96,7 @@ pub(in crate::surface::openai) async fn input_items(
     if input.is_empty() {
         return Err(unknown_response());
     }
-    Ok(Json(list(input, false)))
+    Ok(Json(list(&input, false)))
 }
 
 pub(in crate::surface::openai) async fn cancel(
