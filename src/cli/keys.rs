@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::lock::{self, DataLock};
-use super::output;
 use super::source::local_config;
+use super::{link, output};
 use crate::app;
 use crate::auth::{Key, KeyChange, Keys, NewKey};
 use crate::config::{Config, Flags};
@@ -19,7 +19,7 @@ use crate::types::{Ids, LimitChange, PrincipalLimit, Scope, Tenant};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {
-    /// Create a key and print it; it cannot be printed again
+    /// Create a key and print it; it cannot be printed again. A gateway that runs accepts it when it is printed
     Create {
         /// The name of the principal, shown in events. Keys with the same name share one principal
         name: String,
@@ -32,6 +32,9 @@ pub(super) enum KeyCommand {
             default_value = "read,prompt,approve,files"
         )]
         scopes: Vec<Scope>,
+        /// Print a link that opens the page with the key, in place of the key
+        #[arg(long)]
+        link: bool,
         #[command(flatten)]
         limits: LimitFlags,
     },
@@ -116,13 +119,22 @@ pub(super) fn open(gateway: &Config) -> Result<(Keys, Option<DataLock>), Failure
 }
 
 pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
-    let (keys, _lock) = open(&local_config(flags)?)?;
+    let config = local_config(flags)?;
+    let (keys, lock) = open(&config)?;
     match command {
-        KeyCommand::Create { name, scopes, limits } => {
+        KeyCommand::Create { name, scopes, link, limits } => {
+            let is_running = lock.is_none();
+            let url = link.then(|| link::page_url(&config, is_running)).transpose()?;
             let scopes = scopes.iter().copied().collect();
             let (text, _) =
                 keys.create(&NewKey { name, tenant: Tenant::default(), scopes, limits: limits.changes() })?;
-            output::write_line(text.expose())?;
+            if is_running {
+                link::wait_for_reload();
+            }
+            match url {
+                Some(url) => output::write_line(&link::link(&url, &text))?,
+                None => output::write_line(text.expose())?,
+            }
         }
         KeyCommand::Update { key, scopes, limits } => {
             let scopes = scopes.as_ref().map(|scopes| scopes.iter().copied().collect());

@@ -33,17 +33,26 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     lock::check_owner(&config.data)?;
     let (keys, lock) = keys::open(&config)?;
     let is_running = lock.is_none();
-    let url = if is_running { lock::published_url(&config.data)? } else { future_url(&config)? };
+    let url = page_url(&config, is_running)?;
     let key = keys.create_link_key()?;
     if is_running {
-        // The gateway accepts the key after it has reloaded the keys.
-        std::thread::sleep(RELOAD_INTERVAL + RELOAD_INTERVAL / 4);
+        wait_for_reload();
     } else {
         let note = "acp-gateway: no gateway uses this data folder; the link works after the next start\n";
         // The link is also useful without the note.
         drop(io::stderr().lock().write_all(note.as_bytes()));
     }
     Ok(output::write_line(&link(&url, &key))?)
+}
+
+/// The URL of the gateway that runs, or of the next start.
+pub(super) fn page_url(config: &Config, is_running: bool) -> Result<String, Failure> {
+    if is_running { Ok(lock::published_url(&config.data)?) } else { future_url(config) }
+}
+
+/// A gateway accepts a new key after it has reloaded the keys.
+pub(super) fn wait_for_reload() {
+    std::thread::sleep(RELOAD_INTERVAL + RELOAD_INTERVAL / 4);
 }
 
 /// The URL of the next start.

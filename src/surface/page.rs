@@ -12,8 +12,12 @@ use super::rest::ApiError;
 use super::state::Gateway;
 
 #[derive(RustEmbed)]
-#[folder = "web/dist"]
+#[folder = "$OUT_DIR/page"]
 struct Files;
+
+/// The encodings of `Accept-Encoding` in which the build script adds each file, and the suffix of its name. The smallest
+/// comes first.
+const ENCODINGS: [(&str, &str); 2] = [("br", ".br"), ("gzip", ".gz")];
 
 /// The page runs only its own scripts, connects only to its own gateway, and cannot be framed. The browser
 /// accepts markup from a string only if the sanitizer (`DOMPurify`) produced it.
@@ -30,30 +34,82 @@ pub(super) fn routes() -> Router<Gateway> {
 
 /// The page itself.
 async fn index(headers: HeaderMap) -> Result<Response, ApiError> {
-    let page = Files::get("index.html").ok_or_else(ApiError::not_found)?;
-    let etag = etag(&page.metadata.sha256_hash());
-    let mut response = revalidated(&headers, &etag, || file("index.html", page));
+    let page = File::find("index.html", &headers)?;
+    let etag = page.etag();
+    let mut response = vary(revalidated(&headers, &etag, || page.response()));
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_CSP));
     Ok(response)
 }
 
 /// The assets of the page. Their names contain a hash of their content, so they never change.
-async fn asset(Path(name): Path<String>) -> Result<Response, ApiError> {
-    cached(&format!("assets/{name}"), "public, max-age=31536000, immutable")
+async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, ApiError> {
+    cached(&format!("assets/{name}"), &headers, "public, max-age=31536000, immutable")
 }
 
-async fn favicon() -> Result<Response, ApiError> {
-    cached("favicon.svg", "max-age=86400")
+async fn favicon(headers: HeaderMap) -> Result<Response, ApiError> {
+    cached("favicon.svg", &headers, "max-age=86400")
 }
 
-fn cached(path: &str, cache_control: &'static str) -> Result<Response, ApiError> {
-    let mut response = file(path, Files::get(path).ok_or_else(ApiError::not_found)?);
+fn cached(path: &str, headers: &HeaderMap, cache_control: &'static str) -> Result<Response, ApiError> {
+    let file = File::find(path, headers)?;
+    let mut response = vary(file.response());
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(cache_control));
     Ok(response)
 }
 
-fn file(path: &str, file: EmbeddedFile) -> Response {
-    embedded(file.data, media_type(path))
+/// A file in an encoding that the client accepts.
+struct File {
+    media_type: HeaderValue,
+    /// `None` if the file is not compressed.
+    encoding: Option<&'static str>,
+    content: EmbeddedFile,
+}
+
+impl File {
+    fn find(path: &str, headers: &HeaderMap) -> Result<Self, ApiError> {
+        // The compressed forms are not files of their own.
+        if ENCODINGS.iter().any(|(_, suffix)| path.ends_with(suffix)) {
+            return Err(ApiError::not_found());
+        }
+        let accepted = ENCODINGS.iter().filter(|(encoding, _)| accepts(headers, encoding));
+        let compressed = accepted.filter_map(|(encoding, suffix)| {
+            Some((Some(*encoding), Files::get(&format!("{path}{suffix}"))?))
+        });
+        let plain = || Files::get(path).map(|content| (None, content));
+        let (encoding, content) =
+            compressed.into_iter().next().or_else(plain).ok_or_else(ApiError::not_found)?;
+        Ok(Self { media_type: media_type(path), encoding, content })
+    }
+
+    /// Each encoding has its own entity tag.
+    fn etag(&self) -> HeaderValue {
+        etag(&self.content.metadata.sha256_hash())
+    }
+
+    fn response(&self) -> Response {
+        let mut response = embedded(self.content.data.clone(), self.media_type.clone());
+        if let Some(encoding) = self.encoding {
+            response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
+        }
+        response
+    }
+}
+
+/// Marks a response as dependent on the accepted encodings.
+fn vary(mut response: Response) -> Response {
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    response
+}
+
+/// Whether `Accept-Encoding` names the encoding with a weight that is not zero (RFC 9110, section 12.5.3).
+fn accepts(headers: &HeaderMap, encoding: &str) -> bool {
+    let given = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    given.flat_map(|value| value.split(',')).any(|part| {
+        let mut words = part.split(';').map(str::trim);
+        let is_named = words.next().is_some_and(|name| name.eq_ignore_ascii_case(encoding));
+        let weight = words.find_map(|word| word.strip_prefix("q=").or_else(|| word.strip_prefix("Q=")));
+        is_named && weight.is_none_or(|weight| weight.parse::<f32>().is_ok_and(|weight| weight > 0.0))
+    })
 }
 
 /// The media type by file extension. It must be exact, because `nosniff` disables detection in the browser.
@@ -71,4 +127,32 @@ fn media_type(path: &str) -> HeaderValue {
         "woff2" => "font/woff2",
         _ => "application/octet-stream",
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(accepted: &str) -> HeaderMap {
+        HeaderMap::from_iter([(header::ACCEPT_ENCODING, HeaderValue::try_from(accepted).expect("ASCII"))])
+    }
+
+    #[test]
+    fn smallest_accepted_encoding_is_served() {
+        for (accepted, expected) in [
+            ("gzip, deflate, br, zstd", Some("br")),
+            ("gzip;q=1.0, BR;q=0", Some("gzip")),
+            ("identity", None),
+            ("br;q=0.000", None),
+            ("brotli, x-gzip", None),
+            ("", None),
+        ] {
+            let file = File::find("index.html", &headers(accepted)).expect("the page");
+            assert_eq!(file.encoding, expected, "{accepted}");
+            assert_eq!(file.media_type, "text/html; charset=utf-8");
+        }
+        assert!(File::find("index.html.br", &headers("br")).is_err());
+        let tag = |accepted| File::find("index.html", &headers(accepted)).expect("the page").etag();
+        assert_ne!(tag("br"), tag("gzip"));
+    }
 }

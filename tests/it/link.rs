@@ -180,6 +180,24 @@ async fn link_of_a_running_gateway_is_accepted_at_once() {
 }
 
 #[tokio::test]
+async fn key_and_its_link_are_accepted_when_they_are_printed() {
+    let gateway = Setup::fake(&[]).start();
+    let create = |args: &[&str]| {
+        let args = [&["key", "create", "team", "--scopes", "read"], args].concat();
+        let output = on(&gateway.path("data"), BINARY).args(args).output().expect("the binary was built");
+        String::from_utf8(output.stdout).expect("text").trim().to_owned()
+    };
+    let (key, link) = (create(&[]), create(&["--link"]));
+    let (url, of_link) = link.split_once("/#key=").expect("a link with a key");
+    assert_eq!(url, gateway.url);
+    for key in [&*key, of_link] {
+        let rights = gateway.http.get(format!("{url}/v1")).bearer_auth(key).send().await.expect("an answer");
+        let rights: serde_json::Value = rights.json().await.expect("JSON");
+        assert_eq!(rights["scopes"], serde_json::json!(["read"]), "{rights}");
+    }
+}
+
+#[tokio::test]
 async fn link_works_after_the_next_start_if_no_gateway_runs() {
     let mut gateway = Setup::fake(&[]).start();
     let address = gateway.url.trim_start_matches("http://").to_owned();

@@ -69,6 +69,23 @@ describe("with the demo agent", () => {
     await watch.close();
   });
 
+  test("the first load transfers at most 200 kB", async () => {
+    const context = await browser.newContext();
+    const page = await context.newPage();
+    await page.goto(gateway.link);
+    await page.getByRole("radio", { name: DEMO }).waitFor();
+    const entries = await page.evaluate(() => [
+      ...performance.getEntriesByType("navigation"),
+      ...performance.getEntriesByType("resource").filter(({ name }) => !name.includes("/v1")),
+    ].map(({ name, transferSize, encodedBodySize, decodedBodySize }) => ({ name, transferSize, encodedBodySize, decodedBodySize })));
+    const bytes = entries.reduce((sum, { transferSize }) => sum + transferSize, 0);
+    console.log(`first load: ${bytes} bytes in ${entries.length} requests`);
+    assert.ok(bytes > 50_000 && bytes <= 200_000, `${bytes} bytes`);
+    const script = entries.find(({ name }) => /index-.*\.js$/.test(name));
+    assert.ok(script.encodedBodySize < script.decodedBodySize / 3, "the script is compressed");
+    await context.close();
+  });
+
   test("a prompt is answered while one watches, and all of it is there after a reload", async () => {
     const { watch, page, chat } = await open();
     await chat.start(DEMO);

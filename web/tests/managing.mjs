@@ -62,6 +62,16 @@ test("the menu of a session copies its link and saves its conversation", async (
   assert.ok(text.startsWith("# /markdown\n"), text);
   assert.ok(text.includes(`\`\`\`rust\n${CODE}\n\`\`\``), text);
   await more.click();
+  const [exported] = await Promise.all([
+    page.waitForEvent("download"),
+    items.getByRole("button", { name: "Download as JSON" }).click(),
+  ]);
+  assert.equal(exported.suggestedFilename(), "markdown.json");
+  const { sessionId, events } = JSON.parse(await readFile(await exported.path(), "utf8"));
+  assert.equal(page.url().endsWith(sessionId), true);
+  assert.deepEqual(events.map(({ seq }) => seq), events.map((_, at) => at + 1), "every event of the log, once and in order");
+  assert.deepEqual([events[0].type, events.some(({ type }) => type === "prompt.completed")], ["session.created", true]);
+  await more.click();
   await page.keyboard.press("Escape");
   await items.waitFor({ state: "detached" });
   assert.equal(await more.evaluate((button) => button === document.activeElement), true);
@@ -164,4 +174,26 @@ test("on a narrow screen Ctrl+K opens the list over the conversation", async () 
   await page.getByRole("searchbox", { name: "Search sessions" }).waitFor();
   await checkAccessibility(page, "list at 390 px");
   await screenshot(page, "groups-small");
+});
+
+test("the menu of a session forks and closes it", async () => {
+  const more = page.getByRole("button", { name: "More about this session" });
+  const items = page.getByRole("group", { name: "This session" });
+  await page.setViewportSize({ width: 1280, height: 720 });
+  const parent = page.url();
+  await more.click();
+  await items.getByRole("button", { name: "Fork" }).click();
+  await page.waitForURL((url) => url.href !== parent);
+  await page.getByRole("log").getByText("/help").first().waitFor();
+  await chat.send("/about");
+  await chat.ended("Finished");
+  await more.click();
+  await items.getByRole("button", { name: "Close" }).click();
+  await page.getByText("This session is closed.").waitFor();
+  await screenshot(page, "session-closed-light");
+  await more.click();
+  assert.equal(await items.getByRole("button", { name: "Close" }).count(), 0);
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Open it again" }).click();
+  await chat.message.waitFor();
 });

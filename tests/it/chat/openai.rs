@@ -135,6 +135,31 @@ async fn drain_and_an_ended_key_are_errors_in_the_stream() {
     assert_eq!(frames(&drained).pop().expect("a frame")["error"]["code"], "draining", "{drained}");
 }
 
+/// A client that does not read is cut off in the middle of the body, in each protocol: never at a proper end.
+#[tokio::test]
+async fn slow_reader_gets_no_proper_end() {
+    let gateway = Setup::fake(&[]).settings("testing.write_stall_timeout = \"1s\"").start();
+    let prompt = "flood n=200000";
+    for (path, content) in [
+        (COMPLETIONS, completion(&[prompt], true)),
+        (super::RESPONSES, json!({ "model": "fake", "input": prompt, "stream": true })),
+        (super::AI_SDK, super::ui_messages("c", &[prompt])),
+        (super::AG_UI, super::run_input("t", "r", &[prompt])),
+    ] {
+        let response = gateway.request(Method::POST, path).json(&content).send().await.expect("an answer");
+        let session = response.headers()["x-acp-session-id"].to_str().expect("an id").to_owned();
+        let ended = gateway.request(Method::GET, &format!("/v1/sessions/{session}/prompts/p1"));
+        ended.header("prefer", "wait=60").send().await.expect("an answer");
+        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+        let body = response.bytes().await;
+        assert!(
+            body.is_err(),
+            "{path}: the body of {} bytes ended properly",
+            body.map_or(0, |body| body.len())
+        );
+    }
+}
+
 #[tokio::test]
 async fn requests_that_no_agent_can_satisfy_are_rejected() {
     let gateway = Setup::fake(&[]).start();

@@ -1,7 +1,7 @@
 // Speaks the REST contract: adds the key, turns answers into values and refusals into `ApiProblem`.
 
 import { problemOf, Unreachable } from "./problem";
-import type { About, Agent, ConfigOption, ElicitationAnswer, FileEntry, FolderPage, InstallableAgent, NewPrompt, Prompt, Session, SessionModes, SessionPage, Task, TaskPage } from "./types";
+import type { About, Agent, ConfigOption, ElicitationAnswer, EventPage, FileEntry, FolderPage, InstallableAgent, NewPrompt, Prompt, Session, SessionModes, SessionPage, Task, TaskPage } from "./types";
 
 /** All routes lie below the page itself, so that a proxy may put both under a sub-path. */
 const BASE = new URL("v1/", document.baseURI);
@@ -78,6 +78,26 @@ export class Client {
 
   attach(session: string): Promise<Session> {
     return this.#call(`sessions/${encodeURIComponent(session)}/attach`, { method: "POST" });
+  }
+
+  close(session: string): Promise<Session> {
+    return this.#call(`sessions/${encodeURIComponent(session)}/close`, { method: "POST" });
+  }
+
+  /** A new session with the history of this one. */
+  fork(session: string, idempotencyKey: string): Promise<Session> {
+    return this.#call(`sessions/${encodeURIComponent(session)}/fork`, { method: "POST", idempotencyKey });
+  }
+
+  /** All events of a session up to now, as the log has them. */
+  async allEvents(session: string): Promise<unknown[]> {
+    const all: unknown[] = [];
+    for (let after = ""; ; ) {
+      const page = await this.#call<EventPage>(`sessions/${encodeURIComponent(session)}/events?limit=1000${after}`);
+      all.push(...page.events);
+      if (!page.more) return all;
+      after = `&after=${encodeURIComponent(page.lastEventId)}`;
+    }
   }
 
   prompt(session: string, body: NewPrompt, idempotencyKey: string): Promise<Prompt> {

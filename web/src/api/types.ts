@@ -104,6 +104,13 @@ export interface SessionPage {
   nextCursor?: string | null;
 }
 
+export interface EventPage {
+  events: unknown[];
+  lastEventId: string;
+  /** Whether further events exist. */
+  more: boolean;
+}
+
 /** One-shot work in a session of its own. */
 export interface Task {
   taskId: string;
@@ -148,6 +155,7 @@ export interface Prompt {
 export type ElicitationAnswer = { action: "accept"; content?: Raw } | { action: "decline" } | { action: "cancel" };
 
 export interface About {
+  principal: { id: string };
   scopes: string[];
 }
 

@@ -11,10 +11,10 @@ export function toMarkdown(log: SessionLog, title: string): string {
   return `${parts.filter((part) => part !== "").join("\n\n")}\n`;
 }
 
-/** A file name of the letters and digits of the title. */
+/** A file name of the letters and digits of the title, without its extension. */
 export function fileName(title: string): string {
   const name = title.replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, MAX_NAME).replace(/^-+|-+$/g, "");
-  return `${name || "session"}.md`;
+  return name || "session";
 }
 
 function turnMarkdown(turn: Turn): string {

@@ -1,13 +1,27 @@
-// The menu of a session: its link, and its conversation as a file.
+// The menu of a session: its link, its conversation as a file, a fork, and its end.
 
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useRef, useState, type ReactNode } from "react";
+import type { Client } from "../api/client";
+import { idempotencyKey } from "../api/idempotency";
 import { fileName, toMarkdown } from "../model/exported";
+import { goTo, sessionHref } from "../model/route";
 import type { SessionLog } from "../model/state";
 import { CopyButton } from "./CopyButton";
 import { onEscape } from "./escape";
 import { Icon } from "./Icon";
+import type { Act } from "./SessionView";
 
-export function SessionMenu({ log, title }: { log: SessionLog; title: string }) {
+interface Props {
+  client: Client;
+  sessionId: string;
+  log: SessionLog;
+  title: string;
+  /** Whether a turn runs. */
+  busy: boolean;
+  act: Act;
+}
+
+export function SessionMenu({ client, sessionId, log, title, busy, act }: Props) {
   const [open, setOpen] = useState(false);
   const place = useRef<HTMLDivElement>(null);
   const button = useRef<HTMLButtonElement>(null);
@@ -27,6 +41,17 @@ export function SessionMenu({ log, title }: { log: SessionLog; title: string }) 
     button.current?.focus();
   }
 
+  function choose(action: () => Promise<unknown>) {
+    close();
+    void act(action);
+  }
+
+  const exportJson = async () => {
+    const events = await client.allEvents(sessionId);
+    download(`${fileName(title)}.json`, "application/json", JSON.stringify({ sessionId, title, events }, null, 1));
+  };
+  const fork = async () => goTo(sessionHref((await client.fork(sessionId, idempotencyKey())).sessionId));
+
   return (
     <div className="session-menu" ref={place} onKeyDown={(event) => open && onEscape(event, close)}>
       <button className="icon-button" type="button" ref={button} aria-expanded={open} onClick={() => setOpen(!open)}>
@@ -36,24 +61,30 @@ export function SessionMenu({ log, title }: { log: SessionLog; title: string }) 
       {open && (
         <div className="session-menu-items" role="group" aria-label="This session">
           <CopyButton text={location.href} label="Copy the link" />
-          <button
-            className="link-button"
-            type="button"
-            onClick={() => {
-              download(fileName(title), toMarkdown(log, title));
-              close();
-            }}
-          >
+          <Entry onChoose={() => choose(async () => download(`${fileName(title)}.md`, "text/markdown", toMarkdown(log, title)))}>
             Download as Markdown
-          </button>
+          </Entry>
+          <Entry onChoose={() => choose(exportJson)}>Download as JSON</Entry>
+          <Entry disabled={busy} onChoose={() => choose(fork)}>
+            Fork
+          </Entry>
+          {!log.closed && <Entry onChoose={() => choose(() => client.close(sessionId))}>Close</Entry>}
         </div>
       )}
     </div>
   );
 }
 
-function download(name: string, text: string): void {
-  const url = URL.createObjectURL(new Blob([text], { type: "text/markdown" }));
+function Entry({ disabled = false, onChoose, children }: { disabled?: boolean; onChoose(): void; children: ReactNode }) {
+  return (
+    <button className="link-button" type="button" disabled={disabled} onClick={onChoose}>
+      {children}
+    </button>
+  );
+}
+
+function download(name: string, type: string, text: string): void {
+  const url = URL.createObjectURL(new Blob([text], { type }));
   const link = document.createElement("a");
   link.href = url;
   link.download = name;

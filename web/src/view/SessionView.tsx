@@ -124,7 +124,7 @@ function Followed({ client, sessionId, menu, onActivity, feed, seenUntil }: Prop
               </p>
             </div>
             <UsageMeter usage={log.usage} />
-            <SessionMenu log={log} title={title} />
+            {!gone && !refused && <SessionMenu client={client} sessionId={sessionId} log={log} title={title} busy={running !== null} act={act} />}
           </header>
           <ConnectionBanner connection={connection} onRetry={() => feed.retryNow()} />
           <Queue value={log.closed || gone ? null : queue}>

@@ -9,6 +9,7 @@ import { seen } from "../model/seen";
 import type { SessionList } from "../model/useSessions";
 import { visible } from "../model/words";
 import { Icon } from "./Icon";
+import { KeyRights } from "./KeyRights";
 import { NoticesChoice } from "./NoticesChoice";
 import { ProblemNote } from "./ProblemNote";
 import { SessionRow } from "./SessionRow";
@@ -94,6 +95,7 @@ export function Sidebar({ client, list, open, openTitle, onForget, onNavigate, o
         <button className="link-button" type="button" onClick={onForget}>
           Sign out
         </button>
+        <KeyRights client={client} />
         <NoticesChoice />
         <ThemeChoice />
       </div>
