@@ -475,6 +475,7 @@ fn policy_options(config: &Config, bound: SocketAddr) -> PolicyOptions {
         bound,
         public_origin: config.public_url.clone(),
         allowed_origins: config.allowed_origins.clone(),
+        frame_ancestors: config.frame_ancestors.clone(),
         proxies: config.trusted_proxies.clone(),
     }
 }

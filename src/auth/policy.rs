@@ -25,6 +25,8 @@ pub struct PolicyOptions {
     pub public_origin: Option<String>,
     /// Origins of other pages that may use the gateway.
     pub allowed_origins: Vec<String>,
+    /// Origins of pages that may show the chat page in a frame.
+    pub frame_ancestors: Vec<String>,
     /// Peers whose `X-Forwarded-For` and `X-Forwarded-Proto` are trusted.
     pub proxies: Vec<Network>,
 }
@@ -34,6 +36,7 @@ pub struct PolicyOptions {
 pub struct Policy {
     hosts: Hosts,
     public_origin: Option<String>,
+    frame_ancestors: Vec<String>,
     proxies: Vec<Network>,
     keys: Keys,
     tickets: Tickets,
@@ -53,6 +56,7 @@ impl Policy {
         Self {
             hosts: Hosts::new(options.bound, options.public_origin.as_deref(), &options.allowed_origins),
             public_origin: options.public_origin.clone(),
+            frame_ancestors: options.frame_ancestors.clone(),
             proxies: options.proxies.clone(),
             keys,
             tickets,
@@ -65,6 +69,11 @@ impl Policy {
     /// The origin under which clients reach the gateway through a proxy, if the operator has set it.
     pub fn public_origin(&self) -> Option<&str> {
         self.public_origin.as_deref()
+    }
+
+    /// The origins of pages that may show the chat page in a frame.
+    pub fn frame_ancestors(&self) -> &[String] {
+        &self.frame_ancestors
     }
 
     /// The tickets that the policy accepts.

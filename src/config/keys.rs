@@ -96,7 +96,7 @@ mod tests {
         let here = folder.path().display();
         let all = format!(
             "[server]\nlisten = \"127.0.0.1:1\"\ndata_dir = \"{here}\"\npublic_url = \"https://a.example\"\n\
-             trusted_proxies = [\"10.0.0.1\"]\ninsecure_http = true\n[auth]\nallowed_origins = [\"https://b.example\"]\n\
+             trusted_proxies = [\"10.0.0.1\"]\ninsecure_http = true\n[auth]\nallowed_origins = [\"https://b.example\"]\nframe_ancestors = [\"https://c.example\"]\n\
              [telemetry]\nlog_filter = \"debug\"\n[workspaces]\nroot = \"{here}/root\"\nallow = [\"{here}\"]\n\
              [timeouts]\ndrain_timeout = \"9s\"\n"
         );
@@ -109,6 +109,7 @@ mod tests {
                 "server.trusted_proxies",
                 "server.insecure_http",
                 "auth.allowed_origins",
+                "auth.frame_ancestors",
                 "workspaces.root",
                 "workspaces.allow",
                 "telemetry.log_filter",

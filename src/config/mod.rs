@@ -68,6 +68,8 @@ pub struct Config {
     pub public_url: Option<String>,
     /// Origins of other pages that may use the gateway, in the form of a browser.
     pub allowed_origins: Vec<String>,
+    /// Origins of pages that may show the chat page in a frame.
+    pub frame_ancestors: Vec<String>,
     /// Proxies whose `X-Forwarded-For` header is trusted.
     pub trusted_proxies: Vec<Network>,
     pub insecure_http: bool,

@@ -33,6 +33,8 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
     ["auth", local: false] {
         /// The origins of other web pages that may use the gateway.
         allowed_origins: origins => allowed_origins;
+        /// The origins of web pages that may show the chat page in a frame.
+        frame_ancestors: origins => frame_ancestors;
     }
     ["workspaces", local: false] {
         /// The parent directory of new workspaces. The `cwd` of a session is below it.

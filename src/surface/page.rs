@@ -1,7 +1,7 @@
 //! The chat page: files that are embedded in the binary and served with a strict content security policy.
 
 use axum::Router;
-use axum::extract::Path;
+use axum::extract::{Path, State};
 use axum::response::Response;
 use axum::routing::get;
 use http::{HeaderMap, HeaderValue, header};
@@ -19,11 +19,12 @@ struct Files;
 /// comes first.
 const ENCODINGS: [(&str, &str); 2] = [("br", ".br"), ("gzip", ".gz")];
 
-/// The page runs only its own scripts, connects only to its own gateway, and cannot be framed. The browser
-/// accepts markup from a string only if the sanitizer (`DOMPurify`) produced it.
+/// The page runs only its own scripts and connects only to its own gateway. Only pages of the origins in
+/// `auth.frame_ancestors` can frame it. The browser accepts markup from a string only if the sanitizer (`DOMPurify`)
+/// produced it.
 const PAGE_CSP: &str = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; img-src 'self' data:; \
     font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; \
-    frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types dompurify worker";
+    require-trusted-types-for 'script'; trusted-types dompurify worker";
 
 pub(super) fn routes() -> Router<Gateway> {
     Router::new()
@@ -33,11 +34,15 @@ pub(super) fn routes() -> Router<Gateway> {
 }
 
 /// The page itself.
-async fn index(headers: HeaderMap) -> Result<Response, ApiError> {
+async fn index(State(gateway): State<Gateway>, headers: HeaderMap) -> Result<Response, ApiError> {
     let page = File::find("index.html", &headers)?;
     let etag = page.etag();
     let mut response = vary(revalidated(&headers, &etag, || page.response()));
-    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_CSP));
+    let ancestors = gateway.policy.frame_ancestors();
+    let ancestors = if ancestors.is_empty() { "'none'".to_owned() } else { ancestors.join(" ") };
+    // Browsers ignore `X-Frame-Options` if the policy has `frame-ancestors` (CSP Level 3, section 6.4.2).
+    let policy = HeaderValue::try_from(format!("{PAGE_CSP}; frame-ancestors {ancestors}"));
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy.map_err(ApiError::internal)?);
     Ok(response)
 }
 

@@ -32,6 +32,7 @@ fn gate(bound: &str, public: Option<&str>) -> Gate {
         bound: bound.parse().unwrap(),
         public_origin: public.map(str::to_owned),
         allowed_origins: vec!["https://app.example".to_owned()],
+        frame_ancestors: Vec::new(),
         proxies: vec!["10.0.0.0/8".parse().unwrap()],
     };
     let key = keys.create_link_key().unwrap().expose().to_owned();

@@ -59,7 +59,7 @@ describe("with the demo agent", () => {
     const { watch, page } = await open({ colorScheme: "light" });
     await page.getByRole("radio", { name: DEMO }).waitFor();
     const policy = (await page.request.get(`${gateway.origin}/`)).headers()["content-security-policy"];
-    assert.match(policy, /^default-src 'none';.* require-trusted-types-for 'script'; trusted-types dompurify worker$/);
+    assert.match(policy, /^default-src 'none';.* require-trusted-types-for 'script'; trusted-types dompurify worker; frame-ancestors 'none'$/);
     assert.equal(page.url(), `${gateway.origin}/#/`);
     const key = new URLSearchParams(new URL(gateway.link).hash.slice(1)).get("key");
     assert.deepEqual(await page.evaluate(() => [Object.keys(localStorage), document.cookie]), [[], ""]);

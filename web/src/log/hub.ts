@@ -3,7 +3,8 @@
 //
 // The tabs elect a leader with a lock of the browser. Only the leader has a stream. It sends the events to the other tabs over a
 // BroadcastChannel. When the leader is closed or frozen, the lock passes to another tab. Both names contain a digest of the
-// key, so that tabs with other keys share nothing. Locks need a secure context: without one, each tab has its own stream.
+// key, so that tabs with other keys share nothing. Without a secure context, and in a page whose storage the browser blocks, there
+// are no locks: each tab has its own stream.
 
 import type { LogEvent } from "../api/types";
 import type { Connection } from "./follow";
@@ -37,6 +38,8 @@ export class Hub {
   /** Its end returns the lock, or ends the wait for it. */
   #candidacy: AbortController | null = null;
   #heardAt = Date.now();
+  /** The browser refuses locks to this page, for example in a frame of another site. */
+  #refused = false;
 
   /** Null if the browser cannot share a connection here. */
   static of(key: string, scope: string, open: OpenMerged): Hub | null {
@@ -62,7 +65,8 @@ export class Hub {
   /** Follows a session until the returned function is called. */
   listen(listener: Listener): () => void {
     this.#listeners.add(listener);
-    this.#follow();
+    if (this.#refused) queueMicrotask(() => this.#leaveAlone());
+    else this.#follow();
     return () => {
       if (this.#listeners.delete(listener)) this.#follow();
     };
@@ -78,8 +82,12 @@ export class Hub {
   }
 
   #begin(): void {
-    if (this.#channel || this.#name === "") return;
-    this.#channel = new BroadcastChannel(this.#name);
+    if (this.#channel || this.#name === "" || this.#refused) return;
+    try {
+      this.#channel = new BroadcastChannel(this.#name);
+    } catch {
+      return this.#refuse();
+    }
     this.#channel.onmessage = ({ data }: MessageEvent<Told | Asked>) => this.#received(data);
     this.#heardAt = Date.now();
     this.#compete(false);
@@ -106,12 +114,28 @@ export class Hub {
         this.#leader = new Leader(this.#open, (told) => this.#tell(told));
       });
     const held = navigator.locks.request(this.#name, steal ? { steal } : { signal }, lead);
-    void held.catch(() => undefined).then(() => {
+    const again = () => {
       // Another tab has taken the lock. After an abort, a later candidacy may already lead.
       if (signal.aborted) return;
       this.#stopLeading();
       this.#compete(false);
+    };
+    void held.then(again, (error: unknown) => {
+      if (error instanceof DOMException && error.name === "AbortError") again();
+      else this.#refuse();
     });
+  }
+
+  #refuse(): void {
+    this.#refused = true;
+    this.#channel?.close();
+    this.#channel = null;
+    this.#stopLeading();
+    this.#leaveAlone();
+  }
+
+  #leaveAlone(): void {
+    this.#each((listener) => this.#listeners.delete(listener) && listener.alone());
   }
 
   #stopLeading(): void {
@@ -185,7 +209,7 @@ export class Hub {
       case "again":
         return this.#each((listener) => told.sessions.includes(listener.session) && this.#listeners.delete(listener) && listener.again());
       case "alone":
-        return this.#each((listener) => this.#listeners.delete(listener) && listener.alone());
+        return this.#leaveAlone();
     }
   }
 

@@ -21,6 +21,11 @@ export function sessionHref(sessionId: string): string {
   return `#/s/${encodeURIComponent(sessionId)}`;
 }
 
+/** Whether another page shows this one in a frame without the list of sessions: `?embed=1`. */
+export function isEmbedded(): boolean {
+  return new URLSearchParams(location.search).get("embed") === "1";
+}
+
 export function goTo(href: string): void {
   location.hash = href;
 }

@@ -4,7 +4,7 @@ import { useCallback, useEffect, useState } from "react";
 import type { Client } from "../api/client";
 import type { Hub } from "../log/hub";
 import { useNotices } from "../model/notices";
-import { useRoute } from "../model/route";
+import { isEmbedded, useRoute } from "../model/route";
 import { seen } from "../model/seen";
 import { useSessions } from "../model/useSessions";
 import { onEscape } from "./escape";
@@ -23,6 +23,7 @@ interface Props {
 
 export function Shell({ client, hub, onForget }: Props) {
   const route = useRoute();
+  const embedded = isEmbedded();
   const list = useSessions(client);
   const [drawer, setDrawer] = useState(false);
   const [openTitle, setOpenTitle] = useState<string | null>(null);
@@ -53,7 +54,7 @@ export function Shell({ client, hub, onForget }: Props) {
     [refresh],
   );
 
-  const menu = (
+  const menu = embedded ? null : (
     <button className="icon-button menu-button" type="button" aria-expanded={drawer} aria-controls="sidebar" onClick={() => setDrawer(!drawer)}>
       <Icon name={drawer ? "close" : "menu"} />
       <span className="hidden">{drawer ? "Close the list of sessions" : "Open the list of sessions"}</span>
@@ -61,19 +62,21 @@ export function Shell({ client, hub, onForget }: Props) {
   );
 
   return (
-    <div className={drawer ? "shell drawer-open" : "shell"} onKeyDown={(event) => drawer && onEscape(event, () => setDrawer(false))}>
+    <div className={embedded ? "shell embedded" : drawer ? "shell drawer-open" : "shell"} onKeyDown={(event) => drawer && onEscape(event, () => setDrawer(false))}>
       <a className="skip" href="#main" onClick={skipToMain}>
         Skip to the conversation
       </a>
-      <Sidebar
-        client={client}
-        list={list}
-        open={open}
-        openTitle={openTitle}
-        onForget={onForget}
-        onNavigate={() => setDrawer(false)}
-        onSearch={openDrawer}
-      />
+      {!embedded && (
+        <Sidebar
+          client={client}
+          list={list}
+          open={open}
+          openTitle={openTitle}
+          onForget={onForget}
+          onNavigate={() => setDrawer(false)}
+          onSearch={openDrawer}
+        />
+      )}
       <main id="main" tabIndex={-1}>
         {route.page === "tasks" ? (
           <TasksPage client={client} menu={menu} />
