@@ -8,7 +8,8 @@ use utoipa::ToSchema;
 
 use crate::types::{AgentName, SessionPolicy};
 
-use super::schema::schemas_from_json;
+use super::prompt::Attachment;
+use super::schema::{PromptContent, schemas_from_json};
 
 /// A new session.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
@@ -44,6 +45,42 @@ pub struct CreateSession {
     #[serde(rename = "_meta")]
     #[schema(value_type = Option<Object>)]
     pub meta: Option<Box<RawValue>>,
+    /// The mode to set before the first prompt. Requires the scope `approve`.
+    #[schema(max_length = 1024)]
+    pub mode_id: Option<String>,
+    /// Options of the agent to set before the first prompt: values by the ids of the options. At most 64. Requires
+    /// the scope `approve`.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub config: Map<String, Value>,
+    /// The first prompt: a text, or an array of ACP content blocks. Its turn begins with the session.
+    #[schema(value_type = Option<PromptContent>)]
+    pub prompt: Option<Box<RawValue>>,
+    /// Files of the session to attach to the first prompt. At most 64.
+    #[serde(default)]
+    #[schema(max_items = 64)]
+    pub attachments: Vec<Attachment>,
+}
+
+impl CreateSession {
+    /// A session of this agent in a new directory.
+    pub fn of(agent: AgentName) -> Self {
+        Self {
+            agent,
+            cwd: None,
+            mcp_servers: Vec::new(),
+            additional_directories: Vec::new(),
+            title: None,
+            metadata: None,
+            policy: None,
+            agent_session_id: None,
+            meta: None,
+            mode_id: None,
+            config: Map::new(),
+            prompt: None,
+            attachments: Vec::new(),
+        }
+    }
 }
 
 /// An MCP server that a client selects, or defines itself.

@@ -9,13 +9,11 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::lock::{self, DataLock};
 use super::source::local_config;
-use super::{link, output};
-use crate::app;
-use crate::auth::{Key, KeyChange, Keys, NewKey};
-use crate::config::{Config, Flags};
-use crate::types::{Ids, LimitChange, PrincipalLimit, Scope, Tenant};
+use super::{key_store, link, output};
+use crate::auth::{Key, KeyChange, NewKey};
+use crate::config::Flags;
+use crate::types::{LimitChange, PrincipalLimit, Scope, Tenant};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {
@@ -109,18 +107,9 @@ impl std::str::FromStr for LimitValue {
     }
 }
 
-/// Opens the keys in a data folder. Returns the lock if no gateway runs; hold it while you use the keys.
-pub(super) fn open(gateway: &Config) -> Result<(Keys, Option<DataLock>), Failure> {
-    lock::create_layout(&gateway.data)?;
-    let lock = lock::acquire_unless_running(&gateway.data)?;
-    let ids = Ids::system();
-    let store = app::open_store(&gateway.data, &gateway.limits, &ids)?;
-    Ok((Keys::open(store, ids, &gateway.limits, None)?, lock))
-}
-
 pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
     let config = local_config(flags)?;
-    let (keys, lock) = open(&config)?;
+    let (keys, lock) = key_store::open(&config)?;
     match command {
         KeyCommand::Create { name, scopes, link, limits } => {
             let is_running = lock.is_none();
@@ -129,7 +118,7 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
             let (text, _) =
                 keys.create(&NewKey { name, tenant: Tenant::default(), scopes, limits: limits.changes() })?;
             if is_running {
-                link::wait_for_reload();
+                key_store::wait_for_reload();
             }
             match url {
                 Some(url) => output::write_line(&link::link(&url, &text))?,

@@ -8,8 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::failure::Failure;
 use super::source::local_config;
-use super::{keys, lock, output};
-use crate::auth::{KeyText, RELOAD_INTERVAL};
+use super::{key_store, lock, output};
+use crate::auth::KeyText;
 use crate::config::{Config, Flags};
 
 /// The link that opens the page at `url` with this key.
@@ -31,12 +31,12 @@ pub(super) fn browser_url(bound: SocketAddr, public_url: Option<&str>) -> String
 pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     let config = local_config(flags)?;
     lock::check_owner(&config.data)?;
-    let (keys, lock) = keys::open(&config)?;
+    let (keys, lock) = key_store::open(&config)?;
     let is_running = lock.is_none();
     let url = page_url(&config, is_running)?;
     let key = keys.create_link_key()?;
     if is_running {
-        wait_for_reload();
+        key_store::wait_for_reload();
     } else {
         let note = "acp-gateway: no gateway uses this data folder; the link works after the next start\n";
         // The link is also useful without the note.
@@ -48,11 +48,6 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
 /// The URL of the gateway that runs, or of the next start.
 pub(super) fn page_url(config: &Config, is_running: bool) -> Result<String, Failure> {
     if is_running { Ok(lock::published_url(&config.data)?) } else { future_url(config) }
-}
-
-/// A gateway accepts a new key after it has reloaded the keys.
-pub(super) fn wait_for_reload() {
-    std::thread::sleep(RELOAD_INTERVAL + RELOAD_INTERVAL / 4);
 }
 
 /// The URL of the next start.

@@ -20,6 +20,7 @@ mod check;
 mod connect;
 mod failure;
 mod healthcheck;
+mod key_store;
 mod keys;
 mod link;
 mod lock;

@@ -444,10 +444,7 @@ impl Filter {
 pub(super) fn session_request(record: &TaskRecord) -> CreateSession {
     let title = record.description.as_ref().map(|text| text.lines().next().unwrap_or_default().chars());
     CreateSession {
-        agent: record.agent.clone(),
         cwd: record.cwd.clone(),
-        mcp_servers: Vec::new(),
-        additional_directories: Vec::new(),
         title: title
             .map(|title| title.filter(|c| !c.is_control()).take(80).collect::<String>())
             .filter(|title| !title.is_empty()),
@@ -457,8 +454,7 @@ pub(super) fn session_request(record: &TaskRecord) -> CreateSession {
             files: None,
             terminals: None,
         }),
-        agent_session_id: None,
-        meta: None,
+        ..CreateSession::of(record.agent.clone())
     }
 }
 

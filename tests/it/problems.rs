@@ -129,10 +129,15 @@ async fn body_must_be_json_within_the_limit() {
     let (status, problem) = problem(gateway.request(Method::POST, "/v1/sessions").body("{}")).await;
     assert_eq!((status.as_u16(), problem["code"].as_str()), (415, Some("unsupported_media_type")));
 
-    let large = json!({ "agent": "fake", "title": "x".repeat(5000) }).to_string();
+    let large = json!({ "paths": ["x".repeat(5000)] }).to_string();
     let chunked = reqwest::Body::wrap_stream(tokio_stream::iter([Ok::<_, std::io::Error>(large.clone())]));
-    for body in [reqwest::Body::from(large), chunked] {
-        let (status, problem) = self::problem(post(&gateway, "/v1/sessions", body)).await;
+    let session = json!({ "agent": "fake", "prompt": "x".repeat(9000) }).to_string();
+    for (path, body) in [
+        ("/v1/tickets", reqwest::Body::from(large)),
+        ("/v1/tickets", chunked),
+        ("/v1/sessions", reqwest::Body::from(session)),
+    ] {
+        let (status, problem) = self::problem(post(&gateway, path, body)).await;
         assert_eq!((status.as_u16(), problem["code"].as_str()), (413, Some("too_large")), "{problem}");
     }
     let session = gateway.session("fake").await;

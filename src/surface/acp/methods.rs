@@ -106,15 +106,11 @@ impl Caller {
         let NewSession { cwd, mcp_servers, additional_directories, meta } = parse(params)?;
         let trace = trace_of(meta.as_deref());
         let request = CreateSession {
-            agent: self.connection.agent().clone(),
             cwd: Some(cwd).filter(|cwd| !cwd.is_empty()),
             mcp_servers,
             additional_directories,
-            title: None,
-            metadata: None,
-            policy: None,
-            agent_session_id: None,
             meta,
+            ..CreateSession::of(self.connection.agent().clone())
         };
         self.require_room()?;
         let created = self.sessions.create(self.principal(), request, key, trace).await?;

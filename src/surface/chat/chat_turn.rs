@@ -138,17 +138,7 @@ pub(crate) async fn create_session(
     (agent, metadata): (AgentName, Option<Map<String, Value>>),
     trace: Option<TraceContext>,
 ) -> Result<SessionHandle, ApiError> {
-    let request = CreateSession {
-        agent,
-        cwd: None,
-        mcp_servers: Vec::new(),
-        additional_directories: Vec::new(),
-        title: None,
-        metadata,
-        policy: None,
-        agent_session_id: None,
-        meta: None,
-    };
+    let request = CreateSession { metadata, ..CreateSession::of(agent) };
     let created = gateway.sessions.create(by, request, None, trace).await?;
     Ok(gateway.sessions.open(by, created.session.session_id).await?)
 }

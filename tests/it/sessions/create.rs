@@ -195,7 +195,7 @@ async fn invalid_session_request_is_a_problem_without_effect() {
         let request = gateway.request(Method::POST, "/v1/sessions").header("Content-Type", kind).body(body);
         Answer::of(request).await.problem(status, code);
     }
-    let large = json!({ "agent": "fake", "metadata": { "a": "x".repeat(2 << 20) } });
+    let large = json!({ "agent": "fake", "metadata": { "a": "x".repeat(12 << 20) } });
     let answer = create(&gateway, &large).await;
     assert_eq!(answer.header("connection"), Some("close"), "the rest of the body is never read");
     answer.problem(413, "too_large");
@@ -328,4 +328,58 @@ async fn only_listed_keys_of_meta_reach_the_agent_and_they_do_so_each_time() {
     gateway.turn(&session, "hello").await;
     let load = of("session/load").expect("the session was taken again");
     assert!(load.contains(&format!("\"_meta\":{{{own}}}")), "without the trace of another request: {load}");
+}
+
+/// A session with a mode, an option and the first prompt, in one request.
+#[tokio::test]
+async fn session_starts_with_its_settings_and_its_first_prompt() {
+    let gateway = Setup::fake(&[]).start();
+    let body =
+        json!({ "agent": "fake", "modeId": "code", "config": { "model": "large" }, "prompt": "echo first" });
+    let send = || {
+        let request = gateway.request(Method::POST, "/v1/sessions").header("idempotency-key", "once");
+        request.json(&body).send()
+    };
+    let first = send().await.expect("an answer");
+    assert_eq!(first.status(), StatusCode::CREATED);
+    let first: Value = first.json().await.expect("JSON");
+    let session = first["sessionId"].as_str().expect("an id").to_owned();
+    assert_eq!(first["promptId"], "p1", "{first}");
+    let again = send().await.expect("an answer");
+    assert_eq!(again.headers()["idempotency-replayed"], "true");
+    assert_eq!(again.json::<Value>().await.expect("JSON")["sessionId"], session);
+    let turn = gateway.request(Method::GET, &format!("/v1/sessions/{session}/prompts/p1"));
+    let turn: Value =
+        turn.header("prefer", "wait=30").send().await.expect("an answer").json().await.expect("JSON");
+    assert_eq!((&turn["status"], &turn["text"]), (&json!("completed"), &json!("first")));
+    let now = gateway.get_session(&session).await;
+    assert_eq!(now["modes"]["currentModeId"], "code", "{now}");
+    assert_eq!(now["configOptions"][0]["currentValue"], "large", "{now}");
+    let events = gateway.all_events(&session).await;
+    assert_eq!(events.iter().filter(|event| event["type"] == "prompt.started").count(), 1, "one turn");
+}
+
+#[tokio::test]
+async fn session_with_a_wrong_first_prompt_does_not_remain() {
+    let gateway = Setup::fake(&[]).start();
+    let key = crate::key_life::key(&gateway, "writer", "read,prompt").await;
+    for (members, status) in [
+        (json!({ "prompt": "" }), 422),
+        (json!({ "prompt": 7 }), 422),
+        (json!({ "attachments": [{ "path": "a.txt" }] }), 422),
+        (json!({ "config": { "model": {} } }), 422),
+        (json!({ "config": { "model": "nothing" }, "prompt": "echo x" }), 422),
+        (json!({ "modeId": "nothing", "prompt": "echo x" }), 422),
+        (json!({ "prompt": "echo x", "attachments": [{ "path": "missing.txt" }] }), 422),
+    ] {
+        let mut body = json!({ "agent": "fake" });
+        body.as_object_mut().expect("an object").extend(members.as_object().expect("an object").clone());
+        let (answered, problem) = gateway.post("/v1/sessions", &body).await;
+        assert_eq!(answered.as_u16(), status, "{body}: {problem}");
+    }
+    let body = json!({ "agent": "fake", "modeId": "code" });
+    let forbidden =
+        gateway.http.post(format!("{}/v1/sessions", gateway.url)).bearer_auth(key).json(&body).send();
+    assert_eq!(forbidden.await.expect("an answer").status(), 403);
+    assert_eq!(gateway.get("/v1/sessions").await["sessions"], json!([]));
 }

@@ -138,11 +138,12 @@ async fn no_session_begins_in_a_denied_mode() {
         let body = json!({ "agent": "fake", "_meta": meta });
         assert_denied(call(&gateway, None, Method::POST, "/v1/sessions", &body).await, mode);
     }
-    let body = json!({ "agent": "fake", "modeId": "yolo" });
-    call(&gateway, None, Method::POST, "/v1/sessions", &body).await.problem(422, "invalid");
     let body = json!({ "methodId": "login", "_meta": { "claudeCode": "yolo" } });
     assert_denied(call(&gateway, None, Method::POST, "/v1/agents/fake/auth", &body).await, "yolo");
     assert_eq!(received(&gateway), "", "no agent was started");
+    let body = json!({ "agent": "fake", "modeId": "yolo" });
+    assert_denied(call(&gateway, None, Method::POST, "/v1/sessions", &body).await, "yolo");
+    assert_eq!(gateway.get("/v1/sessions").await["sessions"], json!([]), "no session remains");
     let body = json!({ "agent": "fake", "_meta": { "claudeCode": { "options": { "mode": "plan" } } } });
     assert_eq!(call(&gateway, None, Method::POST, "/v1/sessions", &body).await.status, StatusCode::CREATED);
 }

@@ -69,6 +69,8 @@ impl IdempotencyHeader {
     }
 }
 
+/// In the response to a request that was repeated with its key.
+pub(crate) const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 impl<G: Send + Sync> FromRequestParts<G> for IdempotencyHeader {

@@ -4,12 +4,11 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
 
-use super::sessions::IDEMPOTENCY_REPLAYED;
 use crate::api::{BroadcastForm, BroadcastReport, BroadcastTo, CreateBroadcast};
 use crate::broadcast::{BroadcastError, MAX_CONTENT_BYTES, MAX_TARGETS};
 use crate::surface::authorized::{AccessError, CanPrompt};
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{ApiRequest, IdempotencyHeader, JsonBody};
+use crate::surface::rest::extract::{ApiRequest, IDEMPOTENCY_REPLAYED, IdempotencyHeader, JsonBody};
 use crate::types::Scope;
 
 /// Sends a message to all or selected agents, sessions and members of the fleet.

@@ -14,6 +14,7 @@ mod broadcasts;
 mod bulk;
 mod events;
 mod files;
+mod first_turn;
 mod fleet;
 mod gateway;
 mod health;

@@ -7,7 +7,6 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::value::RawValue;
 
-use super::sessions::IDEMPOTENCY_REPLAYED;
 use crate::acp::to_one_line;
 use crate::api::{Cancelled, CreatePrompt, Problem, Prompt, PromptList};
 use crate::event::SessionEvent;
@@ -16,7 +15,8 @@ use crate::stream::Sse;
 use crate::surface::authorized::{Authorized, CanPrompt, CanRead};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{
-    ApiRequest, IdempotencyHeader, JsonBody, LargeJsonBody, Params, PreferWait, set_preference_applied,
+    ApiRequest, IDEMPOTENCY_REPLAYED, IdempotencyHeader, JsonBody, LargeJsonBody, Params, PreferWait,
+    set_preference_applied,
 };
 use crate::surface::rest::negotiate::{Representation, negotiate};
 use crate::surface::turn::{NewTurn, turn_feed};

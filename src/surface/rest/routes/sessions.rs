@@ -2,18 +2,20 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use serde::Deserialize as _;
 use serde::de::IntoDeserializer as _;
 
+use super::first_turn::FirstTurn;
 use crate::api::{CreateSession, Session, SessionList, SessionPatch, SessionState};
 use crate::session::{Created, FILTER_KEY_BYTES, FILTER_VALUE_BYTES, ListQuery, MetadataFilter};
 use crate::surface::authorized::{CanPrompt, CanRead};
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{ApiRequest, IdempotencyHeader, IfMatch, IfNoneMatch, JsonBody, Params};
+use crate::surface::rest::extract::{
+    ApiRequest, IDEMPOTENCY_REPLAYED, IdempotencyHeader, IfMatch, IfNoneMatch, JsonBody, LargeJsonBody,
+    Params,
+};
 use crate::types::SessionId;
-
-pub(super) const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// A response with the session and its `ETag`.
 fn session_response(status: StatusCode, session: Session) -> Response {
@@ -23,7 +25,8 @@ fn session_response(status: StatusCode, session: Session) -> Response {
 
 /// Creates a session, or adopts a session that the agent already has (`agentSessionId`).
 ///
-/// If the request fails, no session remains.
+/// With `prompt`, its first turn begins: `promptId` of the response. `modeId` and `config` are set before. If the request
+/// fails, no session remains.
 #[utoipa::path(
     post,
     path = "/v1/sessions",
@@ -33,10 +36,17 @@ fn session_response(status: StatusCode, session: Session) -> Response {
 pub(super) async fn create_session(
     request: ApiRequest<CanPrompt>,
     key: IdempotencyHeader,
-    body: JsonBody<CreateSession>,
+    LargeJsonBody(mut body): LargeJsonBody<CreateSession>,
 ) -> Result<Response, ApiError> {
     let key = key.bind(&body.bytes);
-    Ok(created_response(request.gateway.sessions.create(&request.by, body.value, key, request.trace).await?))
+    let first = FirstTurn::take(&mut body.value, key.as_ref())?;
+    first.check_scope(&request.by)?;
+    let ApiRequest { gateway, by, trace, .. } = request;
+    let mut created = gateway.sessions.create(&by, body.value, key, trace.clone()).await?;
+    if !first.is_empty() {
+        created.session = first.begin(&gateway, &by, &created, trace).await?;
+    }
+    Ok(created_response(created))
 }
 
 /// Forks a session: the agent copies the conversation into a new, independent session.

@@ -44,7 +44,7 @@ pub(super) async fn set_config_option(
     body: JsonBody<SetConfigOption>,
 ) -> Result<Json<ConfigOptions>, ApiError> {
     let session = request.open_session().await?;
-    let value = checked_value(body.value.value)?;
+    let value = checked_value("/value", body.value.value)?;
     let option = request.ids.1;
     let options = session.call(&request.by, ClientCall::Config { option, value }, request.trace).await?;
     Ok(Json(ConfigOptions { config_options: Some(options) }))
@@ -75,10 +75,10 @@ pub(super) async fn call_session(
     Ok(if notify { StatusCode::ACCEPTED.into_response() } else { Json(RpcResult { result }).into_response() })
 }
 
-/// In ACP, the value of an option is the id of a choice or a boolean.
-fn checked_value(value: Box<RawValue>) -> Result<Box<RawValue>, ApiError> {
+/// In ACP, the value of an option is the id of a choice or a boolean. `pointer`: its place in the body.
+pub(super) fn checked_value(pointer: &str, value: Box<RawValue>) -> Result<Box<RawValue>, ApiError> {
     match acp::parse::<ConfigValue<'_>>(&value) {
         Ok(_) => Ok(to_one_line(value)),
-        Err(_) => Err(ApiError::invalid("/value", "expected the id of a choice, true or false")),
+        Err(_) => Err(ApiError::invalid(pointer, "expected the id of a choice, true or false")),
     }
 }

@@ -12,13 +12,12 @@ use serde_json::value::{RawValue, to_raw_value};
 use uuid::Uuid;
 
 use super::prompts::{MAX_WAIT_SECONDS, content_blocks};
-use super::sessions::IDEMPOTENCY_REPLAYED;
 use crate::api::{CreateTask, Problem, ProblemCode, Task, TaskList, TaskStatus};
 use crate::session::ToProblem as _;
 use crate::surface::authorized::{CanPrompt, CanRead};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{
-    ApiRequest, IdempotencyHeader, JsonBody, Params, PreferWait, set_preference_applied,
+    ApiRequest, IDEMPOTENCY_REPLAYED, IdempotencyHeader, JsonBody, Params, PreferWait, set_preference_applied,
 };
 use crate::task::{ChangeError, CreateError, Filter, NewTask};
 use crate::webhooks;
