@@ -11,6 +11,7 @@ use flate2::write::GzEncoder;
 
 const PAGE: &str = "web/dist";
 
+#[expect(clippy::disallowed_methods, reason = "cargo passes the folder in the environment")]
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed={PAGE}");
     println!("cargo::rerun-if-changed=build.rs");
