@@ -31,6 +31,7 @@ pub(super) fn routes() -> Router<Gateway> {
         .route("/", get(index))
         .route("/assets/{*file}", get(asset))
         .route("/favicon.svg", get(favicon))
+        .route("/manifest.webmanifest", get(manifest))
 }
 
 /// The page itself.
@@ -53,6 +54,11 @@ async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Result<Response,
 
 async fn favicon(headers: HeaderMap) -> Result<Response, ApiError> {
     cached("favicon.svg", &headers, "max-age=86400")
+}
+
+/// The name and the icon of the page, for browsers that install it as an application.
+async fn manifest(headers: HeaderMap) -> Result<Response, ApiError> {
+    cached("manifest.webmanifest", &headers, "max-age=86400")
 }
 
 fn cached(path: &str, headers: &HeaderMap, cache_control: &'static str) -> Result<Response, ApiError> {

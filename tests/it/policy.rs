@@ -221,6 +221,7 @@ fn private_routes_require_a_valid_key() {
         "/",
         "/assets/index.js",
         "/favicon.svg",
+        "/manifest.webmanifest",
         "/livez",
         "/readyz",
         "/openapi.json",

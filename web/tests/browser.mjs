@@ -61,6 +61,9 @@ describe("with the demo agent", () => {
     const policy = (await page.request.get(`${gateway.origin}/`)).headers()["content-security-policy"];
     assert.match(policy, /^default-src 'none';.* require-trusted-types-for 'script'; trusted-types dompurify worker; frame-ancestors 'none'$/);
     assert.equal(page.url(), `${gateway.origin}/#/`);
+    const manifest = await page.request.get(new URL(await page.locator("link[rel=manifest]").getAttribute("href"), `${gateway.origin}/`).href);
+    assert.equal(manifest.headers()["content-type"], "application/manifest+json");
+    assert.equal((await manifest.json()).start_url, "./");
     const key = new URLSearchParams(new URL(gateway.link).hash.slice(1)).get("key");
     assert.deepEqual(await page.evaluate(() => [Object.keys(localStorage), document.cookie]), [[], ""]);
     assert.equal((await page.content()).includes(key), false);

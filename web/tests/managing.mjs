@@ -176,6 +176,20 @@ test("on a narrow screen Ctrl+K opens the list over the conversation", async () 
   await screenshot(page, "groups-small");
 });
 
+test("the menu of a session shows the output of the agent", async () => {
+  await page.setViewportSize({ width: 1280, height: 720 });
+  const more = page.getByRole("button", { name: "More about this session" });
+  await more.click();
+  await page.getByRole("group", { name: "This session" }).getByRole("button", { name: "Output of the agent" }).click();
+  const dialog = page.getByRole("dialog", { name: "Output of the agent" });
+  await dialog.getByText("The process has written nothing").waitFor();
+  await checkAccessibility(page, "output of the agent");
+  await screenshot(page, "agent-output-light");
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+  assert.equal(await more.evaluate((button) => button === document.activeElement), true);
+});
+
 test("the menu of a session forks and closes it", async () => {
   const more = page.getByRole("button", { name: "More about this session" });
   const items = page.getByRole("group", { name: "This session" });

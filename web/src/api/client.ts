@@ -89,6 +89,13 @@ export class Client {
     return this.#call(`sessions/${encodeURIComponent(session)}/fork`, { method: "POST", idempotencyKey });
   }
 
+  /** The end of the stderr of the session's process. */
+  async stderr(session: string, signal: AbortSignal): Promise<string> {
+    const response = await this.#fetch(`sessions/${encodeURIComponent(session)}/stderr`, { headers: { Accept: "text/plain" }, signal });
+    if (!response.ok) throw await problemOf(response);
+    return response.text();
+  }
+
   /** All events of a session up to now, as the log has them. */
   async allEvents(session: string): Promise<unknown[]> {
     const all: unknown[] = [];

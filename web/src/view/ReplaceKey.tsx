@@ -19,7 +19,7 @@ export function ReplaceKey({ onReplace, onKeep }: Props) {
   }, []);
   return (
     <dialog
-      className="gate-card replace-key"
+      className="gate-card dialog"
       ref={dialog}
       aria-labelledby="replace-key-title"
       aria-describedby="replace-key-text"
@@ -33,7 +33,7 @@ export function ReplaceKey({ onReplace, onKeep }: Props) {
         This browser already has another key. With the key of the link you work as its principal, and its owner can see your sessions. Replace your key only if you
         trust the sender of the link.
       </p>
-      <div className="replace-key-actions">
+      <div className="dialog-actions">
         <button className="button primary" type="button" ref={keep} onClick={onKeep}>
           Keep my key
         </button>

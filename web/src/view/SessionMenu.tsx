@@ -1,4 +1,4 @@
-// The menu of a session: its link, its conversation as a file, a fork, and its end.
+// The menu of a session: its link, its conversation as a file, the output of its agent, a fork, and its end.
 
 import { useEffect, useRef, useState, type ReactNode } from "react";
 import type { Client } from "../api/client";
@@ -6,6 +6,7 @@ import { idempotencyKey } from "../api/idempotency";
 import { fileName, toMarkdown } from "../model/exported";
 import { goTo, sessionHref } from "../model/route";
 import type { SessionLog } from "../model/state";
+import { AgentOutput } from "./AgentOutput";
 import { CopyButton } from "./CopyButton";
 import { onEscape } from "./escape";
 import { Icon } from "./Icon";
@@ -23,6 +24,7 @@ interface Props {
 
 export function SessionMenu({ client, sessionId, log, title, busy, act }: Props) {
   const [open, setOpen] = useState(false);
+  const [showsOutput, setShowsOutput] = useState(false);
   const place = useRef<HTMLDivElement>(null);
   const button = useRef<HTMLButtonElement>(null);
 
@@ -65,12 +67,22 @@ export function SessionMenu({ client, sessionId, log, title, busy, act }: Props)
             Download as Markdown
           </Entry>
           <Entry onChoose={() => choose(exportJson)}>Download as JSON</Entry>
+          <Entry
+            onChoose={() => {
+              // The dialog returns the focus to this button.
+              close();
+              setShowsOutput(true);
+            }}
+          >
+            Output of the agent
+          </Entry>
           <Entry disabled={busy} onChoose={() => choose(fork)}>
             Fork
           </Entry>
           {!log.closed && <Entry onChoose={() => choose(() => client.close(sessionId))}>Close</Entry>}
         </div>
       )}
+      {showsOutput && <AgentOutput client={client} sessionId={sessionId} onClose={() => setShowsOutput(false)} />}
     </div>
   );
 }
