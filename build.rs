@@ -1,4 +1,4 @@
-//! Compresses the files of the chat page with brotli and gzip. The gateway embeds all three forms.
+//! Compresses the files of the chat page with brotli and gzip, and writes the type that embeds all three forms.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -15,11 +15,15 @@ const PAGE: &str = "web/dist";
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed={PAGE}");
     println!("cargo::rerun-if-changed=build.rs");
-    let target = Path::new(&std::env::var_os("OUT_DIR").expect("cargo sets it")).join("page");
+    let output = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
+    let target = output.join("page");
     if target.exists() {
         fs::remove_dir_all(&target)?;
     }
-    add_folder(Path::new(PAGE), &target)
+    add_folder(Path::new(PAGE), &target)?;
+    // The macro takes the folder as a literal.
+    let files = format!("#[derive(rust_embed::RustEmbed)]\n#[folder = {target:?}]\nstruct Files;\n");
+    fs::write(output.join("page.rs"), files)
 }
 
 fn add_folder(source: &Path, target: &Path) -> io::Result<()> {

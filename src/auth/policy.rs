@@ -195,8 +195,16 @@ impl Policy {
 
 /// Whether a path requires no key: the web app and its assets, the probes, and the documentation.
 fn is_public(path: &str) -> bool {
-    matches!(path, "/" | "/favicon.ico" | "/favicon.svg" | "/manifest.webmanifest" | "/livez" | "/readyz" | "/openapi.json" | "/docs")
-        || path.starts_with("/assets/")
+    matches!(
+        path,
+        "/" | "/favicon.ico"
+            | "/favicon.svg"
+            | "/manifest.webmanifest"
+            | "/livez"
+            | "/readyz"
+            | "/openapi.json"
+            | "/docs"
+    ) || path.starts_with("/assets/")
         || path.starts_with("/docs/")
 }
 

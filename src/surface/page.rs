@@ -5,15 +5,14 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use axum::routing::get;
 use http::{HeaderMap, HeaderValue, header};
-use rust_embed::{EmbeddedFile, RustEmbed};
+use rust_embed::EmbeddedFile;
 
 use super::embedded::{embedded, etag, revalidated};
 use super::rest::ApiError;
 use super::state::Gateway;
 
-#[derive(RustEmbed)]
-#[folder = "$OUT_DIR/page"]
-struct Files;
+// `Files`: the page, from the build script.
+include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
 /// The encodings of `Accept-Encoding` in which the build script adds each file, and the suffix of its name. The smallest
 /// comes first.

@@ -221,7 +221,7 @@ describe("with the demo agent", () => {
     const { watch, page, chat } = await open();
     await chat.start(DEMO);
     await chat.send("/slow 120");
-    await page.getByRole("button", { name: "Queue" }).waitFor();
+    await page.getByRole("button", { name: "Stop", exact: true }).waitFor();
     await chat.send("/help");
     await chat.ended("queue");
     await page.keyboard.press("Escape");

@@ -13,7 +13,10 @@ const queued = (words, name) => turn(words).getByRole("button", { name, exact: t
 
 test("a queued message is edited in the field", async () => {
   await chat.send("/slow 300");
+  await page.getByRole("button", { name: "Stop", exact: true }).waitFor();
+  await chat.message.fill("typed");
   await page.getByRole("button", { name: "Queue" }).waitFor();
+  await chat.message.fill("");
   await chat.send("the first idea");
   await chat.send("the second idea");
   await queued("the first idea", "Edit").waitFor();

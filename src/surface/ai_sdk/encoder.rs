@@ -13,6 +13,7 @@ use crate::conversation::Notice;
 use crate::event::write_json;
 use crate::projection::{
     Asked, Block, CallStatus, End, Request, Role, Step, TerminalTails, ToolCall, TurnProjector, failure_text,
+    input_text,
 };
 use crate::surface::chat::{Interrupted, TurnWriter, done};
 use crate::types::{PromptId, SessionId};
@@ -341,8 +342,9 @@ fn output(out: &mut BytesMut, call: &ToolCall, status: &str, preliminary: Option
 }
 
 fn input(out: &mut BytesMut, call: &ToolCall) {
-    let empty = RawValue::from_string("{}".to_owned()).expect("an empty object is JSON");
-    let (input, title) = (call.input.as_deref().unwrap_or(&empty), call.title.as_deref());
+    let described = input_text(call);
+    let input: &RawValue = serde_json::from_str(&described).expect("an input is JSON");
+    let title = call.title.as_deref();
     let chunk = Chunk {
         kind: "tool-input-available",
         tool_call_id: Some(&call.id),

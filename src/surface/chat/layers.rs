@@ -10,7 +10,7 @@ use serde_json::json;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::api::Problem;
-use crate::surface::rest::{FailedResponse, admit, panic_response};
+use crate::surface::rest::{FailedResponse, admit, method_not_allowed, panic_response};
 use crate::surface::state::Gateway;
 
 /// Tells the SDKs of `OpenAI` not to repeat a request.
@@ -32,6 +32,7 @@ pub(crate) fn with_layers(
     format: ErrorFormat,
 ) -> Router<Gateway> {
     router
+        .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(panic_response))
         .layer(from_fn_with_state((gateway.clone(), format), respond))
 }

@@ -36,7 +36,7 @@ async fn not_found() -> ApiError {
     ApiError::new(ProblemCode::NotFound, "no route matches this path")
 }
 
-async fn method_not_allowed() -> ApiError {
+pub(crate) async fn method_not_allowed() -> ApiError {
     ApiError::new(ProblemCode::MethodNotAllowed, "this path supports only the methods in the Allow header")
 }
 

@@ -33,7 +33,7 @@ use super::state::Gateway;
 
 pub(super) use error::{ApiError, FailedResponse};
 pub(super) use extract::trace_context;
-pub(super) use layers::{admit, panic_response, with_layers};
+pub(super) use layers::{admit, method_not_allowed, panic_response, with_layers};
 pub use openapi::document_json;
 
 /// The routes of the API and of its documents.

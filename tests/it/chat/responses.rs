@@ -114,6 +114,11 @@ async fn responses_that_do_not_exist_are_errors() {
         next["previous_response_id"] = json!(unknown);
         assert_eq!(gateway.post(RESPONSES, &next).await.0, StatusCode::NOT_FOUND, "{unknown}");
     }
+    let (status, error) = gateway.send(Method::DELETE, &format!("{RESPONSES}/{id}"), &Value::Null).await;
+    assert_eq!(
+        (status, &error["error"]["code"]),
+        (StatusCode::METHOD_NOT_ALLOWED, &json!("method_not_allowed"))
+    );
     let later = gateway.get(&format!("{RESPONSES}/{id}_2")).await;
     assert_eq!((&later["status"], &later["error"]["code"]), (&json!("failed"), &json!("not_found")));
     let mut both = request("echo x");

@@ -1,4 +1,5 @@
-// Where a message is written. Enter sends, Shift+Enter makes a line, Escape stops the agent.
+// Where a message is written. Enter sends, Shift+Enter makes a line, Escape stops the agent. One button sends, or stops while
+// the field is empty.
 
 import { useEffect, useLayoutEffect, useRef, useState, type Dispatch, type KeyboardEvent, type ReactNode, type SetStateAction } from "react";
 import type { Client } from "../api/client";
@@ -147,6 +148,7 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
   }
 
   const suggests = suggestions.all.length > 0;
+  const stops = running && empty && !sending;
   return (
     <form
       className="composer"
@@ -181,14 +183,24 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
         <div className="composer-row">
           <AttachButton onPick={attachments.add} />
           <div className="options">{children}</div>
-          {running && (
-            <button className="button stop" type="button" aria-keyshortcuts="Escape" onClick={onStop}>
-              <Icon name="stop" /> Stop <kbd aria-hidden="true">Esc</kbd>
-            </button>
-          )}
-          <button className="button primary send" type="submit" disabled={empty || sending} aria-busy={sending}>
-            <Icon name="send" />
-            <span>{running ? "Queue" : "Send"}</span>
+          <button
+            className="button primary round"
+            type={stops ? "button" : "submit"}
+            title={stops ? "Stop (Esc)" : running ? "Queue (Enter)" : "Send (Enter)"}
+            aria-keyshortcuts={stops ? "Escape" : "Enter"}
+            disabled={!stops && (empty || sending)}
+            aria-busy={sending}
+            onClick={
+              stops
+                ? () => {
+                    onStop();
+                    focusNext();
+                  }
+                : undefined
+            }
+          >
+            <Icon name={stops ? "stop" : "send"} />
+            <span className="hidden">{stops ? "Stop" : running ? "Queue" : "Send"}</span>
           </button>
         </div>
       </div>
