@@ -80,8 +80,13 @@ test("notifications name the session that asks or has ended, while nobody looks"
   await look();
   await page.waitForFunction((count) => document.querySelectorAll(".session-row").length === count, 3);
   await ended(here, await api.prompt(here, "/about while one looks"));
-  await look();
   await page.getByText("/about while one looks").first().waitFor();
+  await chat.ended("Finished");
+  // The list has the end of the turn before the page is hidden.
+  const listed = page.waitForResponse((response) => response.url().includes("/v1/sessions?"));
+  await look();
+  await (await listed).finished();
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
   assert.deepEqual(await page.evaluate(() => window.notices), []);
   await page.evaluate(() => Object.defineProperty(document, "hidden", { configurable: true, get: () => true }));
   await api.prompt(asks, "run");
