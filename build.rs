@@ -22,7 +22,8 @@ fn main() -> io::Result<()> {
     }
     add_folder(Path::new(PAGE), &target)?;
     // The macro takes the folder as a literal.
-    let files = format!("#[derive(rust_embed::RustEmbed)]\n#[folder = {target:?}]\nstruct Files;\n");
+    let folder = target.to_str().expect("the macro reads UTF-8");
+    let files = format!("#[derive(rust_embed::RustEmbed)]\n#[folder = {folder:?}]\nstruct Files;\n");
     fs::write(output.join("page.rs"), files)
 }
 
