@@ -64,6 +64,9 @@ describe("with the demo agent", () => {
     const manifest = await page.request.get(new URL(await page.locator("link[rel=manifest]").getAttribute("href"), `${gateway.origin}/`).href);
     assert.equal(manifest.headers()["content-type"], "application/manifest+json");
     assert.equal((await manifest.json()).start_url, "./");
+    await page.getByText("Signed in as owner").click();
+    const rights = page.getByRole("group").filter({ hasText: "This key may:" }).getByRole("listitem");
+    assert.deepEqual(await rights.allTextContents(), ["read sessions", "send messages", "answer requests of agents", "read and change files"]);
     const key = new URLSearchParams(new URL(gateway.link).hash.slice(1)).get("key");
     assert.deepEqual(await page.evaluate(() => [Object.keys(localStorage), document.cookie]), [[], ""]);
     assert.equal((await page.content()).includes(key), false);

@@ -10,14 +10,14 @@ use crate::transcript::decode;
 use crate::types::{PromptId, SessionId};
 
 /// The turns that a snapshot has. Older messages are left out, and the gateway accepts a history without them.
-const MAX_TURNS: usize = 100;
+pub(super) const MAX_TURNS: usize = 100;
 /// The bytes of the messages of a snapshot.
 const MAX_BYTES: usize = 4 << 20;
 
 /// The messages of these turns, and of the user in the last one. Its other messages are the events of the run.
 pub(super) async fn messages(turns: &[PastTurn<'_>]) -> Result<Vec<Value>, ApiError> {
     let (mut newest_first, mut bytes) = (Vec::new(), 0);
-    for (at, turn) in turns.iter().enumerate().rev().take(MAX_TURNS) {
+    for (at, turn) in turns.iter().enumerate().rev() {
         let mut messages = vec![json!({ "id": turn.message_id(), "role": "user", "content": turn.text })];
         if at + 1 < turns.len() {
             messages.extend(answers(turn).await?);

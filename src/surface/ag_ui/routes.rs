@@ -50,8 +50,11 @@ async fn run(
         && let Some(turn) = LatestTurn::find(&gateway, &by, (&agent, PROTOCOL, &input.thread_id)).await?
     {
         // The events would be added to the messages that the client has.
-        let history =
-            if messages.is_empty() { history::messages(&turn.history().await?).await? } else { Vec::new() };
+        let history = if messages.is_empty() {
+            history::messages(&turn.history(history::MAX_TURNS).await?).await?
+        } else {
+            Vec::new()
+        };
         let turn = turn.attach(&gateway, &by).await?;
         return Ok(respond_to(&gateway, &by, turn, &input, Begin { history, ..Begin::default() }));
     }
@@ -128,7 +131,7 @@ async fn answer_interrupt(
     }
 }
 
-/// What the client has when its run begins.
+/// The state of the client at the start of its run.
 #[derive(Default)]
 struct Begin {
     /// The messages that it lacks.

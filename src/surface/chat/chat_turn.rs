@@ -120,9 +120,9 @@ impl LatestTurn {
         }
     }
 
-    /// The turns of the conversation, for a client that has no messages.
-    pub(crate) async fn history(&self) -> Result<Vec<PastTurn<'_>>, ApiError> {
-        turns_of(&self.session, &self.turns).await
+    /// The newest turns of the conversation, at most `max`, for a client that has no messages.
+    pub(crate) async fn history(&self, max: usize) -> Result<Vec<PastTurn<'_>>, ApiError> {
+        turns_of(&self.session, &self.turns[self.turns.len().saturating_sub(max)..]).await
     }
 
     pub(crate) async fn attach(self, gateway: &Gateway, by: &Principal) -> Result<ChatTurn, ApiError> {

@@ -1,4 +1,4 @@
-//! What the requests of both protocols have in common.
+//! Checks that both protocols share: repeated requests and forced tools.
 
 use http::HeaderMap;
 use serde_json::Value;

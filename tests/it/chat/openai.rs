@@ -138,7 +138,11 @@ async fn drain_and_an_ended_key_are_errors_in_the_stream() {
 /// A client that does not read is cut off in the middle of the body, in each protocol: never at a proper end.
 #[tokio::test]
 async fn slow_reader_gets_no_proper_end() {
-    let gateway = Setup::fake(&[]).settings("testing.write_stall_timeout = \"1s\"").start();
+    let settings = "testing.write_stall_timeout = \"1s\"\nlimits.per_key.max_streams = 1";
+    let gateway = Setup::fake(&[]).settings(settings).start();
+    let key = key(&gateway, "slow", "read,prompt").await;
+    let request =
+        |method, path: &str| gateway.http.request(method, format!("{}{path}", gateway.url)).bearer_auth(&key);
     let prompt = "flood n=200000";
     for (path, content) in [
         (COMPLETIONS, completion(&[prompt], true)),
@@ -146,11 +150,16 @@ async fn slow_reader_gets_no_proper_end() {
         (super::AI_SDK, super::ui_messages("c", &[prompt])),
         (super::AG_UI, super::run_input("t", "r", &[prompt])),
     ] {
-        let response = gateway.request(Method::POST, path).json(&content).send().await.expect("an answer");
+        let response = request(Method::POST, path).json(&content).send().await.expect("an answer");
         let session = response.headers()["x-acp-session-id"].to_str().expect("an id").to_owned();
-        let ended = gateway.request(Method::GET, &format!("/v1/sessions/{session}/prompts/p1"));
-        ended.header("prefer", "wait=60").send().await.expect("an answer");
-        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+        let events = format!("/v1/sessions/{session}/events");
+        let other = || request(Method::GET, &events).header("accept", "application/x-ndjson").send();
+        assert_eq!(other().await.expect("an answer").status(), StatusCode::TOO_MANY_REQUESTS, "{path}");
+        // The gateway has given up this response when it permits another stream.
+        eventually("the end of the stream", LONGEST, || async {
+            (other().await.expect("an answer").status() == StatusCode::OK).then_some(())
+        })
+        .await;
         let body = response.bytes().await;
         assert!(
             body.is_err(),

@@ -168,7 +168,7 @@ async fn a_client_brings_no_command_and_no_address_of_its_own() {
 
 #[tokio::test]
 async fn invalid_session_request_is_a_problem_without_effect() {
-    let gateway = Setup::fake(&[]).start();
+    let gateway = Setup::fake(&[]).settings("server.max_prompt_bytes = \"1MiB\"").start();
     for body in [
         json!({}),
         json!([]),
@@ -195,7 +195,7 @@ async fn invalid_session_request_is_a_problem_without_effect() {
         let request = gateway.request(Method::POST, "/v1/sessions").header("Content-Type", kind).body(body);
         Answer::of(request).await.problem(status, code);
     }
-    let large = json!({ "agent": "fake", "metadata": { "a": "x".repeat(12 << 20) } });
+    let large = json!({ "agent": "fake", "metadata": { "a": "x".repeat(2 << 20) } });
     let answer = create(&gateway, &large).await;
     assert_eq!(answer.header("connection"), Some("close"), "the rest of the body is never read");
     answer.problem(413, "too_large");

@@ -16,7 +16,7 @@ use crate::types::Scope;
 
 const MAX_OPTIONS: usize = 64;
 
-/// What happens in a new session before the response.
+/// The settings and the first prompt of a new session.
 #[derive(Debug)]
 pub(super) struct FirstTurn {
     mode: Option<String>,
@@ -79,16 +79,16 @@ impl FirstTurn {
         session: &SessionHandle,
         trace: Option<TraceContext>,
     ) -> Result<(), ApiError> {
-        // A repeated request changes nothing after the first turn has begun.
-        if !session.query().prompts(None, 1).await?.prompts.is_empty() {
-            return Ok(());
+        // A repeated request does not revert settings that changed after the first turn began.
+        if session.query().prompts(None, 1).await?.prompts.is_empty() {
+            if let Some(mode) = self.mode {
+                session.call(by, ClientCall::Mode(mode), trace.clone()).await?;
+            }
+            for (option, value) in self.options {
+                session.call(by, ClientCall::Config { option, value }, trace.clone()).await?;
+            }
         }
-        if let Some(mode) = self.mode {
-            session.call(by, ClientCall::Mode(mode), trace.clone()).await?;
-        }
-        for (option, value) in self.options {
-            session.call(by, ClientCall::Config { option, value }, trace.clone()).await?;
-        }
+        // With the key of the request, a repeated prompt gets the turn that it has.
         let Some(blocks) = self.prompt else { return Ok(()) };
         let (attachments, key) = (self.attachments, self.key);
         let (acp_request, broadcast, serving) = (None, None, None);
