@@ -14,6 +14,8 @@ ARG DEBIAN_IMAGE=debian:bookworm-slim
 FROM ${NODE_IMAGE} AS web
 WORKDIR /web
 COPY web/package.json web/package-lock.json ./
+COPY web/packages/client/package.json packages/client/
+COPY web/packages/react/package.json packages/react/
 RUN npm ci --no-fund --no-audit
 COPY web ./
 RUN npm run build

@@ -1,5 +1,6 @@
 import react from "@vitejs/plugin-react";
 import type { Plugin } from "vite";
+import { defaultClientConditions, defaultServerConditions } from "vite";
 import { defineConfig } from "vitest/config";
 
 /**
@@ -19,6 +20,9 @@ const workerAddress: Plugin = {
 export default defineConfig({
   // Relative addresses let the page live under any sub-path of a proxy.
   base: "./",
+  // The packages are used as sources.
+  resolve: { conditions: ["source", ...defaultClientConditions] },
+  ssr: { resolve: { conditions: ["source", ...defaultServerConditions] } },
   plugins: [react(), workerAddress],
   build: {
     outDir: "dist",
@@ -30,5 +34,5 @@ export default defineConfig({
     sourcemap: false,
     license: { fileName: "licenses.md" },
   },
-  test: { include: ["tests/unit/**/*.test.ts"], environment: "node" },
+  test: { include: ["tests/unit/**/*.test.ts", "packages/*/tests/**/*.test.ts"], environment: "node" },
 });

@@ -2,10 +2,8 @@
 // the complete action. Agents use different names for the members of their input, so the code tries the usual names
 // in order.
 
-import type { Raw } from "../api/types";
-import { line, record, records, text } from "./read";
-import type { ToolItem } from "./state";
-import { visible } from "./words";
+import type { Raw, ToolItem } from "@acp-gateway/client";
+import { line, record, records, text, visible } from "@acp-gateway/client/read";
 
 export interface Action {
   command: string | null;

@@ -1,7 +1,7 @@
 // Consecutive tool calls of a turn that worked: one line on the page, with the calls in it.
 
-import { lookup } from "./lookup";
-import type { Item, ToolItem } from "./state";
+import type { Item, ToolItem } from "@acp-gateway/client";
+import { lookup } from "@acp-gateway/client/read";
 
 export interface Activity {
   kind: "activity";

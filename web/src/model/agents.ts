@@ -1,10 +1,8 @@
 // The words for the kinds and states of agents, and the selection of an agent that can start.
 
-import { sentence } from "../api/problem";
-import type { Agent } from "../api/types";
-import { lookup } from "./lookup";
-import { line } from "./read";
-import { visible } from "./words";
+import type { Agent } from "@acp-gateway/client";
+import { line, lookup, visible } from "@acp-gateway/client/read";
+import { sentence } from "./explain";
 
 /** How the page shows the state of an agent. */
 export interface AgentState {

@@ -1,7 +1,7 @@
 // The output of a command as lines of styled text: colours and styles of ECMA-48 (8.3.117, SGR) become names of styles, other
 // control sequences are removed, and a line that was overwritten shows its last content.
 
-import { visible } from "./words";
+import { visible } from "@acp-gateway/client/read";
 
 export interface Span {
   text: string;

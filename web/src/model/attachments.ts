@@ -1,7 +1,7 @@
 // Files of a person that a message contains: pictures, sounds, texts and other files as content blocks of ACP.
 
-import type { ContentBlock } from "../api/types";
-import { record } from "./read";
+import type { ContentBlock } from "@acp-gateway/client";
+import { record } from "@acp-gateway/client/read";
 
 export interface Attachment {
   key: string;

@@ -1,6 +1,6 @@
 // A conversation as a Markdown file.
 
-import { blocksText, type Item, type SessionLog, type Turn } from "./state";
+import { blocksText, type Item, type SessionLog, type Turn } from "@acp-gateway/client";
 import { stopWords } from "./words";
 
 const MAX_NAME = 60;

@@ -1,6 +1,6 @@
 // Folders that sessions used before.
 
-import type { Session } from "../api/types";
+import type { Session } from "@acp-gateway/client";
 
 const MOST = 8;
 

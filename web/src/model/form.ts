@@ -1,10 +1,9 @@
 // Forms of agents: fields from the schema, and an answer from the input. The gateway validates the answer. This file
 // checks only the conditions for sending it.
 
-import { sentence } from "../api/problem";
-import type { Problem, Raw } from "../api/types";
-import { line, number, record, records, text } from "./read";
-import { visible } from "./words";
+import type { Problem, Raw } from "@acp-gateway/client";
+import { line, number, record, records, text, visible } from "@acp-gateway/client/read";
+import { sentence } from "./explain";
 
 export interface Choice {
   value: string;

@@ -1,7 +1,8 @@
 // The words of a part, for the browser's search in parts that are not mounted.
 
-import { records, text } from "./read";
-import { blocksText, type Item, type ToolItem } from "./state";
+import { blocksText, type Item, type ToolItem } from "@acp-gateway/client";
+import { records, text } from "@acp-gateway/client/read";
+import { noteWords } from "./words";
 
 export function itemText(item: Item): string {
   switch (item.kind) {
@@ -17,7 +18,7 @@ export function itemText(item: Item): string {
     case "request":
       return item.title;
     case "note":
-      return [item.text, item.detail ?? ""].join("\n");
+      return [noteWords(item), item.detail ?? ""].join("\n");
     case "compaction":
       return blocksText(item.summary);
     case "subagent":

@@ -1,10 +1,10 @@
 // Notifications of the browser: a session asks for an answer, or its turn has ended.
 
 import { useEffect, useRef } from "react";
-import type { Session } from "../api/types";
+import type { Session } from "@acp-gateway/client";
+import { visible } from "@acp-gateway/client/read";
 import { Choice } from "./choice";
 import { sessionHref } from "./route";
-import { visible } from "./words";
 
 export const noticesChoice = new Choice<"off" | "on">("notices", ["off", "on"]);
 

@@ -1,7 +1,7 @@
 // The activity of each session that a person has seen in this browser. A session with newer activity is unread.
 
-import type { Session } from "../api/types";
-import { record, text } from "./read";
+import type { Session } from "@acp-gateway/client";
+import { record, text } from "@acp-gateway/client/read";
 
 const NAME = "acp-gateway.seen";
 /** The time of an event and the time of the activity in the list differ by milliseconds. */

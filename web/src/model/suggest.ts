@@ -1,7 +1,7 @@
 // What a person is about to name in a message: a command of the agent ("/" at its beginning) or a file ("@" before a word).
 
 import { go } from "fuzzysort";
-import type { Command, FileEntry } from "../api/types";
+import type { Command, FileEntry } from "@acp-gateway/client";
 
 /** The number of suggestions. */
 const MOST = 8;

@@ -1,6 +1,6 @@
 // Tasks in words.
 
-import type { Task } from "../api/types";
+import type { Task } from "@acp-gateway/client";
 
 const WORDS: Record<string, string> = {
   queued: "Queued",

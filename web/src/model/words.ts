@@ -1,21 +1,7 @@
 // Small phrases that several parts of the page share.
 
-import { lookup } from "./lookup";
-
-/**
- * Controls, directions, fillers, separators, tags and variation selectors. Joiners, and the selectors for emoji, are
- * part of common writing.
- */
-const HIDDEN =
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e0fff}]/gu;
-
-/**
- * Makes invisible characters visible: characters that change the reading order, or have no glyph. In a path or a title
- * they can disguise a dangerous action.
- */
-export function visible(text: string): string {
-  return text.replace(HIDDEN, (hidden) => `[U+${hidden.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}]`);
-}
+import type { NoteItem } from "@acp-gateway/client";
+import { lookup, visible } from "@acp-gateway/client/read";
 
 export function duration(from: string, to: string): string {
   const seconds = Math.max(0, (Date.parse(to) - Date.parse(from)) / 1000);
@@ -79,5 +65,27 @@ export function resourceName(uri: string): string {
     return decodeURIComponent(name);
   } catch {
     return uri;
+  }
+}
+
+/** Why an agent lost the context, by the reason of `session.attached`. */
+const LOST: Record<string, string> = {
+  not_found: "The agent no longer has this session.",
+  unsupported: "This agent cannot load earlier sessions.",
+  rejected_session: "The agent rejected this session after it had loaded it.",
+};
+
+export function noteWords(note: NoteItem): string {
+  switch (note.cause) {
+    case "agent":
+      return note.text;
+    case "context_lost":
+      return `${lookup(LOST, note.text) ?? "The agent could not continue the session."} It does not remember what came before.`;
+    case "privileged_mode":
+      return `The agent switched to the mode “${note.text}”, which nobody can select here. It may act without asking.`;
+    case "agent_exited":
+      return "The agent's process ended. It starts again with the next message.";
+    case "agent_disconnected":
+      return "The connection to the agent's host was lost. The next message connects again.";
   }
 }

@@ -2,7 +2,7 @@
 
 import { useContext } from "react";
 import type { Action } from "../model/action";
-import { visible } from "../model/words";
+import { visible } from "@acp-gateway/client/read";
 import { WorkingFolder } from "./workingFolder";
 
 interface Props {

@@ -1,8 +1,8 @@
 // One agent of the catalogue as a choice: its name, its kind and its state.
 
-import type { Agent } from "../api/types";
+import type { Agent } from "@acp-gateway/client";
+import { line } from "@acp-gateway/client/read";
 import { agentState, agentTitle, kindWords } from "../model/agents";
-import { line } from "../model/read";
 
 interface Props {
   agent: Agent;

@@ -1,12 +1,12 @@
 // The end of the stderr of the agent's process, for a person who looks for the reason of a failure.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "react";
-import type { Client } from "../api/client";
+import type { GatewayClient } from "@acp-gateway/client";
 import { CopyButton } from "./CopyButton";
 import { ProblemNote } from "./ProblemNote";
 
 interface Props {
-  client: Client;
+  client: GatewayClient;
   sessionId: string;
   onClose(): void;
 }

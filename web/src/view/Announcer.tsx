@@ -1,7 +1,7 @@
 // Announces events to screen readers: a finished turn, and an open question. Never single tokens.
 
 import { useEffect, useRef, useState } from "react";
-import { blocksText, openRequests, type SessionLog, type Turn } from "../model/state";
+import { blocksText, openRequests, type SessionLog, type Turn } from "@acp-gateway/client";
 import { stopWords } from "../model/words";
 
 export function Announcer({ log, caughtUp }: { log: SessionLog; caughtUp: boolean }) {

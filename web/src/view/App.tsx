@@ -1,9 +1,9 @@
 // The root: the chat if the page has a key, otherwise the form for the key.
 
-import { useCallback, useEffect, useLayoutEffect, useMemo, useState } from "react";
-import { Client } from "../api/client";
-import { forgetKey, isKept, loadKey, saveKey, takeKeyFromAddress } from "../api/key";
-import { Hub } from "../log/hub";
+import { useCallback, useEffect, useMemo, useState } from "react";
+import { GatewayClient } from "@acp-gateway/client";
+import { useSharedConnection } from "@acp-gateway/react";
+import { forgetKey, isKept, loadKey, saveKey, takeKeyFromAddress } from "../model/key";
 import { KeyGate } from "./KeyGate";
 import { ReplaceKey } from "./ReplaceKey";
 import { Shell } from "./Shell";
@@ -39,29 +39,16 @@ export function App({ keys }: { keys: Keys }) {
     setKey(null);
   }, []);
 
-  const client = useMemo(() => (key ? new Client(key, () => forget(true)) : null), [key, forget]);
-  const shared = useHub(key, client);
+  const client = useMemo(() => (key ? new GatewayClient({ key, onUnauthorized: () => forget(true) }) : null), [key, forget]);
+  const shared = useSharedConnection(client);
 
   return (
     <>
       {offered && <ReplaceKey onReplace={() => use(offered, isKept())} onKeep={() => setOffered(null)} />}
       {!client && <KeyGate refused={refused} onKey={use} />}
-      {client && shared?.client === client && <Shell key={key} client={client} hub={shared.hub} onForget={() => forget(false)} />}
+      {client && shared && <Shell key={key} client={client} hub={shared.connection} onForget={() => forget(false)} />}
     </>
   );
-}
-
-/** The connection that the tabs with this key share. It belongs to an effect, so that it is closed for certain. */
-function useHub(key: string | null, client: Client | null): { client: Client; hub: Hub | null } | null {
-  const [shared, setShared] = useState<{ client: Client; hub: Hub | null } | null>(null);
-  useLayoutEffect(() => {
-    if (!key || !client) return;
-    const scope = new URL(".", document.baseURI).href;
-    const hub = Hub.of(key, scope, (cursors, lastEventId, signal) => client.mergedEvents(cursors, { lastEventId, signal }));
-    setShared({ client, hub });
-    return () => hub?.close();
-  }, [key, client]);
-  return shared;
 }
 
 interface Keys {

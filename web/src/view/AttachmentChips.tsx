@@ -1,7 +1,7 @@
 // The attachments of the message that a person writes, and why one was not added.
 
 import { size } from "../model/attachments";
-import { visible } from "../model/words";
+import { visible } from "@acp-gateway/client/read";
 import { IMAGE } from "./addresses";
 import { Icon } from "./Icon";
 import type { Attachments } from "./useAttachments";

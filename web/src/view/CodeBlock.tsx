@@ -1,7 +1,7 @@
 // A code block of a message, with its language and buttons that copy and wrap it.
 
 import { memo, useState } from "react";
-import { visible } from "../model/words";
+import { visible } from "@acp-gateway/client/read";
 import { CopyButton } from "./CopyButton";
 import { useHighlighted } from "../highlight/useHighlighted";
 

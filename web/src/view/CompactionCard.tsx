@@ -1,9 +1,9 @@
 // The agent compacted its context.
 
-import type { CompactionItem } from "../model/state";
+import type { CompactionItem } from "@acp-gateway/client";
+import { lookup } from "@acp-gateway/client/read";
 import { ContentBlocks } from "./ContentBlocks";
 import { Icon } from "./Icon";
-import { lookup } from "../model/lookup";
 
 const WORDS: Record<string, string> = {
   in_progress: "The agent sums up the conversation to make room…",

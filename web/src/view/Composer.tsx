@@ -2,10 +2,7 @@
 // the field is empty.
 
 import { useEffect, useLayoutEffect, useRef, useState, type Dispatch, type KeyboardEvent, type ReactNode, type SetStateAction } from "react";
-import type { Client } from "../api/client";
-import { idempotencyKey } from "../api/idempotency";
-import { mayHaveHappened } from "../api/problem";
-import type { Command, NewPrompt } from "../api/types";
+import { type GatewayClient, type Command, idempotencyKey, mayHaveHappened, type NewPrompt } from "@acp-gateway/client";
 import { promptBlocks, type Accepts } from "../model/attachments";
 import { mentioned, type Typed } from "../model/suggest";
 import { AttachButton } from "./AttachButton";
@@ -18,7 +15,7 @@ import { pasteFiles, useAttachments, useDroppedFiles } from "./useAttachments";
 import { useSuggestions, type Suggestion } from "./useSuggestions";
 
 interface Props {
-  client: Client;
+  client: GatewayClient;
   sessionId: string;
   commands: Command[];
   accepted: Accepts | null;

@@ -1,7 +1,7 @@
 // Shows a lost connection to the gateway and the time of the next attempt.
 
 import { useEffect, useState } from "react";
-import type { Connection } from "../log/follow";
+import type { Connection } from "@acp-gateway/client";
 
 /** An immediate reconnect is not shown. */
 const GRACE_MS = 400;

@@ -1,8 +1,9 @@
 // ACP content: text, images and resources. `plain` shows text without Markdown.
 
 import { memo } from "react";
-import type { ContentBlock } from "../api/types";
-import { resourceName, visible } from "../model/words";
+import type { ContentBlock } from "@acp-gateway/client";
+import { visible } from "@acp-gateway/client/read";
+import { resourceName } from "../model/words";
 import { IMAGE } from "./addresses";
 import { Markdown } from "./Markdown";
 import { useShortPath } from "./workingFolder";

@@ -1,7 +1,7 @@
 // The end of a permission request that another client, or the gateway, answered while its card was open here.
 
 import { useEffect, useRef, useState } from "react";
-import { openRequests, type RequestItem, type SessionLog } from "../model/state";
+import { openRequests, type RequestItem, type SessionLog } from "@acp-gateway/client";
 import { resolutionWords } from "./RequestLine";
 
 /** Follows the request of the open card. The request is known after its end, unless it was answered here. */

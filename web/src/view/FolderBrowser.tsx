@@ -1,14 +1,13 @@
 // The folders below the workspace roots, level by level.
 
 import { useEffect, useState } from "react";
-import type { Client } from "../api/client";
-import type { Folder } from "../api/types";
-import { visible } from "../model/words";
+import type { GatewayClient, Folder } from "@acp-gateway/client";
+import { visible } from "@acp-gateway/client/read";
 import { Icon } from "./Icon";
 import { ProblemNote } from "./ProblemNote";
 
 interface Props {
-  client: Client;
+  client: GatewayClient;
   /** Called with each folder that is opened. */
   onChoose(path: string): void;
 }

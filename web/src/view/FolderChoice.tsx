@@ -1,12 +1,12 @@
 // The folder of a new session: a new one, one that an earlier session used, or one below the workspace roots.
 
 import { useState } from "react";
-import type { Client } from "../api/client";
-import { visible } from "../model/words";
+import type { GatewayClient } from "@acp-gateway/client";
+import { visible } from "@acp-gateway/client/read";
 import { FolderBrowser } from "./FolderBrowser";
 
 interface Props {
-  client: Client;
+  client: GatewayClient;
   /** Whether the gateway can list the folders. Those of other hosts are unknown to it. */
   browses: boolean;
   recent: string[];

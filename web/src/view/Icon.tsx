@@ -1,6 +1,6 @@
 // Line icons, drawn here so that nothing has to be loaded.
 
-import { lookup } from "../model/lookup";
+import { lookup } from "@acp-gateway/client/read";
 
 const PATHS: Record<string, string> = {
   read: "M2.5 3.5h4a1.5 1.5 0 0 1 1.5 1.5v8a1.5 1.5 0 0 0-1.5-1.5h-4zM13.5 3.5h-4A1.5 1.5 0 0 0 8 5v8a1.5 1.5 0 0 1 1.5-1.5h4z",

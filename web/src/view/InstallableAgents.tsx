@@ -1,12 +1,11 @@
 // The agents of the registry, for keys with the scope `admin`. The operator installs them with a command.
 
 import { useEffect, useState } from "react";
-import type { Client } from "../api/client";
-import type { InstallableAgent } from "../api/types";
-import { visible } from "../model/words";
+import type { GatewayClient, InstallableAgent } from "@acp-gateway/client";
+import { visible } from "@acp-gateway/client/read";
 import { ProblemNote } from "./ProblemNote";
 
-export function InstallableAgents({ client, configured }: { client: Client; configured: string[] }) {
+export function InstallableAgents({ client, configured }: { client: GatewayClient; configured: string[] }) {
   const [admin, setAdmin] = useState(false);
   const [open, setOpen] = useState(false);
   const [list, setList] = useState<{ configured: boolean; agents: InstallableAgent[] } | null>(null);

@@ -3,7 +3,7 @@
 
 import { useEffect, useLayoutEffect, useRef, type ReactNode } from "react";
 import { itemText } from "../model/itemText";
-import type { Item } from "../model/state";
+import type { Item } from "@acp-gateway/client";
 import { useNear } from "./near";
 
 /** The height of a part that was never mounted. */

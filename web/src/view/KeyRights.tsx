@@ -1,8 +1,7 @@
 // The owner of the key that the page uses, and what the key permits.
 
 import { useEffect, useState } from "react";
-import type { Client } from "../api/client";
-import type { About } from "../api/types";
+import type { About, GatewayClient } from "@acp-gateway/client";
 
 const SCOPES: Record<string, string> = {
   read: "read sessions",
@@ -14,7 +13,7 @@ const SCOPES: Record<string, string> = {
   admin: "manage the gateway",
 };
 
-export function KeyRights({ client }: { client: Client }) {
+export function KeyRights({ client }: { client: GatewayClient }) {
   const [about, setAbout] = useState<About | null>(null);
   useEffect(() => {
     let shown = true;

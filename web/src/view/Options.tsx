@@ -1,13 +1,11 @@
 // The session's mode and the agent's own settings.
 
-import type { Client } from "../api/client";
-import type { ConfigChoice, ConfigGroup, ConfigOption, ModeSelection } from "../api/types";
-import type { SessionLog } from "../model/state";
+import type { GatewayClient, ConfigChoice, ConfigGroup, ConfigOption, ModeSelection, SessionLog } from "@acp-gateway/client";
 import type { Act } from "./SessionView";
 
 interface Props {
   log: SessionLog;
-  client: Client;
+  client: GatewayClient;
   sessionId: string;
   act: Act;
 }

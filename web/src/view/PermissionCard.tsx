@@ -2,8 +2,8 @@
 
 import { useEffect, useRef, useState } from "react";
 import { actionOf } from "../model/action";
-import { records, text } from "../model/read";
-import type { RequestItem, Terminal, ToolItem } from "../model/state";
+import type { RequestItem, Terminal, ToolItem } from "@acp-gateway/client";
+import { records, text } from "@acp-gateway/client/read";
 import { clock } from "../model/words";
 import { ActionView } from "./ActionView";
 import { DENIED } from "./Options";

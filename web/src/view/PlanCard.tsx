@@ -1,7 +1,7 @@
 // The agent's plan with its progress.
 
 import { memo } from "react";
-import type { PlanItem } from "../model/state";
+import type { PlanItem } from "@acp-gateway/client";
 import { Icon } from "./Icon";
 import { Markdown } from "./Markdown";
 

@@ -1,9 +1,9 @@
 // An error as text, with the next step.
 
 import { useContext } from "react";
-import { ApiProblem, explain, explainProblem } from "../api/problem";
-import type { AuthMethod, Problem } from "../api/types";
-import { visible } from "../model/words";
+import { ApiProblem, type AuthMethod, type Problem } from "@acp-gateway/client";
+import { visible } from "@acp-gateway/client/read";
+import { explain, explainProblem } from "../model/explain";
 import { RawValue } from "./ActionView";
 import { usePart } from "./lazy";
 import { Where } from "./where";

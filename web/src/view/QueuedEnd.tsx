@@ -1,7 +1,7 @@
 // The end of a turn that waits in the queue, with what a person can do about it.
 
 import { createContext, useContext } from "react";
-import { blocksText, type Turn } from "../model/state";
+import { blocksText, type Turn } from "@acp-gateway/client";
 
 export interface QueueActions {
   /** The turn that begins after the running one. */

@@ -1,7 +1,6 @@
 // The open requests, docked above the composer so that they are always visible.
 
-import type { Client } from "../api/client";
-import { toolOf, type RequestItem, type SessionLog } from "../model/state";
+import { type GatewayClient, type RequestItem, type SessionLog, toolOf } from "@acp-gateway/client";
 import { usePart } from "./lazy";
 import { PermissionCard } from "./PermissionCard";
 import type { Act } from "./SessionView";
@@ -9,7 +8,7 @@ import type { Act } from "./SessionView";
 interface Props {
   log: SessionLog;
   requests: RequestItem[];
-  client: Client;
+  client: GatewayClient;
   sessionId: string;
   act: Act;
   /** Called before a permission is answered here. */
@@ -44,7 +43,7 @@ export function RequestDock({ log, requests, client, sessionId, act, onAnswer }:
 
 const loadQuestions = () => import("./questions/Question");
 
-function Asked(props: { request: RequestItem; client: Client; sessionId: string; act: Act }) {
+function Asked(props: { request: RequestItem; client: GatewayClient; sessionId: string; act: Act }) {
   const questions = usePart(loadQuestions);
   if (questions.state === "here") return <questions.part.Question {...props} />;
   return (

@@ -1,8 +1,8 @@
 // A request in the transcript: open, or answered with author and answer. The dock below contains the form.
 
 import { memo } from "react";
-import type { RequestItem, Resolution } from "../model/state";
-import { lookup } from "../model/lookup";
+import type { RequestItem, Resolution } from "@acp-gateway/client";
+import { lookup } from "@acp-gateway/client/read";
 
 const ACTIONS: Record<string, string> = { accept: "accepted", decline: "declined", cancel: "dismissed" };
 

@@ -1,11 +1,9 @@
 // The menu of a session: its link, its conversation as a file, the output of its agent, a fork, and its end.
 
 import { useEffect, useRef, useState, type ReactNode } from "react";
-import type { Client } from "../api/client";
-import { idempotencyKey } from "../api/idempotency";
+import { type GatewayClient, idempotencyKey, type SessionLog } from "@acp-gateway/client";
 import { fileName, toMarkdown } from "../model/exported";
 import { goTo, sessionHref } from "../model/route";
-import type { SessionLog } from "../model/state";
 import { AgentOutput } from "./AgentOutput";
 import { CopyButton } from "./CopyButton";
 import { onEscape } from "./escape";
@@ -13,7 +11,7 @@ import { Icon } from "./Icon";
 import type { Act } from "./SessionView";
 
 interface Props {
-  client: Client;
+  client: GatewayClient;
   sessionId: string;
   log: SessionLog;
   title: string;

@@ -1,14 +1,12 @@
 // One session: its header, its transcript, its open requests, and the composer.
 
 import { useCallback, useEffect, useMemo, useState, useSyncExternalStore, type ReactNode } from "react";
-import type { Client } from "../api/client";
-import type { Hub } from "../log/hub";
+import { blocksText, type GatewayClient, type SessionFeed, type SharedConnection, openRequests, runningTurn, type SessionLog } from "@acp-gateway/client";
+import { useSession } from "@acp-gateway/react";
 import { accepts } from "../model/attachments";
 import { useDraft } from "../model/draft";
-import { Feed } from "../model/feed";
 import { promptTitle } from "../model/words";
 import { seen } from "../model/seen";
-import { blocksText, openRequests, runningTurn, type SessionLog } from "../model/state";
 import { Announcer } from "./Announcer";
 import { Boundary } from "./Boundary";
 import { Composer } from "./Composer";
@@ -27,8 +25,8 @@ import { Where } from "./where";
 import { WorkingFolder } from "./workingFolder";
 
 interface Props {
-  client: Client;
-  hub: Hub | null;
+  client: GatewayClient;
+  hub: SharedConnection | null;
   sessionId: string;
   menu: ReactNode;
   /** Called with the session's title when something changed that the list shows too. */
@@ -36,29 +34,13 @@ interface Props {
 }
 
 export function SessionView(props: Props) {
-  const feed = useFeed(props);
+  const feed = useSession(props.client, props.hub, props.sessionId);
   // Before this visit counts.
   const [seenUntil] = useState(() => seen.until(props.sessionId));
   return feed ? <Followed {...props} feed={feed} seenUntil={seenUntil} /> : null;
 }
 
-/** The connection belongs to the effect and not to the render, so that it is opened once and closed for certain. */
-function useFeed({ client, hub, sessionId }: Props): Feed | null {
-  const [feed, setFeed] = useState<Feed | null>(null);
-  useEffect(() => {
-    const made = new Feed(client, hub, sessionId);
-    const retry = () => made.retryNow();
-    setFeed(made);
-    addEventListener("online", retry);
-    return () => {
-      removeEventListener("online", retry);
-      made.close();
-    };
-  }, [client, hub, sessionId]);
-  return feed;
-}
-
-function Followed({ client, sessionId, menu, onActivity, feed, seenUntil }: Props & { feed: Feed; seenUntil: string | null }) {
+function Followed({ client, sessionId, menu, onActivity, feed, seenUntil }: Props & { feed: SessionFeed; seenUntil: string | null }) {
   const { log, connection, caughtUp } = useSyncExternalStore(feed.subscribe, feed.state);
   const [error, setError] = useState<unknown>(null);
   const [draft, setDraft] = useDraft(sessionId);

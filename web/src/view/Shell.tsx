@@ -1,12 +1,11 @@
 // The page around a session: the list beside it, the start page when none is open.
 
 import { useCallback, useEffect, useState } from "react";
-import type { Client } from "../api/client";
-import type { Hub } from "../log/hub";
-import { useNotices } from "../model/notices";
+import type { GatewayClient, SharedConnection } from "@acp-gateway/client";
+import { noticesAreOn, useNotices } from "../model/notices";
 import { isEmbedded, useRoute } from "../model/route";
 import { seen } from "../model/seen";
-import { useSessions } from "../model/useSessions";
+import { useSessions } from "@acp-gateway/react";
 import { onEscape } from "./escape";
 import { Icon } from "./Icon";
 import { SessionView } from "./SessionView";
@@ -15,16 +14,16 @@ import { StartPage } from "./StartPage";
 import { TasksPage } from "./TasksPage";
 
 interface Props {
-  client: Client;
+  client: GatewayClient;
   /** Null if each tab has its own connection. */
-  hub: Hub | null;
+  hub: SharedConnection | null;
   onForget(): void;
 }
 
 export function Shell({ client, hub, onForget }: Props) {
   const route = useRoute();
   const embedded = isEmbedded();
-  const list = useSessions(client);
+  const list = useSessions(client, noticesAreOn);
   const [drawer, setDrawer] = useState(false);
   const [openTitle, setOpenTitle] = useState<string | null>(null);
   const open = route.page === "session" ? route.sessionId : null;

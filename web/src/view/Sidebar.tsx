@@ -1,13 +1,12 @@
 // The list of sessions in groups, newest first, and the settings of the page.
 
 import { useState, useSyncExternalStore } from "react";
-import type { Client } from "../api/client";
-import type { Session } from "../api/types";
+import type { GatewayClient, Session } from "@acp-gateway/client";
+import { visible } from "@acp-gateway/client/read";
 import { grouped, matches } from "../model/groups";
 import { goTo, TASKS_HREF } from "../model/route";
 import { seen } from "../model/seen";
-import type { SessionList } from "../model/useSessions";
-import { visible } from "../model/words";
+import type { SessionList } from "@acp-gateway/react";
 import { Icon } from "./Icon";
 import { KeyRights } from "./KeyRights";
 import { NoticesChoice } from "./NoticesChoice";
@@ -17,7 +16,7 @@ import { moveFocus, SessionSearch } from "./SessionSearch";
 import { ThemeChoice } from "./ThemeChoice";
 
 interface Props {
-  client: Client;
+  client: GatewayClient;
   list: SessionList;
   open: string | null;
   /** The title of the open session in its view. The agent may set it only at the end of a turn. */

@@ -1,15 +1,12 @@
 // The start page: a message, the agent and the folder of a new session. The first Enter creates the session and sends.
 
 import { useEffect, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
-import type { Client } from "../api/client";
-import { idempotencyKey } from "../api/idempotency";
-import { mayHaveHappened } from "../api/problem";
-import type { NewPrompt, Session } from "../api/types";
+import { type GatewayClient, idempotencyKey, mayHaveHappened, type NewPrompt, type Session } from "@acp-gateway/client";
 import { startable } from "../model/agents";
 import { accepts, promptBlocks } from "../model/attachments";
 import { recentFolders } from "../model/folders";
 import { goTo, sessionHref } from "../model/route";
-import { useAgents } from "../model/useAgents";
+import { useAgents } from "@acp-gateway/react";
 import { AgentChoice } from "./AgentChoice";
 import { AttachButton } from "./AttachButton";
 import { AttachmentChips } from "./AttachmentChips";
@@ -22,7 +19,7 @@ import { pasteFiles, useAttachments, useDroppedFiles } from "./useAttachments";
 import { Where } from "./where";
 
 interface Props {
-  client: Client;
+  client: GatewayClient;
   menu: ReactNode;
   sessions: Session[] | null;
   onCreated(): void;

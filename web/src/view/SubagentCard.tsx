@@ -1,9 +1,9 @@
 // A subagent with its messages and actions, collapsed like a tool call.
 
 import type { ReactNode } from "react";
-import type { SubagentItem } from "../model/state";
+import type { SubagentItem } from "@acp-gateway/client";
+import { lookup } from "@acp-gateway/client/read";
 import { Icon } from "./Icon";
-import { lookup } from "../model/lookup";
 
 const STATES: Record<string, string> = { running: "running", idle: "done", requires_action: "waiting" };
 

@@ -1,15 +1,15 @@
 // The tasks of the gateway, newest first, each with a link to its session.
 
 import { useEffect, useState, type ReactNode } from "react";
-import type { Client } from "../api/client";
-import type { Task } from "../api/types";
+import type { GatewayClient, Task } from "@acp-gateway/client";
+import { visible } from "@acp-gateway/client/read";
 import { sessionHref } from "../model/route";
-import { useTasks } from "../model/useTasks";
-import { ago, visible } from "../model/words";
+import { useTasks } from "@acp-gateway/react";
+import { ago } from "../model/words";
 import { taskTone, taskWords } from "../model/tasks";
 import { ProblemNote } from "./ProblemNote";
 
-export function TasksPage({ client, menu }: { client: Client; menu: ReactNode }) {
+export function TasksPage({ client, menu }: { client: GatewayClient; menu: ReactNode }) {
   const list = useTasks(client);
   const [error, setError] = useState<unknown>(null);
 

@@ -2,7 +2,7 @@
 
 import { memo, useMemo, useState } from "react";
 import { styledLines, type Span } from "../model/ansi";
-import type { Terminal } from "../model/state";
+import type { Terminal } from "@acp-gateway/client";
 import { CopyButton } from "./CopyButton";
 
 /** Lines of a long output that are shown at first. */

@@ -1,7 +1,7 @@
 // The agent's thoughts, collapsed by default.
 
 import { memo } from "react";
-import type { MessageItem } from "../model/state";
+import type { MessageItem } from "@acp-gateway/client";
 import { duration } from "../model/words";
 import { ContentBlocks } from "./ContentBlocks";
 import { Icon } from "./Icon";

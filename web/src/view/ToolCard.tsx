@@ -1,15 +1,14 @@
 // A tool call: its title and state, and, when expanded, its content.
 
 import { memo } from "react";
-import type { Terminal, ToolItem, ToolLocation } from "../model/state";
+import type { Terminal, ToolItem, ToolLocation } from "@acp-gateway/client";
+import { lookup, visible } from "@acp-gateway/client/read";
 import { actionOf } from "../model/action";
-import { visible } from "../model/words";
 import { ActionView, RawValue } from "./ActionView";
 import { Icon } from "./Icon";
 import { TerminalBlock } from "./TerminalBlock";
 import { ToolContent } from "./ToolContent";
 import { useShortPath } from "./workingFolder";
-import { lookup } from "../model/lookup";
 
 interface Props {
   item: ToolItem;

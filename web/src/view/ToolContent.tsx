@@ -1,13 +1,10 @@
 // The content of a tool call: text, changes to files, and the output of commands.
 
-import type { Raw } from "../api/types";
-import { blocks, line, text } from "../model/read";
-import type { Terminal } from "../model/state";
-import { visible } from "../model/words";
+import type { Raw, Terminal } from "@acp-gateway/client";
+import { blocks, line, lookup, text, visible } from "@acp-gateway/client/read";
 import { ContentBlocks } from "./ContentBlocks";
 import { DiffView } from "./DiffView";
 import { TerminalBlock } from "./TerminalBlock";
-import { lookup } from "../model/lookup";
 
 export function ToolContent({ content, terminals }: { content: Raw[]; terminals: Record<string, Terminal> }) {
   return (

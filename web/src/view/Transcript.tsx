@@ -1,7 +1,7 @@
 // The conversation. It stays at its end while the agent writes, unless the reader has scrolled away.
 
 import { Fragment, memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
-import type { SessionLog, Turn } from "../model/state";
+import type { SessionLog, Turn } from "@acp-gateway/client";
 import { Icon } from "./Icon";
 import { Nearness, NearnessContext } from "./near";
 import { TurnView } from "./TurnView";

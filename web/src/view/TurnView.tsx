@@ -2,9 +2,10 @@
 
 import { memo } from "react";
 import { withActivities } from "../model/activity";
-import { records } from "../model/read";
-import { blocksText, type Item, type RequestItem, type Terminal, type Turn } from "../model/state";
-import { duration, stopWords } from "../model/words";
+import { blocksText, type Item, type RequestItem, type Terminal, type Turn } from "@acp-gateway/client";
+import { lookup, records } from "@acp-gateway/client/read";
+import { sentence } from "../model/explain";
+import { duration, noteWords, stopWords } from "../model/words";
 import { ActivityGroup } from "./ActivityGroup";
 import { Boundary } from "./Boundary";
 import { CompactionCard } from "./CompactionCard";
@@ -19,7 +20,6 @@ import { SubagentCard } from "./SubagentCard";
 import { TerminalBlock } from "./TerminalBlock";
 import { Thought } from "./Thought";
 import { ToolCard } from "./ToolCard";
-import { lookup } from "../model/lookup";
 
 interface Props {
   turn: Turn;
@@ -181,8 +181,8 @@ function ItemView({ item, live, settled, asked, terminals }: Omit<ItemsProps, "i
     case "note":
       return (
         <div className={`note note-${item.severity}`}>
-          <p>{item.text}</p>
-          {item.detail && <p className="note-detail">{item.detail}</p>}
+          <p>{noteWords(item)}</p>
+          {item.detail && <p className="note-detail">{item.cause === "agent_disconnected" ? sentence(item.detail) : item.detail}</p>}
         </div>
       );
     case "compaction":

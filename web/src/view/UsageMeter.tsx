@@ -1,6 +1,6 @@
 // The use of the model's context and the cost, if the agent reports them.
 
-import type { Usage } from "../model/state";
+import type { Usage } from "@acp-gateway/client";
 
 export function UsageMeter({ usage }: { usage: Usage | null }) {
   if (!usage || usage.size <= 0) return null;

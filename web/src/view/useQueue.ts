@@ -1,14 +1,13 @@
 // The actions on the queue of a session.
 
 import { useMemo } from "react";
-import type { Client } from "../api/client";
-import { runningTurn, type SessionLog } from "../model/state";
+import { type GatewayClient, runningTurn, type SessionLog } from "@acp-gateway/client";
 import { focusMessage } from "./focus";
 import type { QueueActions } from "./QueuedEnd";
 import type { Act } from "./SessionView";
 
 /** `act` and `rewrite` must be stable. */
-export function useQueue(client: Client, sessionId: string, log: SessionLog, act: Act, rewrite: (text: string) => void): QueueActions {
+export function useQueue(client: GatewayClient, sessionId: string, log: SessionLog, act: Act, rewrite: (text: string) => void): QueueActions {
   const running = runningTurn(log)?.promptId ?? null;
   const next = log.turns.find((turn) => turn.status === "queued")?.promptId ?? null;
   return useMemo(() => {

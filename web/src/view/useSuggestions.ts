@@ -1,10 +1,9 @@
 // The suggestions while a person types a command or a file, and the keys that select one.
 
 import { useEffect, useMemo, useState, type KeyboardEvent } from "react";
-import type { Client } from "../api/client";
-import type { Command, FileEntry } from "../api/types";
+import type { GatewayClient, Command, FileEntry } from "@acp-gateway/client";
+import { visible } from "@acp-gateway/client/read";
 import { bestFiles, commandsLike, typedAt, type Typed } from "../model/suggest";
-import { visible } from "../model/words";
 
 export interface Suggestion {
   key: string;
@@ -25,7 +24,7 @@ export interface Suggestions {
 }
 
 interface Field {
-  client: Client;
+  client: GatewayClient;
   sessionId: string;
   commands: Command[];
   text: string;
@@ -68,7 +67,7 @@ export function useSuggestions({ client, sessionId, commands, text, caret, onPic
 }
 
 /** `query`: null if no file is typed. */
-function useFiles(client: Client, sessionId: string, query: string | null): FileEntry[] {
+function useFiles(client: GatewayClient, sessionId: string, query: string | null): FileEntry[] {
   const [files, setFiles] = useState<FileEntry[]>([]);
   useEffect(() => {
     if (query === null) return setFiles([]);

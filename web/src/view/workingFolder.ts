@@ -1,7 +1,7 @@
 // The session's working folder, so that the paths of files in it can be shown as people know them.
 
 import { createContext, useContext } from "react";
-import { visible } from "../model/words";
+import { visible } from "@acp-gateway/client/read";
 
 export const WorkingFolder = createContext<string | null>(null);
 

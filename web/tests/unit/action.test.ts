@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
+import { noteWords } from "../../src/model/words";
 import { actionOf } from "../../src/model/action";
-import { openRequests, toolOf } from "../../src/model/state";
-import { item, played, startedScript } from "./events";
+import { openRequests, toolOf } from "@acp-gateway/client";
+import { item, played, startedScript } from "../../packages/client/tests/events";
 
 describe("the action of a tool call", () => {
   test("has the whole command although the title is shortened", () => {
@@ -58,5 +59,5 @@ describe("commands that an agent runs by itself", () => {
 test("a lost context says why", () => {
   const log = played(startedScript().add("session.attached", { by: "fresh", context: "lost", reason: "not_found", detail: "thread not found: 7" }));
   expect(item(log, "note")).toMatchObject({ severity: "warning", detail: "thread not found: 7" });
-  expect(item(log, "note").text).toMatch(/no longer has this session.*does not remember/);
+  expect(noteWords(item(log, "note"))).toMatch(/no longer has this session.*does not remember/);
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { summary, withActivities } from "../../src/model/activity";
-import type { Item, ToolItem } from "../../src/model/state";
+import type { Item, ToolItem } from "@acp-gateway/client";
 
 let calls = 0;
 function call(status: string, toolKind = "read", content: ToolItem["content"] = []): ToolItem {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { explainProblem } from "../../src/api/problem";
-import type { Agent, Session } from "../../src/api/types";
+import type { Agent, Session } from "@acp-gateway/client";
+import { explainProblem } from "../../src/model/explain";
 import { agentState, kindWords, startable } from "../../src/model/agents";
 import { recentFolders } from "../../src/model/folders";
 

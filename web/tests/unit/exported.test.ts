@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { fileName, toMarkdown } from "../../src/model/exported";
-import type { Item, SessionLog, Turn } from "../../src/model/state";
+import type { Item, SessionLog, Turn } from "@acp-gateway/client";
 
 const text = (text: string) => [{ type: "text", text }];
 

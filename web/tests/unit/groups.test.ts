@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Session } from "../../src/api/types";
+import type { Session } from "@acp-gateway/client";
 import { grouped, matches } from "../../src/model/groups";
 
 const NOW = new Date(2026, 10, 27, 12).getTime();

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { explainProblem } from "../../src/api/problem";
+import { explainProblem } from "../../src/model/explain";
 
 test("a detail is a sentence, and what the agent said is not said twice", () => {
   expect(explainProblem({ code: "interrupted", title: "Interrupted", detail: "the gateway was restarted" }).detail).toBe("The gateway was restarted.");

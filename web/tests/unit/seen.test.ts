@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Session } from "../../src/api/types";
+import type { Session } from "@acp-gateway/client";
 import { noticeOf } from "../../src/model/notices";
 import { Seen } from "../../src/model/seen";
 

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { parseRoute } from "../../src/model/route";
-import { duration, promptTitle, resourceName, stopWords, visible } from "../../src/model/words";
+import { duration, promptTitle, resourceName, stopWords } from "../../src/model/words";
+import { visible } from "@acp-gateway/client/read";
 import { shortPath } from "../../src/view/workingFolder";
 
 test("what would hide in a title is shown", () => {

@@ -1,7 +1,7 @@
 // The frame of a request: its text, its content and its buttons.
 
 import { useRef, type ReactNode } from "react";
-import type { RequestItem } from "../../model/state";
+import type { RequestItem } from "@acp-gateway/client";
 import { clock } from "../../model/words";
 import { useCardFocus } from "../card";
 import { QUESTION_ID } from "../focus";

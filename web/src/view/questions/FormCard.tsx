@@ -1,16 +1,13 @@
 // A form of the agent. The gateway validates the answer, and each error is shown at its field.
 
 import { useMemo, useRef, useState, type FormEvent } from "react";
-import { ApiProblem } from "../../api/problem";
-import type { ElicitationAnswer } from "../../api/types";
+import { ApiProblem, type ElicitationAnswer, type RequestItem } from "@acp-gateway/client";
+import { line, lookup, record } from "@acp-gateway/client/read";
 import { contentOf, fieldErrors, fieldsOf, firstValues, type Values } from "../../model/form";
-import { line, record } from "../../model/read";
-import type { RequestItem } from "../../model/state";
 import { useArmed } from "../card";
 import type { Act } from "../SessionView";
 import { Card } from "./Card";
 import { FormField } from "./FormField";
-import { lookup } from "../../model/lookup";
 
 interface Props {
   request: RequestItem;

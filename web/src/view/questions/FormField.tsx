@@ -1,7 +1,7 @@
 // One field of a form, with its name, its description and its error.
 
 import type { Choice, Field, Value } from "../../model/form";
-import { lookup } from "../../model/lookup";
+import { lookup } from "@acp-gateway/client/read";
 
 interface Props {
   field: Field;

@@ -2,10 +2,8 @@
 // first.
 
 import { useState } from "react";
-import type { ElicitationAnswer } from "../../api/types";
-import { text } from "../../model/read";
-import type { RequestItem } from "../../model/state";
-import { visible } from "../../model/words";
+import type { ElicitationAnswer, RequestItem } from "@acp-gateway/client";
+import { text, visible } from "@acp-gateway/client/read";
 import { useArmed } from "../card";
 import type { Act } from "../SessionView";
 import { Card } from "./Card";

@@ -1,12 +1,11 @@
 // A request of any other kind. A person sees the whole request, and answers with a result of the protocol or an error.
 
 import { useState, type FormEvent } from "react";
-import type { RequestItem } from "../../model/state";
-import { visible } from "../../model/words";
+import type { RequestItem } from "@acp-gateway/client";
+import { lookup, visible } from "@acp-gateway/client/read";
 import { useArmed } from "../card";
 import type { Act } from "../SessionView";
 import { Card } from "./Card";
-import { lookup } from "../../model/lookup";
 
 type Answer = { result: unknown } | { error: { code: number; message: string } };
 

@@ -1,7 +1,6 @@
 // Every question of the agent that is not a permission: a form, a page to open, or anything else.
 
-import type { Client } from "../../api/client";
-import type { RequestItem } from "../../model/state";
+import type { GatewayClient, RequestItem } from "@acp-gateway/client";
 import type { Act } from "../SessionView";
 import { FormCard } from "./FormCard";
 import { LinkCard } from "./LinkCard";
@@ -10,7 +9,7 @@ import "./questions.css";
 
 interface Props {
   request: RequestItem;
-  client: Client;
+  client: GatewayClient;
   sessionId: string;
   act: Act;
 }

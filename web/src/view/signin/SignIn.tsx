@@ -1,17 +1,16 @@
 // The sign-in of an agent: the offered methods, and, for a key with the right, their forms.
 
 import { useEffect, useState } from "react";
-import type { Client } from "../../api/client";
-import { explain } from "../../api/problem";
-import type { AuthMethod } from "../../api/types";
-import { line, records, text } from "../../model/read";
+import type { AuthMethod, GatewayClient } from "@acp-gateway/client";
+import { line, records, text } from "@acp-gateway/client/read";
+import { explain } from "../../model/explain";
 import { takesKey } from "../../model/signin";
 import { ApiKeyForm } from "./ApiKeyForm";
 import "./signin.css";
 import { SignInTerminal } from "./SignInTerminal";
 
 interface Props {
-  client: Client;
+  client: GatewayClient;
   agent: string;
   methods: AuthMethod[];
 }

@@ -1,14 +1,13 @@
 // The terminal of an agent's sign-in. It sends input line by line, as these commands expect.
 
 import { useEffect, useRef, useState, type FormEvent } from "react";
-import type { Client } from "../../api/client";
-import { explain, explainProblem } from "../../api/problem";
-import type { Problem } from "../../api/types";
-import { record, text } from "../../model/read";
+import type { GatewayClient, Problem } from "@acp-gateway/client";
+import { record, text } from "@acp-gateway/client/read";
+import { explain, explainProblem } from "../../model/explain";
 import { plainText } from "../../model/ansi";
 
 interface Props {
-  client: Client;
+  client: GatewayClient;
   url: string;
   /** Why it did not work; null when it did. */
   onEnd(why: string | null): void;

@@ -1,0 +1,100 @@
+// Folds the agent's requests: creation and resolution.
+
+import type { LogEvent, Raw } from "../types";
+import { line, record, records, text, visible } from "./read";
+import type { Item, PermissionOption, RequestItem, Resolution, SessionLog, Turn } from "./state";
+import { placeOf, replaceItem } from "./items";
+import { replaced } from "./lists";
+import { addItem, updateOwner } from "./turns";
+import { tool } from "./update";
+
+export function requestCreated(log: SessionLog, event: LogEvent): SessionLog {
+  const requestId = text(event["requestId"]);
+  if (requestId === null) return log;
+  const params = record(event["params"]) ?? {};
+  const subject = record(params["subject"]);
+  const toolCall = record(params["toolCall"]) ?? record(subject?.["toolCall"]);
+  const method = text(event["method"]) ?? "";
+  const item: RequestItem = {
+    kind: "request",
+    key: `r${event.seq}`,
+    requestId,
+    method,
+    params,
+    options: options(params["options"]),
+    toolCall,
+    toolCallId: text(toolCall?.["toolCallId"]),
+    title: line(params["title"]) ?? line(toolCall?.["title"]) ?? line(params["message"]) ?? titleOf(method, params),
+    description: line(params["description"]) ?? line(subject?.["command"]),
+    deadline: text(event["deadline"]),
+    reserved: text(event["acpClient"]) !== null,
+    resolution: null,
+    done: false,
+  };
+  // Some agents show a call nowhere else before they report its result.
+  const shown = (turn: Turn) => (toolCall && text(event["subagent"]) === null ? tool(turn, toolCall, event) : turn);
+  return { ...log, turns: updateOwner(log.turns, event, (turn) => addItem(shown(turn), item)) };
+}
+
+export function requestResolved(log: SessionLog, event: LogEvent): SessionLog {
+  const resolution = resolutionOf(event);
+  const requestId = text(event["requestId"]);
+  return patchRequest(log, ({ items }) => placeOf(items, "request", requestId), { resolution });
+}
+
+/** The page of a URL elicitation is complete. */
+export function elicitationCompleted(log: SessionLog, event: LogEvent): SessionLog {
+  const elicitationId = text(event["elicitationId"]);
+  const isThis = (item: Item) => item.kind === "request" && item.params["elicitationId"] === elicitationId;
+  return patchRequest(log, ({ items }) => (elicitationId === null ? -1 : items.findLastIndex(isThis)), { done: true });
+}
+
+/** Changes the request at the place that `find` returns, in the last turn in which it is not -1. */
+function patchRequest(log: SessionLog, find: (turn: Turn) => number, patch: Partial<RequestItem>): SessionLog {
+  const index = log.turns.findLastIndex((turn) => find(turn) >= 0);
+  if (index < 0) return log;
+  const turn = log.turns[index]!;
+  const place = find(turn);
+  const items = replaceItem(turn.items, place, { ...(turn.items[place] as RequestItem), ...patch });
+  return { ...log, turns: replaced(log.turns, index, { ...turn, items }) };
+}
+
+function resolutionOf(event: LogEvent): Resolution {
+  const result = record(event["result"]);
+  const outcome = record(result?.["outcome"]);
+  return {
+    how: text(event["resolution"]) ?? "answered",
+    by: text(event["by"]),
+    optionId: text(outcome?.["optionId"]),
+    action: event["method"] === "elicitation/create" ? text(result?.["action"]) : null,
+    refused: record(event["error"]) !== null,
+  };
+}
+
+/** Requests of the protocol that carry no words of their own. */
+function titleOf(method: string, params: Raw): string {
+  const of = (name: string) => line(params[name]) ?? "";
+  const args = Array.isArray(params["args"]) ? params["args"].filter((arg) => typeof arg === "string").map(visible) : [];
+  switch (method) {
+    case "fs/read_text_file":
+      return `Read ${of("path")}`;
+    case "fs/write_text_file":
+      return `Write ${of("path")}`;
+    case "terminal/create":
+      return ["Run", of("command"), ...args].join(" ");
+    case "terminal/output":
+    case "terminal/wait_for_exit":
+    case "terminal/kill":
+    case "terminal/release":
+      return `${method.slice(9).replaceAll("_", " ")} of the terminal ${of("terminalId")}`;
+    default:
+      return visible(method);
+  }
+}
+
+function options(value: unknown): PermissionOption[] {
+  return records(value).flatMap((entry) => {
+    const optionId = text(entry["optionId"]);
+    return optionId === null ? [] : [{ optionId, name: line(entry["name"]) ?? visible(optionId), kind: text(entry["kind"]) ?? "" }];
+  });
+}

@@ -1,0 +1,49 @@
+// Changes to the list of turns. Unchanged parts are shared with the old state, so that the page renders only changes.
+
+import type { LogEvent } from "../types";
+import { appendItem, placeOf, type Kind } from "./items";
+import { added, replaced } from "./lists";
+import type { Item, Turn } from "./state";
+
+export function addTurn(turns: Turn[], turn: Turn): Turn[] {
+  return added(turns, turn);
+}
+
+export function addItem(turn: Turn, item: Item): Turn {
+  return { ...turn, items: appendItem(turn.items, item) };
+}
+
+export function updateTurn(turns: Turn[], promptId: string, change: (turn: Turn) => Turn): Turn[] {
+  const index = turns.findLastIndex((turn) => turn.promptId === promptId);
+  return index < 0 ? turns : replaced(turns, index, change(turns[index]!));
+}
+
+/** Finds the turn of an event, or creates the place for events outside of turns. */
+export function updateOwner(turns: Turn[], event: LogEvent, change: (turn: Turn) => Turn): Turn[] {
+  const index = event.promptId ? turns.findLastIndex((turn) => turn.promptId === event.promptId) : -1;
+  if (index >= 0) return replaced(turns, index, change(turns[index]!));
+  const last = turns.at(-1);
+  if (last?.status === "between") return replaced(turns, turns.length - 1, change(last));
+  return added(turns, change(between(event)));
+}
+
+function between(event: LogEvent): Turn {
+  return {
+    key: `between-${event.seq ?? 0}`,
+    promptId: null,
+    status: "between",
+    prompt: [],
+    by: null,
+    createdAt: event.time,
+    endedAt: null,
+    stopReason: null,
+    problem: null,
+    items: [],
+  };
+}
+
+/** Updates the turn that contains the part with this id, or returns null. */
+export function updateHolder(turns: Turn[], kind: Kind, id: string | null, change: (turn: Turn) => Turn): Turn[] | null {
+  const index = turns.findLastIndex((turn) => placeOf(turn.items, kind, id) >= 0);
+  return index < 0 ? null : replaced(turns, index, change(turns[index]!));
+}
