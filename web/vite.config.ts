@@ -28,6 +28,8 @@ export default defineConfig({
     outDir: "dist",
     emptyOutDir: true,
     target: "es2022",
+    // The style sheet uses `light-dark()` as it is.
+    cssTarget: ["chrome123", "firefox120", "safari17.5"],
     // Nothing may be inlined: the page's policy allows only its own files.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },

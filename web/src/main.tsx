@@ -1,5 +1,6 @@
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
+import "./style/tokens.css";
 import "./style/base.css";
 import "./style/sidebar.css";
 import "./style/shell.css";
@@ -9,11 +10,15 @@ import "./style/markdown.css";
 import "./style/cards.css";
 import "./style/code.css";
 import "./style/composer.css";
+import "./style/permission.css";
+import "./style/panel.css";
 import "./style/print.css";
+import { applyDensity } from "./model/density";
 import { applyTheme } from "./model/theme";
 import { App, firstKeys } from "./view/App";
 
 applyTheme();
+applyDensity();
 const place = document.getElementById("root");
 if (!place) throw new Error("index.html has no place for the page");
 createRoot(place).render(

@@ -259,7 +259,7 @@ test("a page on another port of this machine shares neither cookies nor storage 
   const context = await browser.newContext();
   const own = await context.newPage();
   await own.goto(gateway.link);
-  await own.getByRole("radio", { name: /talking/ }).waitFor();
+  await own.getByRole("button", { name: /^Agent:/ }).waitFor();
   assert.deepEqual(await context.cookies(), []);
   const neighbour = await context.newPage();
   await neighbour.goto(`http://127.0.0.1:${attacker.port}/`);
@@ -293,7 +293,7 @@ test("the address of the page reaches no other site", async () => {
   const context = await browser.newContext();
   const page = await context.newPage();
   await page.goto(gateway.link);
-  await page.getByRole("radio", { name: /talking/ }).waitFor();
+  await page.getByRole("button", { name: /^Agent:/ }).waitFor();
   assert.equal(page.url().includes("key="), false);
   const seen = attacker.referrers.length;
   await page.evaluate((address) => {

@@ -57,7 +57,7 @@ describe("with the demo agent", () => {
 
   test("the link opens the page, and the key leaves the address", async () => {
     const { watch, page } = await open({ colorScheme: "light" });
-    await page.getByRole("radio", { name: DEMO }).waitFor();
+    await page.getByRole("button", { name: /^Agent:/ }).waitFor();
     const policy = (await page.request.get(`${gateway.origin}/`)).headers()["content-security-policy"];
     assert.match(policy, /^default-src 'none';.* require-trusted-types-for 'script'; trusted-types dompurify worker; frame-ancestors 'none'$/);
     assert.equal(page.url(), `${gateway.origin}/#/`);
@@ -65,8 +65,8 @@ describe("with the demo agent", () => {
     assert.equal(manifest.headers()["content-type"], "application/manifest+json");
     assert.equal((await manifest.json()).start_url, "./");
     await page.getByText("Signed in as owner").click();
-    const rights = page.getByRole("group").filter({ hasText: "This key may:" }).getByRole("listitem");
-    assert.deepEqual(await rights.allTextContents(), ["read sessions", "send messages", "answer requests of agents", "read and change files"]);
+    const rights = page.getByRole("group", { name: "Rights of the key" }).getByRole("listitem");
+    assert.deepEqual(await rights.allTextContents(), ["Read sessions", "Send messages", "Answer requests of agents", "Read and change files"]);
     const key = new URLSearchParams(new URL(gateway.link).hash.slice(1)).get("key");
     assert.deepEqual(await page.evaluate(() => [Object.keys(localStorage), document.cookie]), [[], ""]);
     assert.equal((await page.content()).includes(key), false);
@@ -79,7 +79,7 @@ describe("with the demo agent", () => {
     const context = await browser.newContext();
     const page = await context.newPage();
     await page.goto(gateway.link);
-    await page.getByRole("radio", { name: DEMO }).waitFor();
+    await page.getByRole("button", { name: /^Agent:/ }).waitFor();
     const entries = await page.evaluate(() => [
       ...performance.getEntriesByType("navigation"),
       ...performance.getEntriesByType("resource").filter(({ name }) => !name.includes("/v1")),
@@ -237,12 +237,15 @@ describe("with the demo agent", () => {
     const { watch, page, chat } = await open();
     await chat.start(DEMO);
     await page.getByLabel("Mode").selectOption("auto");
+    const options = () => page.getByRole("button", { name: "More options" }).click();
+    await options();
     await page.getByLabel("Pace").selectOption("instant");
     const chosen = () => page.locator(".option select").evaluateAll((all) => all.map((one) => one.value));
     await page.waitForFunction(() => [...document.querySelectorAll(".option select")].some((one) => one.value === "instant"));
     await page.waitForFunction(() => [...document.querySelectorAll(".option select")].some((one) => one.value === "auto"));
     const before = await chosen();
     await page.reload();
+    await options();
     await page.getByLabel("Pace").waitFor();
     await page.waitForFunction(() => [...document.querySelectorAll(".option select")].some((one) => one.value === "instant"));
     assert.deepEqual(await chosen(), before);
@@ -324,6 +327,7 @@ describe("with the demo agent", () => {
     await page.getByLabel("Key or link").fill(gateway.link);
     await page.getByRole("button", { name: "Continue" }).click();
     await page.getByRole("heading", { name: "What should we work on?" }).waitFor();
+    await page.getByRole("button", { name: "Settings" }).click();
     await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByLabel("Key or link").waitFor();
     assert.deepEqual(await page.evaluate(() => [localStorage.length, sessionStorage.length]), [0, 0]);

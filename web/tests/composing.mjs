@@ -128,7 +128,7 @@ test("a file that is too large is not attached", async () => {
 
 test("a new session begins with a message that is only a picture", async () => {
   await page.goto(`${gateway.origin}/#/`);
-  await page.getByRole("radio", { name: /demo/ }).check();
+  await chat.chooseAgent(/demo/);
   const chooser = page.waitForEvent("filechooser");
   await page.getByRole("button", { name: "Attach files" }).click();
   await (await chooser).setFiles([picture]);

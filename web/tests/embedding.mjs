@@ -42,7 +42,7 @@ test("a page of a permitted origin shows a session in a frame", async () => {
   const src = `${gateway.origin}/?embed=1#key=${api.key}`;
   await page.goto(`${origin}/?src=${encodeURIComponent(src)}`);
   const frame = page.frameLocator("iframe");
-  await frame.getByRole("radio", { name: /demo/ }).waitFor();
+  await frame.getByRole("button", { name: /^Agent:/ }).waitFor();
   assert.equal(await frame.getByRole("navigation").count(), 0, "no list of sessions");
   await page.frames()[1].evaluate((id) => (location.hash = `#/s/${id}`), session);
   await frame.getByText("speaks ACP").waitFor();
@@ -54,7 +54,7 @@ test("a page of a permitted origin shows a session in a frame", async () => {
   await page.close();
   const alone = await browser.newPage();
   await alone.goto(`${gateway.origin}/?embed=1#key=${api.key}`);
-  await alone.getByRole("radio", { name: /demo/ }).waitFor();
+  await alone.getByRole("button", { name: /^Agent:/ }).waitFor();
   await checkAccessibility(alone, "embedded");
   await alone.close();
 });

@@ -137,7 +137,7 @@ describe("the frame of a session", () => {
   test("shows the names of agents as text", async () => {
     const guard = await Guard.page(browser, gateway.origin, { bypassCSP: true });
     await guard.page.goto(gateway.link);
-    await guard.page.getByRole("radio").first().waitFor();
+    await guard.page.getByRole("button", { name: /^Agent:/ }).waitFor();
     await assertAll(guard.page, [["i3", ".agent-version"]]);
     await guard.close();
   });

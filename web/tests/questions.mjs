@@ -229,7 +229,7 @@ describe("an agent that wants a sign-in", () => {
     const watch = await Watch.page(browser, gateway.origin, { allowFailedRequests: true });
     const { page } = watch;
     await page.goto(link);
-    await page.getByRole("radio", { name: /locked/ }).check();
+    await new Chat(page).chooseAgent(/locked/);
     await page.getByRole("button", { name: "Start session" }).click();
     await page.getByRole("list", { name: "Ways to sign in" }).waitFor();
     return { watch, page };

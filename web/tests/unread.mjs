@@ -31,7 +31,7 @@ test("a session takes its title from its first message", async () => {
 
 test("a session with activity elsewhere is unread until it is opened, and marks its new turns", async () => {
   await page.getByRole("link", { name: "New session" }).click();
-  await page.getByRole("radio", { name: /demo/ }).waitFor();
+  await page.getByRole("button", { name: /^Agent:/ }).waitFor();
   await ended(here, await api.prompt(here, "/about"));
   await look();
   await row("(new)").filter({ hasText: "/about this session" }).waitFor();
@@ -74,8 +74,10 @@ test("notifications name the session that asks or has ended, while nobody looks"
       }
     };
   });
+  await page.getByRole("button", { name: "Settings" }).click();
   await page.getByRole("button", { name: "Notify me" }).click();
   await page.getByRole("button", { name: "Notifications on" }).waitFor();
+  await page.keyboard.press("Escape");
   const asks = await api.session("terse");
   await look();
   await page.waitForFunction((count) => document.querySelectorAll(".session-row").length === count, 3);
@@ -99,6 +101,7 @@ test("notifications name the session that asks or has ended, while nobody looks"
     ["run", "Waits for your answer · terse", asks],
   ]);
   await page.evaluate(() => delete document.hidden);
+  await page.getByRole("button", { name: "Settings" }).click();
   await page.getByRole("button", { name: "Notifications on" }).click();
   await page.getByRole("button", { name: "Notify me" }).waitFor();
 });

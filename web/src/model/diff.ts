@@ -32,6 +32,50 @@ const SIMILAR = 0.4;
 const CONTEXT = 3;
 
 export function diffLines(before: string | null, after: string): DiffLine[] {
+  return foldUnchanged(allLines(before, after));
+}
+
+/** A change with the unchanged lines around it. */
+export interface Hunk {
+  /** The number of its first line in the new text, or in the old one if the new text has none. */
+  start: number;
+  lines: DiffLine[];
+}
+
+/** The changes of a file, each of which a person can undo. */
+export function hunksOf(before: string | null, after: string | null): Hunk[] {
+  const hunks: Hunk[] = [];
+  let open: DiffLine[] = [];
+  const close = () => {
+    if (open.length > 0) hunks.push({ start: open.find((line) => line.after !== null)?.after ?? open[0]!.before ?? 1, lines: open });
+    open = [];
+  };
+  for (const line of diffLines(before, after ?? "")) {
+    if (line.kind === "skipped") close();
+    else open.push(line);
+  }
+  close();
+  return hunks;
+}
+
+/** The new text without a change: its lines are those of the old text again. */
+export function withoutHunk(before: string | null, after: string | null, hunk: Hunk): string {
+  const [old, fresh] = [pieces(before ?? ""), pieces(after ?? "")];
+  const inHunk = (number: number | null, side: "before" | "after") => number !== null && hunk.lines.some((line) => line[side] === number && line.kind !== "same");
+  const text: string[] = [];
+  for (const line of allLines(before, after ?? "")) {
+    if (line.kind === "removed" && inHunk(line.before, "before")) text.push(old[line.before! - 1]!);
+    else if (line.kind === "same" || (line.kind === "added" && !inHunk(line.after, "after"))) text.push(fresh[line.after! - 1]!);
+  }
+  return text.join("");
+}
+
+/** The lines of a text with their ends. */
+function pieces(text: string): string[] {
+  return text.match(/[^\n]*\n|[^\n]+$/g) ?? [];
+}
+
+function allLines(before: string | null, after: string): DiffLine[] {
   const old = split(before ?? "");
   const fresh = split(after);
   const changes = diffArrays(old, fresh, { maxEditLength: MAX_CHANGED_LINES }) ?? [
@@ -47,7 +91,14 @@ export function diffLines(before: string | null, after: string): DiffLine[] {
     }
   }
   markWords(lines);
-  return foldUnchanged(lines);
+  return lines;
+}
+
+/** The numbers of added and removed lines. */
+export function diffCounts(before: string | null, after: string): { added: number; removed: number } {
+  const lines = diffLines(before, after);
+  const count = (kind: DiffLine["kind"]) => lines.filter((line) => line.kind === kind).length;
+  return { added: count("added"), removed: count("removed") };
 }
 
 /** The lines of a diff side by side. */

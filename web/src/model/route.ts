@@ -1,17 +1,19 @@
-// The page's addresses: `#/`, `#/tasks` and `#/s/{id}`. They live behind the `#`, so that the gateway serves one file for all of them.
+// The page's addresses: `#/`, `#/inbox`, `#/tasks`, `#/s/{session}` and `#/s/{session}/t/{turn}`. They live behind the `#`, so that the gateway serves one file for all of them.
 
 import { useSyncExternalStore } from "react";
 
-export type Route = { page: "start" } | { page: "tasks" } | { page: "session"; sessionId: string };
+export type Route = { page: "start" } | { page: "tasks" } | { page: "inbox" } | { page: "session"; sessionId: string; turn: string | null };
 
 export const TASKS_HREF = "#/tasks";
+export const INBOX_HREF = "#/inbox";
 
 export function parseRoute(hash: string): Route {
   if (hash === TASKS_HREF) return { page: "tasks" };
-  const match = /^#\/s\/([^/?]+)/.exec(hash);
+  if (hash === INBOX_HREF) return { page: "inbox" };
+  const match = /^#\/s\/([^/?]+)(?:\/t\/([^/?]+))?/.exec(hash);
   if (!match) return { page: "start" };
   try {
-    return { page: "session", sessionId: decodeURIComponent(match[1]!) };
+    return { page: "session", sessionId: decodeURIComponent(match[1]!), turn: match[2] === undefined ? null : decodeURIComponent(match[2]) };
   } catch {
     return { page: "start" };
   }
@@ -19,6 +21,10 @@ export function parseRoute(hash: string): Route {
 
 export function sessionHref(sessionId: string): string {
   return `#/s/${encodeURIComponent(sessionId)}`;
+}
+
+export function turnHref(sessionId: string, turn: string): string {
+  return `${sessionHref(sessionId)}/t/${encodeURIComponent(turn)}`;
 }
 
 /** Whether another page shows this one in a frame without the list of sessions: `?embed=1`. */

@@ -20,8 +20,20 @@ export function ago(time: string, now: number): string {
   return `${Math.floor(minutes / 1440)} days ago`;
 }
 
+/** A time today, or a day and a time. */
+export function since(time: string): string {
+  const at = new Date(time);
+  const isToday = at.toDateString() === new Date().toDateString();
+  return isToday ? clock(time) : at.toLocaleString([], { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+}
+
 export function clock(time: string): string {
   return new Date(time).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+}
+
+/** With seconds, for people who compare events. */
+export function time(of: string): string {
+  return new Date(of).toLocaleTimeString([], { hour12: false });
 }
 
 const STOP_REASONS: Record<string, string> = {
@@ -34,17 +46,6 @@ const STOP_REASONS: Record<string, string> = {
 
 export function stopWords(reason: string | null): string {
   return lookup(STOP_REASONS, reason) ?? `Ended (${visible(reason ?? "no reason given")})`;
-}
-
-const STATES: Record<string, string> = {
-  idle: "ready",
-  running: "working",
-  waiting: "waiting for an answer",
-  closed: "closed",
-};
-
-export function stateWords(state: string): string {
-  return lookup(STATES, state) ?? state;
 }
 
 const TITLE_LENGTH = 60;

@@ -3,6 +3,7 @@
 import { useContext } from "react";
 import type { Action } from "../model/action";
 import { visible } from "@acp-gateway/client/read";
+import { Icon } from "./Icon";
 import { WorkingFolder } from "./workingFolder";
 
 interface Props {
@@ -24,17 +25,23 @@ export function ActionView({ action, title }: Props) {
       )}
       {targets.map((target) => (
         <p key={target} className="action-row">
+          <Icon name="file" />
           <code>{target}</code>
         </p>
       ))}
       {(command !== null || action.cwd !== null) && (action.cwd ?? folder) && (
         <p className="action-row">
-          Runs in <code>{action.cwd ?? visible(folder ?? "")}</code>
+          <Icon name="folder" />
+          <span>
+            Runs in <code>{action.cwd ?? visible(folder ?? "")}</code>
+          </span>
         </p>
       )}
       {input != null && (
         <details className="action-raw">
-          <summary>Raw input</summary>
+          <summary>
+            <Icon name="chevron" className="chevron" /> Raw input
+          </summary>
           <RawValue label="Raw input" value={input} />
         </details>
       )}

@@ -1,8 +1,9 @@
 // The end of the stderr of the agent's process, for a person who looks for the reason of a failure.
 
-import { useEffect, useLayoutEffect, useRef, useState } from "react";
+import { useEffect, useState } from "react";
 import type { GatewayClient } from "@acp-gateway/client";
 import { CopyButton } from "./CopyButton";
+import { Dialog } from "./Dialog";
 import { ProblemNote } from "./ProblemNote";
 
 interface Props {
@@ -12,16 +13,8 @@ interface Props {
 }
 
 export function AgentOutput({ client, sessionId, onClose }: Props) {
-  const dialog = useRef<HTMLDialogElement>(null);
   const [output, setOutput] = useState<string | null>(null);
   const [error, setError] = useState<unknown>(null);
-
-  // The dialog is closed while it is in the page, so that it returns the focus.
-  useLayoutEffect(() => {
-    const shown = dialog.current;
-    shown?.showModal();
-    return () => shown?.close();
-  }, []);
 
   useEffect(() => {
     const stop = new AbortController();
@@ -30,18 +23,7 @@ export function AgentOutput({ client, sessionId, onClose }: Props) {
   }, [client, sessionId]);
 
   return (
-    <dialog
-      className="gate-card dialog agent-output"
-      ref={dialog}
-      aria-labelledby="agent-output-title"
-      // Escape closes the dialog and nothing behind it.
-      onKeyDown={(event) => event.stopPropagation()}
-      onCancel={(event) => {
-        event.preventDefault();
-        onClose();
-      }}
-    >
-      <h1 id="agent-output-title">Output of the agent</h1>
+    <Dialog title="Output of the agent" className="agent-output" onClose={onClose}>
       {error !== null && <ProblemNote error={error} />}
       {output === "" && <p>The process has written nothing to stderr, or the session has no process now.</p>}
       {output !== null && output !== "" && <pre tabIndex={0}>{output}</pre>}
@@ -51,6 +33,6 @@ export function AgentOutput({ client, sessionId, onClose }: Props) {
           Done
         </button>
       </div>
-    </dialog>
+    </Dialog>
   );
 }

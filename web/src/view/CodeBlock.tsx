@@ -3,6 +3,7 @@
 import { memo, useState } from "react";
 import { visible } from "@acp-gateway/client/read";
 import { CopyButton } from "./CopyButton";
+import { Icon } from "./Icon";
 import { useHighlighted } from "../highlight/useHighlighted";
 
 const MAX_LANGUAGE = 24;
@@ -15,10 +16,11 @@ export const CodeBlock = memo(function CodeBlock({ language, text }: { language:
     <div className={wrapped ? "code-block wrapped" : "code-block"} role="group" aria-label={`Code, ${name}`}>
       <div className="code-head">
         <span className="code-language">{name}</span>
-        <button className="link-button" type="button" aria-pressed={wrapped} onClick={() => setWrapped(!wrapped)}>
-          Wrap
+        <button className="icon-button" type="button" title="Wrap" aria-pressed={wrapped} onClick={() => setWrapped(!wrapped)}>
+          <Icon name="wrap" />
+          <span className="hidden">Wrap</span>
         </button>
-        <CopyButton text={text} />
+        <CopyButton text={text} icon="copy" />
       </div>
       <pre tabIndex={0}>
         <code>

@@ -25,8 +25,8 @@ export function CompactionCard({ item }: { item: CompactionItem }) {
   return (
     <details className="thought">
       <summary>
-        {words}
         <Icon name="chevron" className="chevron" />
+        {words}
       </summary>
       <div className="thought-text">
         <ContentBlocks blocks={item.summary} />

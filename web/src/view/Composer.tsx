@@ -9,7 +9,7 @@ import { AttachButton } from "./AttachButton";
 import { AttachmentChips } from "./AttachmentChips";
 import { focusMessageUnlessSearching, focusNext, MESSAGE_ID } from "./focus";
 import { Icon } from "./Icon";
-import type { Act } from "./SessionView";
+import type { Act } from "./act";
 import { SuggestionList, suggestionId, SUGGESTIONS_ID } from "./SuggestionList";
 import { pasteFiles, useAttachments, useDroppedFiles } from "./useAttachments";
 import { useSuggestions, type Suggestion } from "./useSuggestions";
@@ -181,7 +181,7 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
           <AttachButton onPick={attachments.add} />
           <div className="options">{children}</div>
           <button
-            className="button primary round"
+            className={stops ? "button primary round stops" : "button primary round"}
             type={stops ? "button" : "submit"}
             title={stops ? "Stop (Esc)" : running ? "Queue (Enter)" : "Send (Enter)"}
             aria-keyshortcuts={stops ? "Escape" : "Enter"}

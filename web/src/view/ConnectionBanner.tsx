@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "react";
 import type { Connection } from "@acp-gateway/client";
+import { Icon } from "./Icon";
 
 /** An immediate reconnect is not shown. */
 const GRACE_MS = 400;
@@ -13,6 +14,7 @@ export function ConnectionBanner({ connection, onRetry }: { connection: Connecti
     <div className="banner-place" role="status">
       {lost && (
         <div className="banner">
+          <Icon name="warning" />
           <span>{lost}</span>
           {connection.state === "lost" ? (
             <>

@@ -1,6 +1,8 @@
 // Copies a text. The button says for two seconds whether that worked.
 
 import { useEffect, useState } from "react";
+import { copy } from "./clipboard";
+import { Icon } from "./Icon";
 
 const SHOWN_MS = 2_000;
 
@@ -8,9 +10,11 @@ interface Props {
   /** The text, or a function for a text that is made only if it is copied. */
   text: string | (() => string);
   label?: string;
+  /** The icon that stands for the label. Without it, the label is visible. */
+  icon?: "copy" | "link";
 }
 
-export function CopyButton({ text, label = "Copy" }: Props) {
+export function CopyButton({ text, label = "Copy", icon }: Props) {
   const [state, setState] = useState<"ready" | "done" | "failed">("ready");
   const words = { ready: label, done: "Copied", failed: "Not permitted" };
 
@@ -22,34 +26,15 @@ export function CopyButton({ text, label = "Copy" }: Props) {
 
   return (
     <button
-      className="link-button"
+      className={icon ? "icon-button" : "link-button"}
       type="button"
+      title={icon && words[state]}
       onClick={() => void copy(typeof text === "string" ? text : text()).then((done) => setState(done ? "done" : "failed"))}
     >
-      <span aria-live="polite">{words[state]}</span>
+      {icon && <Icon name={{ ready: icon, done: "check", failed: "warning" }[state]} />}
+      <span className={icon && "hidden"} aria-live="polite">
+        {words[state]}
+      </span>
     </button>
   );
-}
-
-/** Returns whether the text is in the clipboard. Pages without a secure context have the old command only. */
-async function copy(text: string): Promise<boolean> {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    return copyWithCommand(text);
-  }
-}
-
-function copyWithCommand(text: string): boolean {
-  const before = document.activeElement;
-  const field = document.createElement("textarea");
-  field.value = text;
-  field.className = "hidden";
-  document.body.append(field);
-  field.select();
-  const done = document.execCommand("copy");
-  field.remove();
-  if (before instanceof HTMLElement) before.focus();
-  return done;
 }

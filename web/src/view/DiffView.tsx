@@ -3,6 +3,8 @@
 import { memo, useMemo, useSyncExternalStore } from "react";
 import { Choice } from "../model/choice";
 import { diffLines, sideBySide, type DiffLine } from "../model/diff";
+import { Line } from "./DiffLine";
+import { Icon } from "./Icon";
 import { useShortPath } from "./workingFolder";
 
 interface Props {
@@ -33,16 +35,19 @@ export const DiffView = memo(function DiffView({ path, before, after }: Props) {
   return (
     <figure className="diff">
       <figcaption>
+        <Icon name="file" />
         <code title={path}>{shown}</code>
-        {hasPlace && (
-          <button className="link-button" type="button" aria-pressed={split} onClick={() => layoutChoice.choose(split ? "unified" : "split")}>
-            Side by side
-          </button>
-        )}
         <span className="diff-counts">
           {before === null && "new file "}
           <span className="diff-plus">+{count(lines, "added")}</span> <span className="diff-minus">−{count(lines, "removed")}</span>
         </span>
+        {hasPlace && (
+          <span className="figure-actions">
+            <button className="link-button" type="button" aria-pressed={split} onClick={() => layoutChoice.choose(split ? "unified" : "split")}>
+              Side by side
+            </button>
+          </span>
+        )}
       </figcaption>
       <div className={split ? "diff-lines diff-split" : "diff-lines"} tabIndex={0} role="region" aria-label={`Changes to ${shown}`}>
         {split ? <Columns lines={lines} /> : lines.map((line, index) => <Line key={index} line={line} number={line.after ?? line.before} />)}
@@ -64,29 +69,4 @@ function Columns({ lines }: { lines: DiffLine[] }) {
       )}
     </div>
   ));
-}
-
-const MARKS = { same: " ", removed: "-", added: "+", skipped: "…" };
-
-function Line({ line, number }: { line: DiffLine | null; number: number | null }) {
-  if (!line) return <div className="diff-line diff-none" />;
-  return (
-    <div className={`diff-line diff-${line.kind}`}>
-      <span className="diff-number" aria-hidden="true">
-        {number ?? ""}
-      </span>
-      <span className="diff-mark">{MARKS[line.kind]}</span>
-      <span className="diff-text">
-        {line.parts.map((part, index) =>
-          part.changed ? (
-            <span key={index} className="diff-word">
-              {part.text}
-            </span>
-          ) : (
-            part.text
-          ),
-        )}
-      </span>
-    </div>
-  );
 }

@@ -53,14 +53,16 @@ export function FolderBrowser({ client, onChoose }: Props) {
       {level.path !== null && (
         <li>
           <button type="button" onClick={() => open(level.parent)}>
-            <Icon name="up" /> {level.parent === null ? "All roots" : "Folder above"}
+            <Icon name="up" />
+            {level.parent === null ? "All roots" : "Folder above"}
           </button>
         </li>
       )}
       {level.folders.map((folder) => (
         <li key={folder.path}>
           <button type="button" onClick={() => open(folder.path)}>
-            <Icon name="folder" /> <code>{visible(level.path === null ? folder.path : folder.name)}</code>
+            <Icon name="folder" />
+            <code>{visible(level.path === null ? folder.path : folder.name)}</code>
           </button>
         </li>
       ))}

@@ -4,6 +4,8 @@ import { useState } from "react";
 import type { GatewayClient } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { FolderBrowser } from "./FolderBrowser";
+import { Icon } from "./Icon";
+import { Popover } from "./Popover";
 
 interface Props {
   client: GatewayClient;
@@ -15,53 +17,75 @@ interface Props {
   onChoose(folder: string | null): void;
 }
 
-const NEW = "new";
-const OTHER = "other";
-
 export function FolderChoice({ client, browses, recent, folder, onChoose }: Props) {
   const [other, setOther] = useState(false);
-  const known = folder !== null && recent.includes(folder);
-  const value = other ? OTHER : known ? `at${recent.indexOf(folder)}` : NEW;
-
-  function select(chosen: string) {
-    setOther(chosen === OTHER);
-    if (chosen === NEW) onChoose(null);
-    else if (chosen === OTHER) onChoose(folder ?? "");
-    else onChoose(recent[Number(chosen.slice(2))] ?? null);
-  }
-
-  return (
+  const button = (
     <>
-      <label className="option folder">
-        <span>Folder</span>
-        <select value={value} onChange={(event) => select(event.target.value)}>
-          <option value={NEW}>New folder</option>
-          {recent.length > 0 && (
-            <optgroup label="Recent">
-              {recent.map((path, index) => (
-                <option key={path} value={`at${index}`}>
-                  {visible(path)}
-                </option>
-              ))}
-            </optgroup>
-          )}
-          <option value={OTHER}>Another folder…</option>
-        </select>
-      </label>
-      {other && (
-        <div className="folder-other">
-          <input
-            className="folder-path"
-            aria-label="Path of the folder"
-            placeholder="/path/to/folder"
-            autoComplete="off"
-            spellCheck={false}
-            value={folder ?? ""}
-            onChange={(event) => onChoose(event.target.value)}
-          />
-          {browses && <FolderBrowser client={client} onChoose={onChoose} />}
-        </div>
-      )}
+      <Icon name="folder" />
+      <span className="hidden">Folder: </span>
+      {folder === null ? "New folder" : <code>{visible(lastName(folder))}</code>}
+      <Icon name="open" />
     </>
   );
+  return (
+    <Popover button={button} name="Folder of the session" boxClassName="folder-menu">
+      {(close) => {
+        const choose = (path: string | null) => {
+          onChoose(path);
+          close();
+        };
+        return (
+          <>
+            <button className="link-button" type="button" aria-pressed={folder === null} onClick={() => choose(null)}>
+              <Icon name="plus" /> New folder
+            </button>
+            {recent.length > 0 && <p className="popover-title">Recent</p>}
+            {recent.map((path) => (
+              <button key={path} className="link-button" type="button" aria-pressed={folder === path} title={visible(path)} onClick={() => choose(path)}>
+                <Icon name="folder" />
+                <code>
+                  <bdi>{visible(path)}</bdi>
+                </code>
+              </button>
+            ))}
+            <hr className="popover-line" />
+            {other ? (
+              <form
+                className="folder-other"
+                onSubmit={(event) => {
+                  event.preventDefault();
+                  // The form of the page must not start the session.
+                  event.stopPropagation();
+                  close();
+                }}
+              >
+                <input
+                  className="field-box folder-path"
+                  aria-label="Path of the folder"
+                  placeholder="/path/to/folder"
+                  autoComplete="off"
+                  autoFocus
+                  spellCheck={false}
+                  value={folder ?? ""}
+                  onChange={(event) => onChoose(event.target.value === "" ? null : event.target.value)}
+                />
+                {browses && <FolderBrowser client={client} onChoose={onChoose} />}
+                <button className="button primary" type="submit" disabled={folder === null}>
+                  Use this folder
+                </button>
+              </form>
+            ) : (
+              <button className="link-button" type="button" onClick={() => setOther(true)}>
+                <Icon name="search" /> Another folder…
+              </button>
+            )}
+          </>
+        );
+      }}
+    </Popover>
+  );
+}
+
+function lastName(path: string): string {
+  return path.replace(/\/+$/, "").split("/").at(-1) || path;
 }

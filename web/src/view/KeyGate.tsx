@@ -36,6 +36,7 @@ export function KeyGate({ refused, onKey }: Props) {
         <label htmlFor="key">Key or link</label>
         <input
           id="key"
+          className="field-box"
           type="password"
           autoComplete="off"
           spellCheck={false}

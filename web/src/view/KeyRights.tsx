@@ -2,15 +2,18 @@
 
 import { useEffect, useState } from "react";
 import type { About, GatewayClient } from "@acp-gateway/client";
+import { lookup } from "@acp-gateway/client/read";
+import { Icon } from "./Icon";
+import { Popover } from "./Popover";
 
 const SCOPES: Record<string, string> = {
-  read: "read sessions",
-  prompt: "send messages",
-  approve: "answer requests of agents",
-  files: "read and change files",
-  mcp: "bring MCP servers",
-  fleet: "offer agents",
-  admin: "manage the gateway",
+  read: "Read sessions",
+  prompt: "Send messages",
+  approve: "Answer requests of agents",
+  files: "Read and change files",
+  mcp: "Bring MCP servers",
+  fleet: "Offer agents",
+  admin: "Manage the gateway",
 };
 
 export function KeyRights({ client }: { client: GatewayClient }) {
@@ -23,16 +26,30 @@ export function KeyRights({ client }: { client: GatewayClient }) {
       shown = false;
     };
   }, [client]);
-  if (!about) return null;
   return (
-    <details className="key-rights">
-      <summary>Signed in as {about.principal.id}</summary>
-      <p>This key may:</p>
-      <ul>
-        {about.scopes.map((scope) => (
-          <li key={scope}>{SCOPES[scope] ?? scope}</li>
-        ))}
-      </ul>
-    </details>
+    <div className="key-rights">
+      {about && (
+        <Popover
+          button={
+            <>
+              <Icon name="key" /> <span className="key-rights-owner">Signed in as {about.principal.id}</span>
+            </>
+          }
+          name="Rights of the key"
+          place="above"
+        >
+          {() => (
+            <>
+              <p className="popover-title">This key may</p>
+              <ul className="key-rights-list">
+                {about.scopes.map((scope) => (
+                  <li key={scope}>{lookup(SCOPES, scope) ?? scope}</li>
+                ))}
+              </ul>
+            </>
+          )}
+        </Popover>
+      )}
+    </div>
   );
 }

@@ -1,7 +1,9 @@
 // The session's mode and the agent's own settings.
 
 import type { GatewayClient, ConfigChoice, ConfigGroup, ConfigOption, ModeSelection, SessionLog } from "@acp-gateway/client";
-import type { Act } from "./SessionView";
+import { Icon } from "./Icon";
+import { Popover } from "./Popover";
+import type { Act } from "./act";
 
 interface Props {
   log: SessionLog;
@@ -10,13 +12,23 @@ interface Props {
   act: Act;
 }
 
+/** The mode and the model stand beside the message. The other options are in a menu. */
 export function Options({ log, client, sessionId, act }: Props) {
   // Agents that have moved their modes into the options often still send both.
   const modeIsOption = log.configOptions.some((option) => option.category === "mode");
+  const control = (option: ConfigOption) => (
+    <ConfigControl
+      key={option.id}
+      option={option}
+      denied={log.deniedModes.filter((denied) => denied.configId === option.id)}
+      onChange={(value) => void act(() => client.setConfig(sessionId, option.id, value))}
+    />
+  );
+  const others = log.configOptions.filter((option) => !isNear(option));
   return (
     <>
       {log.modes && !modeIsOption && log.modes.availableModes.length > 0 && (
-        <label className="option">
+        <label className="option option-name-hidden">
           <span>Mode</span>
           <select value={log.modes.currentModeId} onChange={(event) => void act(() => client.setMode(sessionId, event.target.value))}>
             {log.modes.availableModes.map(({ id, name, description }) => (
@@ -25,16 +37,18 @@ export function Options({ log, client, sessionId, act }: Props) {
           </select>
         </label>
       )}
-      {log.configOptions.map((option) => (
-        <ConfigControl
-          key={option.id}
-          option={option}
-          denied={log.deniedModes.filter((denied) => denied.configId === option.id)}
-          onChange={(value) => void act(() => client.setConfig(sessionId, option.id, value))}
-        />
-      ))}
+      {log.configOptions.filter(isNear).map(control)}
+      {others.length > 0 && (
+        <Popover button={<Icon name="settings" />} className="icon-button" label="More options" name="Options of the agent" place="above">
+          {() => others.map(control)}
+        </Popover>
+      )}
     </>
   );
+}
+
+function isNear(option: ConfigOption): boolean {
+  return option.type === "select" && (option.category === "mode" || option.category === "model");
 }
 
 /** Why a choice is disabled. */
@@ -69,7 +83,7 @@ function ConfigControl({ option, denied, onChange }: ControlProps) {
       />
     ) : null;
   return (
-    <label className="option" title={option.description ?? undefined}>
+    <label className={isNear(option) ? "option option-name-hidden" : "option"} title={option.description ?? undefined}>
       <span>{option.name}</span>
       <select value={String(option.currentValue)} onChange={(event) => onChange(event.target.value)}>
         {option.options.map((choice) =>

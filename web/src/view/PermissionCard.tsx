@@ -1,9 +1,10 @@
 // A permission that the agent asks for, with all the answers that it offers.
 
-import { useEffect, useRef, useState } from "react";
+import { useContext, useEffect, useRef, useState } from "react";
 import { actionOf } from "../model/action";
 import type { RequestItem, Terminal, ToolItem } from "@acp-gateway/client";
 import { records, text } from "@acp-gateway/client/read";
+import { riskOf } from "../model/risk";
 import { clock } from "../model/words";
 import { ActionView } from "./ActionView";
 import { DENIED } from "./Options";
@@ -11,6 +12,7 @@ import { isEditable, useArmed, useCardFocus } from "./card";
 import { QUESTION_ID } from "./focus";
 import { Icon } from "./Icon";
 import { ToolContent } from "./ToolContent";
+import { Where } from "./where";
 
 export type Answer = { optionId: string } | { cancelled: true };
 
@@ -22,11 +24,14 @@ interface Props {
   /** Options that select a mode which no client can select. */
   isDenied(optionId: string): boolean;
   onAnswer(answer: Answer): Promise<boolean>;
+  /** One of several cards on a page: it takes neither the focus nor the keys of the page. */
+  listed?: boolean;
 }
 
-export function PermissionCard({ request, tool, terminals, isDenied, onAnswer }: Props) {
+export function PermissionCard({ request, tool, terminals, isDenied, onAnswer, listed = false }: Props) {
   const card = useRef<HTMLElement>(null);
   const armed = useArmed();
+  const agent = useContext(Where)?.agent ?? null;
   const [busy, setBusy] = useState(false);
 
   async function answer(given: Answer) {
@@ -40,9 +45,10 @@ export function PermissionCard({ request, tool, terminals, isDenied, onAnswer }:
     answerRef.current = answer;
   });
 
-  useCardFocus(card);
+  useCardFocus(listed ? null : card);
 
   useEffect(() => {
+    if (listed) return;
     const press = (event: KeyboardEvent) => {
       if (event.ctrlKey || event.altKey || event.metaKey || isEditable(document.activeElement)) return;
       const option = request.options[Number(event.key) - 1];
@@ -52,18 +58,30 @@ export function PermissionCard({ request, tool, terminals, isDenied, onAnswer }:
     };
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
-  }, [request.options]);
+  }, [request.options, listed]);
 
+  const action = actionOf(request.toolCall, tool);
+  const risk = riskOf(text(request.toolCall?.["kind"]) ?? tool?.toolKind ?? null, action.command);
   const content = records(request.toolCall?.["content"]);
   return (
-    <section id={QUESTION_ID} className="permission" ref={card} tabIndex={-1} aria-label={`The agent asks permission: ${request.title}`}>
+    <section id={listed ? undefined : QUESTION_ID} className="permission" ref={card} tabIndex={-1} aria-label={`The agent asks permission: ${request.title}`}>
       <p className="permission-head">
-        <Icon name={text(request.toolCall?.["kind"]) ?? "other"} /> Needs approval
-        <span className="permission-note">{request.deadline ? `Rejected at ${clock(request.deadline)} if nobody answers` : "Waits until somebody answers"}</span>
+        <Icon name="waiting" /> Needs approval
+        {agent !== null && <span className="permission-who">· {agent}</span>}
+        <span className="permission-note">
+          <Icon name="clock" /> {request.deadline ? `Rejected at ${clock(request.deadline)} if nobody answers` : "Waits until somebody answers"}
+        </span>
       </p>
-      <p className="permission-title">{request.title || "Go on?"}</p>
+      <div className="permission-line">
+        <p className="permission-title">{request.title || "Go on?"}</p>
+        {risk && (
+          <p className="risk">
+            <Icon name="warning" /> {risk.words}
+          </p>
+        )}
+      </div>
       {request.description && <p className="permission-text">{request.description}</p>}
-      <ActionView action={actionOf(request.toolCall, tool)} title={request.title} />
+      <ActionView action={action} title={request.title} />
       {content.length > 0 && (
         <div className="permission-content">
           <ToolContent content={content} terminals={terminals} />
@@ -73,14 +91,14 @@ export function PermissionCard({ request, tool, terminals, isDenied, onAnswer }:
         {request.options.map((option, index) => (
           <button
             key={option.optionId}
-            className={`button option-${option.kind}`}
+            className={index === 0 && !risk && option.kind.startsWith("allow") ? `button primary option-${option.kind}` : `button option-${option.kind}`}
             type="button"
             aria-disabled={!armed || busy || isDenied(option.optionId)}
             title={isDenied(option.optionId) ? DENIED : undefined}
-            aria-keyshortcuts={index < 9 ? String(index + 1) : undefined}
+            aria-keyshortcuts={index < 9 && !listed ? String(index + 1) : undefined}
             onClick={() => void answer({ optionId: option.optionId })}
           >
-            {index < 9 && <kbd aria-hidden="true">{index + 1}</kbd>}
+            {index < 9 && !listed && <kbd aria-hidden="true">{index + 1}</kbd>}
             <span className="option-name">{isDenied(option.optionId) ? `${option.name} (denied)` : option.name}</span>
           </button>
         ))}

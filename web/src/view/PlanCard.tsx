@@ -27,7 +27,9 @@ export const PlanCard = memo(function PlanCard({ item }: { item: PlanItem }) {
       <ol>
         {item.entries.map((entry, index) => (
           <li key={index} className={`plan-entry plan-${entry.status}`}>
-            <span className="plan-mark">{entry.status === "completed" && <Icon name="check" />}</span>
+            <span className="plan-mark">
+              {entry.status === "in_progress" ? <span className="spinner" /> : <Icon name={entry.status === "completed" ? "check" : "pending"} />}
+            </span>
             <span>
               {entry.content}
               <span className="hidden"> ({entry.status === "in_progress" ? "in progress" : entry.status})</span>

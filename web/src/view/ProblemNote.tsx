@@ -5,6 +5,7 @@ import { ApiProblem, type AuthMethod, type Problem } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { explain, explainProblem } from "../model/explain";
 import { RawValue } from "./ActionView";
+import { Icon } from "./Icon";
 import { usePart } from "./lazy";
 import { Where } from "./where";
 
@@ -19,7 +20,9 @@ export function ProblemNote({ error, problem, children }: Props) {
   const about = problem ?? (error instanceof ApiProblem ? error.problem : undefined);
   return (
     <div className="problem" role={problem ? undefined : "alert"}>
-      <p className="problem-title">{words.title}</p>
+      <p className="problem-title">
+        <Icon name="failed" /> {words.title}
+      </p>
       {words.detail && <p className="problem-detail">{visible(words.detail)}</p>}
       {words.hint && <p className="problem-hint">{words.hint}</p>}
       {about?.code === "agent_auth_required" && <SignInPlace methods={about.authMethods ?? []} />}

@@ -1,9 +1,10 @@
 // The open requests, docked above the composer so that they are always visible.
 
+import { useEffect, useState } from "react";
 import { type GatewayClient, type RequestItem, type SessionLog, toolOf } from "@acp-gateway/client";
 import { usePart } from "./lazy";
 import { PermissionCard } from "./PermissionCard";
-import type { Act } from "./SessionView";
+import type { Act } from "./act";
 
 interface Props {
   log: SessionLog;
@@ -16,11 +17,18 @@ interface Props {
 }
 
 export function RequestDock({ log, requests, client, sessionId, act, onAnswer }: Props) {
+  /** On a phone, the question covers the conversation until a person makes it small. */
+  const [small, setSmall] = useState(false);
   const [first] = requests;
+  const id = first?.requestId;
+  useEffect(() => setSmall(false), [id]);
   if (!first) return null;
   const more = requests.length - 1;
   return (
-    <div className="requests">
+    <div className={small ? "requests small" : "requests"}>
+      <button className="link-button requests-toggle" type="button" aria-expanded={!small} onClick={() => setSmall(!small)}>
+        {small ? "Show the question of the agent" : "Read the conversation first"}
+      </button>
       {first.method === "session/request_permission" ? (
         <PermissionCard
           key={first.requestId}

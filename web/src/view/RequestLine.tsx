@@ -3,6 +3,7 @@
 import { memo } from "react";
 import type { RequestItem, Resolution } from "@acp-gateway/client";
 import { lookup } from "@acp-gateway/client/read";
+import { Icon } from "./Icon";
 
 const ACTIONS: Record<string, string> = { accept: "accepted", decline: "declined", cancel: "dismissed" };
 
@@ -10,6 +11,7 @@ export const RequestLine = memo(function RequestLine({ item, live }: { item: Req
   const waits = item.resolution === null && live;
   return (
     <p className={waits ? "request-line waits" : "request-line"}>
+      <Icon name={waits ? "waiting" : "mode"} />
       <span className="request-line-title">{item.title.replace(/[.:]$/, "") || "The agent asked a question"}</span>
       <span>
         {item.resolution ? resolutionWords(item, item.resolution) : live ? (item.reserved ? "waits for the editor" : "waits for your answer") : "was not answered"}

@@ -3,9 +3,11 @@
 import { useState, type FormEvent } from "react";
 import type { Session } from "@acp-gateway/client";
 import { sessionHref } from "../model/route";
-import { ago, stateWords } from "../model/words";
+import { sessionMark } from "../model/sessionState";
+import { ago } from "../model/words";
 import { onEscape } from "./escape";
 import { Icon } from "./Icon";
+import { SessionStateMark } from "./SessionStateMark";
 
 /** The gateway's limit for a title, in characters. */
 const MAX_TITLE = 512;
@@ -24,6 +26,7 @@ interface Props {
 export function SessionRow({ session, current, unread, title, onNavigate, onRename, onDelete }: Props) {
   const [form, setForm] = useState<"rename" | "delete" | null>(null);
   const close = () => setForm(null);
+  const mark = sessionMark(session, unread);
   return (
     <li className={current ? "session-row current" : "session-row"}>
       {form === "delete" ? (
@@ -40,14 +43,15 @@ export function SessionRow({ session, current, unread, title, onNavigate, onRena
       ) : (
         <>
           <a className="session-link" href={sessionHref(session.sessionId)} aria-current={current ? "page" : undefined} onClick={onNavigate}>
-            <span className={`dot dot-${hasFailed(session) ? "failed" : session.state}`} />
-            <span className="session-words">
-              <span className={unread ? "session-title unread" : "session-title"}>
-                {title}
-                {unread && <span className="hidden"> (new)</span>}
-              </span>
-              <span className="session-meta">
-                {session.agent} · {status(session)}
+            <span className={unread ? "session-title unread" : "session-title"}>
+              {title}
+              {unread && <span className="hidden"> (new)</span>}
+            </span>
+            <span className="session-meta">
+              <SessionStateMark mark={mark} />
+              {mark.word !== null && " · "}
+              <span className="session-about">
+                {ago(session.lastActivityAt, Date.now())} · {session.agent}
               </span>
             </span>
           </a>
@@ -67,16 +71,6 @@ export function SessionRow({ session, current, unread, title, onNavigate, onRena
   );
 }
 
-function hasFailed({ state, lastOutcome }: Session): boolean {
-  return state === "idle" && lastOutcome === "failed";
-}
-
-function status(session: Session): string {
-  if (session.state !== "idle") return stateWords(session.state);
-  const time = ago(session.lastActivityAt, Date.now());
-  return hasFailed(session) ? `failed ${time}` : time;
-}
-
 function Rename({ title, onRename, onClose }: { title: string; onRename(title: string): void; onClose(): void }) {
   const [text, setText] = useState(title);
   const given = text.trim();
@@ -88,7 +82,7 @@ function Rename({ title, onRename, onClose }: { title: string; onRename(title: s
   return (
     <form className="confirm" onSubmit={submit} onKeyDown={(event) => onEscape(event, onClose)}>
       <input
-        className="rename-field"
+        className="field-box rename-field"
         aria-label="Title of the session"
         autoFocus
         maxLength={MAX_TITLE}

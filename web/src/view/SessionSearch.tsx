@@ -3,6 +3,7 @@
 import { useEffect, useRef, type KeyboardEvent } from "react";
 import { flushSync } from "react-dom";
 import { focusMessage } from "./focus";
+import { Icon } from "./Icon";
 
 interface Props {
   search: string;
@@ -43,17 +44,21 @@ export function SessionSearch({ search, onSearch, onOpen }: Props) {
   }
 
   return (
-    <input
-      className="session-search"
-      ref={field}
-      type="search"
-      aria-label="Search sessions"
-      aria-keyshortcuts="Control+K"
-      placeholder="Search sessions (Ctrl+K)"
-      value={search}
-      onChange={(event) => onSearch(event.target.value)}
-      onKeyDown={press}
-    />
+    <div className="session-search-place">
+      <Icon name="search" />
+      <input
+        className="session-search"
+        ref={field}
+        type="search"
+        aria-label="Search sessions"
+        aria-keyshortcuts="Control+K"
+        placeholder="Search"
+        value={search}
+        onChange={(event) => onSearch(event.target.value)}
+        onKeyDown={press}
+      />
+      <kbd aria-hidden="true">Ctrl K</kbd>
+    </div>
   );
 }
 

@@ -2,17 +2,22 @@
 
 import { useCallback, useEffect, useMemo, useState, useSyncExternalStore, type ReactNode } from "react";
 import { blocksText, type GatewayClient, type SessionFeed, type SharedConnection, openRequests, runningTurn, type SessionLog } from "@acp-gateway/client";
+import { visible } from "@acp-gateway/client/read";
 import { useSession } from "@acp-gateway/react";
 import { accepts } from "../model/attachments";
 import { useDraft } from "../model/draft";
+import { panelChoice, type Tab, togglePanel } from "../model/panelTab";
 import { promptTitle } from "../model/words";
 import { seen } from "../model/seen";
+import type { Act } from "./act";
 import { Announcer } from "./Announcer";
 import { Boundary } from "./Boundary";
 import { Composer } from "./Composer";
 import { ConnectionBanner } from "./ConnectionBanner";
 import { Elsewhere, useElsewhere } from "./Elsewhere";
 import { focusMessage } from "./focus";
+import { Icon } from "./Icon";
+import { usePart } from "./lazy";
 import { Options } from "./Options";
 import { ProblemNote } from "./ProblemNote";
 import { Queue } from "./QueuedEnd";
@@ -28,6 +33,8 @@ interface Props {
   client: GatewayClient;
   hub: SharedConnection | null;
   sessionId: string;
+  /** The turn that the address names. */
+  turn: string | null;
   menu: ReactNode;
   /** Called with the session's title when something changed that the list shows too. */
   onActivity(title: string): void;
@@ -40,7 +47,7 @@ export function SessionView(props: Props) {
   return feed ? <Followed {...props} feed={feed} seenUntil={seenUntil} /> : null;
 }
 
-function Followed({ client, sessionId, menu, onActivity, feed, seenUntil }: Props & { feed: SessionFeed; seenUntil: string | null }) {
+function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }: Props & { feed: SessionFeed; seenUntil: string | null }) {
   const { log, connection, caughtUp } = useSyncExternalStore(feed.subscribe, feed.state);
   const [error, setError] = useState<unknown>(null);
   const [draft, setDraft] = useDraft(sessionId);
@@ -68,7 +75,6 @@ function Followed({ client, sessionId, menu, onActivity, feed, seenUntil }: Prop
     if (caughtUp) onActivity(title);
   }, [state, title, caughtUp, onActivity]);
 
-  /** Runs an action and shows its error. Its result arrives in the log. */
   const act: Act = useCallback(async (action) => {
     try {
       await action();
@@ -90,22 +96,41 @@ function Followed({ client, sessionId, menu, onActivity, feed, seenUntil }: Prop
   const accepted = useMemo(() => accepts(log.promptCapabilities), [log.promptCapabilities]);
   const where = useMemo(() => ({ client, agent: log.agent }), [client, log.agent]);
   const queue = useQueue(client, sessionId, log, act, rewrite);
+  const panel = useSyncExternalStore(panelChoice.subscribe, panelChoice.value);
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      if (!event.altKey || event.ctrlKey || event.metaKey || event.code !== "KeyP") return;
+      event.preventDefault();
+      togglePanel();
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
   const stop = () => void act(() => client.cancel(sessionId));
 
   return (
     <Where value={where}>
       <WorkingFolder value={log.cwd}>
+        <div className="session-place">
         <div className="session">
           <header className="bar">
             {menu}
             <div className="bar-words">
               <h1 className="bar-title">{title}</h1>
-              <p className="bar-meta">
-                {log.agent ?? ""}
-                {log.cwd && <span className="bar-path"> · {log.cwd}</span>}
-              </p>
+              {log.cwd && (
+                <p className="bar-meta" title={visible(log.cwd)}>
+                  <Icon name="folder" />
+                  <span className="bar-path">{visible(log.cwd.replace(/\/+$/, "").split("/").at(-1) || log.cwd)}</span>
+                </p>
+              )}
             </div>
             <UsageMeter usage={log.usage} />
+            {!gone && !refused && (
+              <button className="icon-button" type="button" title="Panel (Alt+P)" aria-keyshortcuts="Alt+P" aria-pressed={panel !== "closed"} onClick={togglePanel}>
+                <Icon name="panel" />
+                <span className="hidden">Panel</span>
+              </button>
+            )}
             {!gone && !refused && <SessionMenu client={client} sessionId={sessionId} log={log} title={title} busy={running !== null} act={act} />}
           </header>
           <ConnectionBanner connection={connection} onRetry={() => feed.retryNow()} />
@@ -117,6 +142,7 @@ function Followed({ client, sessionId, menu, onActivity, feed, seenUntil }: Prop
               loading={!caughtUp && log.seq === 0 && !refused}
               agent={log.agent}
               seenUntil={seenUntil}
+              named={turn}
               onRewrite={rewrite}
             />
           </Queue>
@@ -160,15 +186,43 @@ function Followed({ client, sessionId, menu, onActivity, feed, seenUntil }: Prop
                 <Options log={log} client={client} sessionId={sessionId} act={act} />
               </Composer>
             )}
+            {requests.length === 0 && !gone && !refused && !log.closed && <Hints />}
           </footer>
           <Announcer log={log} caughtUp={caughtUp} />
+        </div>
+        {panel !== "closed" && !gone && !refused && <PanelPlace client={client} sessionId={sessionId} log={log} tab={panel} act={act} onWrite={rewrite} />}
         </div>
       </WorkingFolder>
     </Where>
   );
 }
 
-export type Act = (action: () => Promise<unknown>) => Promise<boolean>;
+const loadPanel = () => import("./panel/Panel");
+
+function PanelPlace(props: { client: GatewayClient; sessionId: string; log: SessionLog; tab: Tab; act: Act; onWrite(text: string): void }) {
+  const panel = usePart(loadPanel);
+  return panel.state === "here" ? <panel.part.Panel {...props} /> : <aside className="panel" aria-label="Details" />;
+}
+
+/** The keys of the message field. */
+function Hints() {
+  return (
+    <p className="hints" aria-hidden="true">
+      <span>
+        <kbd>Enter</kbd> Send
+      </span>
+      <span>
+        <kbd>@</kbd> Files
+      </span>
+      <span>
+        <kbd>/</kbd> Commands
+      </span>
+      <span>
+        <kbd>?</kbd> Shortcuts
+      </span>
+    </p>
+  );
+}
 
 function Gone({ gone, error }: { gone: boolean; error: unknown }) {
   return (

@@ -3,12 +3,15 @@
 import { useCallback, useEffect, useState } from "react";
 import type { GatewayClient, SharedConnection } from "@acp-gateway/client";
 import { noticesAreOn, useNotices } from "../model/notices";
-import { isEmbedded, useRoute } from "../model/route";
+import { goTo, isEmbedded, sessionHref, useRoute } from "../model/route";
 import { seen } from "../model/seen";
 import { useSessions } from "@acp-gateway/react";
 import { onEscape } from "./escape";
 import { Icon } from "./Icon";
+import { InboxPage } from "./InboxPage";
+import { KeyboardHelp } from "./KeyboardHelp";
 import { SessionView } from "./SessionView";
+import { useShortcuts } from "./shortcuts";
 import { Sidebar } from "./Sidebar";
 import { StartPage } from "./StartPage";
 import { TasksPage } from "./TasksPage";
@@ -29,6 +32,16 @@ export function Shell({ client, hub, onForget }: Props) {
   const open = route.page === "session" ? route.sessionId : null;
   const { refresh, sessions } = list;
   useNotices(sessions);
+  const [help, setHelp] = useState(false);
+  useShortcuts({
+    newSession: () => goTo("#/"),
+    nextWaiting: () => {
+      const waiting = sessions?.filter((session) => session.state === "waiting") ?? [];
+      const next = waiting[(waiting.findIndex((session) => session.sessionId === open) + 1) % waiting.length];
+      if (next) goTo(sessionHref(next.sessionId));
+    },
+    help: () => setHelp(true),
+  });
   const openDrawer = useCallback(() => setDrawer(true), []);
 
   // Choosing a session on a small screen closes the drawer over it.
@@ -69,22 +82,27 @@ export function Shell({ client, hub, onForget }: Props) {
         <Sidebar
           client={client}
           list={list}
+          route={route}
           open={open}
           openTitle={openTitle}
           onForget={onForget}
           onNavigate={() => setDrawer(false)}
           onSearch={openDrawer}
+          onHelp={() => setHelp(true)}
         />
       )}
       <main id="main" tabIndex={-1}>
-        {route.page === "tasks" ? (
+        {route.page === "inbox" ? (
+          <InboxPage client={client} sessions={sessions} menu={menu} onAnswered={refresh} />
+        ) : route.page === "tasks" ? (
           <TasksPage client={client} menu={menu} />
         ) : open ? (
-          <SessionView key={open} client={client} hub={hub} sessionId={open} menu={menu} onActivity={changed} />
+          <SessionView key={open} client={client} hub={hub} sessionId={open} turn={route.page === "session" ? route.turn : null} menu={menu} onActivity={changed} />
         ) : (
           <StartPage client={client} menu={menu} sessions={list.sessions} onCreated={list.refresh} />
         )}
       </main>
+      {help && <KeyboardHelp onClose={() => setHelp(false)} />}
     </div>
   );
 }

@@ -4,35 +4,39 @@ import { useState, useSyncExternalStore } from "react";
 import type { GatewayClient, Session } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { grouped, matches } from "../model/groups";
-import { goTo, TASKS_HREF } from "../model/route";
+import { goTo, INBOX_HREF, TASKS_HREF, type Route } from "../model/route";
 import { seen } from "../model/seen";
 import type { SessionList } from "@acp-gateway/react";
 import { Icon } from "./Icon";
 import { KeyRights } from "./KeyRights";
-import { NoticesChoice } from "./NoticesChoice";
 import { ProblemNote } from "./ProblemNote";
 import { SessionRow } from "./SessionRow";
 import { moveFocus, SessionSearch } from "./SessionSearch";
-import { ThemeChoice } from "./ThemeChoice";
+import { Settings } from "./Settings";
 
 interface Props {
   client: GatewayClient;
   list: SessionList;
+  route: Route;
   open: string | null;
   /** The title of the open session in its view. The agent may set it only at the end of a turn. */
   openTitle: string | null;
   onForget(): void;
   onNavigate(): void;
   onSearch(): void;
+  /** Shows the keyboard shortcuts. */
+  onHelp(): void;
 }
 
-export function Sidebar({ client, list, open, openTitle, onForget, onNavigate, onSearch }: Props) {
+export function Sidebar({ client, list, route, open, openTitle, onForget, onNavigate, onSearch, onHelp }: Props) {
   const [error, setError] = useState<unknown>(null);
   const [search, setSearch] = useState("");
   useSyncExternalStore(seen.subscribe, seen.stored);
   const titleOf = (session: Session) =>
     visible(session.title ?? (session.sessionId === open ? openTitle : null) ?? "Untitled session");
   const found = list.sessions?.filter((session) => matches({ ...session, title: titleOf(session) }, search.trim())) ?? [];
+
+  const waiting = list.sessions?.filter((session) => session.state === "waiting").length ?? 0;
 
   async function act(action: Promise<unknown>, done?: () => void) {
     try {
@@ -48,13 +52,27 @@ export function Sidebar({ client, list, open, openTitle, onForget, onNavigate, o
   return (
     <nav id="sidebar" className="sidebar" aria-label="Sessions">
       <div className="sidebar-head">
-        <a className="brand" href="#/" onClick={onNavigate}>
-          acp-gateway
-        </a>
-        <a className="button" href="#/" onClick={onNavigate}>
+        <div className="brand-row">
+          <a className="brand" href="#/" onClick={onNavigate}>
+            <Brand />
+            acp-gateway
+          </a>
+          <Settings onForget={onForget} />
+        </div>
+        <a className="sidebar-action" href="#/" aria-keyshortcuts="Alt+N" onClick={onNavigate}>
           <Icon name="plus" /> New session
+          <kbd aria-hidden="true">Alt N</kbd>
         </a>
         <SessionSearch search={search} onSearch={setSearch} onOpen={onSearch} />
+        {waiting > 0 && (
+          <a className="sidebar-action quiet" href={INBOX_HREF} aria-current={route.page === "inbox" ? "page" : undefined} onClick={onNavigate}>
+            <Icon name="waiting" /> Inbox
+            <span className="count">{waiting}</span>
+          </a>
+        )}
+        <a className="sidebar-action quiet" href={TASKS_HREF} aria-current={route.page === "tasks" ? "page" : undefined} onClick={onNavigate}>
+          <Icon name="clock" /> Tasks
+        </a>
       </div>
       {error !== null && <ProblemNote error={error} />}
       {list.error !== null && list.sessions === null && <ProblemNote error={list.error} />}
@@ -66,7 +84,10 @@ export function Sidebar({ client, list, open, openTitle, onForget, onNavigate, o
       <div className="session-groups" onKeyDown={moveFocus}>
         {grouped(found, Date.now()).map((group) => (
           <section key={group.name} aria-label={group.name}>
-            <h2 className="session-group">{group.name}</h2>
+            <h2 className="session-group">
+              {group.name}
+              {group.name === "Needs you" && <span className="count">{group.sessions.length}</span>}
+            </h2>
             <ul>
               {group.sessions.map((session) => (
                 <SessionRow
@@ -85,19 +106,21 @@ export function Sidebar({ client, list, open, openTitle, onForget, onNavigate, o
         ))}
       </div>
       <div className="sidebar-foot">
-        <a className="link-button" href={TASKS_HREF} onClick={onNavigate}>
-          Tasks
-        </a>
-        <a className="link-button" href="docs" target="_blank" rel="noopener noreferrer">
-          API docs
-        </a>
-        <button className="link-button" type="button" onClick={onForget}>
-          Sign out
-        </button>
         <KeyRights client={client} />
-        <NoticesChoice />
-        <ThemeChoice />
+        <button className="icon-button" type="button" title="Keyboard shortcuts (?)" aria-keyshortcuts="?" onClick={onHelp}>
+          <Icon name="keyboard" />
+          <span className="hidden">Keyboard shortcuts</span>
+        </button>
       </div>
     </nav>
+  );
+}
+
+function Brand() {
+  return (
+    <svg viewBox="0 0 20 20" fill="none" stroke="currentColor" strokeWidth="2" strokeLinecap="round" aria-hidden="true" focusable="false">
+      <path d="M3 17V9.5a7 7 0 0 1 14 0V17" />
+      <path d="M7.5 17v-6.8a2.5 2.5 0 0 1 5 0V17" opacity=".45" />
+    </svg>
   );
 }

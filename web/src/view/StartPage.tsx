@@ -1,20 +1,24 @@
 // The start page: a message, the agent and the folder of a new session. The first Enter creates the session and sends.
 
 import { useEffect, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
-import { type GatewayClient, idempotencyKey, mayHaveHappened, type NewPrompt, type Session } from "@acp-gateway/client";
-import { startable } from "../model/agents";
-import { accepts, promptBlocks } from "../model/attachments";
+import { type Agent, type GatewayClient, idempotencyKey, mayHaveHappened, type Session } from "@acp-gateway/client";
+import { record } from "@acp-gateway/client/read";
+import { useAgents } from "@acp-gateway/react";
+import { agentState, agentTitle, startable } from "../model/agents";
+import { type Accepts, accepts, promptBlocks } from "../model/attachments";
 import { recentFolders } from "../model/folders";
 import { goTo, sessionHref } from "../model/route";
-import { useAgents } from "@acp-gateway/react";
-import { AgentChoice } from "./AgentChoice";
+import { AgentMenu } from "./AgentMenu";
+import { AgentSessions } from "./AgentSessions";
 import { AttachButton } from "./AttachButton";
 import { AttachmentChips } from "./AttachmentChips";
-import { FolderChoice } from "./FolderChoice";
 import { focusMessage, MESSAGE_ID } from "./focus";
+import { FolderChoice } from "./FolderChoice";
 import { Icon } from "./Icon";
 import { InstallableAgents } from "./InstallableAgents";
 import { ProblemNote } from "./ProblemNote";
+import { RecentSessions } from "./RecentSessions";
+import { StartOptions, type StartSelection } from "./StartOptions";
 import { pasteFiles, useAttachments, useDroppedFiles } from "./useAttachments";
 import { Where } from "./where";
 
@@ -25,24 +29,27 @@ interface Props {
   onCreated(): void;
 }
 
-/**
- * A start without a response may have reached the gateway. The next try repeats each of its requests with the same key, and
- * sends the message to the session that exists already.
- */
+/** A start without a response may have reached the gateway. The next try repeats it with the same key. */
 interface Attempt {
-  agent: string;
-  folder: string | null;
+  body: string;
   key: string;
-  session: Session | null;
-  message: { body: NewPrompt; key: string } | null;
 }
+
+/** Messages that a person can begin with. */
+const SUGGESTED = [
+  { icon: "execute", text: "Fix a failing test" },
+  { icon: "changes", text: "Review my uncommitted changes" },
+  { icon: "file", text: "Explain this repository" },
+];
 
 export function StartPage({ client, menu, sessions, onCreated }: Props) {
   const catalogue = useAgents(client);
   const [wanted, setWanted] = useState<string | null>(null);
   const [folder, setFolder] = useState<string | null>(null);
   const [text, setText] = useState("");
+  const [selection, setSelection] = useState<StartSelection>({});
   const [busy, setBusy] = useState(false);
+  const [imports, setImports] = useState(false);
   const [error, setError] = useState<unknown>(null);
   const attempt = useRef<Attempt | null>(null);
   const attachments = useAttachments(null);
@@ -50,6 +57,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
   const empty = text.trim() === "" && attachments.all.length === 0;
   const { agents } = catalogue;
   const chosen = startable(agents ?? [], wanted ?? sessions?.[0]?.agent ?? null);
+  const agent = agents?.find(({ name }) => name === chosen);
   const problem = error ?? (agents === null ? catalogue.error : null);
 
   useEffect(() => {
@@ -57,37 +65,30 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
     focusMessage();
   }, []);
 
-  function choose(agent: string) {
-    setWanted(agent);
+  function choose(name: string) {
+    setWanted(name);
     setFolder(null);
+    setSelection({});
     setError(null);
   }
 
   async function start() {
-    if (!chosen || busy) return;
-    const cwd = folder?.trim() || null;
-    const known = attempt.current;
-    const now = known?.agent === chosen && known.folder === cwd ? known : { agent: chosen, folder: cwd, key: idempotencyKey(), session: null, message: null };
+    const accepted = acceptedBy(agent);
+    if (!chosen || busy || !attachments.areAccepted(accepted)) return;
+    const prompt = empty ? {} : { prompt: promptBlocks(text, attachments.all, accepted) };
+    const body = { agent: chosen, ...(folder?.trim() ? { cwd: folder.trim() } : {}), ...prompt, ...selection };
+    const repeats = attempt.current?.body === JSON.stringify(body);
+    const now = repeats ? attempt.current! : { body: JSON.stringify(body), key: idempotencyKey() };
     attempt.current = now;
     setBusy(true);
     setError(null);
     try {
-      now.session ??= await client.createSession(chosen, cwd, now.key);
+      const session = await client.createSession(body, now.key);
       onCreated();
-      const accepted = now.session.attached ? accepts(now.session.promptCapabilities ?? {}) : null;
-      if (!attachments.areAccepted(accepted)) return;
-      if (!empty) {
-        const body = { prompt: promptBlocks(text, attachments.all, accepted) };
-        if (JSON.stringify(now.message?.body) !== JSON.stringify(body)) now.message = { body, key: idempotencyKey() };
-        await client.prompt(now.session.sessionId, body, now.message!.key);
-      }
       attempt.current = null;
-      goTo(sessionHref(now.session.sessionId));
+      goTo(sessionHref(session.sessionId));
     } catch (reason) {
-      if (!mayHaveHappened(reason)) {
-        now.message = null;
-        if (now.session === null) attempt.current = null;
-      }
+      if (!mayHaveHappened(reason)) attempt.current = null;
       setError(reason);
       catalogue.refresh();
     } finally {
@@ -101,6 +102,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
     if (!empty) void start();
   }
 
+  if (agents?.length === 0) return <NoAgent menu={menu} />;
   return (
     <div className="start">
       <header className="bar">{menu}</header>
@@ -131,20 +133,35 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
             <div className="composer-row">
               <AttachButton onPick={attachments.add} />
               <div className="options">
-                <FolderChoice
-                  key={chosen}
+                <StartOptions
                   client={client}
-                  browses={agents?.find((agent) => agent.name === chosen)?.kind === "local"}
-                  recent={recentFolders(sessions, chosen)}
-                  folder={folder}
-                  onChoose={setFolder}
+                  latest={sessions?.find((session) => session.agent === chosen)?.sessionId ?? null}
+                  selection={selection}
+                  onSelect={setSelection}
                 />
               </div>
-              <button className="button primary" type="submit" disabled={!chosen || busy} aria-busy={busy}>
-                <Icon name="send" />
-                <span>{busy ? "Starting the agent…" : empty ? "Start session" : "Start and send"}</span>
+              <button
+                className="button primary round"
+                type="submit"
+                title={empty ? "Start session" : "Start and send (Enter)"}
+                disabled={!chosen || busy}
+                aria-busy={busy}
+              >
+                {busy ? <span className="spinner" /> : <Icon name="send" />}
+                <span className="hidden">{busy ? "Starting the agent…" : empty ? "Start session" : "Start and send"}</span>
               </button>
             </div>
+          </div>
+          <div className="shelf">
+            {agents !== null && <AgentMenu agents={agents} chosen={chosen} onChoose={choose} />}
+            <FolderChoice
+              key={chosen}
+              client={client}
+              browses={agent?.kind === "local"}
+              recent={recentFolders(sessions, chosen)}
+              folder={folder}
+              onChoose={setFolder}
+            />
           </div>
         </form>
         {problem !== null && (
@@ -158,16 +175,75 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
             </ProblemNote>
           </Where>
         )}
-        {agents?.length === 0 && <p>No agents are configured. Add one to the gateway's configuration and restart it.</p>}
-        {agents !== null && agents.length > 0 && (
-          <fieldset className="agents" disabled={busy}>
-            <legend className="agents-legend">Agent</legend>
-            {agents.map((agent) => (
-              <AgentChoice key={agent.name} agent={agent} chosen={chosen === agent.name} onChoose={() => choose(agent.name)} />
+        {agent && <AgentProblem agent={agent} />}
+        {text === "" && (
+          <div className="suggested" role="group" aria-label="Suggestions">
+            {SUGGESTED.map(({ icon, text: suggestion }) => (
+              <button
+                key={suggestion}
+                className="button"
+                type="button"
+                onClick={() => {
+                  setText(suggestion);
+                  focusMessage();
+                }}
+              >
+                <Icon name={icon} /> {suggestion}
+              </button>
             ))}
-          </fieldset>
+          </div>
         )}
-        {agents !== null && <InstallableAgents client={client} configured={agents.map((agent) => agent.name)} />}
+        {sessions !== null && (sessions.length > 0 || listsSessions(agent)) && (
+          <RecentSessions sessions={sessions}>
+            {chosen && listsSessions(agent) && (
+              <button className="link-button" type="button" onClick={() => setImports(true)}>
+                Continue a session of {chosen}…
+              </button>
+            )}
+          </RecentSessions>
+        )}
+        {imports && chosen && <AgentSessions client={client} agent={chosen} onClose={() => setImports(false)} />}
+        {agents !== null && <InstallableAgents client={client} configured={agents.map(({ name }) => name)} />}
+      </div>
+    </div>
+  );
+}
+
+/** What the agent accepts in messages. Before its first start, only text and media are certain to need no file support. */
+function acceptedBy(agent: Agent | undefined): Accepts {
+  const known = record(agent?.capabilities);
+  if (!known) return { image: true, audio: true, embeddedContext: true };
+  return accepts(record(known["promptCapabilities"]) ?? record(record(known["session"])?.["prompt"]) ?? {}) ?? { image: false, audio: false, embeddedContext: false };
+}
+
+/** Whether the agent can list the sessions of its own store. */
+function listsSessions(agent: Agent | undefined): boolean {
+  const known = record(agent?.capabilities);
+  return record(record(known?.["sessionCapabilities"])?.["list"]) !== null;
+}
+
+/** The state of an agent that may not start. */
+function AgentProblem({ agent }: { agent: Agent }) {
+  const state = agentState(agent);
+  if (state.tone === "good") return null;
+  return (
+    <p className={`agent-state agent-${state.tone}`}>
+      <Icon name="warning" />
+      <span>
+        {agentTitle(agent)}: {state.word}
+        {state.detail && `. ${state.detail}`}
+      </span>
+    </p>
+  );
+}
+
+function NoAgent({ menu }: { menu: ReactNode }) {
+  return (
+    <div className="start">
+      <header className="bar">{menu}</header>
+      <div className="transcript-empty">
+        <h1 className="transcript-empty-title">No agent yet</h1>
+        <p>Add an agent to the gateway's configuration and restart it. The built-in demo agent needs no model.</p>
       </div>
     </div>
   );

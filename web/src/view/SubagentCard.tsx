@@ -14,6 +14,7 @@ export function SubagentCard({ item, live, children }: { item: SubagentItem; liv
   return (
     <details className="tool subagent">
       <summary className="tool-head">
+        <Icon name="chevron" className="chevron" />
         <Icon name="agent" />
         <span className="hidden">Subagent: </span>
         <span className="tool-title">
@@ -21,7 +22,6 @@ export function SubagentCard({ item, live, children }: { item: SubagentItem; liv
           {item.description && <span className="subagent-about"> {item.description}</span>}
         </span>
         <span className={`tool-status status-${status}`}>{status}</span>
-        <Icon name="chevron" className="chevron" />
       </summary>
       <div className="tool-body" role="group" aria-label={name}>
         {children}

@@ -4,6 +4,7 @@ import { memo, useMemo, useState } from "react";
 import { styledLines, type Span } from "../model/ansi";
 import type { Terminal } from "@acp-gateway/client";
 import { CopyButton } from "./CopyButton";
+import { Icon } from "./Icon";
 
 /** Lines of a long output that are shown at first. */
 const SHOWN = 14;
@@ -19,9 +20,10 @@ export const TerminalBlock = memo(function TerminalBlock({ terminal }: { termina
   return (
     <figure className="terminal">
       <figcaption>
+        <Icon name="execute" />
         <code>{terminal.command}</code>
-        <span>{ending(terminal)}</span>
-        {!isEmpty && <CopyButton text={() => textOf(lines)} />}
+        <Ending terminal={terminal} />
+        {!isEmpty && <CopyButton text={() => textOf(lines)} icon="copy" />}
       </figcaption>
       {(hidden > 0 || terminal.cut) && (
         <p className="terminal-more">
@@ -62,6 +64,17 @@ function Styled({ lines }: { lines: Span[][] }) {
 
 function textOf(lines: Span[][]): string {
   return lines.map((line) => line.map((span) => span.text).join("")).join("\n");
+}
+
+function Ending({ terminal }: { terminal: Terminal }) {
+  const failed = terminal.exited && (terminal.signal !== null || (terminal.exitCode ?? 0) !== 0);
+  const tone = !terminal.exited ? "state-live" : failed ? "state-bad" : terminal.exitCode === 0 ? "state-good" : "";
+  return (
+    <span className={`terminal-end ${tone}`}>
+      {!terminal.exited ? <span className="spinner" aria-hidden="true" /> : failed ? <Icon name="failed" /> : terminal.exitCode === 0 && <Icon name="check" />}
+      {ending(terminal)}
+    </span>
+  );
 }
 
 function ending(terminal: Terminal): string {

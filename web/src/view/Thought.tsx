@@ -10,8 +10,8 @@ export const Thought = memo(function Thought({ item }: { item: MessageItem }) {
   return (
     <details className="thought">
       <summary>
-        <Icon name="think" /> Thought for {duration(item.startedAt, item.endedAt)}
         <Icon name="chevron" className="chevron" />
+        Thought for {duration(item.startedAt, item.endedAt)}
       </summary>
       <div className="thought-text">
         <ContentBlocks blocks={item.blocks} />

@@ -1,9 +1,10 @@
 // A tool call: its title and state, and, when expanded, its content.
 
-import { memo } from "react";
+import { memo, useMemo } from "react";
 import type { Terminal, ToolItem, ToolLocation } from "@acp-gateway/client";
-import { lookup, visible } from "@acp-gateway/client/read";
+import { line, lookup, visible } from "@acp-gateway/client/read";
 import { actionOf } from "../model/action";
+import { diffCounts } from "../model/diff";
 import { ActionView, RawValue } from "./ActionView";
 import { Icon } from "./Icon";
 import { TerminalBlock } from "./TerminalBlock";
@@ -48,13 +49,19 @@ export const ToolCard = memo(function ToolCard({ item, live, settled, folded, te
   const hasRaw = item.content.length === 0 && commands.length === 0 && !hides && (item.rawInput !== undefined || item.rawOutput !== undefined);
   const hasBody = item.content.length > 0 || commands.length > 0 || hides || item.locations.length > 0 || hasRaw;
   const shows = item.status === "failed" || item.content.some((part) => part["type"] === "diff" || part["type"] === "terminal");
+  const counts = useMemo(() => changed(item), [item]);
   const head = (
     <>
+      {hasBody && <Icon name="chevron" className="chevron" />}
       <Icon name={item.toolKind} />
       <span className="hidden">{lookup(KINDS, item.toolKind) ?? "Tool"}: </span>
       <span className="tool-title">{item.title}</span>
+      {counts && (
+        <span className="diff-counts">
+          <span className="diff-plus">+{counts.added}</span> <span className="diff-minus">−{counts.removed}</span>
+        </span>
+      )}
       <span className={`tool-status status-${status}`}>{status}</span>
-      {hasBody && <Icon name="chevron" className="chevron" />}
     </>
   );
   if (!hasBody) return <div className="tool tool-head">{head}</div>;
@@ -86,6 +93,14 @@ export const ToolCard = memo(function ToolCard({ item, live, settled, folded, te
     </details>
   );
 });
+
+/** The lines that the call adds and removes, if it shows changes to files. */
+function changed(item: ToolItem): { added: number; removed: number } | null {
+  const diffs = item.content.filter((part) => part["type"] === "diff");
+  if (diffs.length === 0) return null;
+  const each = diffs.map((part) => diffCounts(line(part["oldText"]), line(part["newText"]) ?? ""));
+  return { added: each.reduce((sum, { added }) => sum + added, 0), removed: each.reduce((sum, { removed }) => sum + removed, 0) };
+}
 
 /** A command of the agent's own is shown below, with its output. */
 function own(item: ToolItem, terminalId: unknown): boolean {

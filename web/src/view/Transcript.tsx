@@ -4,7 +4,9 @@ import { Fragment, memo, useCallback, useEffect, useLayoutEffect, useMemo, useRe
 import type { SessionLog, Turn } from "@acp-gateway/client";
 import { Icon } from "./Icon";
 import { Nearness, NearnessContext } from "./near";
-import { TurnView } from "./TurnView";
+import { since } from "../model/words";
+import { AwaySummary } from "./AwaySummary";
+import { turnId, TurnView } from "./TurnView";
 
 interface Props {
   log: SessionLog;
@@ -14,6 +16,8 @@ interface Props {
   loading: boolean;
   /** Turns that ended later are new to this browser. Null: unknown. */
   seenUntil: string | null;
+  /** The turn that the address names. */
+  named: string | null;
   /** Puts a prompt back into the message field. */
   onRewrite(text: string): void;
 }
@@ -23,7 +27,7 @@ const TURNS = 50;
 /** Nearer to the end than this counts as being there. */
 const NEAR_PX = 80;
 
-export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp, loading, seenUntil, onRewrite }: Props) {
+export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp, loading, seenUntil, named, onRewrite }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const nearness = useMemo(() => new Nearness(() => scroller.current), []);
@@ -37,10 +41,24 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
   const earlier = Math.min(from ?? latest, latest);
   // The first new turn after the replay. Turns that follow are seen as they arrive.
   const [firstNew, setFirstNew] = useState<string | null>(null);
+  const [settledAt, setSettledAt] = useState(0);
   if (caughtUp && from === null) {
     setFrom(latest);
     setFirstNew(firstNewTurn(log.turns, seenUntil));
+    setSettledAt(log.turns.length);
   }
+
+  // A link to a turn: it is shown, and the conversation does not move to its end.
+  const index = named === null ? -1 : log.turns.findIndex((turn) => turn.promptId === named);
+  if (caughtUp && index >= 0 && index < earlier) setFrom(index);
+  useLayoutEffect(() => {
+    if (!caughtUp || index < 0 || named === null) return;
+    stuck.current = false;
+    const element = document.getElementById(turnId(named));
+    element?.scrollIntoView({ block: "start" });
+    element?.focus({ preventScroll: true });
+    setAway(true);
+  }, [caughtUp, named, index < 0]);
 
   const toEnd = useCallback(() => {
     const box = scroller.current;
@@ -53,7 +71,13 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
 
   // Cards that open, images that load and a keyboard that slides in change the height without an event.
   useEffect(() => {
-    const watch = new ResizeObserver(() => stuck.current && toEnd());
+    const watch = new ResizeObserver(() => {
+      if (stuck.current) toEnd();
+      // What stands below the conversation has the same edges, also where a scroll bar needs space.
+      const box = scroller.current;
+      const gutter = box ? (box.offsetWidth - box.clientWidth) / 2 : 0;
+      box?.closest<HTMLElement>(".session")?.style.setProperty("--gutter", `${gutter}px`);
+    });
     if (content.current) watch.observe(content.current);
     if (scroller.current) watch.observe(scroller.current);
     return () => watch.disconnect();
@@ -84,8 +108,13 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
           <NearnessContext value={nearness}>
             {log.turns.slice(earlier).map((turn) => (
               <Fragment key={turn.key}>
-                {turn.key === firstNew && <p className="new-mark">{newWords(log.turns, firstNew)}</p>}
-                <TurnView turn={turn} terminals={log.terminals} onRewrite={onRewrite} />
+                {turn.key === firstNew && (
+                  <>
+                    <p className="new-mark">New since {seenUntil === null ? "your last visit" : since(seenUntil)}</p>
+                    <AwaySummary turns={log.turns.slice(log.turns.findIndex(({ key }) => key === firstNew), settledAt)} since={seenUntil} />
+                  </>
+                )}
+                <TurnView turn={turn} isNamed={turn.promptId !== null && turn.promptId === named} terminals={log.terminals} onRewrite={onRewrite} />
               </Fragment>
             ))}
           </NearnessContext>
@@ -112,12 +141,6 @@ function firstNewTurn(turns: Turn[], seenUntil: string | null): string | null {
   if (seenUntil === null) return null;
   const index = turns.findIndex((turn) => (turn.endedAt ?? turn.createdAt) > seenUntil);
   return index > 0 ? turns[index]!.key : null;
-}
-
-function newWords(turns: Turn[], firstNew: string): string {
-  const fresh = turns.slice(turns.findIndex((turn) => turn.key === firstNew));
-  const failed = fresh.filter((turn) => turn.status === "failed").length;
-  return `New since your last visit${failed === 0 ? "" : failed === 1 ? ": one turn failed" : `: ${failed} turns failed`}`;
 }
 
 function Empty({ agent }: { agent: string | null }) {

@@ -1,16 +1,18 @@
 // A prompt and its results.
 
-import { memo } from "react";
+import { memo, useContext } from "react";
 import { withActivities } from "../model/activity";
 import { blocksText, type Item, type RequestItem, type Terminal, type Turn } from "@acp-gateway/client";
 import { lookup, records } from "@acp-gateway/client/read";
 import { sentence } from "../model/explain";
-import { duration, noteWords, stopWords } from "../model/words";
+import { parseRoute, turnHref } from "../model/route";
+import { clock, duration, noteWords, stopWords } from "../model/words";
 import { ActivityGroup } from "./ActivityGroup";
 import { Boundary } from "./Boundary";
 import { CompactionCard } from "./CompactionCard";
 import { ContentBlocks } from "./ContentBlocks";
 import { CopyButton } from "./CopyButton";
+import { Icon } from "./Icon";
 import { ItemChunk } from "./ItemChunk";
 import { PlanCard } from "./PlanCard";
 import { ProblemNote } from "./ProblemNote";
@@ -20,18 +22,21 @@ import { SubagentCard } from "./SubagentCard";
 import { TerminalBlock } from "./TerminalBlock";
 import { Thought } from "./Thought";
 import { ToolCard } from "./ToolCard";
+import { Where } from "./where";
 
 interface Props {
   turn: Turn;
+  /** A link names it. */
+  isNamed: boolean;
   terminals: Record<string, Terminal>;
   onRewrite(text: string): void;
 }
 
-export const TurnView = memo(function TurnView({ turn, terminals, onRewrite }: Props) {
+export const TurnView = memo(function TurnView({ turn, isNamed, terminals, onRewrite }: Props) {
   const asked = askedAbout(turn);
   const words = blocksText(turn.prompt);
   return (
-    <article className={`turn turn-${turn.status}`} aria-label={turn.status === "between" ? "Between turns" : "Turn"}>
+    <article id={turn.promptId === null ? undefined : turnId(turn.promptId)} className={isNamed ? `turn turn-${turn.status} named` : `turn turn-${turn.status}`} tabIndex={-1} aria-label={turn.status === "between" ? "Between turns" : "Turn"}>
       {turn.prompt.length > 0 && (
         <div className="message from-person">
           <span className="hidden">You wrote: </span>
@@ -40,17 +45,48 @@ export const TurnView = memo(function TurnView({ turn, terminals, onRewrite }: P
       )}
       {words !== "" && (
         <div className="prompt-actions" role="group" aria-label="Your message">
-          <CopyButton text={words} />
-          <button className="link-button" type="button" onClick={() => onRewrite(words)}>
-            Edit and send again
+          <time className="prompt-time" dateTime={turn.createdAt}>
+            {clock(turn.createdAt)}
+          </time>
+          <CopyButton text={words} icon="copy" />
+          <button className="icon-button" type="button" title="Edit and send again" onClick={() => onRewrite(words)}>
+            <Icon name="edit" />
+            <span className="hidden">Edit and send again</span>
           </button>
+          {turn.promptId !== null && <CopyButton text={() => linkTo(turn.promptId!)} label="Copy the link to this turn" icon="link" />}
         </div>
       )}
+      {turn.items.length > 0 && <Speaker />}
       <Items items={turn.items} live={turn.status === "running"} settled={settled(turn)} asked={asked} terminals={terminals} />
       <TurnEnd turn={turn} onRewrite={onRewrite} />
     </article>
   );
 });
+
+/** The id of a turn's element, for links. */
+export function turnId(promptId: string): string {
+  return `turn-${promptId}`;
+}
+
+/** The address of a turn in the session that the page shows. */
+function linkTo(promptId: string): string {
+  const route = parseRoute(location.hash);
+  return route.page === "session" ? new URL(turnHref(route.sessionId, promptId), location.href).href : location.href;
+}
+
+/** Who answers: the agent. */
+function Speaker() {
+  const agent = useContext(Where)?.agent ?? null;
+  if (agent === null) return null;
+  return (
+    <p className="speaker">
+      <span className="tile" aria-hidden="true">
+        {[...agent][0]?.toUpperCase()}
+      </span>
+      <b>{agent}</b>
+    </p>
+  );
+}
 
 /** Calls whose content an open request shows directly below, so that it does not appear twice. */
 function askedAbout(turn: Turn): Set<string | null> {
@@ -211,9 +247,18 @@ function TurnEnd({ turn, onRewrite }: { turn: Turn; onRewrite(text: string): voi
   if (turn.status === "queued") return <QueuedEnd turn={turn} />;
   if (turn.status === "removed") return <p className="turn-end">Removed from the queue</p>;
   if (turn.status === "running") {
+    const waits = turn.items.some((item) => item.kind === "request" && item.resolution === null && !item.reserved);
     return (
-      <p className="turn-end working">
-        <span className="pulse" aria-hidden="true" /> Working…
+      <p className={waits ? "turn-end working state-wait" : "turn-end working"}>
+        {waits ? (
+          <>
+            <Icon name="waiting" /> Waiting for you
+          </>
+        ) : (
+          <>
+            <span className="spinner" aria-hidden="true" /> Working… <kbd aria-hidden="true">Esc</kbd> <span aria-hidden="true">stops</span>
+          </>
+        )}
       </p>
     );
   }
@@ -235,10 +280,11 @@ function TurnEnd({ turn, onRewrite }: { turn: Turn; onRewrite(text: string): voi
   return (
     <div className="turn-foot">
       <p className={turn.stopReason === "end_turn" ? "turn-end" : "turn-end notable"}>
+        {turn.stopReason === "end_turn" && <Icon name="check" className="state-good" />}
         {stopWords(turn.stopReason)}
         {took && ` · ${took}`}
       </p>
-      {answer !== "" && <CopyButton text={answer} label="Copy the answer" />}
+      {answer !== "" && <CopyButton text={answer} label="Copy the answer" icon="copy" />}
     </div>
   );
 }

@@ -17,8 +17,10 @@ export function useArmed(): boolean {
 }
 
 /** The focus moves to the card and not to a button, so that an earlier key press does not answer it. */
-export function useCardFocus(card: RefObject<HTMLElement | null>): void {
+/** Null: nothing moves. */
+export function useCardFocus(card: RefObject<HTMLElement | null> | null): void {
   useEffect(() => {
+    if (!card) return;
     if (!isTyping()) card.current?.focus({ preventScroll: true });
     // If the card had the focus when it disappears, the focus moves to the composer.
     return () => {

@@ -4,7 +4,7 @@ import { useMemo } from "react";
 import { type GatewayClient, runningTurn, type SessionLog } from "@acp-gateway/client";
 import { focusMessage } from "./focus";
 import type { QueueActions } from "./QueuedEnd";
-import type { Act } from "./SessionView";
+import type { Act } from "./act";
 
 /** `act` and `rewrite` must be stable. */
 export function useQueue(client: GatewayClient, sessionId: string, log: SessionLog, act: Act, rewrite: (text: string) => void): QueueActions {

@@ -33,8 +33,23 @@ export class Chat {
     return this.lastTurn.locator(".from-agent").last();
   }
 
+  /** Opens the menu of agents on the start page. */
+  async openAgents() {
+    const menu = this.page.getByRole("group", { name: "Agent of the session" });
+    if (!(await menu.isVisible())) await this.page.getByRole("button", { name: /^Agent:/ }).click();
+    await menu.waitFor();
+    return menu;
+  }
+
+  async chooseAgent(agent) {
+    const menu = await this.openAgents();
+    // The pointer selects and closes the menu, unless the agent was selected before.
+    await menu.getByRole("radio", { name: agent }).click();
+    if (await menu.isVisible()) await this.page.keyboard.press("Escape");
+  }
+
   async start(agent) {
-    await this.page.getByRole("radio", { name: agent }).check();
+    await this.chooseAgent(agent);
     await this.page.getByRole("button", { name: "Start session" }).click();
     await this.page.waitForURL(/#\/s\/[0-9a-f-]+$/);
     await this.message.waitFor();

@@ -32,11 +32,11 @@ test("a whole command has no suggestions", () => {
 
 test("the best files are first, and only files and folders", () => {
   const files = [
-    { path: "docs/main-page.md", type: "file" },
-    { path: "src/main.rs", type: "file" },
-    { path: "src/main.rs.link", type: "link" },
-    { path: "src/my main.rs", type: "file" },
-    { path: "main.rs", type: "file" },
+    { path: "docs/main-page.md", type: "file", name: "" },
+    { path: "src/main.rs", type: "file", name: "" },
+    { path: "src/main.rs.link", type: "link", name: "" },
+    { path: "src/my main.rs", type: "file", name: "" },
+    { path: "main.rs", type: "file", name: "" },
   ];
   expect(bestFiles(files, "main.rs").map((file) => file.path)).toEqual(["main.rs", "src/main.rs"]);
 });

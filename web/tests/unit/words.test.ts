@@ -24,7 +24,9 @@ test("durations and stop reasons in words", () => {
 });
 
 test("addresses", () => {
-  expect(parseRoute("#/s/abc")).toEqual({ page: "session", sessionId: "abc" });
+  expect(parseRoute("#/s/abc")).toEqual({ page: "session", sessionId: "abc", turn: null });
+  expect(parseRoute("#/s/abc/t/d%20e")).toEqual({ page: "session", sessionId: "abc", turn: "d e" });
+  expect(parseRoute("#/inbox")).toEqual({ page: "inbox" });
   expect(parseRoute("#/s/%")).toEqual({ page: "start" });
   expect(parseRoute("")).toEqual({ page: "start" });
 });

@@ -2,7 +2,7 @@
 
 import { SharedConnection } from "./log/sharedConnection";
 import { problemOf, Unreachable } from "./problem";
-import type { About, Agent, ConfigOption, ElicitationAnswer, EventPage, FileEntry, FolderPage, InstallableAgent, NewPrompt, Prompt, Session, SessionModes, SessionPage, Task, TaskPage } from "./types";
+import type { About, Agent, AgentSessionPage, ConfigOption, ElicitationAnswer, EventPage, FileChangeList, FileChangeText, FileEntry, FilePage, FolderPage, InstallableAgent, NewPrompt, NewSession, PendingRequest, Prompt, Session, SessionModes, SessionPage, Task, TaskPage } from "./types";
 
 const DEADLINE_MS = 90_000;
 
@@ -66,10 +66,31 @@ export class GatewayClient {
     return this.#call("sessions?limit=200");
   }
 
-  /** `folder`: null lets the gateway create one. */
-  createSession(agent: string, folder: string | null, idempotencyKey: string): Promise<Session> {
-    const body = folder === null ? { agent } : { agent, cwd: folder };
+  /** Without `cwd`, the gateway creates a folder. With `prompt`, its turn has begun when the promise resolves. */
+  createSession(body: NewSession, idempotencyKey: string): Promise<Session> {
     return this.#call("sessions", { method: "POST", body, idempotencyKey });
+  }
+
+  /** A session with its modes and options. */
+  session(session: string, signal: AbortSignal): Promise<Session> {
+    return this.#call(`sessions/${encodeURIComponent(session)}`, { signal });
+  }
+
+  /** The sessions in the agent's own store, below the workspace roots. */
+  agentSessions(agent: string, cursor: string | null, signal: AbortSignal): Promise<AgentSessionPage> {
+    const query = cursor === null ? "" : `?cursor=${encodeURIComponent(cursor)}`;
+    return this.#call(`agents/${encodeURIComponent(agent)}/sessions${query}`, { signal });
+  }
+
+  /** Continues a session of the agent's own store. */
+  adoptSession(agent: string, agentSessionId: string, cwd: string, idempotencyKey: string): Promise<Session> {
+    return this.#call("sessions", { method: "POST", body: { agent, agentSessionId, cwd }, idempotencyKey });
+  }
+
+  /** The requests of a session that wait for an answer. */
+  async requests(session: string, signal: AbortSignal): Promise<PendingRequest[]> {
+    const page = await this.#call<{ requests: PendingRequest[] }>(`sessions/${encodeURIComponent(session)}/requests`, { signal });
+    return page.requests;
   }
 
   /** Tasks, newest first. */
@@ -130,6 +151,50 @@ export class GatewayClient {
     const query = new URLSearchParams({ limit: "50", ...(match === "" ? {} : { match }) });
     const page = await this.#call<{ files: FileEntry[] }>(`sessions/${encodeURIComponent(session)}/files?${query}`, { signal });
     return page.files;
+  }
+
+  /** A page of the entries of a folder of the session. */
+  folder(session: string, path: string, cursor: string | null, signal: AbortSignal): Promise<FilePage> {
+    const query = new URLSearchParams({ limit: "200", ...(path === "" ? {} : { path }), ...(cursor === null ? {} : { cursor }) });
+    return this.#call(`sessions/${encodeURIComponent(session)}/files?${query}`, { signal });
+  }
+
+  /** The beginning of a file, with at most `limit` bytes. */
+  async file(session: string, path: string, limit: number, signal: AbortSignal): Promise<Blob> {
+    const response = await this.#fetch(`sessions/${encodeURIComponent(session)}/files/${filePath(path)}`, { headers: { Range: `bytes=0-${limit - 1}` }, signal });
+    // An empty file has no range.
+    if (response.status === 416) return new Blob();
+    if (!response.ok) throw await problemOf(response);
+    return response.blob();
+  }
+
+  /** Writes a file if it still has this ETag. */
+  async writeFile(session: string, path: string, content: string, etag: string): Promise<void> {
+    const headers = { "Content-Type": "application/octet-stream", "If-Match": etag };
+    const response = await this.#fetch(`sessions/${encodeURIComponent(session)}/files/${filePath(path)}`, { method: "PUT", headers, body: content, signal: AbortSignal.timeout(DEADLINE_MS) });
+    if (!response.ok) throw await problemOf(response);
+  }
+
+  /** The files that differ from the start of the session. */
+  changes(session: string, signal: AbortSignal): Promise<FileChangeList> {
+    return this.#call(`sessions/${encodeURIComponent(session)}/changes`, { signal });
+  }
+
+  change(session: string, path: string, signal: AbortSignal): Promise<FileChangeText> {
+    return this.#call(`sessions/${encodeURIComponent(session)}/changes/${filePath(path)}`, { signal });
+  }
+
+  /** Gives a file the state of the start of the session, if it still has this ETag. Null: if it does not exist. */
+  async revertChange(session: string, path: string, etag: string | null): Promise<void> {
+    const condition = etag === null ? { "If-None-Match": "*" } : { "If-Match": etag };
+    const address = `sessions/${encodeURIComponent(session)}/changes/${filePath(path)}`;
+    const response = await this.#fetch(address, { method: "DELETE", headers: condition, signal: AbortSignal.timeout(DEADLINE_MS) });
+    if (!response.ok) throw await problemOf(response);
+  }
+
+  /** The events after a position, at most 1,000. */
+  eventsAfter(session: string, after: string, signal: AbortSignal): Promise<EventPage> {
+    return this.#call(`sessions/${encodeURIComponent(session)}/events?limit=1000&after=${encodeURIComponent(after)}`, { signal });
   }
 
   cancel(session: string): Promise<void> {
@@ -237,4 +302,9 @@ export class GatewayClient {
       throw new Unreachable(cause);
     }
   }
+}
+
+/** The path of a file in an address. */
+function filePath(path: string): string {
+  return path.split("/").map(encodeURIComponent).join("/");
 }

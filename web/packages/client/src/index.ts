@@ -14,4 +14,5 @@ export * from "./log/shared";
 export * from "./log/sharedConnection";
 export * from "./log/sse";
 export * from "./state/fold";
+export { requestItem } from "./state/request";
 export * from "./state/state";

@@ -14,6 +14,7 @@ export interface Agent {
   title?: string | null;
   version?: string | null;
   agentInfo?: Raw | null;
+  capabilities?: Raw | null;
 }
 
 /** An agent of the registry, which the operator can install. */
@@ -197,7 +198,42 @@ export interface ContentBlock {
 /** A file of a session. */
 export interface FileEntry {
   path: string;
+  name: string;
   type: string;
+  size?: number | null;
+}
+
+export interface FilePage {
+  files: FileEntry[];
+  nextCursor?: string | null;
+}
+
+/** A file that differs from the start of the session. */
+export interface FileChange {
+  path: string;
+  kind: "added" | "modified" | "deleted" | (string & {});
+  additions: number | null;
+  deletions: number | null;
+  binary: boolean;
+  tooLarge: boolean;
+}
+
+export interface FileChangeList {
+  since: string;
+  /** Whether the list has all changes. */
+  complete: boolean;
+  reason: string | null;
+  files: FileChange[];
+  more: boolean;
+}
+
+/** The texts of a changed file at the start of the session and now. */
+export interface FileChangeText {
+  path: string;
+  kind: string;
+  oldText: string | null;
+  newText: string | null;
+  etag: string | null;
 }
 
 /** A message for the agent. */
@@ -206,6 +242,42 @@ export interface NewPrompt {
   /** Files of the session. */
   attachments?: { path: string }[];
   queue?: boolean;
+}
+
+/** A new session. */
+export interface NewSession {
+  agent: string;
+  cwd?: string;
+  prompt?: ContentBlock[];
+  /** The mode before the first prompt. */
+  modeId?: string;
+  /** Values of options before the first prompt, by their ids. */
+  config?: Record<string, string | boolean>;
+}
+
+/** A session in the agent's own store. */
+export interface AgentSession {
+  agentSessionId: string;
+  /** Its id in the gateway, if it was created or continued there. */
+  sessionId: string | null;
+  cwd: string;
+  title?: string | null;
+  updatedAt?: string | null;
+}
+
+export interface AgentSessionPage {
+  sessions: AgentSession[];
+  nextCursor?: string | null;
+}
+
+/** A request of an agent that waits for an answer. */
+export interface PendingRequest {
+  requestId: string;
+  method: string;
+  params: Raw;
+  createdAt: string;
+  deadline: string | null;
+  acpClient?: string;
 }
 
 /** One event of the log, or one about the stream (`ready`, `position`, `reset`, `problem`, `shutdown`, `end`). */

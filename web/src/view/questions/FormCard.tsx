@@ -5,7 +5,7 @@ import { ApiProblem, type ElicitationAnswer, type RequestItem } from "@acp-gatew
 import { line, lookup, record } from "@acp-gateway/client/read";
 import { contentOf, fieldErrors, fieldsOf, firstValues, type Values } from "../../model/form";
 import { useArmed } from "../card";
-import type { Act } from "../SessionView";
+import type { Act } from "../act";
 import { Card } from "./Card";
 import { FormField } from "./FormField";
 

@@ -5,7 +5,7 @@ import { useState } from "react";
 import type { ElicitationAnswer, RequestItem } from "@acp-gateway/client";
 import { text, visible } from "@acp-gateway/client/read";
 import { useArmed } from "../card";
-import type { Act } from "../SessionView";
+import type { Act } from "../act";
 import { Card } from "./Card";
 
 interface Props {

@@ -4,7 +4,7 @@ import { useState, type FormEvent } from "react";
 import type { RequestItem } from "@acp-gateway/client";
 import { lookup, visible } from "@acp-gateway/client/read";
 import { useArmed } from "../card";
-import type { Act } from "../SessionView";
+import type { Act } from "../act";
 import { Card } from "./Card";
 
 type Answer = { result: unknown } | { error: { code: number; message: string } };

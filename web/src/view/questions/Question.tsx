@@ -1,7 +1,7 @@
 // Every question of the agent that is not a permission: a form, a page to open, or anything else.
 
 import type { GatewayClient, RequestItem } from "@acp-gateway/client";
-import type { Act } from "../SessionView";
+import type { Act } from "../act";
 import { FormCard } from "./FormCard";
 import { LinkCard } from "./LinkCard";
 import { OtherCard } from "./OtherCard";

@@ -9,15 +9,26 @@ import { addItem, updateOwner } from "./turns";
 import { tool } from "./update";
 
 export function requestCreated(log: SessionLog, event: LogEvent): SessionLog {
-  const requestId = text(event["requestId"]);
-  if (requestId === null) return log;
-  const params = record(event["params"]) ?? {};
+  const item = requestItem(event, `r${event.seq}`);
+  if (item === null) return log;
+  const { toolCall } = item;
+  // Some agents show a call nowhere else before they report its result.
+  const shown = (turn: Turn) => (toolCall && text(event["subagent"]) === null ? tool(turn, toolCall, event) : turn);
+  return { ...log, turns: updateOwner(log.turns, event, (turn) => addItem(shown(turn), item)) };
+}
+
+/** The request of an event `request.created`, or of the list of pending requests, which have the same members. */
+export function requestItem(source: object, key: string): RequestItem | null {
+  const raw = source as Raw;
+  const requestId = text(raw["requestId"]);
+  if (requestId === null) return null;
+  const params = record(raw["params"]) ?? {};
   const subject = record(params["subject"]);
   const toolCall = record(params["toolCall"]) ?? record(subject?.["toolCall"]);
-  const method = text(event["method"]) ?? "";
-  const item: RequestItem = {
+  const method = text(raw["method"]) ?? "";
+  return {
     kind: "request",
-    key: `r${event.seq}`,
+    key,
     requestId,
     method,
     params,
@@ -26,14 +37,11 @@ export function requestCreated(log: SessionLog, event: LogEvent): SessionLog {
     toolCallId: text(toolCall?.["toolCallId"]),
     title: line(params["title"]) ?? line(toolCall?.["title"]) ?? line(params["message"]) ?? titleOf(method, params),
     description: line(params["description"]) ?? line(subject?.["command"]),
-    deadline: text(event["deadline"]),
-    reserved: text(event["acpClient"]) !== null,
+    deadline: text(raw["deadline"]),
+    reserved: text(raw["acpClient"]) !== null,
     resolution: null,
     done: false,
   };
-  // Some agents show a call nowhere else before they report its result.
-  const shown = (turn: Turn) => (toolCall && text(event["subagent"]) === null ? tool(turn, toolCall, event) : turn);
-  return { ...log, turns: updateOwner(log.turns, event, (turn) => addItem(shown(turn), item)) };
 }
 
 export function requestResolved(log: SessionLog, event: LogEvent): SessionLog {

@@ -1,0 +1,22 @@
+// Comments of a person on changed lines, which become one message for the agent.
+
+export interface LineComment {
+  key: string;
+  path: string;
+  /** The number of the line in the new text, or in the old one for a removed line. */
+  line: number;
+  removed: boolean;
+  /** The line that the comment is about. */
+  code: string;
+  text: string;
+}
+
+/** The message: each file, line and comment, in the order of the files. */
+export function reviewMessage(comments: readonly LineComment[]): string {
+  const sorted = [...comments].sort((a, b) => (a.path === b.path ? a.line - b.line : a.path < b.path ? -1 : 1));
+  const parts = sorted.map(({ path, line, removed, code, text }) => {
+    const place = removed ? `the removed line ${line}` : `line ${line}`;
+    return `In @${path}, ${place}:\n> ${code.trim() || "(empty line)"}\n${text.trim()}`;
+  });
+  return `${comments.length === 1 ? "A comment" : "Comments"} on your changes:\n\n${parts.join("\n\n")}`;
+}

@@ -1,0 +1,91 @@
+// The sessions that the agent has in its own store, for example from a terminal. A person continues one of them here.
+
+import { useEffect, useState } from "react";
+import { type AgentSession, type GatewayClient, idempotencyKey } from "@acp-gateway/client";
+import { visible } from "@acp-gateway/client/read";
+import { goTo, sessionHref } from "../model/route";
+import { ago } from "../model/words";
+import { Dialog } from "./Dialog";
+import { ProblemNote } from "./ProblemNote";
+import { Where } from "./where";
+
+interface Props {
+  client: GatewayClient;
+  agent: string;
+  onClose(): void;
+}
+
+export function AgentSessions({ client, agent, onClose }: Props) {
+  const [sessions, setSessions] = useState<AgentSession[] | null>(null);
+  const [cursor, setCursor] = useState<string | null>(null);
+  const [next, setNext] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+
+  useEffect(() => {
+    const stop = new AbortController();
+    client.agentSessions(agent, cursor, stop.signal).then(
+      (page) => {
+        setSessions((before) => [...(before ?? []), ...page.sessions]);
+        setNext(page.nextCursor ?? null);
+      },
+      (reason: unknown) => !stop.signal.aborted && setError(reason),
+    );
+    return () => stop.abort();
+  }, [client, agent, cursor]);
+
+  async function adopt({ agentSessionId, cwd, sessionId }: AgentSession) {
+    if (sessionId !== null) {
+      onClose();
+      return goTo(sessionHref(sessionId));
+    }
+    setBusy(true);
+    setError(null);
+    try {
+      const session = await client.adoptSession(agent, agentSessionId, cwd, idempotencyKey());
+      onClose();
+      goTo(sessionHref(session.sessionId));
+    } catch (reason) {
+      setError(reason);
+      setBusy(false);
+    }
+  }
+
+  return (
+    <Dialog title={`Sessions of ${agent}`} className="agent-output" onClose={onClose}>
+      {error !== null && (
+        <Where value={{ client, agent }}>
+          <ProblemNote error={error} />
+        </Where>
+      )}
+      {sessions === null && error === null && <p role="status">Asking the agent…</p>}
+      {sessions?.length === 0 && <p>The agent has no sessions below the workspace roots.</p>}
+      {sessions !== null && sessions.length > 0 && (
+        <ul className="adoptable">
+          {sessions.map((session) => (
+            <li key={session.agentSessionId}>
+              <button className="adoptable-row" type="button" disabled={busy} onClick={() => void adopt(session)}>
+                <span className="recent-title">{visible(session.title ?? "Untitled session")}</span>
+                <code title={visible(session.cwd)}>{visible(session.cwd)}</code>
+                <span>
+                  {session.sessionId !== null && "here already · "}
+                  {session.updatedAt && ago(session.updatedAt, Date.now())}
+                </span>
+              </button>
+            </li>
+          ))}
+        </ul>
+      )}
+      <div className="dialog-actions">
+        {next !== null && (
+          <button className="button" type="button" onClick={() => setCursor(next)}>
+            Show more
+          </button>
+        )}
+        <button className="button" type="button" onClick={onClose}>
+          Cancel
+        </button>
+      </div>
+    </Dialog>
+  );
+}

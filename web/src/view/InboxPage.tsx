@@ -1,0 +1,99 @@
+// The requests of all sessions that wait for an answer.
+
+import { useCallback, useEffect, useState, type ReactNode } from "react";
+import { type GatewayClient, type RequestItem, requestItem, type Session } from "@acp-gateway/client";
+import { visible } from "@acp-gateway/client/read";
+import { sessionHref } from "../model/route";
+import { PermissionCard } from "./PermissionCard";
+import { ProblemNote } from "./ProblemNote";
+import { Where } from "./where";
+import { WorkingFolder } from "./workingFolder";
+
+interface Props {
+  client: GatewayClient;
+  sessions: Session[] | null;
+  menu: ReactNode;
+  onAnswered(): void;
+}
+
+export function InboxPage({ client, sessions, menu, onAnswered }: Props) {
+  const waiting = sessions?.filter((session) => session.state === "waiting");
+  useEffect(() => {
+    document.title = "Inbox";
+  }, []);
+  return (
+    <div className="tasks">
+      <header className="bar">{menu}</header>
+      <div className="tasks-body">
+        <h1>Inbox</h1>
+        {waiting?.length === 0 && <p className="tasks-lead">No session needs an answer.</p>}
+        {waiting?.map((session) => <Entry key={session.sessionId} client={client} session={session} onAnswered={onAnswered} />)}
+      </div>
+    </div>
+  );
+}
+
+function Entry({ client, session, onAnswered }: { client: GatewayClient; session: Session; onAnswered(): void }) {
+  const [requests, setRequests] = useState<RequestItem[]>([]);
+  const [error, setError] = useState<unknown>(null);
+  const { sessionId, lastActivityAt } = session;
+
+  // Each request and each answer is an activity of the session.
+  useEffect(() => {
+    const stop = new AbortController();
+    client.requests(sessionId, stop.signal).then(
+      (pending) => setRequests(pending.flatMap((request) => requestItem(request, request.requestId) ?? [])),
+      (reason: unknown) => !stop.signal.aborted && setError(reason),
+    );
+    return () => stop.abort();
+  }, [client, sessionId, lastActivityAt]);
+
+  const answered = useCallback(
+    async (requestId: string, answer: Parameters<GatewayClient["answerPermission"]>[2]) => {
+      try {
+        await client.answerPermission(sessionId, requestId, answer);
+        setRequests((before) => before.filter((request) => request.requestId !== requestId));
+        onAnswered();
+        return true;
+      } catch (reason) {
+        setError(reason);
+        return false;
+      }
+    },
+    [client, sessionId, onAnswered],
+  );
+
+  return (
+    <section className="inbox-entry" aria-label={visible(session.title ?? session.agent)}>
+      <div className="recent-head">
+        <h2 className="recent-title">{visible(session.title ?? "Untitled session")}</h2>
+        <a className="link-button" href={sessionHref(sessionId)}>
+          Open session
+        </a>
+      </div>
+      {error !== null && <ProblemNote error={error} />}
+      <Where value={{ client, agent: session.agent }}>
+        <WorkingFolder value={session.cwd ?? null}>
+          {requests.map((request) =>
+            request.method === "session/request_permission" && !request.reserved ? (
+              <PermissionCard
+                key={request.requestId}
+                request={request}
+                tool={null}
+                terminals={{}}
+                isDenied={() => false}
+                onAnswer={(answer) => answered(request.requestId, answer)}
+                listed
+              />
+            ) : (
+              <section key={request.requestId} className="permission" aria-label={request.title}>
+                <p className="permission-title">{request.title || "The agent asks something."}</p>
+                <p className="permission-text">{request.reserved ? "Only the editor that started this turn can answer." : "Open the session to answer."}</p>
+              </section>
+            ),
+          )}
+        </WorkingFolder>
+      </Where>
+    </section>
+  );
+}

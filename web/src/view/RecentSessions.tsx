@@ -1,0 +1,33 @@
+// The sessions that a person probably goes on with, on the start page.
+
+import type { Session } from "@acp-gateway/client";
+import { visible } from "@acp-gateway/client/read";
+import { sessionHref } from "../model/route";
+import { seen } from "../model/seen";
+import { sessionMark } from "../model/sessionState";
+import { ago } from "../model/words";
+import { SessionStateMark } from "./SessionStateMark";
+
+const MOST = 5;
+
+export function RecentSessions({ sessions, children }: { sessions: Session[]; children: React.ReactNode }) {
+  const shown = [...sessions].sort((a, b) => Number(b.state === "waiting") - Number(a.state === "waiting")).slice(0, MOST);
+  return (
+    <section className="recent" aria-labelledby="recent-title">
+      <div className="recent-head">
+        <h2 id="recent-title">{shown.length > 0 ? "Pick up where you left off" : "No sessions here yet"}</h2>
+        {children}
+      </div>
+      {shown.map((session) => (
+        <a key={session.sessionId} className="recent-row" href={sessionHref(session.sessionId)}>
+          <span>
+            <SessionStateMark mark={sessionMark(session, seen.isUnread(session))} />
+          </span>
+          <span className="recent-title">{visible(session.title ?? "Untitled session")}</span>
+          <span className="recent-where">{session.agent}</span>
+          <time dateTime={session.lastActivityAt}>{ago(session.lastActivityAt, Date.now())}</time>
+        </a>
+      ))}
+    </section>
+  );
+}

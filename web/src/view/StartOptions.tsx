@@ -1,0 +1,93 @@
+// The mode and the model of a new session. An agent says them only in a session, so the choices are those of its latest one.
+
+import { useEffect, useState } from "react";
+import type { ConfigChoice, ConfigGroup, GatewayClient, Session } from "@acp-gateway/client";
+
+/** What a person has selected; the agent's own defaults where nothing was. */
+export interface StartSelection {
+  modeId?: string;
+  config?: Record<string, string>;
+}
+
+interface Props {
+  client: GatewayClient;
+  /** The latest session of the agent. */
+  latest: string | null;
+  selection: StartSelection;
+  onSelect(selection: StartSelection): void;
+}
+
+export function StartOptions({ client, latest, selection, onSelect }: Props) {
+  const known = useSession(client, latest);
+  if (!known) return null;
+  const options = (known.configOptions ?? []).filter((option) => option.type === "select" && (option.category === "mode" || option.category === "model"));
+  const modes = options.some((option) => option.category === "mode") ? [] : (known.modes?.availableModes ?? []);
+  const denied = known.deniedModes ?? [];
+  return (
+    <>
+      {modes.length > 0 && (
+        <Select
+          label="Mode"
+          value={selection.modeId ?? ""}
+          choices={modes.filter(({ id }) => !denied.some(({ modeId }) => modeId === id)).map(({ id, name }) => ({ value: id, name }))}
+          onChange={(modeId) => {
+            const { modeId: _, ...rest } = selection;
+            onSelect(modeId === "" ? rest : { ...rest, modeId });
+          }}
+        />
+      )}
+      {options.map((option) => (
+        <Select
+          key={option.id}
+          label={option.name}
+          value={selection.config?.[option.id] ?? ""}
+          choices={(option.options ?? []).flatMap(flat).filter(({ value }) => !denied.some((one) => one.configId === option.id && one.value === value))}
+          onChange={(value) => {
+            const { [option.id]: _, ...others } = selection.config ?? {};
+            onSelect({ ...selection, config: value === "" ? others : { ...others, [option.id]: value } });
+          }}
+        />
+      ))}
+    </>
+  );
+}
+
+function flat(choice: ConfigChoice | ConfigGroup): ConfigChoice[] {
+  return "group" in choice ? choice.options : [choice];
+}
+
+function useSession(client: GatewayClient, sessionId: string | null): Session | null {
+  const [session, setSession] = useState<Session | null>(null);
+  useEffect(() => {
+    setSession(null);
+    if (sessionId === null) return;
+    const stop = new AbortController();
+    // Without it, the agent's defaults apply.
+    client.session(sessionId, stop.signal).then(setSession, () => undefined);
+    return () => stop.abort();
+  }, [client, sessionId]);
+  return session;
+}
+
+interface SelectProps {
+  label: string;
+  value: string;
+  choices: { value: string; name: string }[];
+  onChange(value: string): void;
+}
+
+function Select({ label, value, choices, onChange }: SelectProps) {
+  return (
+    <label className="option option-name-hidden">
+      <span>{label}</span>
+      <select value={value} onChange={(event) => onChange(event.target.value)}>
+        <option value="">{`Default ${label.toLowerCase()}`}</option>
+        {choices.map((choice) => (
+          <option key={choice.value} value={choice.value}>
+            {choice.name}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}

@@ -1,0 +1,156 @@
+// A changed file with its changes.
+
+import { useEffect, useMemo, useState } from "react";
+import type { FileChange, FileChangeText, GatewayClient } from "@acp-gateway/client";
+import { visible } from "@acp-gateway/client/read";
+import { type DiffLine, type Hunk, hunksOf, textOf, withoutHunk } from "../../model/diff";
+import type { LineComment } from "../../model/review";
+import { Line } from "../DiffLine";
+import { Icon } from "../Icon";
+import { Popover } from "../Popover";
+import { ProblemNote } from "../ProblemNote";
+import type { Act } from "../act";
+import { CommentForm } from "./CommentForm";
+
+interface Props {
+  client: GatewayClient;
+  sessionId: string;
+  file: FileChange;
+  /** Changes when the file may have changed. */
+  loads: number;
+  startsOpen: boolean;
+  act: Act;
+  comments: LineComment[];
+  onComment(comment: LineComment): void;
+  onRemove(key: string): void;
+  onReverted(): void;
+}
+
+const KINDS: Record<string, string> = { added: "new", deleted: "deleted" };
+
+export function ChangedFile({ client, sessionId, file, loads, startsOpen, act, comments, onComment, onRemove, onReverted }: Props) {
+  const [open, setOpen] = useState(startsOpen);
+  const [text, setText] = useState<FileChangeText | null>(null);
+  const [error, setError] = useState<unknown>(null);
+  const shows = open && !file.binary && !file.tooLarge;
+
+  useEffect(() => {
+    if (!shows) return;
+    const stop = new AbortController();
+    client.change(sessionId, file.path, stop.signal).then(
+      (found) => {
+        setText(found);
+        setError(null);
+      },
+      (reason: unknown) => !stop.signal.aborted && setError(reason),
+    );
+    return () => stop.abort();
+  }, [client, sessionId, file.path, shows, loads]);
+
+  const revert = async () => {
+    const current = text ?? (await client.change(sessionId, file.path, AbortSignal.timeout(30_000)));
+    if (await act(() => client.revertChange(sessionId, file.path, current.etag))) onReverted();
+  };
+  const revertHunk = async (hunk: Hunk) => {
+    if (text?.etag == null) return revert();
+    const { etag } = text;
+    const content = withoutHunk(text.oldText, text.newText, hunk);
+    if (await act(() => client.writeFile(sessionId, file.path, content, etag))) onReverted();
+  };
+
+  return (
+    <section className="change" aria-label={visible(file.path)}>
+      <div className="change-head">
+        <button className="change-open" type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
+          <Icon name="chevron" className="chevron" />
+          <span className="change-path" title={visible(file.path)}>
+            {visible(file.path)}
+          </span>
+          <span className="diff-counts">
+            {KINDS[file.kind]}
+            {file.additions !== null && <span className="diff-plus">+{file.additions}</span>} {file.deletions !== null && <span className="diff-minus">−{file.deletions}</span>}
+          </span>
+        </button>
+        <Popover button={<Icon name="more" />} className="icon-button" label={`More about ${visible(file.path)}`} name="This file" side="right">
+          {(close) => (
+            <button
+              className="link-button"
+              type="button"
+              onClick={() => {
+                close();
+                void act(revert);
+              }}
+            >
+              <Icon name="undo" /> {file.kind === "added" ? "Delete this new file" : "Revert the whole file"}
+            </button>
+          )}
+        </Popover>
+      </div>
+      {open && (file.binary || file.tooLarge) && <p className="comment panel-empty">{file.binary ? "This file is no text." : "This file is too large to be shown."}</p>}
+      {shows && error !== null && <ProblemNote error={error} />}
+      {shows && text && <Hunks text={text} path={file.path} comments={comments} onComment={onComment} onRemove={onRemove} onRevert={(hunk) => void revertHunk(hunk)} />}
+    </section>
+  );
+}
+
+interface HunksProps {
+  text: FileChangeText;
+  path: string;
+  comments: LineComment[];
+  onComment(comment: LineComment): void;
+  onRemove(key: string): void;
+  onRevert(hunk: Hunk): void;
+}
+
+function Hunks({ text, path, comments, onComment, onRemove, onRevert }: HunksProps) {
+  const hunks = useMemo(() => hunksOf(text.oldText, text.newText), [text]);
+  const [asks, setAsks] = useState<string | null>(null);
+  if (hunks.length === 0) return <p className="comment panel-empty">Only the end of the last line differs.</p>;
+  return hunks.map((hunk) => (
+    <div key={hunk.start} className="hunk">
+      <div className="hunk-head">
+        <span>Line {hunk.start}</span>
+        <button className="link-button" type="button" onClick={() => onRevert(hunk)}>
+          Revert
+        </button>
+      </div>
+      <div className="diff-lines">
+        {hunk.lines.map((line, index) => {
+          const place = placeOf(line);
+          return (
+            <div key={index}>
+              <button className="line-comment" type="button" title="Comment on this line" aria-expanded={asks === place} onClick={() => setAsks(asks === place ? null : place)}>
+                <Line line={line} number={line.after ?? line.before} />
+              </button>
+              {comments
+                .filter((comment) => placeOf(line) === `${comment.removed ? "-" : "+"}${comment.line}`)
+                .map((comment) => (
+                  <div key={comment.key} className="comment">
+                    <p>{comment.text}</p>
+                    <button className="icon-button" type="button" title="Remove the comment" onClick={() => onRemove(comment.key)}>
+                      <Icon name="close" />
+                      <span className="hidden">Remove the comment</span>
+                    </button>
+                  </div>
+                ))}
+              {asks === place && (
+                <CommentForm
+                  onCancel={() => setAsks(null)}
+                  onSave={(words) => {
+                    setAsks(null);
+                    onComment({ key: `${path} ${place} ${Date.now()}`, path, line: (line.after ?? line.before)!, removed: line.after === null, code: textOf(line), text: words });
+                  }}
+                />
+              )}
+            </div>
+          );
+        })}
+      </div>
+    </div>
+  ));
+}
+
+/** A line of the new text, or a removed one. */
+function placeOf(line: DiffLine): string {
+  return line.after === null ? `-${line.before}` : `+${line.after}`;
+}

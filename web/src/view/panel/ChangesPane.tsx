@@ -1,0 +1,95 @@
+// The files that differ from the start of the session, also after changes by commands. A person reverts a file or a change in
+// it, and comments on lines. The comments become one message.
+
+import { useCallback, useEffect, useState } from "react";
+import type { FileChangeList, GatewayClient, SessionLog } from "@acp-gateway/client";
+import { runningTurn } from "@acp-gateway/client";
+import { type LineComment, reviewMessage } from "../../model/review";
+import { clock } from "../../model/words";
+import { Icon } from "../Icon";
+import { ProblemNote } from "../ProblemNote";
+import type { Act } from "../act";
+import { ChangedFile } from "./ChangedFile";
+
+interface Props {
+  client: GatewayClient;
+  sessionId: string;
+  log: SessionLog;
+  act: Act;
+  onWrite(text: string): void;
+}
+
+/** While the agent works, the list is loaded again after this time. */
+const EVERY_MS = 3_000;
+
+export function ChangesPane({ client, sessionId, log, act, onWrite }: Props) {
+  const [list, setList] = useState<FileChangeList | null>(null);
+  const [error, setError] = useState<unknown>(null);
+  const [loads, setLoads] = useState(0);
+  const [comments, setComments] = useState<LineComment[]>([]);
+  const reload = useCallback(() => setLoads((before) => before + 1), []);
+  const running = runningTurn(log) !== null;
+  const ended = log.turns.filter((turn) => turn.endedAt !== null).length;
+
+  useEffect(() => {
+    const stop = new AbortController();
+    client.changes(sessionId, stop.signal).then(
+      (found) => {
+        setList(found);
+        setError(null);
+      },
+      (reason: unknown) => !stop.signal.aborted && setError(reason),
+    );
+    return () => stop.abort();
+  }, [client, sessionId, loads, ended]);
+
+  useEffect(() => {
+    if (!running) return;
+    const timer = setInterval(() => !document.hidden && reload(), EVERY_MS);
+    return () => clearInterval(timer);
+  }, [running, reload]);
+
+  if (error !== null && list === null) return <ProblemNote error={error} />;
+  if (list === null) return <p role="status">Comparing the folder…</p>;
+  const sum = (of: "additions" | "deletions") => list.files.reduce((all, file) => all + (file[of] ?? 0), 0);
+  return (
+    <>
+      <div className="panel-head">
+        <span>Since {clock(list.since)}, when the session started</span>
+        <span className="diff-counts">
+          <span className="diff-plus">+{sum("additions")}</span> <span className="diff-minus">−{sum("deletions")}</span>
+        </span>
+      </div>
+      {!list.complete && list.reason !== null && <p className="note note-warning">{list.reason}</p>}
+      {list.files.length === 0 && <p className="panel-empty">Nothing has changed.</p>}
+      {list.files.map((file, index) => (
+        <ChangedFile
+          key={file.path}
+          client={client}
+          sessionId={sessionId}
+          file={file}
+          loads={loads + ended}
+          startsOpen={index === 0}
+          act={act}
+          comments={comments.filter((comment) => comment.path === file.path)}
+          onComment={(comment) => setComments((before) => [...before, comment])}
+          onRemove={(key) => setComments((before) => before.filter((comment) => comment.key !== key))}
+          onReverted={reload}
+        />
+      ))}
+      {list.more && <p className="panel-empty">There are more changes than the list shows.</p>}
+      {comments.length > 0 && (
+        <button
+          className="button primary"
+          type="button"
+          onClick={() => {
+            onWrite(reviewMessage(comments));
+            setComments([]);
+          }}
+        >
+          <Icon name="edit" /> {comments.length === 1 ? "Write the comment as a message" : `Write ${comments.length} comments as a message`}
+        </button>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,37 @@
+// A comment on a line, before it is part of a message.
+
+import { useState } from "react";
+import { onEscape } from "../escape";
+
+interface Props {
+  onSave(text: string): void;
+  onCancel(): void;
+}
+
+export function CommentForm({ onSave, onCancel }: Props) {
+  const [text, setText] = useState("");
+  return (
+    <form
+      className="comment-form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (text.trim() !== "") onSave(text);
+      }}
+      onKeyDown={(event) => {
+        if (event.key !== "Escape") return;
+        event.stopPropagation();
+        onEscape(event, onCancel);
+      }}
+    >
+      <textarea className="field-box" aria-label="Comment on the line" autoFocus value={text} onChange={(event) => setText(event.target.value)} />
+      <div className="dialog-actions">
+        <button className="button small" type="submit" disabled={text.trim() === ""}>
+          Add the comment
+        </button>
+        <button className="button small" type="button" onClick={onCancel}>
+          Cancel
+        </button>
+      </div>
+    </form>
+  );
+}

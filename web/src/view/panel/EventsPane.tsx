@@ -1,0 +1,68 @@
+// The latest events of the session as the log has them, for people who build clients or look for the cause of a problem.
+
+import { useEffect, useState } from "react";
+import type { GatewayClient, LogEvent, SessionLog } from "@acp-gateway/client";
+import { record, text, visible } from "@acp-gateway/client/read";
+import { time } from "../../model/words";
+import { ProblemNote } from "../ProblemNote";
+import { RawValue } from "../ActionView";
+
+interface Props {
+  client: GatewayClient;
+  sessionId: string;
+  log: SessionLog;
+}
+
+const MOST = 200;
+/** Events that arrive within this time cause one request. */
+const GATHER_MS = 500;
+
+export function EventsPane({ client, sessionId, log: { epoch, seq } }: Props) {
+  const [events, setEvents] = useState<LogEvent[] | null>(null);
+  const [filter, setFilter] = useState("");
+  const [error, setError] = useState<unknown>(null);
+  const since = `${epoch}-${Math.max(0, seq - MOST)}`;
+  const isFirst = events === null;
+
+  useEffect(() => {
+    if (epoch === null) return;
+    const stop = new AbortController();
+    const load = () =>
+      client.eventsAfter(sessionId, since, stop.signal).then(
+        (page) => setEvents(page.events as LogEvent[]),
+        (reason: unknown) => !stop.signal.aborted && setError(reason),
+      );
+    const timer = setTimeout(() => void load(), isFirst ? 0 : GATHER_MS);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
+  }, [client, sessionId, epoch, since, isFirst]);
+
+  const shown = (events ?? []).filter((event) => nameOf(event).includes(filter.trim())).reverse();
+  return (
+    <>
+      <input className="field-box" type="search" aria-label="Filter the events by their type" placeholder="Filter by type" value={filter} onChange={(event) => setFilter(event.target.value)} />
+      {error !== null && <ProblemNote error={error} />}
+      <div className="event-rows">
+        {shown.map((event) => (
+          <details key={event.seq} className="event-row">
+            <summary>
+              <span>{time(event.time)}</span>
+              <span>{nameOf(event)}</span>
+              <span>{event.id}</span>
+            </summary>
+            <RawValue label={`Event ${event.id}`} value={event} />
+          </details>
+        ))}
+      </div>
+      {events !== null && shown.length === 0 && <p className="panel-empty">No event matches.</p>}
+      {seq > MOST && <p className="panel-empty">The last {MOST} of {seq} events. The menu of the session saves all of them as JSON.</p>}
+    </>
+  );
+}
+
+/** The kind of update says more than `session.update`. */
+function nameOf(event: LogEvent): string {
+  return visible(text(record(event["update"])?.["sessionUpdate"]) ?? event.type);
+}

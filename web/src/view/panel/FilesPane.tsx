@@ -1,0 +1,135 @@
+// The files of the session's folder, and a preview of one.
+
+import { useEffect, useState } from "react";
+import type { FileEntry, GatewayClient } from "@acp-gateway/client";
+import { visible } from "@acp-gateway/client/read";
+import { useHighlighted } from "../../highlight/useHighlighted";
+import { CopyButton } from "../CopyButton";
+import { Icon } from "../Icon";
+import { ProblemNote } from "../ProblemNote";
+
+interface Props {
+  client: GatewayClient;
+  sessionId: string;
+}
+
+/** A preview shows at most this many bytes. */
+const PREVIEW_BYTES = 256 * 1024;
+
+export function FilesPane({ client, sessionId }: Props) {
+  const [folder, setFolder] = useState("");
+  const [file, setFile] = useState<string | null>(null);
+  if (file !== null) return <Preview client={client} sessionId={sessionId} path={file} onBack={() => setFile(null)} />;
+  return <FolderRows key={folder} client={client} sessionId={sessionId} folder={folder} onFolder={setFolder} onFile={setFile} />;
+}
+
+interface FolderProps extends Props {
+  folder: string;
+  onFolder(path: string): void;
+  onFile(path: string): void;
+}
+
+function FolderRows({ client, sessionId, folder, onFolder, onFile }: FolderProps) {
+  const [files, setFiles] = useState<FileEntry[] | null>(null);
+  const [cursor, setCursor] = useState<string | null>(null);
+  const [next, setNext] = useState<string | null>(null);
+  const [error, setError] = useState<unknown>(null);
+
+  useEffect(() => {
+    const stop = new AbortController();
+    client.folder(sessionId, folder, cursor, stop.signal).then(
+      (page) => {
+        setFiles((before) => [...(before ?? []), ...page.files]);
+        setNext(page.nextCursor ?? null);
+      },
+      (reason: unknown) => !stop.signal.aborted && setError(reason),
+    );
+    return () => stop.abort();
+  }, [client, sessionId, folder, cursor]);
+
+  if (error !== null) return <ProblemNote error={error} />;
+  if (files === null) return <p role="status">Loading…</p>;
+  const folders = files.filter(({ type }) => type === "directory");
+  const others = files.filter(({ type }) => type !== "directory");
+  return (
+    <>
+      {folder !== "" && (
+        <div className="panel-head">
+          <code>{visible(folder)}</code>
+        </div>
+      )}
+      <ul className="file-rows" aria-label={folder === "" ? "Files of the session" : `Files in ${visible(folder)}`}>
+        {folder !== "" && (
+          <li>
+            <button type="button" onClick={() => onFolder(folder.split("/").slice(0, -1).join("/"))}>
+              <Icon name="up" /> Folder above
+            </button>
+          </li>
+        )}
+        {[...folders, ...others].map((entry) => (
+          <li key={entry.path}>
+            <button type="button" disabled={!["directory", "file"].includes(entry.type)} onClick={() => (entry.type === "directory" ? onFolder : onFile)(entry.path)}>
+              <Icon name={entry.type === "directory" ? "folder" : "file"} /> {visible(entry.name)}
+            </button>
+          </li>
+        ))}
+      </ul>
+      {files.length === 0 && <p className="panel-empty">This folder is empty.</p>}
+      {next !== null && (
+        <button className="button small" type="button" onClick={() => setCursor(next)}>
+          Show more
+        </button>
+      )}
+    </>
+  );
+}
+
+function Preview({ client, sessionId, path, onBack }: Props & { path: string; onBack(): void }) {
+  const [text, setText] = useState<string | null>(null);
+  const [error, setError] = useState<unknown>(null);
+
+  useEffect(() => {
+    const stop = new AbortController();
+    client
+      .file(sessionId, path, PREVIEW_BYTES, stop.signal)
+      .then((blob) => blob.text())
+      .then(
+        (read) => !stop.signal.aborted && setText(read),
+        (reason: unknown) => !stop.signal.aborted && setError(reason),
+      );
+    return () => stop.abort();
+  }, [client, sessionId, path]);
+
+  return (
+    <>
+      <div className="panel-head">
+        <button className="button small" type="button" autoFocus onClick={onBack}>
+          All files
+        </button>
+        {text !== null && <CopyButton text={text} icon="copy" />}
+      </div>
+      <code className="change-path">{visible(path)}</code>
+      {error !== null && <ProblemNote error={error} />}
+      {text !== null && (text.includes("\0") ? <p className="panel-empty">This file is no text.</p> : <Text path={path} text={text} />)}
+    </>
+  );
+}
+
+function Text({ path, text }: { path: string; text: string }) {
+  const words = useHighlighted(path.split(".").at(-1) ?? "", text);
+  return (
+    <pre className="file-text" tabIndex={0} role="region" aria-label={`Content of ${visible(path)}`}>
+      <code>
+        {words.map((word, index) =>
+          word.kind === "" ? (
+            word.text
+          ) : (
+            <span key={index} className={`code-${word.kind}`}>
+              {word.text}
+            </span>
+          ),
+        )}
+      </code>
+    </pre>
+  );
+}

@@ -1,0 +1,84 @@
+// Details of a session beside the conversation: plan, changes, files, terminals and raw events.
+
+import { useRef, type KeyboardEvent, type ReactNode } from "react";
+import type { GatewayClient, SessionLog } from "@acp-gateway/client";
+import { openPanel, type Tab, TABS, togglePanel } from "../../model/panelTab";
+import { onEscape } from "../escape";
+import { focusMessage } from "../focus";
+import { Icon } from "../Icon";
+import type { Act } from "../act";
+import { ChangesPane } from "./ChangesPane";
+import { EventsPane } from "./EventsPane";
+import { FilesPane } from "./FilesPane";
+import { PlanPane } from "./PlanPane";
+import { TerminalsPane, terminalsOf } from "./TerminalsPane";
+
+interface Props {
+  client: GatewayClient;
+  sessionId: string;
+  log: SessionLog;
+  tab: Tab;
+  act: Act;
+  /** Puts a text into the message field. */
+  onWrite(text: string): void;
+}
+
+const NAMES: Record<Tab, string> = { plan: "Plan", changes: "Changes", files: "Files", terminals: "Terminals", events: "Events" };
+
+export function Panel({ client, sessionId, log, tab, act, onWrite }: Props) {
+  const tabs = useRef<HTMLDivElement>(null);
+  const counts: Partial<Record<Tab, number>> = { terminals: terminalsOf(log).length };
+
+  function close() {
+    togglePanel();
+    focusMessage();
+  }
+
+  function move(event: KeyboardEvent) {
+    const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+    if (step === 0) return;
+    event.preventDefault();
+    const next = TABS[(TABS.indexOf(tab) + step + TABS.length) % TABS.length]!;
+    openPanel(next);
+    tabs.current?.querySelector<HTMLElement>(`#tab-${next}`)?.focus();
+  }
+
+  const panes: Record<Tab, () => ReactNode> = {
+    plan: () => <PlanPane log={log} />,
+    changes: () => <ChangesPane client={client} sessionId={sessionId} log={log} act={act} onWrite={onWrite} />,
+    files: () => <FilesPane client={client} sessionId={sessionId} />,
+    terminals: () => <TerminalsPane log={log} />,
+    events: () => <EventsPane client={client} sessionId={sessionId} log={log} />,
+  };
+
+  return (
+    <aside className="panel" aria-label="Details" onKeyDown={(event) => onEscape(event, close)}>
+      <div className="panel-tabs">
+        <div role="tablist" aria-label="Details" ref={tabs} onKeyDown={move}>
+          {TABS.map((name) => (
+            <button
+              key={name}
+              id={`tab-${name}`}
+              type="button"
+              role="tab"
+              aria-selected={name === tab}
+              aria-controls={name === tab ? "panel-pane" : undefined}
+              tabIndex={name === tab ? 0 : -1}
+              onClick={() => openPanel(name)}
+            >
+              {NAMES[name]}
+              {(counts[name] ?? 0) > 0 && <span className="panel-count">{counts[name]}</span>}
+            </button>
+          ))}
+        </div>
+        <button className="icon-button" type="button" title="Close the panel (Alt+P)" onClick={close}>
+          <Icon name="close" />
+          <span className="hidden">Close the panel</span>
+        </button>
+      </div>
+      <div className="panel-pane" id="panel-pane" role="tabpanel" aria-labelledby={`tab-${tab}`} tabIndex={0}>
+        {panes[tab]()}
+      </div>
+    </aside>
+  );
+}

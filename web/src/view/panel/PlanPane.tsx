@@ -1,0 +1,26 @@
+// The plans of the agent: the latest one, and those with names.
+
+import type { Item, PlanItem, SessionLog } from "@acp-gateway/client";
+import { PlanCard } from "../PlanCard";
+
+export function PlanPane({ log }: { log: SessionLog }) {
+  const plans = latestPlans(log);
+  if (plans.length === 0) return <p className="panel-empty">The agent has made no plan yet.</p>;
+  return plans.map((plan) => {
+    const done = plan.entries.filter((entry) => entry.status === "completed").length;
+    return (
+      <div key={plan.planId ?? ""}>
+        {plan.entries.length > 0 && <progress className="meter" max={plan.entries.length} value={done} aria-label="Completed steps" />}
+        <PlanCard item={plan} />
+      </div>
+    );
+  });
+}
+
+/** The last plan of each name. */
+function latestPlans(log: SessionLog): PlanItem[] {
+  const found = new Map<string | null, PlanItem>();
+  const items = log.turns.flatMap((turn): Item[] => turn.items);
+  for (const item of items) if (item.kind === "plan") found.set(item.planId, item);
+  return [...found.values()].reverse();
+}
