@@ -1,7 +1,7 @@
 // A session in the list: its link, and the forms that rename and delete it.
 
 import { useState, type FormEvent } from "react";
-import type { Session } from "@acp-gateway/client";
+import type { SessionSummary as Session } from "@acp-gateway/client";
 import { sessionHref } from "../model/route";
 import { ago, stateWords } from "../model/words";
 import { onEscape } from "./escape";

@@ -1,7 +1,7 @@
 // The start page: a message, the agent and the folder of a new session. The first Enter creates the session and sends.
 
 import { useEffect, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
-import { type GatewayClient, idempotencyKey, mayHaveHappened, type NewPrompt, type Session } from "@acp-gateway/client";
+import { type GatewayClient, idempotencyKey, mayHaveHappened, type NewPrompt, type Session, type SessionSummary } from "@acp-gateway/client";
 import { startable } from "../model/agents";
 import { accepts, promptBlocks } from "../model/attachments";
 import { recentFolders } from "../model/folders";
@@ -21,7 +21,7 @@ import { Where } from "./where";
 interface Props {
   client: GatewayClient;
   menu: ReactNode;
-  sessions: Session[] | null;
+  sessions: SessionSummary[] | null;
   onCreated(): void;
 }
 

@@ -1,3 +1,4 @@
+import type { FileEntry } from "@acp-gateway/client";
 import { describe, expect, test } from "vitest";
 import { bestFiles, commandsLike, mentioned, typedAt } from "../../src/model/suggest";
 
@@ -37,7 +38,7 @@ test("the best files are first, and only files and folders", () => {
     { path: "src/main.rs.link", type: "link" },
     { path: "src/my main.rs", type: "file" },
     { path: "main.rs", type: "file" },
-  ];
+  ] as FileEntry[];
   expect(bestFiles(files, "main.rs").map((file) => file.path)).toEqual(["main.rs", "src/main.rs"]);
 });
 

@@ -2,7 +2,8 @@
 
 import { SharedConnection } from "./log/sharedConnection";
 import { problemOf, Unreachable } from "./problem";
-import type { About, Agent, ConfigOption, ElicitationAnswer, EventPage, FileEntry, FolderPage, InstallableAgent, NewPrompt, Prompt, Session, SessionModes, SessionPage, Task, TaskPage } from "./types";
+import type { EventPage } from "./event";
+import type { About, Agent, ConfigOption, ElicitationAnswer, FileEntry, FolderPage, InstallableAgent, NewPrompt, Prompt, Session, SessionModes, SessionPage, Task, TaskPage } from "./types";
 
 const DEADLINE_MS = 90_000;
 

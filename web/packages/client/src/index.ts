@@ -1,6 +1,7 @@
 // The public part of the client.
 
 export * from "./client";
+export * from "./event";
 export * from "./idempotency";
 export * from "./problem";
 export * from "./session";

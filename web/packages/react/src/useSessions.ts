@@ -2,20 +2,20 @@
 // periodically. A hidden page reloads it only on request, for example for notifications.
 
 import { useCallback, useEffect, useRef, useState } from "react";
-import type { GatewayClient, Session } from "@acp-gateway/client";
+import type { GatewayClient, SessionSummary } from "@acp-gateway/client";
 
 const never = () => false;
 const EVERY_MS = 15_000;
 
 export interface SessionList {
-  sessions: Session[] | null;
+  sessions: SessionSummary[] | null;
   error: unknown;
   refresh(): void;
 }
 
 /** `whileHidden`: whether a hidden page reloads the list. */
 export function useSessions(client: GatewayClient, whileHidden: () => boolean = never): SessionList {
-  const [sessions, setSessions] = useState<Session[] | null>(null);
+  const [sessions, setSessions] = useState<SessionSummary[] | null>(null);
   const [error, setError] = useState<unknown>(null);
   const asked = useRef(0);
 

@@ -4,7 +4,8 @@
 import { backoff } from "./backoff";
 import { SseParser } from "./sse";
 import { ApiProblem, problemOf } from "../problem";
-import type { LogEvent, Problem } from "../types";
+import type { LogEvent } from "../event";
+import type { Problem } from "../types";
 
 export type Connection =
   | { state: "connecting" }

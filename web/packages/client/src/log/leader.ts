@@ -1,6 +1,6 @@
 // The leading tab's part of the shared connection: one stream of the events of all sessions that the tabs follow.
 
-import type { LogEvent } from "../types";
+import type { LogEvent } from "../event";
 import { parseCursor } from "./cursor";
 import { Follower } from "./follow";
 import type { Cursors, Told } from "./messages";

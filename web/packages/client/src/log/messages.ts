@@ -1,6 +1,6 @@
 // What the tabs of a browser send each other about the one stream that they share.
 
-import type { LogEvent } from "../types";
+import type { LogEvent } from "../event";
 import type { Connection } from "./follow";
 
 /** Sessions, each with the id of the last event that a tab has. */

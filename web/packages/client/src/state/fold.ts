@@ -1,7 +1,8 @@
 // The only reducer: from a session's log to the state of the page. It is pure, accepts every event once, and ignores
 // unknown events, because the gateway may add event types at any time.
 
-import type { LogEvent, ModeSelection, Problem, Raw } from "../types";
+import type { LogEvent } from "../event";
+import type { ModeSelection, Problem, Raw } from "../types";
 import { parseCursor } from "../log/cursor";
 import { commands, configOptions, modes } from "./offers";
 import { batch } from "./lists";
@@ -176,9 +177,6 @@ function agentExited(log: SessionLog, event: LogEvent): SessionLog {
 }
 
 function deniedModes(value: unknown): ModeSelection[] {
-  return records(value).map(({ modeId, configId, value }) => ({
-    modeId: text(modeId) ?? undefined,
-    configId: text(configId) ?? undefined,
-    value: text(value) ?? undefined,
-  }));
+  const names = ["modeId", "configId", "value"] as const;
+  return records(value).map((entry) => Object.fromEntries(names.flatMap((name) => (text(entry[name]) === null ? [] : [[name, entry[name]]]))));
 }

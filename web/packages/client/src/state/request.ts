@@ -1,6 +1,7 @@
 // Folds the agent's requests: creation and resolution.
 
-import type { LogEvent, Raw } from "../types";
+import type { LogEvent } from "../event";
+import type { Raw } from "../types";
 import { line, record, records, text, visible } from "./read";
 import type { Item, PermissionOption, RequestItem, Resolution, SessionLog, Turn } from "./state";
 import { placeOf, replaceItem } from "./items";

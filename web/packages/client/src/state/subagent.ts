@@ -1,7 +1,8 @@
 // Subagents: child sessions of the agent, whose messages arrive in the log of their parent and are shown under their
 // name.
 
-import type { LogEvent, Raw } from "../types";
+import type { LogEvent } from "../event";
+import type { Raw } from "../types";
 import { blocks, line, record, text } from "./read";
 import type { RelayItem, SessionLog, SubagentItem, Turn } from "./state";
 import { placeOf, updateItem } from "./items";

@@ -1,6 +1,6 @@
 // Commands that run in a terminal, folded from their events.
 
-import type { LogEvent } from "../types";
+import type { LogEvent } from "../event";
 import { line, lookup, number, text, visible } from "./read";
 import type { SessionLog, Terminal } from "./state";
 import { addItem, updateOwner } from "./turns";

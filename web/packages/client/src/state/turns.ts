@@ -1,6 +1,6 @@
 // Changes to the list of turns. Unchanged parts are shared with the old state, so that the page renders only changes.
 
-import type { LogEvent } from "../types";
+import type { LogEvent } from "../event";
 import { appendItem, placeOf, type Kind } from "./items";
 import { added, replaced } from "./lists";
 import type { Item, Turn } from "./state";

@@ -1,6 +1,7 @@
 // Folds the agent's own words: one `session/update` of ACP into the session.
 
-import type { ContentBlock, LogEvent, Raw } from "../types";
+import type { LogEvent } from "../event";
+import type { ContentBlock, Raw } from "../types";
 import { commands, configOptions } from "./offers";
 import { blocks, line, lookup, number, record, records, text } from "./read";
 import type { CompactionItem, MessageItem, NoteCause, NoteItem, PlanEntry, SessionLog, ToolItem, ToolLocation, Turn } from "./state";
