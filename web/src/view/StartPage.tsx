@@ -72,14 +72,14 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
     setBusy(true);
     setError(null);
     try {
-      now.session ??= await client.createSession(chosen, cwd, now.key);
+      now.session ??= await client.createSession({ agent: chosen, cwd }, { idempotencyKey: now.key });
       onCreated();
       const accepted = now.session.attached ? accepts(now.session.promptCapabilities ?? {}) : null;
       if (!attachments.areAccepted(accepted)) return;
       if (!empty) {
         const body = { prompt: promptBlocks(text, attachments.all, accepted) };
         if (JSON.stringify(now.message?.body) !== JSON.stringify(body)) now.message = { body, key: idempotencyKey() };
-        await client.prompt(now.session.sessionId, body, now.message!.key);
+        await client.prompt(now.session.sessionId, body, { idempotencyKey: now.message!.key });
       }
       attempt.current = null;
       goTo(sessionHref(now.session.sessionId));

@@ -67,3 +67,13 @@ const KNOWN: Record<GatewayEventType, true> = {
 export function isKnown(event: LogEvent): event is LogEvent & GatewayEvent {
   return Object.hasOwn(KNOWN, event.type);
 }
+
+/** The event in the `data` of a frame, or null if it is none. */
+export function parseEvent(data: string): LogEvent | null {
+  try {
+    const value: unknown = JSON.parse(data);
+    return typeof value === "object" && value !== null && typeof (value as LogEvent).type === "string" ? (value as LogEvent) : null;
+  } catch {
+    return null;
+  }
+}

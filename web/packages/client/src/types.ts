@@ -31,10 +31,8 @@ export interface SessionSummary extends Open<Schemas["SessionSummary"]> {}
 export interface SessionPage extends Omit<Open<Schemas["SessionList"]>, "sessions"> {
   sessions: SessionSummary[];
 }
-export interface SessionChange extends Omit<Schemas["SessionPatch"], "metadata"> {
-  /** Replaces the metadata: at most 16 KiB as JSON. */
-  metadata?: Raw | null;
-}
+/** A title, and members of the metadata: at most 64 members and 64 KiB of JSON. Null removes a member. */
+export type SessionChange = Schemas["SessionPatch"];
 export interface BulkResults extends Open<Schemas["BulkResults"]> {}
 export interface Transcript extends Open<Schemas["Transcript"]> {}
 
@@ -55,6 +53,9 @@ export interface Prompt extends Omit<Open<Schemas["Prompt"]>, "error"> {
   error: Problem | null;
 }
 export interface PromptPage extends Open<Schemas["PromptList"]> {}
+
+/** The prompts that a cancel reached. */
+export type Cancelled = Schemas["Cancelled"];
 
 /** A question of the agent that is not answered yet. */
 export interface PendingRequest extends Open<Schemas["PendingRequest"]> {}

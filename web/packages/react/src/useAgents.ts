@@ -14,7 +14,7 @@ export interface AgentCatalogue {
 
 export function useAgents(client: GatewayClient): AgentCatalogue {
   const [agents, setAgents] = useState<Agent[] | null>(null);
-  const load = useCallback((signal: AbortSignal) => client.agents(signal), [client]);
+  const load = useCallback((signal: AbortSignal) => client.agents({ signal }), [client]);
   const { error, refresh } = useReload(EVERY_MS, load, setAgents);
   return { agents, error, refresh };
 }

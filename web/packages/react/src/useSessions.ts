@@ -21,7 +21,7 @@ export function useSessions(client: GatewayClient, whileHidden: () => boolean = 
 
   const refresh = useCallback(() => {
     const turn = ++asked.current;
-    client.sessions().then(
+    client.sessions({ limit: 200 }).then(
       (page) => {
         // An answer that was overtaken by a later question is old news.
         if (turn !== asked.current) return;

@@ -19,7 +19,7 @@ export function useTasks(client: GatewayClient): TaskList {
   const [newest, setNewest] = useState<Task[] | null>(null);
   const [older, setOlder] = useState<Task[]>([]);
   const [cursor, setCursor] = useState<string | null>(null);
-  const load = useCallback((signal: AbortSignal) => client.tasks(null, signal), [client]);
+  const load = useCallback((signal: AbortSignal) => client.tasks({}, { signal }), [client]);
   const store = useCallback((page: TaskPage) => {
     setNewest(page.tasks);
     // Older pages stay below the first one, which continues to change.
@@ -29,7 +29,7 @@ export function useTasks(client: GatewayClient): TaskList {
 
   const loadMore = useCallback(() => {
     if (cursor === null) return;
-    client.tasks(cursor).then(
+    client.tasks({ cursor }).then(
       (page) => {
         setOlder((before) => [...before, ...page.tasks]);
         setCursor(page.nextCursor ?? null);

@@ -4,7 +4,7 @@
 import { backoff } from "./backoff";
 import { SseParser } from "./sse";
 import { ApiProblem, problemOf } from "../problem";
-import type { LogEvent } from "../event";
+import { type LogEvent, parseEvent } from "../event";
 import type { Problem } from "../types";
 
 export type Connection =
@@ -163,13 +163,4 @@ async function refusal(response: Response): Promise<Outcome> {
   if (FINAL.has(response.status)) return { kind: "end", connection: { state: "refused", error } };
   const seconds = error.problem.retryAfterSeconds;
   return { kind: "again", reason: error.message, ...(seconds ? { afterMs: seconds * 1000 } : {}) };
-}
-
-function parseEvent(data: string): LogEvent | null {
-  try {
-    const value: unknown = JSON.parse(data);
-    return typeof value === "object" && value !== null && typeof (value as LogEvent).type === "string" ? (value as LogEvent) : null;
-  } catch {
-    return null;
-  }
 }
