@@ -1,8 +1,8 @@
 // One session: its header, its transcript, its open requests, and the composer.
 
-import { useCallback, useEffect, useMemo, useState, useSyncExternalStore, type ReactNode } from "react";
+import { useCallback, useEffect, useMemo, useState, type ReactNode } from "react";
 import { blocksText, type GatewayClient, type SessionFeed, type SharedConnection, openRequests, runningTurn, type SessionLog } from "@acp-gateway/client";
-import { useSession } from "@acp-gateway/react";
+import { useSession, useSessionState } from "@acp-gateway/react";
 import { accepts } from "../model/attachments";
 import { useDraft } from "../model/draft";
 import { promptTitle } from "../model/words";
@@ -41,7 +41,7 @@ export function SessionView(props: Props) {
 }
 
 function Followed({ client, sessionId, menu, onActivity, feed, seenUntil }: Props & { feed: SessionFeed; seenUntil: string | null }) {
-  const { log, connection, caughtUp } = useSyncExternalStore(feed.subscribe, feed.state);
+  const { log, connection, caughtUp } = useSessionState(feed);
   const [error, setError] = useState<unknown>(null);
   const [draft, setDraft] = useDraft(sessionId);
   const running = runningTurn(log);

@@ -1,8 +1,8 @@
 // The routes of the gateway that a frontend needs. Those of one session are in `sessionRoutes.ts`.
 
-import { type CallOptions, Http, type RepeatableCall, type WaitingCall } from "./http";
-import { SharedConnection } from "./log/sharedConnection";
-import { type PageQuery, SessionRoutes, type StreamCall } from "./sessionRoutes";
+import { type CallOptions, Http, type RepeatableCall, type WaitingCall } from "./http.js";
+import { SharedConnection } from "./log/sharedConnection.js";
+import { type PageQuery, SessionRoutes, type StreamCall } from "./sessionRoutes.js";
 import type {
   About,
   Agent,
@@ -19,7 +19,7 @@ import type {
   Task,
   TaskPage,
   Ticket,
-} from "./types";
+} from "./types.js";
 
 export interface GatewayClientOptions {
   /** The address of the gateway. All routes are below it. Without it, the folder of the page. */

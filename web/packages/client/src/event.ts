@@ -1,7 +1,7 @@
 // Events of sessions and of streams.
 
-import type { Open } from "./open";
-import type { components } from "./schema";
+import type { Open } from "./open.js";
+import type { components } from "./schema.js";
 
 /**
  * An event whose type the document lists: `switch (event.type)` selects its members. Get one with `isKnown`. It is an event of the

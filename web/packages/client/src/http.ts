@@ -1,6 +1,6 @@
 // Requests to the gateway: adds the key, turns answers into values and refusals into `ApiProblem`.
 
-import { problemOf, Unreachable } from "./problem";
+import { problemOf, Unreachable } from "./problem.js";
 
 /** The time for a whole answer. The gateway ends its own waits earlier, except those that a call asks for. */
 const DEADLINE_MS = 90_000;

@@ -1,12 +1,12 @@
 // One session as the page follows it: events are folded when they arrive, in the pieces of the network, and shown once per
 // frame, so that a flood of small chunks costs one redraw and not a thousand.
 
-import type { GatewayClient } from "./client";
-import type { Connection } from "./log/follow";
-import type { SharedConnection } from "./log/sharedConnection";
-import { SharedFollower } from "./log/shared";
-import { foldAll } from "./state/fold";
-import { EMPTY, type SessionLog } from "./state/state";
+import type { GatewayClient } from "./client.js";
+import type { Connection } from "./log/follow.js";
+import type { SharedConnection } from "./log/sharedConnection.js";
+import { SharedFollower } from "./log/shared.js";
+import { foldAll } from "./state/fold.js";
+import { EMPTY, type SessionLog } from "./state/state.js";
 
 export interface FeedState {
   log: SessionLog;

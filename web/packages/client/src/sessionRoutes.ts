@@ -1,8 +1,8 @@
 // The routes of one session: below `/v1/sessions/{session}`.
 
-import type { ConfigOption, SessionModes } from "./acp";
-import type { EventPage } from "./event";
-import type { CallOptions, ConditionalCall, Http, RepeatableCall, Request, WaitingCall } from "./http";
+import type { ConfigOption, SessionModes } from "./acp.js";
+import type { EventPage } from "./event.js";
+import type { CallOptions, ConditionalCall, Http, RepeatableCall, Request, WaitingCall } from "./http.js";
 import type {
   Cancelled,
   ElicitationAnswer,
@@ -19,7 +19,7 @@ import type {
   TerminalPage,
   TerminalWindow,
   Transcript,
-} from "./types";
+} from "./types.js";
 
 /** A page of a list: `nextCursor` of the answer is the `cursor` of the next page, and null on the last page. */
 export interface PageQuery {

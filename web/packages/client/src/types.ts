@@ -1,11 +1,11 @@
 // The names of the API's types. All are derived from `schema.ts`, which is generated from the OpenAPI document. Raw pieces of ACP
 // are in `acp.ts`.
 
-import type { AuthMethod, ContentBlock, Raw } from "./acp";
-import type { Open } from "./open";
-import type { components } from "./schema";
+import type { AuthMethod, ContentBlock, Raw } from "./acp.js";
+import type { Open } from "./open.js";
+import type { components } from "./schema.js";
 
-export * from "./acp";
+export * from "./acp.js";
 
 type Schemas = components["schemas"];
 

@@ -1,7 +1,7 @@
 // Reads one stream to its end, without a reconnect.
 
-import { type LogEvent, parseEvent } from "../event";
-import { SseParser } from "./sse";
+import { type LogEvent, parseEvent } from "../event.js";
+import { SseParser } from "./sse.js";
 
 /**
  * The events of a response, for example of `promptStream`. A stream whose last event is not `end` was cut: its later events are in

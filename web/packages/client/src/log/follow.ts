@@ -1,11 +1,11 @@
 // Follows a session's log: connects, delivers events, and reconnects after a lost connection. It knows only the
 // frames that control the connection.
 
-import { backoff } from "./backoff";
-import { SseParser } from "./sse";
-import { ApiProblem, problemOf } from "../problem";
-import { type LogEvent, parseEvent } from "../event";
-import type { Problem } from "../types";
+import { backoff } from "./backoff.js";
+import { SseParser } from "./sse.js";
+import { ApiProblem, problemOf } from "../problem.js";
+import { type LogEvent, parseEvent } from "../event.js";
+import type { Problem } from "../types.js";
 
 export type Connection =
   | { state: "connecting" }

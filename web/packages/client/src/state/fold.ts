@@ -1,17 +1,17 @@
 // The only reducer: from a session's log to the state of the page. It is pure, accepts every event once, and ignores
 // unknown events, because the gateway may add event types at any time.
 
-import type { LogEvent } from "../event";
-import type { ModeSelection, Problem, Raw } from "../types";
-import { parseCursor } from "../log/cursor";
-import { commands, configOptions, modes } from "./offers";
-import { batch } from "./lists";
-import { blocks, line, record, records, text } from "./read";
-import { elicitationCompleted, requestCreated, requestResolved } from "./request";
-import { EMPTY, type SessionLog, type Turn } from "./state";
-import { terminalChanged } from "./terminal";
-import { addItem, addTurn, updateOwner, updateTurn } from "./turns";
-import { foldUpdate, note } from "./update";
+import type { LogEvent } from "../event.js";
+import type { ModeSelection, Problem, Raw } from "../types.js";
+import { parseCursor } from "../log/cursor.js";
+import { commands, configOptions, modes } from "./offers.js";
+import { batch } from "./lists.js";
+import { blocks, line, record, records, text } from "./read.js";
+import { elicitationCompleted, requestCreated, requestResolved } from "./request.js";
+import { EMPTY, type SessionLog, type Turn } from "./state.js";
+import { terminalChanged } from "./terminal.js";
+import { addItem, addTurn, updateOwner, updateTurn } from "./turns.js";
+import { foldUpdate, note } from "./update.js";
 
 export function foldAll(log: SessionLog, events: readonly LogEvent[]): SessionLog {
   return batch(() => events.reduce(fold, log));

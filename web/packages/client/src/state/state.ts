@@ -1,6 +1,6 @@
 // The state of a session on the page: only the result of folding its log.
 
-import type { Command, ConfigOption, ContentBlock, ModeSelection, Problem, Raw, SessionModes } from "../types";
+import type { Command, ConfigOption, ContentBlock, ModeSelection, Problem, Raw, SessionModes } from "../types.js";
 
 export interface MessageItem {
   kind: "message" | "thought" | "user";
