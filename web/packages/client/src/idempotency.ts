@@ -15,11 +15,11 @@ export function idempotencyKey(): string {
 export class Attempt {
   #open: { content: string; key: string } | null = null;
 
-  async run<C, T>(content: C, send: (content: C, idempotencyKey: string) => Promise<T>): Promise<T> {
+  async run<C, T>(content: C, send: (content: C, call: { idempotencyKey: string }) => Promise<T>): Promise<T> {
     const text = JSON.stringify(content);
     const { key } = (this.#open = this.#open?.content === text ? this.#open : { content: text, key: idempotencyKey() });
     try {
-      const result = await send(content, key);
+      const result = await send(content, { idempotencyKey: key });
       this.#open = null;
       return result;
     } catch (error) {

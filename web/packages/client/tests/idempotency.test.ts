@@ -5,8 +5,8 @@ async function keysOf(errors: (Error | null)[], contents: string[]): Promise<str
   const attempt = new Attempt();
   const keys: string[] = [];
   for (const [index, error] of errors.entries()) {
-    const send = async (_: string, key: string) => {
-      keys.push(key);
+    const send = async (_: string, { idempotencyKey }: { idempotencyKey: string }) => {
+      keys.push(idempotencyKey);
       if (error) throw error;
     };
     await attempt.run(contents[index] ?? contents[0]!, send).catch((reason: unknown) => expect(reason).toBe(error));

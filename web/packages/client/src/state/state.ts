@@ -242,3 +242,8 @@ export function toolOf(log: SessionLog, request: RequestItem): ToolItem | null {
 export function blocksText(blocks: ContentBlock[]): string {
   return blocks.map((block) => (block.type === "text" ? (block.text ?? "") : "")).join("");
 }
+
+/** The text of the agent's messages in a turn, without thoughts, tool calls and subagents. */
+export function answerText(turn: Turn): string {
+  return turn.items.map((item) => (item.kind === "message" ? blocksText(item.blocks) : "")).join("");
+}
