@@ -21,7 +21,7 @@ before(async () => {
   gateway = await Gateway.start({ config: `[agents.demo]\nbuiltin = "demo"\n\n${nodeAgent("mixed", MIXED)}` });
   api = new Api(gateway.link);
   modules = await createServer({ root: WEB, configFile: false, logLevel: "error", server: { middlewareMode: true, hmr: false, ws: false }, optimizeDeps: { noDiscovery: true }, appType: "custom" });
-  page = { ...(await modules.ssrLoadModule("/src/model/fold.ts")), ...(await modules.ssrLoadModule("/src/model/state.ts")) };
+  page = { ...(await modules.ssrLoadModule("/packages/client/src/state/fold.ts")), ...(await modules.ssrLoadModule("/packages/client/src/state/state.ts")) };
 });
 after(async () => {
   await modules?.close();

@@ -1,6 +1,6 @@
 // Folders that sessions used before.
 
-import type { Session } from "@acp-gateway/client";
+import type { SessionSummary as Session } from "@acp-gateway/client";
 
 const MOST = 8;
 

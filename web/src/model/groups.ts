@@ -1,6 +1,6 @@
 // The groups of the list of sessions, and its search.
 
-import type { Session } from "@acp-gateway/client";
+import type { SessionSummary as Session } from "@acp-gateway/client";
 
 export interface Group {
   name: string;

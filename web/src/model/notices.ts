@@ -1,8 +1,8 @@
 // Notifications of the browser: a session asks for an answer, or its turn has ended.
 
 import { useEffect, useRef } from "react";
-import type { Session } from "@acp-gateway/client";
-import { visible } from "@acp-gateway/client/read";
+import type { SessionSummary as Session } from "@acp-gateway/client";
+import { lookup, visible } from "@acp-gateway/client/read";
 import { Choice } from "./choice";
 import { sessionHref } from "./route";
 
@@ -27,7 +27,7 @@ export function noticeOf(before: Session | undefined, now: Session): string | nu
   if (!before || before.lastActivityAt === now.lastActivityAt) return null;
   if (now.state === "waiting") return before.state === "waiting" ? null : "Waits for your answer";
   if (now.state !== "idle") return null;
-  return { completed: "Finished", failed: "Failed" }[now.lastOutcome ?? ""] ?? null;
+  return lookup({ completed: "Finished", failed: "Failed" }, now.lastOutcome) ?? null;
 }
 
 /** Shows a notification for each change that a person does not see on this page. */

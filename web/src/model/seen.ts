@@ -1,6 +1,6 @@
 // The activity of each session that a person has seen in this browser. A session with newer activity is unread.
 
-import type { Session } from "@acp-gateway/client";
+import type { SessionSummary as Session } from "@acp-gateway/client";
 import { record, text } from "@acp-gateway/client/read";
 
 const NAME = "acp-gateway.seen";

@@ -1,6 +1,6 @@
 // The state of a session in the list: an icon, a word and a colour, which never stand alone.
 
-import type { Session } from "@acp-gateway/client";
+import type { SessionSummary } from "@acp-gateway/client";
 
 export interface SessionMark {
   tone: "wait" | "live" | "good" | "bad" | "none";
@@ -8,7 +8,7 @@ export interface SessionMark {
   word: string | null;
 }
 
-export function sessionMark(session: Session, unread: boolean): SessionMark {
+export function sessionMark(session: SessionSummary, unread: boolean): SessionMark {
   switch (session.state) {
     case "waiting":
       return { tone: "wait", word: "Needs an answer" };

@@ -18,7 +18,7 @@ export function AgentOutput({ client, sessionId, onClose }: Props) {
 
   useEffect(() => {
     const stop = new AbortController();
-    client.stderr(sessionId, stop.signal).then(setOutput, (reason: unknown) => !stop.signal.aborted && setError(reason));
+    client.stderr(sessionId, { signal: stop.signal }).then(setOutput, (reason: unknown) => !stop.signal.aborted && setError(reason));
     return () => stop.abort();
   }, [client, sessionId]);
 

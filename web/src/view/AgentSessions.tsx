@@ -24,7 +24,7 @@ export function AgentSessions({ client, agent, onClose }: Props) {
 
   useEffect(() => {
     const stop = new AbortController();
-    client.agentSessions(agent, cursor, stop.signal).then(
+    client.agentSessions(agent, { cursor }, { signal: stop.signal }).then(
       (page) => {
         setSessions((before) => [...(before ?? []), ...page.sessions]);
         setNext(page.nextCursor ?? null);
@@ -42,7 +42,7 @@ export function AgentSessions({ client, agent, onClose }: Props) {
     setBusy(true);
     setError(null);
     try {
-      const session = await client.adoptSession(agent, agentSessionId, cwd, idempotencyKey());
+      const session = await client.createSession({ agent, agentSessionId, cwd }, { idempotencyKey: idempotencyKey() });
       onClose();
       goTo(sessionHref(session.sessionId));
     } catch (reason) {

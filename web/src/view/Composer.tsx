@@ -103,7 +103,7 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
     unanswered.current = attempt;
     const arrived = await act(async () => {
       try {
-        await client.prompt(sessionId, attempt.body, attempt.key);
+        await client.prompt(sessionId, attempt.body, { idempotencyKey: attempt.key });
         unanswered.current = null;
       } catch (error) {
         if (!mayHaveHappened(error)) unanswered.current = null;

@@ -26,7 +26,7 @@ export function FolderBrowser({ client, onChoose }: Props) {
 
   useEffect(() => {
     const stop = new AbortController();
-    client.folders(at.path, at.cursor, stop.signal).then(
+    client.folders(at.path, { cursor: at.cursor, limit: 200 }, { signal: stop.signal }).then(
       (page) => {
         setError(null);
         setLevel((before) => ({

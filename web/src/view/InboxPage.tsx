@@ -1,7 +1,7 @@
 // The requests of all sessions that wait for an answer.
 
 import { useCallback, useEffect, useState, type ReactNode } from "react";
-import { type GatewayClient, type RequestItem, requestItem, type Session } from "@acp-gateway/client";
+import { type GatewayClient, type RequestItem, requestItem, type SessionSummary } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { sessionHref } from "../model/route";
 import { PermissionCard } from "./PermissionCard";
@@ -11,7 +11,7 @@ import { WorkingFolder } from "./workingFolder";
 
 interface Props {
   client: GatewayClient;
-  sessions: Session[] | null;
+  sessions: SessionSummary[] | null;
   menu: ReactNode;
   onAnswered(): void;
 }
@@ -33,7 +33,7 @@ export function InboxPage({ client, sessions, menu, onAnswered }: Props) {
   );
 }
 
-function Entry({ client, session, onAnswered }: { client: GatewayClient; session: Session; onAnswered(): void }) {
+function Entry({ client, session, onAnswered }: { client: GatewayClient; session: SessionSummary; onAnswered(): void }) {
   const [requests, setRequests] = useState<RequestItem[]>([]);
   const [error, setError] = useState<unknown>(null);
   const { sessionId, lastActivityAt } = session;
@@ -41,7 +41,7 @@ function Entry({ client, session, onAnswered }: { client: GatewayClient; session
   // Each request and each answer is an activity of the session.
   useEffect(() => {
     const stop = new AbortController();
-    client.requests(sessionId, stop.signal).then(
+    client.requests(sessionId, { signal: stop.signal }).then(
       (pending) => setRequests(pending.flatMap((request) => requestItem(request, request.requestId) ?? [])),
       (reason: unknown) => !stop.signal.aborted && setError(reason),
     );

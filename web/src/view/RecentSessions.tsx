@@ -1,6 +1,6 @@
 // The sessions that a person probably goes on with, on the start page.
 
-import type { Session } from "@acp-gateway/client";
+import type { SessionSummary } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { sessionHref } from "../model/route";
 import { seen } from "../model/seen";
@@ -10,7 +10,7 @@ import { SessionStateMark } from "./SessionStateMark";
 
 const MOST = 5;
 
-export function RecentSessions({ sessions, children }: { sessions: Session[]; children: React.ReactNode }) {
+export function RecentSessions({ sessions, children }: { sessions: SessionSummary[]; children: React.ReactNode }) {
   const shown = [...sessions].sort((a, b) => Number(b.state === "waiting") - Number(a.state === "waiting")).slice(0, MOST);
   return (
     <section className="recent" aria-labelledby="recent-title">

@@ -26,7 +26,7 @@ export function SessionMenu({ client, sessionId, log, title, busy, act }: Props)
     const events = await client.allEvents(sessionId);
     download(`${fileName(title)}.json`, "application/json", JSON.stringify({ sessionId, title, events }, null, 1));
   };
-  const fork = async () => goTo(sessionHref((await client.fork(sessionId, idempotencyKey())).sessionId));
+  const fork = async () => goTo(sessionHref((await client.fork(sessionId, { idempotencyKey: idempotencyKey() })).sessionId));
 
   return (
     <>

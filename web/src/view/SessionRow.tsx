@@ -1,7 +1,7 @@
 // A session in the list: its link, and the forms that rename and delete it.
 
 import { useState, type FormEvent } from "react";
-import type { Session } from "@acp-gateway/client";
+import type { SessionSummary as Session } from "@acp-gateway/client";
 import { sessionHref } from "../model/route";
 import { sessionMark } from "../model/sessionState";
 import { ago } from "../model/words";

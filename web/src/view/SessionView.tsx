@@ -3,7 +3,7 @@
 import { useCallback, useEffect, useMemo, useState, useSyncExternalStore, type ReactNode } from "react";
 import { blocksText, type GatewayClient, type SessionFeed, type SharedConnection, openRequests, runningTurn, type SessionLog } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
-import { useSession } from "@acp-gateway/react";
+import { useSession, useSessionState } from "@acp-gateway/react";
 import { accepts } from "../model/attachments";
 import { useDraft } from "../model/draft";
 import { panelChoice, type Tab, togglePanel } from "../model/panelTab";
@@ -48,7 +48,7 @@ export function SessionView(props: Props) {
 }
 
 function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }: Props & { feed: SessionFeed; seenUntil: string | null }) {
-  const { log, connection, caughtUp } = useSyncExternalStore(feed.subscribe, feed.state);
+  const { log, connection, caughtUp } = useSessionState(feed);
   const [error, setError] = useState<unknown>(null);
   const [draft, setDraft] = useDraft(sessionId);
   const running = runningTurn(log);

@@ -26,7 +26,7 @@ interface Props {
 export function Shell({ client, hub, onForget }: Props) {
   const route = useRoute();
   const embedded = isEmbedded();
-  const list = useSessions(client, noticesAreOn);
+  const list = useSessions(client, { whileHidden: noticesAreOn });
   const [drawer, setDrawer] = useState(false);
   const [openTitle, setOpenTitle] = useState<string | null>(null);
   const open = route.page === "session" ? route.sessionId : null;

@@ -1,7 +1,7 @@
 // The list of sessions in groups, newest first, and the settings of the page.
 
 import { useState, useSyncExternalStore } from "react";
-import type { GatewayClient, Session } from "@acp-gateway/client";
+import type { GatewayClient, SessionSummary as Session } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { grouped, matches } from "../model/groups";
 import { goTo, INBOX_HREF, TASKS_HREF, type Route } from "../model/route";

@@ -1,7 +1,7 @@
 // The mode and the model of a new session. An agent says them only in a session, so the choices are those of its latest one.
 
 import { useEffect, useState } from "react";
-import type { ConfigChoice, ConfigGroup, GatewayClient, Session } from "@acp-gateway/client";
+import { type ConfigChoice, type ConfigGroup, type GatewayClient, readConfigOptions, readModes, type Session } from "@acp-gateway/client";
 
 /** What a person has selected; the agent's own defaults where nothing was. */
 export interface StartSelection {
@@ -20,8 +20,8 @@ interface Props {
 export function StartOptions({ client, latest, selection, onSelect }: Props) {
   const known = useSession(client, latest);
   if (!known) return null;
-  const options = (known.configOptions ?? []).filter((option) => option.type === "select" && (option.category === "mode" || option.category === "model"));
-  const modes = options.some((option) => option.category === "mode") ? [] : (known.modes?.availableModes ?? []);
+  const options = readConfigOptions(known.configOptions).filter((option) => option.type === "select" && (option.category === "mode" || option.category === "model"));
+  const modes = options.some((option) => option.category === "mode") ? [] : (readModes(known.modes)?.availableModes ?? []);
   const denied = known.deniedModes ?? [];
   return (
     <>
@@ -63,7 +63,7 @@ function useSession(client: GatewayClient, sessionId: string | null): Session | 
     if (sessionId === null) return;
     const stop = new AbortController();
     // Without it, the agent's defaults apply.
-    client.session(sessionId, stop.signal).then(setSession, () => undefined);
+    client.session(sessionId, { signal: stop.signal }).then(setSession, () => undefined);
     return () => stop.abort();
   }, [client, sessionId]);
   return session;

@@ -1,7 +1,7 @@
 // The start page: a message, the agent and the folder of a new session. The first Enter creates the session and sends.
 
 import { useEffect, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
-import { type Agent, type GatewayClient, idempotencyKey, mayHaveHappened, type Session } from "@acp-gateway/client";
+import { type Agent, type GatewayClient, idempotencyKey, mayHaveHappened, type SessionSummary } from "@acp-gateway/client";
 import { record } from "@acp-gateway/client/read";
 import { useAgents } from "@acp-gateway/react";
 import { agentState, agentTitle, startable } from "../model/agents";
@@ -25,7 +25,7 @@ import { Where } from "./where";
 interface Props {
   client: GatewayClient;
   menu: ReactNode;
-  sessions: Session[] | null;
+  sessions: SessionSummary[] | null;
   onCreated(): void;
 }
 
@@ -83,7 +83,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
     setBusy(true);
     setError(null);
     try {
-      const session = await client.createSession(body, now.key);
+      const session = await client.createSession(body, { idempotencyKey: now.key });
       onCreated();
       attempt.current = null;
       goTo(sessionHref(session.sessionId));

@@ -73,8 +73,8 @@ function useFiles(client: GatewayClient, sessionId: string, query: string | null
     if (query === null) return setFiles([]);
     const abort = new AbortController();
     const timer = setTimeout(() => {
-      client.files(sessionId, query, abort.signal).then(
-        (found) => setFiles(bestFiles(found, query)),
+      client.files(sessionId, { match: query }, { signal: abort.signal }).then(
+        ({ files }) => setFiles(bestFiles(files, query)),
         // A key without the right to see files, and a session on another host, have no suggestions.
         () => setFiles([]),
       );

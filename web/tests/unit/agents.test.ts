@@ -1,18 +1,19 @@
 import { expect, test } from "vitest";
-import type { Agent, Session } from "@acp-gateway/client";
+import type { Agent, SessionSummary as Session } from "@acp-gateway/client";
 import { explainProblem } from "../../src/model/explain";
 import { agentState, kindWords, startable } from "../../src/model/agents";
 import { recentFolders } from "../../src/model/folders";
 
-const agent = (name: string, state: string, more: Partial<Agent> = {}): Agent => ({ name, status: { state, detail: null }, ...more });
+const some = (members: Partial<Agent>) => members as Agent;
+const agent = (name: string, state: string): Agent => some({ name, status: { state, detail: null } });
 
 test("the kind is where an agent runs, else its protocol", () => {
-  expect(kindWords({ name: "a", kind: "local", dialect: "acp" })).toBe("Command");
-  expect(kindWords({ name: "a", kind: "local", dialect: "early-acp" })).toBe("Early ACP");
-  expect(kindWords({ name: "a", kind: "local", dialect: "stream-json" })).toBe("Claude Code protocol");
-  expect(kindWords({ name: "a", kind: "remote", dialect: "acp" })).toBe("Remote host");
-  expect(kindWords({ name: "a", kind: "fleet", dialect: "acp" })).toBe("Fleet member");
-  expect(kindWords({ name: "a", kind: "later" })).toBe("Command");
+  expect(kindWords(some({ name: "a", kind: "local", dialect: "acp" }))).toBe("Command");
+  expect(kindWords(some({ name: "a", kind: "local", dialect: "early-acp" }))).toBe("Early ACP");
+  expect(kindWords(some({ name: "a", kind: "local", dialect: "stream-json" }))).toBe("Claude Code protocol");
+  expect(kindWords(some({ name: "a", kind: "remote", dialect: "acp" }))).toBe("Remote host");
+  expect(kindWords(some({ name: "a", kind: "fleet", dialect: "acp" }))).toBe("Fleet member");
+  expect(kindWords(some({ name: "a", kind: "later" }))).toBe("Command");
 });
 
 test("an agent that cannot start is never chosen", () => {
@@ -22,7 +23,7 @@ test("an agent that cannot start is never chosen", () => {
   expect(startable(agents, "away")).toBe("good");
   expect(startable(agents.slice(0, 3), null)).toBe("failed");
   expect(startable(agents.slice(0, 2), null)).toBeNull();
-  expect(agentState({ name: "a", status: { state: "unavailable", detail: "no such file" } }).detail).toBe("No such file.");
+  expect(agentState(some({ name: "a", status: { state: "unavailable", detail: "no such file" } })).detail).toBe("No such file.");
 });
 
 test("recent folders are those of the agent, without folders of one session", () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Session } from "@acp-gateway/client";
+import type { SessionSummary as Session } from "@acp-gateway/client";
 import { grouped, matches } from "../../src/model/groups";
 
 const NOW = new Date(2026, 10, 27, 12).getTime();
@@ -7,7 +7,7 @@ const HOUR = 3_600_000;
 
 function session(title: string, state: string, hoursAgo: number): Session {
   const time = new Date(NOW - hoursAgo * HOUR).toISOString();
-  return { sessionId: title, agent: "demo", title, cwd: "/srv/Shop", state, createdAt: time, updatedAt: time, lastActivityAt: time };
+  return { sessionId: title, agent: "demo", title, cwd: "/srv/Shop", state, createdAt: time, updatedAt: time, lastActivityAt: time } as Session;
 }
 
 test("sessions are grouped by their state and their day, in their order", () => {

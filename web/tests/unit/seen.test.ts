@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
-import type { Session } from "@acp-gateway/client";
+import type { SessionSummary as Session } from "@acp-gateway/client";
 import { noticeOf } from "../../src/model/notices";
 import { Seen } from "../../src/model/seen";
 
 function session(sessionId: string, minute: number, members: Partial<Session> = {}): Session {
   const time = `2026-11-27T10:${String(minute).padStart(2, "0")}:00.000Z`;
-  return { sessionId, agent: "demo", state: "idle", createdAt: time, updatedAt: time, lastActivityAt: time, ...members };
+  return { sessionId, agent: "demo", state: "idle", createdAt: time, updatedAt: time, lastActivityAt: time, ...members } as Session;
 }
 
 test("the first list counts as seen, and later activity does not", () => {

@@ -1,3 +1,4 @@
+import type { FileEntry } from "@acp-gateway/client";
 import { describe, expect, test } from "vitest";
 import { bestFiles, commandsLike, mentioned, typedAt } from "../../src/model/suggest";
 
@@ -32,12 +33,12 @@ test("a whole command has no suggestions", () => {
 
 test("the best files are first, and only files and folders", () => {
   const files = [
-    { path: "docs/main-page.md", type: "file", name: "" },
-    { path: "src/main.rs", type: "file", name: "" },
-    { path: "src/main.rs.link", type: "link", name: "" },
-    { path: "src/my main.rs", type: "file", name: "" },
-    { path: "main.rs", type: "file", name: "" },
-  ];
+    { path: "docs/main-page.md", type: "file" },
+    { path: "src/main.rs", type: "file" },
+    { path: "src/main.rs.link", type: "link" },
+    { path: "src/my main.rs", type: "file" },
+    { path: "main.rs", type: "file" },
+  ] as FileEntry[];
   expect(bestFiles(files, "main.rs").map((file) => file.path)).toEqual(["main.rs", "src/main.rs"]);
 });
 

@@ -1,24 +1,26 @@
-// Speaks the REST contract: adds the key, turns answers into values and refusals into `ApiProblem`.
+// The routes of the gateway that a frontend needs. Those of one session are in `sessionRoutes.ts`.
 
-import { SharedConnection } from "./log/sharedConnection";
-import { problemOf, Unreachable } from "./problem";
-import type { About, Agent, AgentSessionPage, ConfigOption, ElicitationAnswer, EventPage, FileChangeList, FileChangeText, FileEntry, FilePage, FolderPage, InstallableAgent, NewPrompt, NewSession, PendingRequest, Prompt, Session, SessionModes, SessionPage, Task, TaskPage } from "./types";
-
-const DEADLINE_MS = 90_000;
-
-interface Call {
-  method?: string;
-  body?: unknown;
-  idempotencyKey?: string;
-  signal?: AbortSignal;
-}
-
-export interface StreamCall {
-  lastEventId: string | null;
-  /** Without it, the stream ends at the tail of the log. */
-  follow: boolean;
-  signal: AbortSignal;
-}
+import { type CallOptions, Http, type RepeatableCall, type WaitingCall } from "./http.js";
+import { SharedConnection } from "./log/sharedConnection.js";
+import { type PageQuery, SessionRoutes, type StreamCall } from "./sessionRoutes.js";
+import type {
+  About,
+  Agent,
+  AgentAuth,
+  AgentProcess,
+  AgentSessionPage,
+  BulkResults,
+  FolderPage,
+  InstallableAgentPage,
+  NewSession,
+  NewTask,
+  Session,
+  SessionPage,
+  SessionState,
+  Task,
+  TaskPage,
+  Ticket,
+} from "./types.js";
 
 export interface GatewayClientOptions {
   /** The address of the gateway. All routes are below it. Without it, the folder of the page. */
@@ -28,216 +30,156 @@ export interface GatewayClientOptions {
   onUnauthorized?(): void;
 }
 
-export class GatewayClient {
-  readonly #base: URL;
+/** Filters of sessions, which all have to match. */
+export interface SessionFilter {
+  agent?: string | undefined;
+  state?: SessionState | undefined;
+  /** The working folder. */
+  cwd?: string | undefined;
+  /** Members of the metadata and their values as text: at most 8. */
+  metadata?: Record<string, string | number | boolean> | undefined;
+}
+
+export interface SessionQuery extends SessionFilter, PageQuery {
+  /** A part of the title or of the id, in any case: at most 256 characters. */
+  search?: string | undefined;
+  /** Whether the list contains the sessions of tasks. */
+  tasks?: boolean | undefined;
+}
+
+export interface TaskQuery extends PageQuery {
+  agent?: string | undefined;
+  status?: Task["status"] | undefined;
+  /** The task that created the tasks. */
+  parent?: string | undefined;
+}
+
+/** A stream for `EventSource`. */
+export interface EventsUrlQuery extends CallOptions {
+  /** The id of the last event that the page has, or `tail`. Without it, a session's stream begins with its first event. */
+  after?: string | undefined;
+  /** Only these types, or prefixes such as `prompt.`. */
+  types?: string[] | undefined;
+  /** Whether each type is an event of its own of the `EventSource`. Without it, `onmessage` gets all of them. */
+  named?: boolean;
+}
+
+/**
+ * A client of one gateway with one key. Each method rejects with `ApiProblem` (the gateway refused), with `Unreachable` (no complete
+ * answer in 90 s, or no connection), or with the reason of the caller's `signal`. A method does not repeat a request.
+ */
+export class GatewayClient extends SessionRoutes {
   readonly #key: string;
-  readonly #onUnauthorized: () => void;
 
   constructor({ url = ".", key, onUnauthorized }: GatewayClientOptions) {
-    const address = new URL(url, document.baseURI);
-    if (!address.pathname.endsWith("/")) address.pathname += "/";
-    this.#base = new URL("v1/", address);
+    super(new Http({ url, key, onUnauthorized }));
     this.#key = key;
-    this.#onUnauthorized = onUnauthorized ?? (() => undefined);
   }
 
   /** The connection that all tabs with this key share, or null if the browser cannot share one here. */
   sharedConnection(): SharedConnection | null {
-    return SharedConnection.of(this.#key, this.#base.href, (cursors, lastEventId, signal) => this.mergedEvents(cursors, { lastEventId, signal }));
+    return SharedConnection.of(this.#key, this.http.base.href, (cursors, lastEventId, signal) => this.mergedEvents(cursors, { lastEventId, signal }));
   }
 
-  async agents(signal?: AbortSignal): Promise<Agent[]> {
-    const page = await this.#call<{ agents: Agent[] }>("agents", signal ? { signal } : {});
+  /** The gateway, the rights of this key and its limits. */
+  about(call: CallOptions = {}): Promise<About> {
+    return this.http.call("../v1", { ...call });
+  }
+
+  async agents(call: CallOptions = {}): Promise<Agent[]> {
+    const page = await this.http.call<{ agents: Agent[] }>("agents", { ...call });
     return page.agents;
   }
 
-  /** The agents of the registry, if the configuration names one. */
-  installableAgents(): Promise<{ configured: boolean; agents: InstallableAgent[] }> {
-    return this.#call("registry");
+  agent(agent: string, call: CallOptions = {}): Promise<Agent> {
+    return this.http.call(`agents/${encodeURIComponent(agent)}`, { ...call });
   }
 
-  /** The folders in a folder, or the workspace roots. */
-  folders(path: string | null, cursor: string | null, signal: AbortSignal): Promise<FolderPage> {
-    const query = new URLSearchParams({ limit: "200", ...(path === null ? {} : { path }), ...(cursor === null ? {} : { cursor }) });
-    return this.#call(`workspaces?${query}`, { signal });
+  /** The processes of an agent, with their sessions and turns. */
+  async agentProcesses(agent: string, call: CallOptions = {}): Promise<AgentProcess[]> {
+    const page = await this.http.call<{ processes: AgentProcess[] }>(`agents/${encodeURIComponent(agent)}/status`, { ...call });
+    return page.processes;
   }
 
-  sessions(): Promise<SessionPage> {
-    return this.#call("sessions?limit=200");
+  /** The sessions in the agent's own store, below the workspace roots. `createSession` with `agentSessionId` continues one. */
+  agentSessions(agent: string, page: { cursor?: string | null; cwd?: string } = {}, call: CallOptions = {}): Promise<AgentSessionPage> {
+    return this.http.call(`agents/${encodeURIComponent(agent)}/sessions`, { ...call, query: { ...page } });
   }
 
-  /** Without `cwd`, the gateway creates a folder. With `prompt`, its turn has begun when the promise resolves. */
-  createSession(body: NewSession, idempotencyKey: string): Promise<Session> {
-    return this.#call("sessions", { method: "POST", body, idempotencyKey });
+  /** The agents of the registry, if the configuration names one. Needs the scope `admin`. */
+  installableAgents(call: CallOptions = {}): Promise<InstallableAgentPage> {
+    return this.http.call("registry", { ...call });
   }
 
-  /** A session with its modes and options. */
-  session(session: string, signal: AbortSignal): Promise<Session> {
-    return this.#call(`sessions/${encodeURIComponent(session)}`, { signal });
+  /** The folders in a folder, or the workspace roots, in pages of 50. */
+  folders(path: string | null, page: PageQuery = {}, call: CallOptions = {}): Promise<FolderPage> {
+    return this.http.call("workspaces", { ...call, query: { path, ...page } });
   }
 
-  /** The sessions in the agent's own store, below the workspace roots. */
-  agentSessions(agent: string, cursor: string | null, signal: AbortSignal): Promise<AgentSessionPage> {
-    const query = cursor === null ? "" : `?cursor=${encodeURIComponent(cursor)}`;
-    return this.#call(`agents/${encodeURIComponent(agent)}/sessions${query}`, { signal });
+  /** Sessions, the latest activity first, in pages of 50. */
+  sessions(query: SessionQuery = {}, call: CallOptions = {}): Promise<SessionPage> {
+    const { search, tasks, cursor, limit } = query;
+    return this.http.call("sessions", { ...call, query: { ...filters(query), q: search, tasks, cursor, limit } });
   }
 
-  /** Continues a session of the agent's own store. */
-  adoptSession(agent: string, agentSessionId: string, cwd: string, idempotencyKey: string): Promise<Session> {
-    return this.#call("sessions", { method: "POST", body: { agent, agentSessionId, cwd }, idempotencyKey });
+  /**
+   * Starts a session, and with `prompt` its first turn: the turn has begun when the session is returned. `modeId` and `config`, which
+   * need the scope `approve`, are set before. Without `cwd` the gateway creates a folder. Usual problems: `agent_start_failed` (502),
+   * `agent_auth_required` (424, with `authMethods`), `pool_full` (503) and `invalid` (422).
+   */
+  createSession(session: NewSession, call: RepeatableCall = {}): Promise<Session> {
+    return this.http.call("sessions", { ...call, method: "POST", body: session });
   }
 
-  /** The requests of a session that wait for an answer. */
-  async requests(session: string, signal: AbortSignal): Promise<PendingRequest[]> {
-    const page = await this.#call<{ requests: PendingRequest[] }>(`sessions/${encodeURIComponent(session)}/requests`, { signal });
-    return page.requests;
+  /** Closes up to `limit` (1 to 100) sessions. Without a filter it is 422. Repeat with `cursor` until `nextCursor` is null. */
+  closeSessions(filter: SessionFilter, page: PageQuery = {}, call: CallOptions = {}): Promise<BulkResults> {
+    return this.http.call("sessions/close", { ...call, method: "POST", query: { ...filters(filter), ...page } });
   }
 
-  /** Tasks, newest first. */
-  tasks(cursor: string | null, signal?: AbortSignal): Promise<TaskPage> {
-    const query = cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`;
-    return this.#call(`tasks?limit=50${query}`, signal ? { signal } : {});
+  /** Deletes sessions, in the same batches. */
+  deleteSessions(filter: SessionFilter, page: PageQuery = {}, call: CallOptions = {}): Promise<BulkResults> {
+    return this.http.call("sessions", { ...call, method: "DELETE", query: { ...filters(filter), ...page } });
   }
 
-  cancelTask(task: string): Promise<Task> {
-    return this.#call(`tasks/${encodeURIComponent(task)}/cancel`, { method: "POST" });
+  /** Tasks, newest first, in pages of 50. */
+  tasks(query: TaskQuery = {}, call: CallOptions = {}): Promise<TaskPage> {
+    return this.http.call("tasks", { ...call, query: { ...query } });
   }
 
-  renameSession(session: string, title: string): Promise<Session> {
-    return this.#call(`sessions/${encodeURIComponent(session)}`, { method: "PATCH", body: { title } });
+  task(task: string, call: WaitingCall = {}): Promise<Task> {
+    return this.http.call(`tasks/${encodeURIComponent(task)}`, { ...call });
   }
 
-  deleteSession(session: string): Promise<void> {
-    return this.#call(`sessions/${encodeURIComponent(session)}`, { method: "DELETE" });
+  /** Hands work to an agent. With `waitSeconds`, the result is the ended task if it ends in time. */
+  createTask(task: NewTask, call: RepeatableCall & WaitingCall = {}): Promise<Task> {
+    return this.http.call("tasks", { ...call, method: "POST", body: task });
   }
 
-  attach(session: string): Promise<Session> {
-    return this.#call(`sessions/${encodeURIComponent(session)}/attach`, { method: "POST" });
+  cancelTask(task: string, call: CallOptions = {}): Promise<Task> {
+    return this.http.call(`tasks/${encodeURIComponent(task)}/cancel`, { ...call, method: "POST" });
   }
 
-  close(session: string): Promise<Session> {
-    return this.#call(`sessions/${encodeURIComponent(session)}/close`, { method: "POST" });
+  /** Whether a person has signed in to an agent, and how one can. */
+  signInState(agent: string, call: CallOptions = {}): Promise<AgentAuth> {
+    return this.http.call(`agents/${encodeURIComponent(agent)}/auth`, { ...call });
   }
 
-  /** A new session with the history of this one. */
-  fork(session: string, idempotencyKey: string): Promise<Session> {
-    return this.#call(`sessions/${encodeURIComponent(session)}/fork`, { method: "POST", idempotencyKey });
-  }
-
-  /** The end of the stderr of the session's process. */
-  async stderr(session: string, signal: AbortSignal): Promise<string> {
-    const response = await this.#fetch(`sessions/${encodeURIComponent(session)}/stderr`, { headers: { Accept: "text/plain" }, signal });
-    if (!response.ok) throw await problemOf(response);
-    return response.text();
-  }
-
-  /** All events of a session up to now, as the log has them. */
-  async allEvents(session: string): Promise<unknown[]> {
-    const all: unknown[] = [];
-    for (let after = ""; ; ) {
-      const page = await this.#call<EventPage>(`sessions/${encodeURIComponent(session)}/events?limit=1000${after}`);
-      all.push(...page.events);
-      if (!page.more) return all;
-      after = `&after=${encodeURIComponent(page.lastEventId)}`;
-    }
-  }
-
-  prompt(session: string, body: NewPrompt, idempotencyKey: string): Promise<Prompt> {
-    return this.#call(`sessions/${encodeURIComponent(session)}/prompts`, { method: "POST", body, idempotencyKey });
-  }
-
-  /** Files and folders of the session whose path contains this text, or the content of its folder. */
-  async files(session: string, match: string, signal: AbortSignal): Promise<FileEntry[]> {
-    const query = new URLSearchParams({ limit: "50", ...(match === "" ? {} : { match }) });
-    const page = await this.#call<{ files: FileEntry[] }>(`sessions/${encodeURIComponent(session)}/files?${query}`, { signal });
-    return page.files;
-  }
-
-  /** A page of the entries of a folder of the session. */
-  folder(session: string, path: string, cursor: string | null, signal: AbortSignal): Promise<FilePage> {
-    const query = new URLSearchParams({ limit: "200", ...(path === "" ? {} : { path }), ...(cursor === null ? {} : { cursor }) });
-    return this.#call(`sessions/${encodeURIComponent(session)}/files?${query}`, { signal });
-  }
-
-  /** The beginning of a file, with at most `limit` bytes. */
-  async file(session: string, path: string, limit: number, signal: AbortSignal): Promise<Blob> {
-    const response = await this.#fetch(`sessions/${encodeURIComponent(session)}/files/${filePath(path)}`, { headers: { Range: `bytes=0-${limit - 1}` }, signal });
-    // An empty file has no range.
-    if (response.status === 416) return new Blob();
-    if (!response.ok) throw await problemOf(response);
-    return response.blob();
-  }
-
-  /** Writes a file if it still has this ETag. */
-  async writeFile(session: string, path: string, content: string, etag: string): Promise<void> {
-    const headers = { "Content-Type": "application/octet-stream", "If-Match": etag };
-    const response = await this.#fetch(`sessions/${encodeURIComponent(session)}/files/${filePath(path)}`, { method: "PUT", headers, body: content, signal: AbortSignal.timeout(DEADLINE_MS) });
-    if (!response.ok) throw await problemOf(response);
-  }
-
-  /** The files that differ from the start of the session. */
-  changes(session: string, signal: AbortSignal): Promise<FileChangeList> {
-    return this.#call(`sessions/${encodeURIComponent(session)}/changes`, { signal });
-  }
-
-  change(session: string, path: string, signal: AbortSignal): Promise<FileChangeText> {
-    return this.#call(`sessions/${encodeURIComponent(session)}/changes/${filePath(path)}`, { signal });
-  }
-
-  /** Gives a file the state of the start of the session, if it still has this ETag. Null: if it does not exist. */
-  async revertChange(session: string, path: string, etag: string | null): Promise<void> {
-    const condition = etag === null ? { "If-None-Match": "*" } : { "If-Match": etag };
-    const address = `sessions/${encodeURIComponent(session)}/changes/${filePath(path)}`;
-    const response = await this.#fetch(address, { method: "DELETE", headers: condition, signal: AbortSignal.timeout(DEADLINE_MS) });
-    if (!response.ok) throw await problemOf(response);
-  }
-
-  /** The events after a position, at most 1,000. */
-  eventsAfter(session: string, after: string, signal: AbortSignal): Promise<EventPage> {
-    return this.#call(`sessions/${encodeURIComponent(session)}/events?limit=1000&after=${encodeURIComponent(after)}`, { signal });
-  }
-
-  cancel(session: string): Promise<void> {
-    return this.#call(`sessions/${encodeURIComponent(session)}/cancel`, { method: "POST" });
-  }
-
-  /** Cancels a running or a queued prompt. */
-  cancelPrompt(session: string, prompt: string): Promise<void> {
-    return this.#call(`sessions/${encodeURIComponent(session)}/prompts/${encodeURIComponent(prompt)}/cancel`, { method: "POST" });
-  }
-
-  answerPermission(session: string, request: string, answer: { optionId: string } | { cancelled: true }): Promise<void> {
-    const path = `sessions/${encodeURIComponent(session)}/permissions/${encodeURIComponent(request)}`;
-    return this.#call(path, { method: "POST", body: answer });
-  }
-
-  answerElicitation(session: string, request: string, answer: ElicitationAnswer): Promise<void> {
-    const path = `sessions/${encodeURIComponent(session)}/elicitations/${encodeURIComponent(request)}`;
-    return this.#call(path, { method: "POST", body: answer });
-  }
-
-  /** Any request, with the protocol's own result or an error. */
-  answerRequest(session: string, request: string, answer: { result: unknown } | { error: { code: number; message: string } }): Promise<void> {
-    const path = `sessions/${encodeURIComponent(session)}/requests/${encodeURIComponent(request)}`;
-    return this.#call(path, { method: "POST", body: answer });
-  }
-
-  /** The rights of this key. */
-  about(): Promise<About> {
-    return this.#call("../v1");
-  }
-
-  /** Resolves to nothing if the sign-in is complete, otherwise to the path of its terminal. */
-  signIn(agent: string, methodId: string, apiKey?: string): Promise<{ url: string } | undefined> {
+  /** Undefined if the sign-in is complete, otherwise the path of its terminal. Needs the scope `admin`. */
+  signIn(agent: string, methodId: string, apiKey?: string, call: CallOptions = {}): Promise<{ url: string } | undefined> {
     const body = apiKey === undefined ? { methodId } : { methodId, apiKey };
-    return this.#call(`agents/${encodeURIComponent(agent)}/auth`, { method: "POST", body });
+    return this.http.call(`agents/${encodeURIComponent(agent)}/auth`, { ...call, method: "POST", body });
+  }
+
+  /** Needs the scope `admin`. */
+  signOut(agent: string, call: CallOptions = {}): Promise<void> {
+    return this.http.call(`agents/${encodeURIComponent(agent)}/auth`, { ...call, method: "DELETE" });
   }
 
   /** The terminal of a sign-in. It uses a ticket instead of the key, because a URL must not contain the key. */
-  async signInTerminal(url: string): Promise<WebSocket> {
-    const path = new URL(url, this.#base).pathname;
-    const { ticket } = await this.#call<{ ticket: string }>("tickets", { method: "POST", body: { paths: [path] } });
-    const address = new URL(`.${path}`, new URL("../", this.#base));
+  async signInTerminal(url: string, call: CallOptions = {}): Promise<WebSocket> {
+    const path = new URL(url, this.http.base).pathname;
+    const { ticket } = await this.ticket([path], call);
+    const address = new URL(`.${path}`, new URL("../", this.http.base));
     address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
     address.searchParams.set("ticket", ticket);
     const socket = new WebSocket(address);
@@ -245,66 +187,41 @@ export class GatewayClient {
     return socket;
   }
 
-  setMode(session: string, modeId: string): Promise<{ modes: SessionModes }> {
-    return this.#call(`sessions/${encodeURIComponent(session)}/mode`, { method: "PUT", body: { modeId } });
+  /**
+   * A ticket, which replaces the key in the URL of a stream: valid for 60 s until its first use, then with its stream and for 10
+   * minutes after it. `paths`: 1 to 64 paths as the gateway has them, for example `/v1/events/stream`.
+   */
+  ticket(paths: string[], call: CallOptions = {}): Promise<Ticket> {
+    return this.http.call("tickets", { ...call, method: "POST", body: { paths } });
   }
 
-  setConfig(session: string, option: string, value: string | boolean): Promise<{ configOptions: ConfigOption[] }> {
-    const path = `sessions/${encodeURIComponent(session)}/config/${encodeURIComponent(option)}`;
-    return this.#call(path, { method: "PUT", body: { value } });
+  /**
+   * The address of a session's stream for the browser's `EventSource`, with a ticket. Open it within 60 s. `EventSource` reconnects
+   * by itself; when it ends with an error (`readyState` 2), get another address with `after`: the last id.
+   */
+  sessionEventsUrl(session: string, query: EventsUrlQuery = {}): Promise<string> {
+    return this.#eventsUrl(`sessions/${encodeURIComponent(session)}/events/stream`, query);
   }
 
-  /** The session's log as a stream. The caller looks at the status: some of them mean "try again". */
-  async events(session: string, call: StreamCall): Promise<Response> {
-    const headers: Record<string, string> = { Accept: "text/event-stream" };
-    if (call.lastEventId) headers["Last-Event-ID"] = call.lastEventId;
-    const query = call.follow ? "" : "?follow=false";
-    return this.#fetch(`sessions/${encodeURIComponent(session)}/events${query}`, { headers, signal: call.signal });
+  /** The same for several sessions (at most 256, each as its id or as `<id>@<event id>`), or for all sessions of the key. */
+  allEventsUrl(query: EventsUrlQuery & { sessions?: string[] } = {}): Promise<string> {
+    return this.#eventsUrl("events/stream", query);
   }
 
-  /** The events of several sessions as one stream, each after the event that is given with it. */
-  async mergedEvents(cursors: [session: string, lastEventId: string][], call: Omit<StreamCall, "follow">): Promise<Response> {
-    const headers: Record<string, string> = { Accept: "text/event-stream" };
-    if (call.lastEventId) headers["Last-Event-ID"] = call.lastEventId;
-    const query = new URLSearchParams(cursors.map(([session, after]) => ["session", `${session}@${after}`]));
-    return this.#fetch(`events?${query}`, { headers, signal: call.signal });
+  async #eventsUrl(path: string, { after, types, named = false, sessions, signal }: EventsUrlQuery & { sessions?: string[] }): Promise<string> {
+    const { ticket } = await this.ticket([`/v1/${path}`], { signal });
+    return this.http.address(path, { session: sessions, after, types: types?.join(","), named, ticket }).href;
   }
 
-  async #call<T>(path: string, call: Call = {}): Promise<T> {
-    const headers: Record<string, string> = { Accept: "application/json" };
-    if (call.idempotencyKey) headers["Idempotency-Key"] = call.idempotencyKey;
-    const init: RequestInit & { headers: Record<string, string> } = { method: call.method ?? "GET", headers };
-    if (call.body !== undefined) {
-      headers["Content-Type"] = "application/json";
-      init.body = JSON.stringify(call.body);
-    }
-    const deadline = AbortSignal.timeout(DEADLINE_MS);
-    init.signal = call.signal ? AbortSignal.any([call.signal, deadline]) : deadline;
-    const response = await this.#fetch(path, init);
-    if (!response.ok) throw await problemOf(response);
-    const text = await response.text();
-    return (text ? JSON.parse(text) : undefined) as T;
-  }
-
-  async #fetch(path: string, init: RequestInit & { headers: Record<string, string> }): Promise<Response> {
-    try {
-      const response = await fetch(new URL(path, this.#base), {
-        ...init,
-        headers: { ...init.headers, Authorization: `Bearer ${this.#key}` },
-        cache: "no-store",
-        credentials: "omit",
-        redirect: "error",
-      });
-      if (response.status === 401) this.#onUnauthorized();
-      return response;
-    } catch (cause) {
-      if (init.signal?.aborted && init.signal.reason?.name !== "TimeoutError") throw cause;
-      throw new Unreachable(cause);
-    }
+  /** The events of several sessions as one stream, each after the event that is given with it. The response has any status. */
+  mergedEvents(cursors: [session: string, lastEventId: string][], { lastEventId, signal }: Omit<StreamCall, "follow">): Promise<Response> {
+    const headers = { Accept: "text/event-stream", ...(lastEventId ? { "Last-Event-ID": lastEventId } : {}) };
+    const query = { session: cursors.map(([session, after]) => `${session}@${after}`) };
+    return this.http.open("events", { headers, signal, query });
   }
 }
 
-/** The path of a file in an address. */
-function filePath(path: string): string {
-  return path.split("/").map(encodeURIComponent).join("/");
+function filters({ agent, state, cwd, metadata = {} }: SessionFilter): Record<string, string | undefined> {
+  const members = Object.entries(metadata).map(([name, value]) => [`metadata.${name}`, String(value)]);
+  return { agent, state, cwd, ...Object.fromEntries(members) };
 }

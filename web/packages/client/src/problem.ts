@@ -1,6 +1,6 @@
 // The errors of requests.
 
-import type { Problem } from "./types";
+import type { Problem } from "./types.js";
 
 /** The gateway answered with a problem. */
 export class ApiProblem extends Error {

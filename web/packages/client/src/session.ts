@@ -1,12 +1,12 @@
 // One session as the page follows it: events are folded when they arrive, in the pieces of the network, and shown once per
 // frame, so that a flood of small chunks costs one redraw and not a thousand.
 
-import type { GatewayClient } from "./client";
-import type { Connection } from "./log/follow";
-import type { SharedConnection } from "./log/sharedConnection";
-import { SharedFollower } from "./log/shared";
-import { foldAll } from "./state/fold";
-import { EMPTY, type SessionLog } from "./state/state";
+import type { GatewayClient } from "./client.js";
+import type { Connection } from "./log/follow.js";
+import type { SharedConnection } from "./log/sharedConnection.js";
+import { SharedFollower } from "./log/shared.js";
+import { foldAll } from "./state/fold.js";
+import { EMPTY, type SessionLog } from "./state/state.js";
 
 export interface FeedState {
   log: SessionLog;
@@ -20,7 +20,12 @@ const HIDDEN_MS = 250;
 /** Renders a long history in a few large steps. Rendering every frame of the replay would be slower. */
 const REPLAY_MS = 500;
 
+/**
+ * Follows a session through reconnects and restarts of the gateway: each event is folded once and in order. `hub` is the connection of
+ * `sharedConnection`, or null for a stream of its own. Close a feed that is not used any more.
+ */
 export class SessionFeed {
+  readonly sessionId: string;
   #state: FeedState = { log: EMPTY, connection: { state: "connecting" }, caughtUp: false };
   /** The log with the events that the page does not show yet. */
   #log: SessionLog = EMPTY;
@@ -30,6 +35,7 @@ export class SessionFeed {
   readonly #follower: SharedFollower;
 
   constructor(client: GatewayClient, hub: SharedConnection | null, sessionId: string) {
+    this.sessionId = sessionId;
     this.#follower = new SharedFollower({
       hub,
       session: sessionId,
@@ -46,13 +52,16 @@ export class SessionFeed {
     });
   }
 
+  /** Calls the listener after each change of the state, at most once a frame. Returns the function that ends it. */
   readonly subscribe = (listener: () => void): (() => void) => {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   };
 
+  /** The present state: the same object until the next change. */
   readonly state = (): FeedState => this.#state;
 
+  /** Connects now instead of at `retryAt`. */
   retryNow(): void {
     this.#follower.retryNow();
   }

@@ -1,213 +1,93 @@
-// The part of the gateway's REST API that this page uses. Unused members are omitted. Every enum is open: within /v1
-// the server may add members, event types and values at any time.
+// The names of the API's types. All are derived from `schema.ts`, which is generated from the OpenAPI document. Raw pieces of ACP
+// are in `acp.ts`.
 
-/** A raw piece of ACP: passed on as the agent sent it, so nothing about it is certain. */
-export type Raw = Record<string, unknown>;
+import type { AuthMethod, ContentBlock, Raw } from "./acp.js";
+import type { Open } from "./open.js";
+import type { components } from "./schema.js";
 
-export interface Agent {
-  name: string;
-  /** Where the agent runs: `local`, `remote` or `fleet`. */
-  kind?: string;
-  /** The protocol of the agent: `acp`, `stream-json` or `early-acp`. */
-  dialect?: string;
-  status?: AgentStatus;
-  title?: string | null;
-  version?: string | null;
-  agentInfo?: Raw | null;
-  capabilities?: Raw | null;
+export * from "./acp.js";
+
+type Schemas = components["schemas"];
+
+/** The gateway and the rights of the key. */
+export interface About extends Open<Schemas["GatewayInfo"]> {}
+
+export interface Agent extends Open<Schemas["Agent"]> {}
+export interface AgentStatus extends Open<Schemas["AgentStatus"]> {}
+/** A session in the agent's own store. */
+export interface AgentSession extends Open<Schemas["AgentSession"]> {}
+export interface AgentSessionPage extends Omit<Open<Schemas["AgentSessionList"]>, "sessions"> {
+  sessions: AgentSession[];
 }
-
+export interface AgentAuth extends Open<Schemas["AgentAuth"]> {}
+export interface AgentProcess extends Open<Schemas["AgentProcess"]> {}
 /** An agent of the registry, which the operator can install. */
-export interface InstallableAgent {
-  id: string;
-  name: string;
-  version: string;
-  description: string;
-  kinds: string[];
-}
-
-/** Whether the agent can start sessions. */
-export interface AgentStatus {
-  state: "available" | "unavailable" | "reconnecting" | "disconnected" | "draining" | (string & {});
-  detail?: string | null;
-}
-
-export interface SessionMode {
-  id: string;
-  name: string;
-  description?: string | null;
-}
-
-export interface SessionModes {
-  currentModeId: string;
-  availableModes: SessionMode[];
-}
-
-export interface ConfigChoice {
-  value: string;
-  name: string;
-  description?: string | null;
-}
-
-export interface ConfigGroup {
-  group: string;
-  name: string;
-  options: ConfigChoice[];
-}
-
-export interface ConfigOption {
-  id: string;
-  name: string;
-  description?: string | null;
-  category?: string | null;
-  type: string;
-  currentValue: string | boolean;
-  options?: (ConfigChoice | ConfigGroup)[];
-}
+export interface InstallableAgent extends Open<Schemas["InstallableAgent"]> {}
+export interface InstallableAgentPage extends Open<Schemas["InstallableAgentList"]> {}
 
 /** A mode, or a value of an option (an option that is switched on has no value). */
-export interface ModeSelection {
-  modeId?: string | undefined;
-  configId?: string | undefined;
-  value?: string | undefined;
+export interface ModeSelection extends Open<Schemas["ModeSelection"]> {}
+
+export type SessionState = Session["state"];
+/** A session with all that its log says at `lastEventId`. */
+export interface Session extends Open<Schemas["Session"]> {}
+/** A session in a list. */
+export interface SessionSummary extends Open<Schemas["SessionSummary"]> {}
+export interface SessionPage extends Omit<Open<Schemas["SessionList"]>, "sessions"> {
+  sessions: SessionSummary[];
+}
+/** A title, and members of the metadata: at most 64 members and 64 KiB of JSON. Null removes a member. */
+export type SessionChange = Schemas["SessionPatch"];
+export interface BulkResults extends Open<Schemas["BulkResults"]> {}
+export interface Transcript extends Open<Schemas["Transcript"]> {}
+
+/** A message for the agent: a text, or content blocks. With `attachments` (files of the session) at most 10 MiB. */
+export interface NewPrompt extends Omit<Schemas["CreatePrompt"], "prompt"> {
+  prompt: string | ContentBlock[];
+}
+/** A session, and with `prompt` its first turn in the same request. */
+export interface NewSession extends Omit<Schemas["CreateSession"], "prompt"> {
+  prompt?: NewPrompt["prompt"] | null;
+}
+export interface NewTask extends Omit<Schemas["CreateTask"], "prompt"> {
+  prompt: NewPrompt["prompt"];
 }
 
-export interface Command {
-  name: string;
-  description: string;
+/** A turn: its state, and the text of its messages. */
+export interface Prompt extends Omit<Open<Schemas["Prompt"]>, "error"> {
+  error: Problem | null;
 }
+export interface PromptPage extends Open<Schemas["PromptList"]> {}
 
-export type SessionState = "idle" | "running" | "waiting" | "closed" | (string & {});
+/** The prompts that a cancel reached. */
+export type Cancelled = Schemas["Cancelled"];
 
-export interface Session {
-  sessionId: string;
-  agent: string;
-  title?: string | null;
-  cwd?: string | null;
-  state: SessionState;
-  createdAt: string;
-  updatedAt: string;
-  /** The time of the last change of a turn or of a request. */
-  lastActivityAt: string;
-  /** The outcome of the turn that ended last. */
-  lastOutcome?: string | null;
-  modes?: SessionModes | null;
-  configOptions?: ConfigOption[] | null;
-  deniedModes?: ModeSelection[];
-  availableCommands?: Command[] | null;
-  attached?: boolean;
-  promptCapabilities?: Raw | null;
-  lastEventId?: string | null;
-}
-
-export interface SessionPage {
-  sessions: Session[];
-  nextCursor?: string | null;
-}
-
-export interface EventPage {
-  events: unknown[];
-  lastEventId: string;
-  /** Whether further events exist. */
-  more: boolean;
-}
-
-/** One-shot work in a session of its own. */
-export interface Task {
-  taskId: string;
-  agent: string;
-  description?: string | null;
-  priority: string;
-  status: "queued" | "running" | "completed" | "failed" | "cancelled" | "interrupted" | (string & {});
-  sessionId?: string | null;
-  by: string;
-  createdAt: string;
-  startedAt?: string | null;
-  endedAt?: string | null;
-  result?: { success: boolean; output: string; stopReason?: string | null; error?: Problem } | null;
-}
-
-export interface TaskPage {
-  tasks: Task[];
-  nextCursor?: string | null;
-}
-
-export interface Folder {
-  path: string;
-  name: string;
-}
-
-/** The folders in a folder; `path` is null for the roots. */
-export interface FolderPage {
-  path?: string | null;
-  parent?: string | null;
-  folders: Folder[];
-  nextCursor?: string | null;
-}
-
-export interface Prompt {
-  promptId: string;
-  sessionId: string;
-  status: string;
-  lastEventId?: string | null;
-}
-
+/** A question of the agent that is not answered yet. */
+export interface PendingRequest extends Open<Schemas["PendingRequest"]> {}
+export type PermissionAnswer = Schemas["PermissionAnswer"];
 /** The answer to a form or a URL elicitation. */
 export type ElicitationAnswer = { action: "accept"; content?: Raw } | { action: "decline" } | { action: "cancel" };
+export type RequestAnswer = Schemas["RequestAnswer"];
+export type RpcCall = Schemas["RpcCall"];
 
-export interface About {
-  principal: { id: string };
-  scopes: string[];
+/** One-shot work in a session of its own. */
+export interface Task extends Omit<Open<Schemas["Task"]>, "result"> {
+  result: (Omit<Open<Schemas["TaskResult"]>, "error"> & { error?: Problem }) | null;
+}
+export interface TaskPage extends Omit<Open<Schemas["TaskList"]>, "tasks"> {
+  tasks: Task[];
 }
 
-export interface AuthMethod {
-  id: string;
-  name: string;
-  description?: string | null;
-  type?: string;
+export interface Folder extends Open<Schemas["WorkspaceFolder"]> {}
+/** The folders in a folder; `path` is null for the roots. */
+export interface FolderPage extends Open<Schemas["WorkspaceFolderList"]> {}
+/** A file or a folder of a session. */
+export interface FileEntry extends Open<Omit<Schemas["FileEntry"], "type">> {
+  type: Schemas["FileEntry"]["type"] | (string & {});
 }
-
-/** RFC 9457, with the gateway's closed list of codes. */
-export interface Problem {
-  status?: number;
-  code: string;
-  title?: string;
-  detail?: string | null;
-  retryable?: boolean;
-  retryAfterSeconds?: number | null;
-  instance?: string | null;
-  errors?: { pointer?: string; detail: string }[] | null;
-  authMethods?: AuthMethod[] | null;
-  acp?: { code: number; message: string; data?: unknown } | null;
-  exitCode?: number | null;
-  signal?: string | null;
-  stderrTail?: string | null;
-}
-
-export interface ContentBlock {
-  type: string;
-  text?: string;
-  data?: string;
-  mimeType?: string;
-  uri?: string;
-  name?: string;
-  title?: string | null;
-  resource?: { uri?: string; text?: string; blob?: string; mimeType?: string };
-}
-
-/** A file of a session. */
-export interface FileEntry {
-  path: string;
-  name: string;
-  type: string;
-  size?: number | null;
-}
-
-export interface FilePage {
+export interface FilePage extends Omit<Open<Schemas["FileList"]>, "files"> {
   files: FileEntry[];
-  nextCursor?: string | null;
 }
-
 /** A file that differs from the start of the session. */
 export interface FileChange {
   path: string;
@@ -217,17 +97,13 @@ export interface FileChange {
   binary: boolean;
   tooLarge: boolean;
 }
-
 export interface FileChangeList {
   since: string;
-  /** Whether the list has all changes. */
   complete: boolean;
   reason: string | null;
   files: FileChange[];
   more: boolean;
 }
-
-/** The texts of a changed file at the start of the session and now. */
 export interface FileChangeText {
   path: string;
   kind: string;
@@ -235,58 +111,17 @@ export interface FileChangeText {
   newText: string | null;
   etag: string | null;
 }
+/** A terminal that the gateway runs for the agent. `Terminal` is its state in a folded log. */
+export interface TerminalInfo extends Open<Schemas["Terminal"]> {}
+export interface TerminalPage extends Open<Schemas["TerminalList"]> {}
+export interface TerminalWindow extends Open<Schemas["TerminalWindow"]> {}
+export interface Ticket extends Open<Schemas["Ticket"]> {}
 
-/** A message for the agent. */
-export interface NewPrompt {
-  prompt: ContentBlock[];
-  /** Files of the session. */
-  attachments?: { path: string }[];
-  queue?: boolean;
-}
-
-/** A new session. */
-export interface NewSession {
-  agent: string;
-  cwd?: string;
-  prompt?: ContentBlock[];
-  /** The mode before the first prompt. */
-  modeId?: string;
-  /** Values of options before the first prompt, by their ids. */
-  config?: Record<string, string | boolean>;
-}
-
-/** A session in the agent's own store. */
-export interface AgentSession {
-  agentSessionId: string;
-  /** Its id in the gateway, if it was created or continued there. */
-  sessionId: string | null;
-  cwd: string;
-  title?: string | null;
-  updatedAt?: string | null;
-}
-
-export interface AgentSessionPage {
-  sessions: AgentSession[];
-  nextCursor?: string | null;
-}
-
-/** A request of an agent that waits for an answer. */
-export interface PendingRequest {
-  requestId: string;
-  method: string;
-  params: Raw;
-  createdAt: string;
-  deadline: string | null;
-  acpClient?: string;
-}
-
-/** One event of the log, or one about the stream (`ready`, `position`, `reset`, `problem`, `shutdown`, `end`). */
-export interface LogEvent {
-  type: string;
-  time: string;
-  id?: string;
-  seq?: number;
-  sessionId?: string;
-  promptId?: string;
-  [member: string]: unknown;
+/**
+ * RFC 9457, with the gateway's list of codes. A proxy in front of the gateway can answer with an error of its own, so only `code`
+ * is certain.
+ */
+export interface Problem extends Partial<Omit<Open<Schemas["Problem"]>, "code" | "authMethods">> {
+  code: Schemas["ProblemCode"] | (string & {});
+  authMethods?: AuthMethod[] | null;
 }

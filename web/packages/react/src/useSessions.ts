@@ -2,37 +2,50 @@
 // periodically. A hidden page reloads it only on request, for example for notifications.
 
 import { useCallback, useEffect, useRef, useState } from "react";
-import type { GatewayClient, Session } from "@acp-gateway/client";
+import type { GatewayClient, SessionPage, SessionQuery, SessionSummary } from "@acp-gateway/client";
 
 const never = () => false;
 const EVERY_MS = 15_000;
 
 export interface SessionList {
-  sessions: Session[] | null;
+  /** The latest activity first. Null until the first answer. */
+  sessions: SessionSummary[] | null;
+  /** Of the older sessions, for `client.sessions({ cursor })`. Null if there are none. */
+  nextCursor: string | null;
+  /** Of the last request, or null. */
   error: unknown;
   refresh(): void;
 }
 
-/** `whileHidden`: whether a hidden page reloads the list. */
-export function useSessions(client: GatewayClient, whileHidden: () => boolean = never): SessionList {
-  const [sessions, setSessions] = useState<Session[] | null>(null);
+export interface SessionListOptions {
+  /** Selects sessions. By default, the list has up to 200. */
+  query?: SessionQuery;
+  /** Whether a hidden page reloads the list. It must be stable. */
+  whileHidden?: () => boolean;
+}
+
+/** The list is reloaded every 15 s and when the window gets the focus. */
+export function useSessions(client: GatewayClient, { query, whileHidden = never }: SessionListOptions = {}): SessionList {
+  const [page, setPage] = useState<SessionPage | null>(null);
   const [error, setError] = useState<unknown>(null);
   const asked = useRef(0);
+  // A caller may make the same query for each render.
+  const wanted = JSON.stringify(query ?? {});
 
   const refresh = useCallback(() => {
     const turn = ++asked.current;
-    client.sessions().then(
+    client.sessions({ limit: 200, ...(JSON.parse(wanted) as SessionQuery) }).then(
       (page) => {
         // An answer that was overtaken by a later question is old news.
         if (turn !== asked.current) return;
-        setSessions(page.sessions);
+        setPage(page);
         setError(null);
       },
       (reason: unknown) => {
         if (turn === asked.current) setError(reason);
       },
     );
-  }, [client]);
+  }, [client, wanted]);
 
   useEffect(() => {
     refresh();
@@ -50,5 +63,5 @@ export function useSessions(client: GatewayClient, whileHidden: () => boolean = 
     };
   }, [refresh, whileHidden]);
 
-  return { sessions, error, refresh };
+  return { sessions: page?.sessions ?? null, nextCursor: page?.nextCursor ?? null, error, refresh };
 }

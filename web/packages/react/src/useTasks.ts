@@ -2,12 +2,14 @@
 
 import { useCallback, useState } from "react";
 import type { GatewayClient, Task, TaskPage } from "@acp-gateway/client";
-import { useReload } from "./useReload";
+import { useReload } from "./useReload.js";
 
 const EVERY_MS = 3_000;
 
 export interface TaskList {
+  /** The newest first. Null until the first answer. */
   tasks: Task[] | null;
+  /** Of the last request, or null. */
   error: unknown;
   /** Whether there are older tasks. */
   more: boolean;
@@ -15,11 +17,12 @@ export interface TaskList {
   loadMore(): void;
 }
 
+/** The first page is reloaded every 3 s while the page is visible. */
 export function useTasks(client: GatewayClient): TaskList {
   const [newest, setNewest] = useState<Task[] | null>(null);
   const [older, setOlder] = useState<Task[]>([]);
   const [cursor, setCursor] = useState<string | null>(null);
-  const load = useCallback((signal: AbortSignal) => client.tasks(null, signal), [client]);
+  const load = useCallback((signal: AbortSignal) => client.tasks({}, { signal }), [client]);
   const store = useCallback((page: TaskPage) => {
     setNewest(page.tasks);
     // Older pages stay below the first one, which continues to change.
@@ -29,7 +32,7 @@ export function useTasks(client: GatewayClient): TaskList {
 
   const loadMore = useCallback(() => {
     if (cursor === null) return;
-    client.tasks(cursor).then(
+    client.tasks({ cursor }).then(
       (page) => {
         setOlder((before) => [...before, ...page.tasks]);
         setCursor(page.nextCursor ?? null);

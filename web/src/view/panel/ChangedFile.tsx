@@ -37,7 +37,7 @@ export function ChangedFile({ client, sessionId, file, loads, startsOpen, act, c
   useEffect(() => {
     if (!shows) return;
     const stop = new AbortController();
-    client.change(sessionId, file.path, stop.signal).then(
+    client.change(sessionId, file.path, { signal: stop.signal }).then(
       (found) => {
         setText(found);
         setError(null);
@@ -48,14 +48,14 @@ export function ChangedFile({ client, sessionId, file, loads, startsOpen, act, c
   }, [client, sessionId, file.path, shows, loads]);
 
   const revert = async () => {
-    const current = text ?? (await client.change(sessionId, file.path, AbortSignal.timeout(30_000)));
+    const current = text ?? (await client.change(sessionId, file.path));
     if (await act(() => client.revertChange(sessionId, file.path, current.etag))) onReverted();
   };
   const revertHunk = async (hunk: Hunk) => {
     if (text?.etag == null) return revert();
     const { etag } = text;
     const content = withoutHunk(text.oldText, text.newText, hunk);
-    if (await act(() => client.writeFile(sessionId, file.path, content, etag))) onReverted();
+    if (await act(() => client.writeFile(sessionId, file.path, content, { ifMatch: etag }))) onReverted();
   };
 
   return (

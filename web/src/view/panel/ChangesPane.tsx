@@ -33,7 +33,7 @@ export function ChangesPane({ client, sessionId, log, act, onWrite }: Props) {
 
   useEffect(() => {
     const stop = new AbortController();
-    client.changes(sessionId, stop.signal).then(
+    client.changes(sessionId, { signal: stop.signal }).then(
       (found) => {
         setList(found);
         setError(null);

@@ -28,7 +28,7 @@ export function EventsPane({ client, sessionId, log: { epoch, seq } }: Props) {
     if (epoch === null) return;
     const stop = new AbortController();
     const load = () =>
-      client.eventsAfter(sessionId, since, stop.signal).then(
+      client.eventPage(sessionId, { after: since, limit: 1000 }, { signal: stop.signal }).then(
         (page) => setEvents(page.events as LogEvent[]),
         (reason: unknown) => !stop.signal.aborted && setError(reason),
       );

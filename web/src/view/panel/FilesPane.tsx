@@ -37,7 +37,7 @@ function FolderRows({ client, sessionId, folder, onFolder, onFile }: FolderProps
 
   useEffect(() => {
     const stop = new AbortController();
-    client.folder(sessionId, folder, cursor, stop.signal).then(
+    client.files(sessionId, { ...(folder === "" ? {} : { path: folder }), cursor, limit: 200 }, { signal: stop.signal }).then(
       (page) => {
         setFiles((before) => [...(before ?? []), ...page.files]);
         setNext(page.nextCursor ?? null);
@@ -91,8 +91,8 @@ function Preview({ client, sessionId, path, onBack }: Props & { path: string; on
   useEffect(() => {
     const stop = new AbortController();
     client
-      .file(sessionId, path, PREVIEW_BYTES, stop.signal)
-      .then((blob) => blob.text())
+      .readFile(sessionId, path, { range: `bytes=0-${PREVIEW_BYTES - 1}`, signal: stop.signal })
+      .then((response) => response.text())
       .then(
         (read) => !stop.signal.aborted && setText(read),
         (reason: unknown) => !stop.signal.aborted && setError(reason),

@@ -1,10 +1,11 @@
 // Follows a session's log: connects, delivers events, and reconnects after a lost connection. It knows only the
 // frames that control the connection.
 
-import { backoff } from "./backoff";
-import { SseParser } from "./sse";
-import { ApiProblem, problemOf } from "../problem";
-import type { LogEvent, Problem } from "../types";
+import { backoff } from "./backoff.js";
+import { SseParser } from "./sse.js";
+import { ApiProblem, problemOf } from "../problem.js";
+import { type LogEvent, parseEvent } from "../event.js";
+import type { Problem } from "../types.js";
 
 export type Connection =
   | { state: "connecting" }
@@ -162,13 +163,4 @@ async function refusal(response: Response): Promise<Outcome> {
   if (FINAL.has(response.status)) return { kind: "end", connection: { state: "refused", error } };
   const seconds = error.problem.retryAfterSeconds;
   return { kind: "again", reason: error.message, ...(seconds ? { afterMs: seconds * 1000 } : {}) };
-}
-
-function parseEvent(data: string): LogEvent | null {
-  try {
-    const value: unknown = JSON.parse(data);
-    return typeof value === "object" && value !== null && typeof (value as LogEvent).type === "string" ? (value as LogEvent) : null;
-  } catch {
-    return null;
-  }
 }

@@ -1,9 +1,9 @@
 // The leading tab's part of the shared connection: one stream of the events of all sessions that the tabs follow.
 
-import type { LogEvent } from "../types";
-import { parseCursor } from "./cursor";
-import { Follower } from "./follow";
-import type { Cursors, Told } from "./messages";
+import type { LogEvent } from "../event.js";
+import { parseCursor } from "./cursor.js";
+import { Follower } from "./follow.js";
+import type { Cursors, Told } from "./messages.js";
 
 /** Opens the merged stream of these sessions. */
 export type OpenMerged = (cursors: Cursors, lastEventId: string | null, signal: AbortSignal) => Promise<Response>;

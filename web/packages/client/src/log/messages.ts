@@ -1,7 +1,7 @@
 // What the tabs of a browser send each other about the one stream that they share.
 
-import type { LogEvent } from "../types";
-import type { Connection } from "./follow";
+import type { LogEvent } from "../event.js";
+import type { Connection } from "./follow.js";
 
 /** Sessions, each with the id of the last event that a tab has. */
 export type Cursors = [session: string, lastEventId: string][];

@@ -1,10 +1,10 @@
 // Follows a session over the connection that all tabs share. It first reads the log to its end with a request of its own,
 // because the other tabs do not need these events, then follows the shared stream from there.
 
-import type { LogEvent } from "../types";
-import { parseCursor } from "./cursor";
-import { Follower, type Connection } from "./follow";
-import type { SharedConnection } from "./sharedConnection";
+import type { LogEvent } from "../event.js";
+import { parseCursor } from "./cursor.js";
+import { Follower, type Connection } from "./follow.js";
+import type { SharedConnection } from "./sharedConnection.js";
 
 export interface SharedOptions {
   /** Null without a shared connection. */

@@ -6,10 +6,10 @@
 // key, so that tabs with other keys share nothing. Without a secure context, and in a page whose storage the browser blocks, there
 // are no locks: each tab has its own stream.
 
-import type { LogEvent } from "../types";
-import type { Connection } from "./follow";
-import { Leader, type OpenMerged } from "./leader";
-import type { Asked, Told } from "./messages";
+import type { LogEvent } from "../event.js";
+import type { Connection } from "./follow.js";
+import { Leader, type OpenMerged } from "./leader.js";
+import type { Asked, Told } from "./messages.js";
 
 export interface Listener {
   readonly session: string;

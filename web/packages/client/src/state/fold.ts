@@ -1,16 +1,17 @@
 // The only reducer: from a session's log to the state of the page. It is pure, accepts every event once, and ignores
 // unknown events, because the gateway may add event types at any time.
 
-import type { LogEvent, ModeSelection, Problem, Raw } from "../types";
-import { parseCursor } from "../log/cursor";
-import { commands, configOptions, modes } from "./offers";
-import { batch } from "./lists";
-import { blocks, line, record, records, text } from "./read";
-import { elicitationCompleted, requestCreated, requestResolved } from "./request";
-import { EMPTY, type SessionLog, type Turn } from "./state";
-import { terminalChanged } from "./terminal";
-import { addItem, addTurn, updateOwner, updateTurn } from "./turns";
-import { foldUpdate, note } from "./update";
+import type { LogEvent } from "../event.js";
+import type { ModeSelection, Problem, Raw } from "../types.js";
+import { parseCursor } from "../log/cursor.js";
+import { commands, configOptions, modes } from "./offers.js";
+import { batch } from "./lists.js";
+import { blocks, line, record, records, text } from "./read.js";
+import { elicitationCompleted, requestCreated, requestResolved } from "./request.js";
+import { EMPTY, type SessionLog, type Turn } from "./state.js";
+import { terminalChanged } from "./terminal.js";
+import { addItem, addTurn, updateOwner, updateTurn } from "./turns.js";
+import { foldUpdate, note } from "./update.js";
 
 export function foldAll(log: SessionLog, events: readonly LogEvent[]): SessionLog {
   return batch(() => events.reduce(fold, log));
@@ -176,9 +177,6 @@ function agentExited(log: SessionLog, event: LogEvent): SessionLog {
 }
 
 function deniedModes(value: unknown): ModeSelection[] {
-  return records(value).map(({ modeId, configId, value }) => ({
-    modeId: text(modeId) ?? undefined,
-    configId: text(configId) ?? undefined,
-    value: text(value) ?? undefined,
-  }));
+  const names = ["modeId", "configId", "value"] as const;
+  return records(value).map((entry) => Object.fromEntries(names.flatMap((name) => (text(entry[name]) === null ? [] : [[name, entry[name]]]))));
 }

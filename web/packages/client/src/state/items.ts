@@ -1,8 +1,8 @@
 // The parts of a turn or of a subagent: found by id, added and replaced. An index per list makes each of these independent of
 // the length of the list.
 
-import { added, replaced } from "./lists";
-import type { Item } from "./state";
+import { added, replaced } from "./lists.js";
+import type { Item } from "./state.js";
 
 export type Kind = Item["kind"];
 export type ItemOf<K extends Kind> = Item extends infer I ? (I extends { kind: infer Kinds } ? (K extends Kinds ? I : never) : never) : never;

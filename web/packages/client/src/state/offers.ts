@@ -1,7 +1,7 @@
 // The modes, settings and commands that an agent offers. Any member may be absent or have an unexpected type.
 
-import type { Command, ConfigChoice, ConfigGroup, ConfigOption, Raw, SessionMode, SessionModes } from "../types";
-import { line, record, records, text, visible } from "./read";
+import type { Command, ConfigChoice, ConfigGroup, ConfigOption, Raw, SessionMode, SessionModes } from "../types.js";
+import { line, record, records, text, visible } from "./read.js";
 
 export function modes(value: unknown): SessionModes | null {
   const raw = record(value);

@@ -1,6 +1,6 @@
 // Reads raw payloads, in which any member may be absent or have an unexpected type.
 
-import type { ContentBlock, Raw } from "../types";
+import type { ContentBlock, Raw } from "../types.js";
 
 export function record(value: unknown): Raw | null {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Raw) : null;

@@ -1,12 +1,13 @@
 // Folds the agent's requests: creation and resolution.
 
-import type { LogEvent, Raw } from "../types";
-import { line, record, records, text, visible } from "./read";
-import type { Item, PermissionOption, RequestItem, Resolution, SessionLog, Turn } from "./state";
-import { placeOf, replaceItem } from "./items";
-import { replaced } from "./lists";
-import { addItem, updateOwner } from "./turns";
-import { tool } from "./update";
+import type { LogEvent } from "../event.js";
+import type { Raw } from "../types.js";
+import { line, record, records, text, visible } from "./read.js";
+import type { Item, PermissionOption, RequestItem, Resolution, SessionLog, Turn } from "./state.js";
+import { placeOf, replaceItem } from "./items.js";
+import { replaced } from "./lists.js";
+import { addItem, updateOwner } from "./turns.js";
+import { tool } from "./update.js";
 
 export function requestCreated(log: SessionLog, event: LogEvent): SessionLog {
   const item = requestItem(event, `r${event.seq}`);

@@ -1,6 +1,6 @@
 // The state of a session on the page: only the result of folding its log.
 
-import type { Command, ConfigOption, ContentBlock, ModeSelection, Problem, Raw, SessionModes } from "../types";
+import type { Command, ConfigOption, ContentBlock, ModeSelection, Problem, Raw, SessionModes } from "../types.js";
 
 export interface MessageItem {
   kind: "message" | "thought" | "user";
@@ -241,4 +241,9 @@ export function toolOf(log: SessionLog, request: RequestItem): ToolItem | null {
 
 export function blocksText(blocks: ContentBlock[]): string {
   return blocks.map((block) => (block.type === "text" ? (block.text ?? "") : "")).join("");
+}
+
+/** The text of the agent's messages in a turn, without thoughts, tool calls and subagents. */
+export function answerText(turn: Turn): string {
+  return turn.items.map((item) => (item.kind === "message" ? blocksText(item.blocks) : "")).join("");
 }

@@ -1,12 +1,13 @@
 // Subagents: child sessions of the agent, whose messages arrive in the log of their parent and are shown under their
 // name.
 
-import type { LogEvent, Raw } from "../types";
-import { blocks, line, record, text } from "./read";
-import type { RelayItem, SessionLog, SubagentItem, Turn } from "./state";
-import { placeOf, updateItem } from "./items";
-import { addItem, updateHolder, updateOwner } from "./turns";
-import { joined } from "./update";
+import type { LogEvent } from "../event.js";
+import type { Raw } from "../types.js";
+import { blocks, line, record, text } from "./read.js";
+import type { RelayItem, SessionLog, SubagentItem, Turn } from "./state.js";
+import { placeOf, updateItem } from "./items.js";
+import { addItem, updateHolder, updateOwner } from "./turns.js";
+import { joined } from "./update.js";
 
 /** Applies updates to a subagent's messages and actions, as to a turn. */
 export function inSubagent(log: SessionLog, event: LogEvent, subagent: string, change: (holder: Turn) => Turn): SessionLog {

@@ -1,9 +1,9 @@
 // Commands that run in a terminal, folded from their events.
 
-import type { LogEvent } from "../types";
-import { line, lookup, number, text, visible } from "./read";
-import type { SessionLog, Terminal } from "./state";
-import { addItem, updateOwner } from "./turns";
+import type { LogEvent } from "../event.js";
+import { line, lookup, number, text, visible } from "./read.js";
+import type { SessionLog, Terminal } from "./state.js";
+import { addItem, updateOwner } from "./turns.js";
 
 /** Characters of output that are held; the gateway has more. */
 const KEPT = 200_000;

@@ -1,9 +1,9 @@
 // Changes to the list of turns. Unchanged parts are shared with the old state, so that the page renders only changes.
 
-import type { LogEvent } from "../types";
-import { appendItem, placeOf, type Kind } from "./items";
-import { added, replaced } from "./lists";
-import type { Item, Turn } from "./state";
+import type { LogEvent } from "../event.js";
+import { appendItem, placeOf, type Kind } from "./items.js";
+import { added, replaced } from "./lists.js";
+import type { Item, Turn } from "./state.js";
 
 export function addTurn(turns: Turn[], turn: Turn): Turn[] {
   return added(turns, turn);

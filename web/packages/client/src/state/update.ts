@@ -1,14 +1,15 @@
 // Folds the agent's own words: one `session/update` of ACP into the session.
 
-import type { ContentBlock, LogEvent, Raw } from "../types";
-import { commands, configOptions } from "./offers";
-import { blocks, line, lookup, number, record, records, text } from "./read";
-import type { CompactionItem, MessageItem, NoteCause, NoteItem, PlanEntry, SessionLog, ToolItem, ToolLocation, Turn } from "./state";
-import { blocksText } from "./state";
-import { inSubagent, relayed, subagentUpdate } from "./subagent";
-import { appended, newTerminal } from "./terminal";
-import { placeOf, replaceItem, updateItem } from "./items";
-import { addItem, updateHolder, updateOwner } from "./turns";
+import type { LogEvent } from "../event.js";
+import type { ContentBlock, Raw } from "../types.js";
+import { commands, configOptions } from "./offers.js";
+import { blocks, line, lookup, number, record, records, text } from "./read.js";
+import type { CompactionItem, MessageItem, NoteCause, NoteItem, PlanEntry, SessionLog, ToolItem, ToolLocation, Turn } from "./state.js";
+import { blocksText } from "./state.js";
+import { inSubagent, relayed, subagentUpdate } from "./subagent.js";
+import { appended, newTerminal } from "./terminal.js";
+import { placeOf, replaceItem, updateItem } from "./items.js";
+import { addItem, updateHolder, updateOwner } from "./turns.js";
 
 export function foldUpdate(log: SessionLog, event: LogEvent): SessionLog {
   const update = record(event["update"]);

@@ -1,0 +1,2924 @@
+// Generated from openapi/openapi.json by `npm run types`. Do not edit.
+
+export type paths = Record<string, never>;
+export type webhooks = Record<string, never>;
+export interface components {
+    schemas: {
+        /** @description The request `session/prompt` of a client of `/acp`. The client gets its response at the end of the turn. */
+        AcpRequest: {
+            /** @description The client, which keeps its name when it reconnects. */
+            client: string;
+            /** @description The JSON-RPC id of the request, as the client sent it. */
+            id: unknown;
+        };
+        /** @description An update of ACP, exactly as the agent sent it. `sessionUpdate` is its kind, which determines the other members: an `agent_message_chunk` has a ContentBlock in `content`, a `tool_call` has `toolCallId`, `title` and `status`. */
+        AcpUpdate: {
+            sessionUpdate: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @enum {string} */
+        ActorKind: "key" | "client" | "command_line" | "policy" | "timeout" | "agent" | "gateway";
+        /**
+         * @description An agent of the catalogue. Members that only a process of the agent can report are null until a process
+         *     has started.
+         */
+        Agent: {
+            /** @description The agent's `agentInfo` from `initialize`, raw ACP. */
+            agentInfo: {
+                [key: string]: unknown;
+            } | null;
+            /** @description The agent's sign-in methods from `initialize`, raw ACP. */
+            authMethods: {
+                [key: string]: unknown;
+            }[] | null;
+            /** @description The agent's capabilities from `initialize`, raw ACP. */
+            capabilities: {
+                [key: string]: unknown;
+            } | null;
+            /** @description The protocol of the agent. Clients use the same requests and events for all of them. */
+            dialect: components["schemas"]["AgentDialect"];
+            isolation: components["schemas"]["AppliedIsolation"] | null;
+            /** @description Where the agent runs. */
+            kind: components["schemas"]["AgentKind"];
+            /** @description The name of the agent in requests. */
+            name: components["schemas"]["AgentName"];
+            pool: components["schemas"]["PoolFigures"];
+            /**
+             * Format: int64
+             * @description The negotiated version of ACP.
+             */
+            protocolVersion: number | null;
+            status: components["schemas"]["AgentStatus"];
+            /** @description The display name. */
+            title: string | null;
+            /** @description The version that the agent reports. */
+            version: string | null;
+        };
+        /** @description The sign-in state of an agent. */
+        AgentAuth: {
+            /** @description The agent's sign-in methods, raw ACP. Null until a process has started. */
+            authMethods: {
+                [key: string]: unknown;
+            }[] | null;
+            /** @description True if the agent supports signing out. */
+            canLogout: boolean;
+            /**
+             * @description `authenticated`, `unauthenticated`, `not_required` or `unknown`. The agent reports the state if it
+             *     supports `auth/status`. Otherwise the gateway derives it from the results of earlier sessions.
+             */
+            state: string;
+            /** @description The agent's answer to `auth/status`, raw ACP; null if the agent does not support it. */
+            status: {
+                [key: string]: unknown;
+            } | null;
+            /** @description True if the gateway offers sign-in methods of type `terminal`. */
+            terminalAuth: boolean;
+        };
+        /**
+         * @description The state of an agent for new sessions.
+         * @enum {string}
+         */
+        AgentAvailability: "available" | "unavailable" | "reconnecting" | "disconnected" | "draining";
+        /**
+         * @description The protocol of an agent. Agents on other hosts use ACP.
+         * @enum {string}
+         */
+        AgentDialect: "acp" | "stream-json" | "early-acp";
+        /** @description The process that held the session ended. */
+        AgentExitedEvent: {
+            /** @description Why the connection ended, if the agent runs on another host. */
+            disconnected?: string | null;
+            /** @description The limit of the agent's entry for which the kernel killed the process. */
+            exceededLimit?: string | null;
+            /** Format: int32 */
+            exitCode: number | null;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            signal: string | null;
+            /** @description The last output of the process to stderr. */
+            stderrTail: string;
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "agent.exited";
+        };
+        /** @description The agent wrote invalid JSON-RPC to stdout. The event counts the lines and does not contain them. */
+        AgentInvalidOutputEvent: {
+            /** Format: int64 */
+            bytes: number;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** Format: int64 */
+            lines: number;
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "agent.invalid_output";
+        };
+        /**
+         * @description Where an agent runs.
+         * @enum {string}
+         */
+        AgentKind: "local" | "remote" | "fleet";
+        /** @description The catalogue of agents. */
+        AgentList: {
+            agents: components["schemas"]["Agent"][];
+            /** @description Always null: the catalogue is one page. */
+            nextCursor: string | null;
+        };
+        /** @description The name of an agent in the catalogue. */
+        AgentName: string;
+        /** @description A process of an agent, or a connection to an agent on another host. */
+        AgentProcess: {
+            /**
+             * Format: uuid
+             * @description The id of the process from its start to its end. It is not a process id of the operating system.
+             */
+            agentId: string;
+            currentTask: components["schemas"]["CurrentTask"] | null;
+            state: components["schemas"]["ProcessState"];
+            /**
+             * Format: int64
+             * @description The time in seconds since the gateway started the process. After a restart of the gateway, the time of a process that
+             *     outlived it begins again.
+             */
+            uptimeSeconds: number;
+        };
+        /** @description The processes of an agent, the oldest first. */
+        AgentProcessList: {
+            /** @description Always null: there is only one page. */
+            nextCursor: string | null;
+            processes: components["schemas"]["AgentProcess"][];
+        };
+        /** @description The gateway refused requests of an agent by policy. */
+        AgentRequestRefusedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /**
+             * Format: int64
+             * @description The number of requests since the last event with this session, method and reason.
+             */
+            count: number;
+            firstTime: components["schemas"]["Timestamp"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            lastTime: components["schemas"]["Timestamp"];
+            /** @description The ACP method. */
+            method: string;
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            reason: components["schemas"]["RefuseReason"];
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "agent.request_refused";
+        };
+        /** @description A session in the list of the agent, with all members that the agent reports. */
+        AgentSession: {
+            /** @description The agent's id of the session. */
+            agentSessionId: string;
+            /** @description The working directory, below a workspace root. */
+            cwd: string;
+            /** @description The session id in the gateway, if the session was created or adopted there. */
+            sessionId: string | null;
+            title?: string | null;
+            updatedAt?: string | null;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A page of the sessions that an agent lists. */
+        AgentSessionList: {
+            /** @description The agent's own cursor for the next page; null on the last page. */
+            nextCursor: string | null;
+            /** @description Sessions whose directory is below a workspace root. */
+            sessions: components["schemas"]["AgentSession"][];
+        };
+        /** @description Whether an agent can start sessions. */
+        AgentStatus: {
+            /** @description The reason of the state `unavailable`: the error of the last start. Null in the other states. */
+            detail: string | null;
+            state: components["schemas"]["AgentAvailability"];
+        };
+        /** @enum {string} */
+        AllTargets: "all";
+        /** @description The isolation of a process: the requested level and the means that applies it. */
+        AppliedIsolation: {
+            /** @description True if the gateway has switched off the agent's own sandbox, because it fails with Landlock. Absent otherwise. */
+            agentSandboxOff?: boolean;
+            level: components["schemas"]["Isolation"];
+            mechanism: components["schemas"]["Mechanism"];
+        };
+        /**
+         * @description Types of content blocks for attachments.
+         * @enum {string}
+         */
+        AttachAs: "resource_link" | "resource" | "image" | "audio";
+        /**
+         * @description The way in which a process received a session.
+         * @enum {string}
+         */
+        AttachedBy: "new" | "resume" | "load" | "fresh" | "fork" | "adopt";
+        /** @description A file of the session to attach to a prompt. */
+        Attachment: {
+            /**
+             * @description The type of the content block. By default, an image, an audio file or a short text is embedded if the
+             *     agent supports it. Any other file becomes a link.
+             */
+            as?: components["schemas"]["AttachAs"];
+            /** @description The path in the form that the file routes accept: relative to `cwd`, or absolute. */
+            path: string;
+        };
+        /** @description An audio recording. */
+        AudioBlock: {
+            /** @description Base64. */
+            data: string;
+            mimeType: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "audio";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description The party that caused an event. */
+        AuditActor: {
+            /** @description The address of the client. An IPv6 address of a client without a key is that of its /64 network. */
+            address?: string;
+            /** @description The public id of the key of a request. */
+            keyId?: string;
+            kind: components["schemas"]["ActorKind"];
+            /** @description The name of the principal, or of the agent. */
+            name?: string;
+        };
+        /** @description An event of the audit log. `type` selects the schema. Clients must ignore unknown types. */
+        AuditLogEvent: components["schemas"]["KeyCreatedEvent"] | components["schemas"]["KeyUpdatedEvent"] | components["schemas"]["KeyRevokedEvent"] | components["schemas"]["FolderGrantedEvent"] | components["schemas"]["KeyExpiredEvent"] | components["schemas"]["KeyRotatedEvent"] | components["schemas"]["LinkPrintedEvent"] | components["schemas"]["LinkUsedEvent"] | components["schemas"]["TicketCreatedEvent"] | components["schemas"]["RequestRejectedEvent"] | components["schemas"]["SignInStartedEvent"] | components["schemas"]["SignInEndedEvent"] | components["schemas"]["SignedOutEvent"] | components["schemas"]["WebhookCreatedEvent"] | components["schemas"]["WebhookDeletedEvent"] | components["schemas"]["BroadcastSentEvent"] | components["schemas"]["PermissionDecidedEvent"] | components["schemas"]["AgentRequestRefusedEvent"] | components["schemas"]["IsolationAppliedEvent"] | components["schemas"]["FleetMemberChangedEvent"] | components["schemas"]["AuditPrunedEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
+        /** @description A page of the audit log. */
+        AuditPage: {
+            events: components["schemas"]["AuditLogEvent"][];
+            /** @description The cursor for `after` on the next page. */
+            lastEventId: string;
+            /** @description True if more events exist. */
+            more: boolean;
+        };
+        /** @description Retention deletes the events up to `throughSeq`. */
+        AuditPrunedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            /** Format: int64 */
+            throughSeq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "audit.pruned";
+        };
+        /** @description A key without its text. */
+        AuditedKey: {
+            /** @description The public id of the key. */
+            id: string;
+            /** @description `link` or `named`. */
+            kind: string;
+            /** @description The name of the principal. */
+            name: string;
+            scopes: components["schemas"]["Scope"][];
+        };
+        /**
+         * @description A state of a member of the fleet that began.
+         * @enum {string}
+         */
+        AuditedMemberState: "connected" | "reconnecting" | "disconnected" | "failed";
+        /**
+         * @description How a target got the message.
+         * @enum {string}
+         */
+        BroadcastDelivery: "written" | "sent" | "received" | "queued";
+        /**
+         * @description The form in which the targets get the message.
+         * @enum {string}
+         */
+        BroadcastForm: "notification" | "prompt";
+        /** @description A target that did not get the message. */
+        BroadcastNotReached: {
+            /**
+             * Format: uuid
+             * @description The process that did not get the notification.
+             */
+            agentId?: string;
+            /** @description An explanation for a person. */
+            detail: string;
+            kind: components["schemas"]["BroadcastTargetKind"];
+            /** @description The name of the agent or of the member. Absent for a session. */
+            name?: components["schemas"]["AgentName"];
+            reason: components["schemas"]["BroadcastReason"];
+            /** @description The session, or the session of the process. */
+            sessionId?: components["schemas"]["SessionId"];
+        };
+        /** @description A target that got the message. */
+        BroadcastReached: {
+            /**
+             * Format: uuid
+             * @description The process that got the notification, as in `GET /v1/agents/{agent}/status`.
+             */
+            agentId?: string;
+            delivery: components["schemas"]["BroadcastDelivery"];
+            kind: components["schemas"]["BroadcastTargetKind"];
+            /** @description The name of the agent or of the member. Absent for a session. */
+            name?: components["schemas"]["AgentName"];
+            /** @description The turn of a prompt. */
+            promptId?: components["schemas"]["PromptId"];
+            /** @description The session, or the session of the process. */
+            sessionId?: components["schemas"]["SessionId"];
+        };
+        /**
+         * @description Why a target did not get the message.
+         * @enum {string}
+         */
+        BroadcastReason: "unknown" | "no_process" | "no_session" | "starting" | "ended" | "disconnected" | "unsupported" | "queue_full" | "timeout" | "rejected";
+        /** @description The result of a broadcast for each target. */
+        BroadcastReport: {
+            /**
+             * Format: uuid
+             * @description The id of the broadcast, also in each message.
+             */
+            id: string;
+            notReached: components["schemas"]["BroadcastNotReached"][];
+            reached: components["schemas"]["BroadcastReached"][];
+            type: components["schemas"]["BroadcastType"];
+        };
+        /** @description A client sent a broadcast. */
+        BroadcastSentEvent: {
+            actor: components["schemas"]["AuditActor"];
+            broadcastId: string;
+            /** @description The type of the request, for example `announcement`. */
+            broadcastType: string;
+            /** @description `notification` or `prompt`. */
+            form: string;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** Format: int64 */
+            notReached: number;
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of targets that got the message.
+             */
+            reached: number;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "broadcast.sent";
+        };
+        /**
+         * @description The kind of a target.
+         * @enum {string}
+         */
+        BroadcastTargetKind: "agent" | "session" | "member";
+        /** @description The targets: `"all"`, or lists of agents, sessions and members. */
+        BroadcastTo: components["schemas"]["AllTargets"] | components["schemas"]["SelectedTargets"];
+        /**
+         * @description The purpose of a broadcast, for its receivers. The gateway treats all of them alike.
+         * @enum {string}
+         */
+        BroadcastType: "announcement" | "health_check" | "context_update" | "pattern_learned" | "custom";
+        /** @description The result of a bulk operation for one session. */
+        BulkResult: {
+            /** @description The reason why the operation did not change the session. */
+            problem?: components["schemas"]["Problem"];
+            sessionId: components["schemas"]["SessionId"];
+            /**
+             * Format: int32
+             * @description The status of the operation for this session: 200 (closed), 204 (deleted), 202 (deletion accepted while the disk
+             *     is full), or the status of `problem`.
+             */
+            status: number;
+        };
+        /** @description The result of a bulk operation for a batch of sessions. */
+        BulkResults: {
+            /** @description The `cursor` of the next batch; null if no other session matches. */
+            nextCursor: string | null;
+            /** @description One result for each session of the batch. */
+            results: components["schemas"]["BulkResult"][];
+        };
+        /** @description The turns that the request cancelled. */
+        Cancelled: {
+            promptIds: components["schemas"]["PromptId"][];
+        };
+        /**
+         * @description The output of one command of a tool call, from the members `terminal_info`, `terminal_output`,
+         *     `terminal_output_delta` and `terminal_exit` of `_meta`.
+         */
+        CommandOutput: {
+            cwd?: string;
+            exitStatus: components["schemas"]["TerminalExit"] | null;
+            /** @description The last MiB of the output. */
+            output: string;
+            /** @description The agent's id of the terminal. A content item of type `terminal` contains the same id. */
+            terminalId: string;
+            /** @description True if earlier output is omitted. The events contain it. */
+            truncated: boolean;
+        };
+        /** @description A content block of ACP. `type` selects the schema. Agents with a later version of ACP may send other types. */
+        ContentBlock: components["schemas"]["TextBlock"] | components["schemas"]["ImageBlock"] | components["schemas"]["AudioBlock"] | components["schemas"]["ResourceLinkBlock"] | components["schemas"]["ResourceBlock"];
+        /**
+         * @description Whether the agent still has the earlier conversation.
+         * @enum {string}
+         */
+        Context: "kept" | "lost";
+        /**
+         * @description The agent could not restore the session. After this item, the agent does not have the earlier
+         *     conversation.
+         */
+        ContextLost: {
+            /** @description The time of the loss. */
+            at: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "context_lost";
+        };
+        /** @description A message to many targets. */
+        CreateBroadcast: {
+            /** @default notification */
+            as: components["schemas"]["BroadcastForm"];
+            /** @description The text of the message. At most 64 KiB in UTF-8. */
+            content: string;
+            to: components["schemas"]["BroadcastTo"];
+            type: components["schemas"]["BroadcastType"];
+        };
+        /** @description A prompt: a text, or an array of ACP content blocks. */
+        CreatePrompt: {
+            /** @description Files of the session to attach. They follow the content blocks of the prompt. At most 64. */
+            attachments?: components["schemas"]["Attachment"][];
+            prompt: components["schemas"]["PromptContent"];
+            /** @description If true and a turn is running, the prompt is queued. If false, the request fails with 409. */
+            queue?: boolean;
+        };
+        /** @description A new session. */
+        CreateSession: {
+            /**
+             * @description Additional `_meta` for the agent, sent at each set-up of the session. Only the keys in the agent's
+             *     entry are allowed.
+             */
+            _meta?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description Further directories for the agent, below a workspace root. At most 64. */
+            additionalDirectories?: string[];
+            agent: components["schemas"]["AgentName"];
+            /**
+             * @description The id of an existing session of the agent. The gateway adopts it instead of creating a session.
+             *     Requires the scope `admin`, and `cwd` if the agent cannot list its sessions.
+             */
+            agentSessionId?: string | null;
+            /** @description Files of the session to attach to the first prompt. At most 64. */
+            attachments?: components["schemas"]["Attachment"][];
+            /**
+             * @description Options of the agent to set before the first prompt: values by the ids of the options. At most 64. Requires
+             *     the scope `approve`.
+             */
+            config?: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description The working directory below the workspace root. A relative path is resolved against the workspace
+             *     root. Default: a new directory.
+             */
+            cwd?: string | null;
+            /** @description Names of MCP servers in the configuration (`[mcp.<name>]`). At most 64. */
+            mcpServers?: components["schemas"]["McpServer"][];
+            /** @description Arbitrary data of the client. */
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description The mode to set before the first prompt. Requires the scope `approve`. */
+            modeId?: string | null;
+            policy?: components["schemas"]["SessionPolicy"] | null;
+            prompt?: components["schemas"]["PromptContent"] | null;
+            /** @description The title of the session. */
+            title?: string | null;
+        };
+        /** @description A new task. */
+        CreateTask: {
+            agent: components["schemas"]["AgentName"];
+            /**
+             * Format: uri
+             * @description An `https` URL of a host in `webhooks.allowed_hosts`. It gets the task when the task ends, as a webhook.
+             */
+            callbackUrl?: string;
+            /** @description The working directory, as of a session. */
+            cwd?: string;
+            /**
+             * Format: date-time
+             * @description The time at which the gateway cancels the task, also if it is queued.
+             */
+            deadline?: string;
+            /** @description The name of the task in lists. It is also the prompt if there is no `prompt`. */
+            description?: string;
+            /** @description Arbitrary data of the client. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The task that needs this one. A chain of tasks has at most four levels.
+             */
+            parentTask?: string;
+            /**
+             * @description The policy for permission requests. By default, requests that the policy of the agent's entry does not allow
+             *     are rejected after 5 seconds.
+             */
+            permissions?: components["schemas"]["PermissionPolicy"];
+            priority?: components["schemas"]["TaskPriority"];
+            /** @description The prompt for the agent. */
+            prompt?: components["schemas"]["PromptContent"];
+            /**
+             * Format: int64
+             * @description The number of tokens after which the gateway cancels the task.
+             */
+            tokenBudget?: number;
+        };
+        /** @description A request for a ticket. */
+        CreateTicket: {
+            /**
+             * @description The paths of the streams and sockets that the ticket opens, without a query, such as `/v1/events`. At
+             *     most 64.
+             */
+            paths: components["schemas"]["StreamPath"][];
+        };
+        /** @description A request for a webhook. */
+        CreateWebhook: {
+            /**
+             * @description The event types that the webhook receives: each type of the log except `session.update`, `terminal.created`,
+             *     `terminal.output`, `terminal.exited` and `agent.invalid_output`. Also `task.ended`.
+             */
+            events: string[];
+            /**
+             * Format: uri
+             * @description An `https` URL of a host in `webhooks.allowed_hosts`.
+             */
+            url: string;
+        };
+        /** @description The running turn of a process. */
+        CurrentTask: {
+            promptId: components["schemas"]["PromptId"];
+            sessionId: components["schemas"]["SessionId"];
+            /** @description When the process got the turn. */
+            startedAt: components["schemas"]["Timestamp"];
+        };
+        /**
+         * @description The reason why a session lost its process.
+         * @enum {string}
+         */
+        DetachedReason: "idle" | "exited" | "closed" | "drain" | "reclaimed";
+        /**
+         * @description The action in an answer to an elicitation.
+         * @enum {string}
+         */
+        ElicitationAction: "accept" | "decline" | "cancel";
+        /** @description The answer to an elicitation. */
+        ElicitationAnswer: {
+            action: components["schemas"]["ElicitationAction"];
+            /** @description The values of the form. Only with the action `accept`. */
+            content?: {
+                [key: string]: unknown;
+            } | null;
+        };
+        /** @description The agent reported that an elicitation with mode `url` is complete. */
+        ElicitationCompletedEvent: {
+            elicitationId: string;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description Other members that the agent sent, raw. */
+            more?: {
+                [key: string]: unknown;
+            };
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "elicitation.completed";
+        };
+        /** @description The content of a resource: `text`, or `blob` in base64. */
+        EmbeddedResource: {
+            blob?: string;
+            mimeType?: string | null;
+            text?: string;
+            uri: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description The last frame of a complete stream. A stream that ends without `end` or `shutdown` was interrupted. */
+        EndEvent: {
+            id?: string;
+            /** @description The client's cursor after this stream. It equals the `id` of the frame. */
+            lastEventId: string;
+            reason: components["schemas"]["EndReason"];
+            sessionId?: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "end";
+        };
+        /**
+         * @description The reason why a stream is complete.
+         * @enum {string}
+         */
+        EndReason: "turn_ended" | "caught_up" | "session_deleted";
+        ErrorAnswer: {
+            error: components["schemas"]["RpcError"];
+        };
+        /** @description The id of an event in its session: the epoch of the store and a number without gaps. */
+        EventId: string;
+        /** @description A page of events. */
+        EventPage: {
+            events: components["schemas"]["SessionEvent"][];
+            /** @description The cursor for `after` on the next page. */
+            lastEventId: string;
+            /** @description True if more events exist. */
+            more: boolean;
+        };
+        /** @description A notification that the gateway does not know. */
+        ExtensionEvent: {
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            method: string;
+            params: unknown;
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description The agent's id of the child session that sent the notification. */
+            subagent?: string;
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "extension";
+        };
+        /** @description An invalid member of a body or a query. */
+        FieldError: {
+            /** @description The reason why the member is invalid. */
+            detail: string;
+            /** @description A JSON pointer into the body, or the name of a query parameter. */
+            pointer: string;
+        };
+        /**
+         * Format: binary
+         * @description The bytes of a file.
+         */
+        FileContent: string;
+        /** @description An entry in a list of files. */
+        FileEntry: {
+            /** @description The media type by the suffix of the name; null if the suffix is unknown. */
+            mimeType: string | null;
+            modifiedAt: components["schemas"]["Timestamp"];
+            name: string;
+            /**
+             * @description The path in the form that the file routes accept: relative to `cwd`, or absolute in an additional
+             *     directory.
+             */
+            path: string;
+            /**
+             * Format: int64
+             * @description The size in bytes; null unless the entry is a file.
+             */
+            size: number | null;
+            type: components["schemas"]["FileKind"];
+        };
+        /**
+         * @description The type of an entry in a list of files.
+         * @enum {string}
+         */
+        FileKind: "file" | "folder" | "link" | "other";
+        /** @description A page of files. */
+        FileList: {
+            files: components["schemas"]["FileEntry"][];
+            /** @description The cursor of the next page; null on the last page. */
+            nextCursor: string | null;
+        };
+        /** @description A member of the fleet. The member itself chooses its name, its capacity, its version and its metadata. */
+        FleetMember: {
+            /** @description The number of processes that the member runs at the same time. */
+            capacity: number;
+            /** @description True if the member gets no new processes. */
+            draining: boolean;
+            /** @description The name of the key to which the name of the member belongs. */
+            key: string;
+            /**
+             * Format: date-time
+             * @description The time at which the member last sent a message. Null if it has not connected since the start of the gateway.
+             */
+            lastHeartbeatAt: string | null;
+            /**
+             * Format: int64
+             * @description The latest round-trip time in milliseconds. Null until it is measured.
+             */
+            latencyMs: number | null;
+            metadata: {
+                [key: string]: string;
+            };
+            /** @description The name of the member and of its agent. */
+            name: components["schemas"]["AgentName"];
+            /** @description The number of processes that run at the member for this gateway. */
+            processes: number;
+            /** @description The folders of the member in which sessions may work. The first one is the default `cwd`. */
+            roots: string[];
+            /**
+             * Format: date-time
+             * @description The time at which the state began. It is the start of the connection of a connected member.
+             */
+            since: string;
+            state: components["schemas"]["FleetMemberState"];
+            /** @description The version of the program that connects. */
+            version: string;
+        };
+        /** @description The state of a member of the fleet changed. For a key, the log has at most 60 of these events a minute. */
+        FleetMemberChangedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /**
+             * Format: int32
+             * @description The number of failed attempts since the last connection, which the member reports in `connected`.
+             */
+            attempt: number;
+            /** @description The cause of the state. For `connected`, it is the cause of the last failed attempt, which the member reports. */
+            error?: string;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The name of the key with which the member connects. */
+            key: string;
+            member: components["schemas"]["AgentName"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            state: components["schemas"]["AuditedMemberState"];
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "fleet.member_changed";
+        };
+        /** @description The members of the fleet. */
+        FleetMemberList: {
+            members: components["schemas"]["FleetMember"][];
+            /** @description Always null: there is only one page. */
+            nextCursor: string | null;
+        };
+        /**
+         * @description The state of the connection of a member.
+         * @enum {string}
+         */
+        FleetMemberState: "connected" | "reconnecting" | "disconnected";
+        /** @description The owner of the data folder granted a folder to the key of an `attach` process. */
+        FolderGrantedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /** @description The real path of the folder. */
+            folder: string;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            key: components["schemas"]["AuditedKey"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "folder.granted";
+        };
+        /** @description The gateway, and the principal of the request. */
+        GatewayInfo: {
+            /** @description The token of the store. Every event id starts with it. */
+            epoch: string;
+            limits: components["schemas"]["GatewayLimits"];
+            /** @description Always `acp-gateway`. */
+            name: string;
+            principal: components["schemas"]["PrincipalInfo"];
+            /** @description The scopes of the key. */
+            scopes: components["schemas"]["Scope"][];
+            version: string;
+        };
+        /** @description The limits that apply to clients. `perSession` and `perKey` correspond to sections of the configuration. */
+        GatewayLimits: {
+            /**
+             * Format: int64
+             * @description The time in seconds for which an `Idempotency-Key` is remembered.
+             */
+            idempotencyKeyMaxAgeSeconds: number;
+            /** @description The maximum size of a request body in bytes. */
+            maxBodyBytes: number;
+            /**
+             * Format: int64
+             * @description The maximum size of an uploaded file in bytes.
+             */
+            maxFileBytes: number;
+            /** @description The maximum size of a body with a prompt or an answer, in bytes. */
+            maxPromptBytes: number;
+            perKey: components["schemas"]["PerKeyLimits"];
+            perSession: components["schemas"]["PerSessionLimits"];
+        };
+        /** @description An image. */
+        ImageBlock: {
+            /** @description Base64. */
+            data: string;
+            mimeType: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "image";
+            uri?: string | null;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description An agent of the registry, which the operator can install. */
+        InstallableAgent: {
+            description: string;
+            /** @description The id for `acp-gateway agent add`. */
+            id: string;
+            /** @description The distributions for this machine: `binary`, `npx` or `uvx`. Empty if there is none. */
+            kinds: string[];
+            name: string;
+            version: string;
+        };
+        /** @description The agents of the registry. */
+        InstallableAgentList: {
+            agents: components["schemas"]["InstallableAgent"][];
+            /** @description Whether `registry.source` names a registry. */
+            configured: boolean;
+            /** @description Always null: there is only one page. */
+            nextCursor: string | null;
+        };
+        /**
+         * @description The level that the operator requests for an agent.
+         * @enum {string}
+         */
+        Isolation: "off" | "private" | "workspace" | "strict";
+        /** @description An agent process started under this isolation. */
+        IsolationAppliedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            agent: components["schemas"]["AgentName"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The level that the configuration requests. */
+            level: components["schemas"]["Isolation"];
+            /** @description The means that applies the level. */
+            mechanism: components["schemas"]["Mechanism"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int32
+             * @description The process id of the agent on the host.
+             */
+            processId: number;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "isolation.applied";
+            /**
+             * Format: int32
+             * @description The user id of the agent on the host. `null`: that of the gateway.
+             */
+            userId?: number | null;
+        };
+        /** @description A key was created, by a command or for the link of a start. */
+        KeyCreatedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            key: components["schemas"]["AuditedKey"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "key.created";
+        };
+        /** @description A link key was deleted, because it was not used for `auth.link_key_idle_timeout`. */
+        KeyExpiredEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            key: components["schemas"]["AuditedKey"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "key.expired";
+        };
+        /** @description A key was revoked: by a command, or because there were too many link keys. */
+        KeyRevokedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            key: components["schemas"]["AuditedKey"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "key.revoked";
+        };
+        /** @description A reload of the configuration replaced the operator's key. `null`: there was or is none. */
+        KeyRotatedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            formerKeyId?: string | null;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            keyId?: string | null;
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "key.rotated";
+        };
+        /** @description The scopes of a key changed, or the limits of its principal. `key` has the new scopes. */
+        KeyUpdatedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            formerScopes: components["schemas"]["Scope"][];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            key: components["schemas"]["AuditedKey"];
+            /** @description Whether limits of the principal changed. */
+            limitsChanged: boolean;
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "key.updated";
+        };
+        /** @description The gateway printed the link with this key. */
+        LinkPrintedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            keyId: string;
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "link.printed";
+        };
+        /** @description A client used a link key for the first time. */
+        LinkUsedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /** Format: int64 */
+            count: number;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "link.used";
+        };
+        /**
+         * @description The reason why the agent lost the context of the session.
+         * @enum {string}
+         */
+        LostReason: "not_found" | "unsupported" | "rejected_session";
+        /** @description The name of a configured server, or an ACP `McpServer`. An object requires the scope `mcp`; without it, the response is 403. */
+        McpServer: string | {
+            [key: string]: unknown;
+        };
+        /**
+         * @description The means that applies the level. Without `namespaces`, sandboxes of agents that mount file systems fail at the
+         *     levels `private` and `workspace`.
+         * @enum {string}
+         */
+        Mechanism: "namespaces" | "landlock" | "partial" | "command" | "none";
+        /** @description A call of a method of a member. */
+        MemberCall: {
+            method: string;
+            /** @description The default is an empty object. */
+            params?: {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: int64
+             * @description The time for the result, in seconds. After it, the call fails with 504. The default is 30.
+             * @default 30
+             */
+            timeoutSeconds: number;
+        };
+        /** @description A mode of the agent, or a value of one of its options that selects a mode. */
+        ModeSelection: {
+            /** @description The id of the option. */
+            configId?: string;
+            /** @description The id of the mode. */
+            modeId?: string;
+            /** @description The value of the option. Absent for an option that is switched on. */
+            value?: string;
+        };
+        /**
+         * @description The action for a permission request that is not answered in time.
+         * @enum {string}
+         */
+        OnTimeout: "reject" | "wait";
+        OptionValue: string | boolean;
+        /** @description A request that waits for an answer. */
+        PendingRequest: {
+            /** @description The ACP client that alone can answer: the client of `/acp` that started the turn. Absent if every client can answer. */
+            acpClient?: string;
+            createdAt: components["schemas"]["Timestamp"];
+            deadline: components["schemas"]["Timestamp"] | null;
+            /** @description The ACP method, such as `session/request_permission`. */
+            method: string;
+            /** @description Raw ACP, with the gateway's `sessionId`. */
+            params: components["schemas"]["RequestParams"];
+            promptId: components["schemas"]["PromptId"] | null;
+            requestId: components["schemas"]["RequestId"];
+            /** @description The agent's id of the child session that sent the request. Absent for the session itself. */
+            subagent?: string;
+        };
+        /** @description The agent's requests that wait for an answer. */
+        PendingRequests: {
+            /** @description Always null: all pending requests fit on one page. */
+            nextCursor: string | null;
+            requests: components["schemas"]["PendingRequest"][];
+        };
+        /** @description The limits of the principal. All its keys count together. */
+        PerKeyLimits: {
+            /**
+             * Format: int32
+             * @description The maximum number of sessions that have a process or wait for one.
+             */
+            maxLiveSessions: number;
+            /**
+             * Format: int32
+             * @description The maximum number of prompts in a minute.
+             */
+            maxPromptsPerMinute: number;
+            /**
+             * Format: int32
+             * @description The maximum number of prompts and calls that wait for a process of one agent.
+             */
+            maxQueuedPrompts: number;
+            /**
+             * Format: int32
+             * @description The maximum number of requests in a minute.
+             */
+            maxRequestsPerMinute: number;
+            /**
+             * Format: int32
+             * @description The maximum number of concurrent streams and held responses.
+             */
+            maxStreams: number;
+        };
+        /** @description The limits of each session. */
+        PerSessionLimits: {
+            /** @description The maximum number of agent requests that wait for an answer. */
+            maxPendingRequests: number;
+            /** @description The maximum number of prompts that wait in the session. */
+            maxQueuedPrompts: number;
+        };
+        /** @description The selected option, or a cancellation. */
+        PermissionAnswer: components["schemas"]["PermissionChoice"] | components["schemas"]["PermissionCancellation"];
+        PermissionCancellation: {
+            /** @enum {boolean} */
+            cancelled: true;
+        };
+        PermissionChoice: {
+            optionId: string;
+        };
+        /** @description A permission request of an agent was resolved. */
+        PermissionDecidedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            agent: components["schemas"]["AgentName"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /**
+             * @description The kind of the selected option: `allow_once`, `allow_always`, `reject_once`, `reject_always`, or `other`.
+             *     Absent if none was selected.
+             */
+            optionKind?: string;
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            promptId?: components["schemas"]["PromptId"];
+            requestId: components["schemas"]["RequestId"];
+            resolution: components["schemas"]["Resolution"];
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            time: components["schemas"]["Timestamp"];
+            /** @description The ACP kind of the tool, or `other`. Absent if the agent sent none. */
+            toolKind?: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "permission.decided";
+        };
+        /** @description An option of a permission request. Answer with its `optionId`. */
+        PermissionOption: {
+            /** @description `allow_once`, `allow_always`, `reject_once`, `reject_always`. */
+            kind?: string;
+            name?: string;
+            optionId: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description The policy for permission requests. */
+        PermissionPolicy: {
+            /** @description Kinds of tool calls that the gateway allows without a question. */
+            allow?: string[] | null;
+            onTimeout?: components["schemas"]["OnTimeout"] | null;
+            /**
+             * Format: int64
+             * @description The time in seconds that a request waits for an answer.
+             */
+            timeoutSeconds?: number | null;
+        };
+        /** @description Statistics of the agent's processes, summed over all pools. */
+        PoolFigures: {
+            /** @description The number of idle processes: ready for any session, or reserved for the principal that used them last. */
+            idle: number;
+            /**
+             * Format: int64
+             * @description The time in seconds that a process stays with an idle session.
+             */
+            idleTimeoutSeconds: number;
+            /**
+             * @description True if the agent keeps a session locked after `session/close`. The gateway detects this at run time.
+             *     It then stops a process of this agent instead of reusing it for another session.
+             */
+            keepsSessionsLocked: boolean;
+            /** @description The number of processes that hold a session. */
+            leased: number;
+            /** @description The maximum number of processes. */
+            maxSize: number;
+            /**
+             * @description The target number of idle processes. It is 0 while the agent requires a sign-in, and after a long time
+             *     without use.
+             */
+            minIdle: number;
+            /**
+             * Format: int64
+             * @description The same time for an agent that can neither load nor resume a session.
+             */
+            noLoadIdleTimeoutSeconds: number;
+            /**
+             * Format: int64
+             * @description The time in seconds that a process of such an agent must be idle before a full pool reclaims it.
+             */
+            noLoadReclaimTimeoutSeconds: number;
+            /** @description The number of processes that run or start. */
+            processes: number;
+            /** @description The number of processes that start. */
+            starting: number;
+            /** @description The number of turns and sessions that wait for a process. */
+            waiting: number;
+        };
+        /** @description A position in the whole log, for streams over many sessions. */
+        Position: string;
+        /**
+         * @description Advances the client's cursor past events that its filters exclude. The `id` of the frame is the new
+         *     cursor.
+         */
+        PositionEvent: {
+            id?: string;
+            sessionId?: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "position";
+        };
+        /** @description The holder of the key. */
+        PrincipalInfo: {
+            /** @description The name of the key. */
+            id: string;
+            tenant: string;
+        };
+        /** @description A problem (RFC 9457) with additional members of the gateway. */
+        Problem: {
+            /** @description The complete JSON-RPC error of the agent. */
+            acp?: components["schemas"]["RpcError"];
+            /** @description The sign-in methods of the agent (`authMethods`). */
+            authMethods?: unknown;
+            /** @description The principal that resolved the request. */
+            by?: string;
+            code: components["schemas"]["ProblemCode"];
+            /** @description An explanation of this occurrence. */
+            detail: string;
+            /** @description The invalid members of the body or the query. */
+            errors?: components["schemas"]["FieldError"][];
+            /**
+             * Format: int32
+             * @description The exit code of an ended process; null if a signal ended it.
+             */
+            exitCode?: number | null;
+            /** @description The `X-Request-Id` of the request. Absent in events. */
+            instance?: string;
+            /** @description The running turn, or the turn that the problem refers to. */
+            promptId?: components["schemas"]["PromptId"];
+            /** @description The request that the problem refers to. */
+            requestId?: components["schemas"]["RequestId"];
+            /** @description The earlier resolution of the request. `by` is the principal that resolved it. */
+            resolution?: components["schemas"]["Resolution"];
+            /**
+             * Format: int64
+             * @description The time in seconds after which a retry may succeed.
+             */
+            retryAfterSeconds?: number;
+            /** @description True if the same request may succeed later without changes. */
+            retryable: boolean;
+            /** @description The signal that ended a process; null if no signal ended it. */
+            signal?: string | null;
+            /**
+             * Format: int32
+             * @description The HTTP status of the code.
+             */
+            status: number;
+            /** @description The last output of an ended process to stderr. */
+            stderrTail?: string;
+            /** @description A short title, the same for every occurrence of the code. */
+            title: string;
+            /**
+             * Format: uri-reference
+             * @description A reference to the documentation of the code.
+             * @example /docs/problems#not_found
+             */
+            type: string;
+        };
+        /**
+         * @description A problem code for programs. Clients must expect unknown codes.
+         * @enum {string}
+         */
+        ProblemCode: "agent_auth_required" | "agent_disconnected" | "agent_error" | "agent_exited" | "agent_start_failed" | "agent_timeout" | "agent_unsupported" | "budget_exceeded" | "cancel_timeout" | "content_unsupported" | "crash_loop" | "deadline_exceeded" | "draining" | "forbidden" | "history_diverged" | "idempotency_in_flight" | "idempotency_mismatch" | "internal" | "interrupted" | "invalid" | "key_revoked" | "malformed" | "member_unavailable" | "method_not_allowed" | "misdirected_request" | "not_acceptable" | "not_found" | "pool_full" | "precondition_failed" | "prompt_expired" | "queue_full" | "range_not_satisfiable" | "rate_limited" | "registry_unavailable" | "request_resolved" | "session_closed" | "storage_full" | "too_large" | "turn_running" | "unauthorized" | "unsupported_media_type";
+        /** @description The gateway ends the stream because of a problem. The client may reconnect. */
+        ProblemEvent: {
+            id?: string;
+            problem: components["schemas"]["Problem"];
+            sessionId?: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "problem";
+        };
+        /**
+         * @description The current activity of an agent's process.
+         * @enum {string}
+         */
+        ProcessState: "starting" | "idle" | "busy" | "releasing" | "stopping";
+        /** @description A turn. The object is the exact state at its `lastEventId`. */
+        Prompt: {
+            /** @description The principal that sent the prompt. */
+            by: string;
+            createdAt: components["schemas"]["Timestamp"];
+            endedAt: components["schemas"]["Timestamp"] | null;
+            error: components["schemas"]["Problem"] | null;
+            /** @description The cursor for `after` on the session's events. The stream then continues after this state. */
+            lastEventId: components["schemas"]["EventId"];
+            promptId: components["schemas"]["PromptId"];
+            sessionId: components["schemas"]["SessionId"];
+            status: components["schemas"]["PromptStatus"];
+            /** @description The agent's stop reason, a value of ACP such as `end_turn`. */
+            stopReason: string | null;
+            /** @description The agent's messages in this turn, joined. At most 8 MiB. */
+            text: string;
+            /** @description True if `text` omits a part of the agent's messages. The events contain all messages. */
+            truncated: boolean;
+            /** @description The token usage that the agent reported, raw ACP. */
+            usage: {
+                [key: string]: unknown;
+            } | null;
+        };
+        /** @description The agent ended the turn. */
+        PromptCompletedEvent: {
+            /** @description The request of the ACP client that sent the prompt. Absent for a prompt over another protocol. */
+            acpRequest?: components["schemas"]["AcpRequest"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            /** @description The agent's answer, raw ACP. */
+            result: unknown;
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description The stop reason of ACP: `end_turn`, `cancelled`, ... */
+            stopReason: string;
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "prompt.completed";
+            /** @description The token usage of the turn, raw ACP. */
+            usage?: {
+                [key: string]: unknown;
+            };
+        };
+        /** @description A text, or an array of ACP content blocks. */
+        PromptContent: string | components["schemas"]["ContentBlock"][];
+        /** @description The turn failed. */
+        PromptFailedEvent: {
+            /** @description The request of the ACP client that sent the prompt. Absent for a prompt over another protocol. */
+            acpRequest?: components["schemas"]["AcpRequest"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            problem: components["schemas"]["Problem"];
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "prompt.failed";
+        };
+        /** @description The id of a turn in its session. */
+        PromptId: string;
+        /** @description A page of turns, the newest first. */
+        PromptList: {
+            /** @description The cursor of the next page; null on the last page. */
+            nextCursor: string | null;
+            prompts: components["schemas"]["Prompt"][];
+        };
+        /** @description A prompt waits for the end of the running turn. */
+        PromptQueuedEvent: {
+            /** @description The request of the ACP client that sent the prompt. Absent for a prompt over another protocol. */
+            acpRequest?: components["schemas"]["AcpRequest"];
+            /**
+             * Format: uuid
+             * @description The broadcast that sent the prompt. Absent for another prompt.
+             */
+            broadcastId?: string;
+            /** @description The principal that sent the prompt. */
+            by: string;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            idempotencyKey?: string;
+            /** @description The position in the queue; 1 is the next prompt. */
+            position: number;
+            /** @description The content blocks as the agent will receive them. */
+            prompt: {
+                [key: string]: unknown;
+            }[];
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "prompt.queued";
+        };
+        /** @description A turn started. */
+        PromptStartedEvent: {
+            /** @description The request of the ACP client that sent the prompt. Absent for a prompt over another protocol. */
+            acpRequest?: components["schemas"]["AcpRequest"];
+            /**
+             * Format: uuid
+             * @description The broadcast that sent the prompt. Absent for another prompt.
+             */
+            broadcastId?: string;
+            /** @description The principal that sent the prompt. */
+            by: string;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            idempotencyKey?: string;
+            /** @description The content blocks as the agent received them. Absent after `prompt.queued`. */
+            prompt?: {
+                [key: string]: unknown;
+            }[];
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "prompt.started";
+        };
+        /**
+         * @description The state of a turn.
+         * @enum {string}
+         */
+        PromptStatus: "queued" | "running" | "completed" | "failed";
+        /** @description The replay is complete. The following events are live. */
+        ReadyEvent: {
+            id?: string;
+            /** @description The cursor at the end of the replay. */
+            lastEventId: string;
+            sessionId?: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "ready";
+        };
+        /**
+         * @description The reason why a request of an agent was refused.
+         * @enum {string}
+         */
+        RefuseReason: "off" | "outside_folders";
+        /**
+         * @description The reason why a request was rejected.
+         * @enum {string}
+         */
+        RejectReason: "misdirected_request" | "origin_forbidden" | "missing_key" | "invalid_key" | "invalid_ticket" | "too_many_invalid_keys" | "forbidden";
+        /** @description A result, which is passed to the agent unchanged, or a JSON-RPC error. */
+        RequestAnswer: components["schemas"]["ResultAnswer"] | components["schemas"]["ErrorAnswer"];
+        /** @description The agent sent a request that clients can answer. */
+        RequestCreatedEvent: {
+            /** @description The ACP client that alone can answer: the client of `/acp` that started the turn. Absent if every client can answer. */
+            acpClient?: string;
+            /**
+             * @description The time at which the gateway answers the request if no client has answered. Absent if it has no
+             *     deadline.
+             */
+            deadline?: components["schemas"]["Timestamp"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            method: string;
+            /** @description Raw ACP, with the gateway's `sessionId`. */
+            params: components["schemas"]["RequestParams"];
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            requestId: components["schemas"]["RequestId"];
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description The agent's id of the child session that sent the request. Absent for the session itself. */
+            subagent?: string;
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "request.created";
+        };
+        /** @description The id of an agent's request in its session. */
+        RequestId: string;
+        /** @description The params of a request as the agent sent them, but with the gateway's `sessionId`. `method` determines the members. */
+        RequestParams: {
+            /** @description Only in `elicitation/create`: the question to the user. */
+            message?: string;
+            /** @description Only in `elicitation/create`: `form` or `url`. */
+            mode?: string;
+            /** @description Only in `session/request_permission`: the options that a client can select. */
+            options?: components["schemas"]["PermissionOption"][];
+            /** @description Only in `elicitation/create` with mode `form`: the JSON schema of the answer. */
+            requestedSchema?: {
+                [key: string]: unknown;
+            };
+            sessionId?: string;
+            /** @description Only in `session/request_permission`: the tool call that waits for permission. */
+            toolCall?: {
+                [key: string]: unknown;
+            };
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description Requests were rejected: the client has no valid key, or no right, or a wrong `Host` or `Origin`. */
+        RequestRejectedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /**
+             * Format: int64
+             * @description The number of requests since the last event with this actor and reason.
+             */
+            count: number;
+            firstTime: components["schemas"]["Timestamp"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            lastTime: components["schemas"]["Timestamp"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            reason: components["schemas"]["RejectReason"];
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "request.rejected";
+        };
+        /** @description A request of the agent was answered or ended in another way. */
+        RequestResolvedEvent: {
+            /** @description The ACP client that alone could answer. Absent if every client could answer. */
+            acpClient?: string;
+            /** @description The principal that answered. Absent unless a client answered. */
+            by?: string;
+            error?: {
+                [key: string]: unknown;
+            };
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            method: string;
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            requestId: components["schemas"]["RequestId"];
+            resolution: components["schemas"]["Resolution"];
+            result?: unknown;
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /** @description The tool call of a permission request, if the request names one. */
+            toolCallId?: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "request.resolved";
+        };
+        /**
+         * @description Discard the events that you hold. The stream continues with the earliest event of the log, or with the
+         *     first event after the damage.
+         *
+         *     On `/v1/events` without a selection of sessions, `session` is absent. With a `sessionId`, the reset
+         *     applies to that session only.
+         */
+        ResetEvent: {
+            id?: string;
+            reason: components["schemas"]["ResetReason"];
+            session?: components["schemas"]["Session"];
+            sessionId?: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "reset";
+        };
+        /**
+         * @description The reason why a stream cannot deliver every event after the cursor.
+         * @enum {string}
+         */
+        ResetReason: "pruned" | "unknown_cursor" | "new_epoch" | "damaged";
+        /**
+         * @description The way in which a request was resolved.
+         * @enum {string}
+         */
+        Resolution: "answered" | "policy" | "cancelled" | "withdrawn" | "expired" | "disconnected";
+        /** @description A file or another resource, with its content. */
+        ResourceBlock: {
+            resource: components["schemas"]["EmbeddedResource"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "resource";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A link to a file or another resource. */
+        ResourceLinkBlock: {
+            description?: string | null;
+            mimeType?: string | null;
+            name?: string;
+            title?: string | null;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "resource_link";
+            uri: string;
+        } & {
+            [key: string]: unknown;
+        };
+        ResultAnswer: {
+            result: unknown;
+        };
+        /**
+         * @description The author of a message.
+         * @enum {string}
+         */
+        Role: "user" | "agent" | "thought";
+        /** @description A call of a method that the agent's entry allows (`rpc`). */
+        RpcCall: {
+            /** @description The name of the method. */
+            method: string;
+            /** @description If true, the gateway sends a notification, and the agent does not answer. */
+            notify?: boolean;
+            /** @description The params, an object that is sent unchanged. The default is `{}`. */
+            params?: {
+                [key: string]: unknown;
+            } | null;
+        };
+        /** @description A JSON-RPC error of the agent. */
+        RpcError: {
+            /** Format: int64 */
+            code: number;
+            data?: unknown;
+            message: string;
+        };
+        /** @description The result of a call. */
+        RpcResult: {
+            /** @description The agent's result, raw. */
+            result: unknown;
+        };
+        /**
+         * @description An access right of a key.
+         * @enum {string}
+         */
+        Scope: "read" | "prompt" | "approve" | "files" | "mcp" | "fleet" | "admin";
+        /** @description The selected targets, at most 1,000. A target that occurs twice gets the message once. */
+        SelectedTargets: {
+            /** @description Agents: all of their processes, or the sessions of these processes. */
+            agents?: components["schemas"]["AgentName"][];
+            /** @description Members of the fleet: all of their processes, or the sessions of these processes. */
+            members?: components["schemas"]["AgentName"][];
+            /** @description Sessions: their processes, or their queues. */
+            sessions?: components["schemas"]["SessionId"][];
+        };
+        /**
+         * @description The provider of an agent's file or terminal methods, the most restricted first.
+         * @enum {string}
+         */
+        ServedBy: "off" | "client" | "gateway";
+        /** @description A session. The object is the exact state at its `lastEventId`. */
+        Session: {
+            agent: components["schemas"]["AgentName"];
+            /** @description True if a process of the agent holds this session. */
+            attached: boolean;
+            /** @description The agent's slash commands, raw ACP. */
+            availableCommands: {
+                [key: string]: unknown;
+            }[] | null;
+            /** @description The agent's options, raw ACP. */
+            configOptions: {
+                [key: string]: unknown;
+            }[] | null;
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description The working directory of the agent, an absolute path. */
+            cwd: string;
+            /**
+             * @description The modes and the values of options that the agent offers and that no client can select (`modes.deny` of the
+             *     agent's entry). Absent if there are none.
+             */
+            deniedModes?: components["schemas"]["ModeSelection"][];
+            isolation: components["schemas"]["AppliedIsolation"] | null;
+            /**
+             * @description The time of the last change of a turn or of a request: a prompt was accepted, started or ended, or a request
+             *     was opened or resolved. The time of creation before the first one.
+             */
+            lastActivityAt: components["schemas"]["Timestamp"];
+            /**
+             * @description The cursor for `after` on the session's events. The stream then continues after this state without a
+             *     gap.
+             */
+            lastEventId: components["schemas"]["EventId"];
+            lastOutcome: components["schemas"]["TurnOutcome"] | null;
+            /** @description Arbitrary data of clients. */
+            metadata: {
+                [key: string]: unknown;
+            };
+            /** @description The agent's modes, raw ACP. */
+            modes: {
+                [key: string]: unknown;
+            } | null;
+            /** @description The agent's plan, raw ACP. */
+            plan: unknown;
+            /** @description The restrictions that a client set for the session. */
+            policy: components["schemas"]["SessionPolicy"];
+            /** @description The agent's `promptCapabilities` from `initialize`: the content types that it supports in prompts. */
+            promptCapabilities: {
+                [key: string]: unknown;
+            } | null;
+            promptId: components["schemas"]["PromptId"] | null;
+            /** @description The queued turns, oldest first. */
+            queued: components["schemas"]["PromptId"][];
+            /** @description The requests of the agent that wait for an answer. */
+            requests: components["schemas"]["PendingRequest"][];
+            sessionId: components["schemas"]["SessionId"];
+            state: components["schemas"]["SessionState"];
+            /**
+             * @description The child sessions of the agent, raw ACP: the merged members of the `subagent_update`s of each child.
+             *     Absent without child sessions.
+             */
+            subagents?: {
+                [key: string]: unknown;
+            }[];
+            /**
+             * Format: uuid
+             * @description The task that runs in the session. Absent for other sessions.
+             */
+            taskId?: string;
+            /**
+             * @description The title from a client, else from the agent, else the beginning of the first prompt; null before the first
+             *     prompt.
+             */
+            title: string | null;
+            updatedAt: components["schemas"]["Timestamp"];
+            /** @description The last usage report of the agent (tokens and cost), raw ACP. */
+            usage: {
+                [key: string]: unknown;
+            } | null;
+        };
+        /** @description A process of the agent holds the session now. */
+        SessionAttachedEvent: {
+            agentCapabilities: {
+                [key: string]: unknown;
+            };
+            agentInfo: {
+                [key: string]: unknown;
+            } | null;
+            by: components["schemas"]["AttachedBy"];
+            context: components["schemas"]["Context"];
+            /** @description The modes and the values of options in `result` that no client can select (`modes.deny` of the agent's entry). */
+            deniedModes?: components["schemas"]["ModeSelection"][];
+            /** @description The agent's error as one line of limited length, if there was one. Only with `context: "lost"`. */
+            detail?: string;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            isolation: components["schemas"]["AppliedIsolation"] | null;
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            /** @description The reason for the loss. Only with `context: "lost"`. */
+            reason?: components["schemas"]["LostReason"];
+            /** @description The agent's answer, raw ACP with the gateway's `sessionId`: `modes`, `configOptions`. */
+            result: unknown;
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session.attached";
+        };
+        /** @description The members that a client changed. */
+        SessionChangedEvent: {
+            /** @description The principal that made the change. */
+            by: string;
+            configOptions?: unknown;
+            currentModeId?: string;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The complete metadata after the change. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            title?: string | null;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session.changed";
+        };
+        /** @description A client closed the session. */
+        SessionClosedEvent: {
+            by: string;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session.closed";
+        };
+        /** @description The configuration options of a session. */
+        SessionConfigOptions: {
+            /** @description Raw ACP. Null if the agent has no options. */
+            configOptions: {
+                [key: string]: unknown;
+            }[] | null;
+        };
+        /** @description The first event of a session. */
+        SessionCreatedEvent: {
+            /** @description True if the agent had the session before the gateway adopted it. */
+            adopted?: boolean;
+            /** @description The session that this session was forked from. */
+            forkedFrom?: components["schemas"]["SessionId"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            session: components["schemas"]["Session"];
+            sessionId: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session.created";
+        };
+        /** @description The last event of a session. An `end` frame follows. */
+        SessionDeletedEvent: {
+            by: string;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session.deleted";
+        };
+        /** @description The session has no process any more. */
+        SessionDetachedEvent: {
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            reason: components["schemas"]["DetachedReason"];
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session.detached";
+        };
+        /** @description An event. `type` selects the schema. Clients must ignore unknown types. */
+        SessionEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionAttachedEvent"] | components["schemas"]["SessionDetachedEvent"] | components["schemas"]["SessionChangedEvent"] | components["schemas"]["SessionPrivilegedModeEvent"] | components["schemas"]["SessionClosedEvent"] | components["schemas"]["SessionDeletedEvent"] | components["schemas"]["PromptQueuedEvent"] | components["schemas"]["PromptStartedEvent"] | components["schemas"]["SessionUpdateEvent"] | components["schemas"]["PromptCompletedEvent"] | components["schemas"]["PromptFailedEvent"] | components["schemas"]["RequestCreatedEvent"] | components["schemas"]["RequestResolvedEvent"] | components["schemas"]["ElicitationCompletedEvent"] | components["schemas"]["TerminalCreatedEvent"] | components["schemas"]["TerminalOutputEvent"] | components["schemas"]["TerminalExitedEvent"] | components["schemas"]["AgentExitedEvent"] | components["schemas"]["AgentInvalidOutputEvent"] | components["schemas"]["ExtensionEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
+        /**
+         * Format: uuid
+         * @description The id of a session: a UUID v7 in lower case.
+         */
+        SessionId: string;
+        /** @description A page of sessions, ordered by `lastActivityAt`, the newest first. */
+        SessionList: {
+            /** @description A cursor of `/v1/events`. The stream after it contains all changes that are newer than the list. */
+            lastEventId: components["schemas"]["Position"];
+            /** @description The cursor of the next page; null on the last page. */
+            nextCursor: string | null;
+            sessions: components["schemas"]["SessionSummary"][];
+        };
+        /** @description The modes of a session. */
+        SessionModes: {
+            /** @description Raw ACP: `currentModeId` and `availableModes`. Null if the agent has no modes. */
+            modes: {
+                [key: string]: unknown;
+            } | null;
+        };
+        /**
+         * @description A merge patch (RFC 7396). An absent member is unchanged, null clears it, and a value replaces it.
+         *     `metadata` is merged member by member.
+         */
+        SessionPatch: {
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
+            title?: string | null;
+        };
+        /** @description The permissions of a session's agent. A client can only restrict the values of the agent's entry. */
+        SessionPolicy: {
+            files?: components["schemas"]["ServedBy"] | null;
+            permissions?: components["schemas"]["PermissionPolicy"] | null;
+            terminals?: components["schemas"]["ServedBy"] | null;
+        };
+        /** @description The agent entered a mode that no client can select (`modes.deny` of its entry). The gateway does not change the mode. */
+        SessionPrivilegedModeEvent: {
+            /** @description The id of the option that selects the mode. */
+            configId?: string;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The id of the mode. */
+            modeId?: string;
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description The agent's id of the child session that entered the mode. Absent for the session itself. */
+            subagent?: string;
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session.privileged_mode";
+            /** @description The value of the option. Absent for an option that is switched on. */
+            value?: string;
+        };
+        /**
+         * @description The current activity of a session.
+         * @enum {string}
+         */
+        SessionState: "idle" | "running" | "waiting" | "closed";
+        /** @description A session in a list. It omits the members that are folded from updates of the agent. */
+        SessionSummary: {
+            agent: components["schemas"]["AgentName"];
+            attached: boolean;
+            createdAt: components["schemas"]["Timestamp"];
+            cwd: string;
+            /**
+             * @description The time of the last change of a turn or of a request: a prompt was accepted, started or ended, or a request
+             *     was opened or resolved. The time of creation before the first one.
+             */
+            lastActivityAt: components["schemas"]["Timestamp"];
+            lastEventId: components["schemas"]["EventId"];
+            lastOutcome: components["schemas"]["TurnOutcome"] | null;
+            metadata: {
+                [key: string]: unknown;
+            };
+            promptId: components["schemas"]["PromptId"] | null;
+            queued: components["schemas"]["PromptId"][];
+            sessionId: components["schemas"]["SessionId"];
+            state: components["schemas"]["SessionState"];
+            /**
+             * Format: uuid
+             * @description The task that runs in the session. Absent for other sessions.
+             */
+            taskId?: string;
+            title: string | null;
+            updatedAt: components["schemas"]["Timestamp"];
+        };
+        /** @description An update of the agent. */
+        SessionUpdateEvent: {
+            _meta?: unknown;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description True if the update arrived after the end of its turn. */
+            late?: boolean;
+            /**
+             * @description Other members that the agent sent beside `update`, raw. This version of the gateway does not know
+             *     them.
+             */
+            more?: {
+                [key: string]: unknown;
+            };
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            /** @description True for history that the agent replayed when the session was adopted or forked. */
+            replayed?: boolean;
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description The agent's id of the child session that sent the update. Absent for the session itself. */
+            subagent?: string;
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session.update";
+            /** @description Raw ACP. */
+            update: components["schemas"]["AcpUpdate"];
+        };
+        /** @description A change of a configuration option of a session. */
+        SetConfigOption: {
+            /** @description The id of a value, or a boolean for a switch. */
+            value: components["schemas"]["OptionValue"];
+        };
+        /** @description A change of the mode of a session. */
+        SetMode: {
+            /** @description The id of one of the agent's modes. */
+            modeId: string;
+        };
+        /**
+         * @description The reason why an unfinished tool call counts as ended.
+         * @enum {string}
+         */
+        Settled: "cancelled" | "unfinished";
+        /** @description The gateway is shutting down. Reconnect after `retryMs` milliseconds. */
+        ShutdownEvent: {
+            id?: string;
+            /**
+             * Format: int64
+             * @description The time in milliseconds to wait before a reconnect.
+             */
+            retryMs: number;
+            sessionId?: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "shutdown";
+        };
+        /** @description A sign-in to an agent. */
+        SignIn: {
+            /** @description Additional `_meta` for the agent. Only the keys in the agent's entry are allowed. */
+            _meta?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * @description An API key, for a method that accepts one. The gateway passes it to the agent in the agent's format.
+             *     It keeps the key in memory for new processes of the agent and never stores it.
+             */
+            apiKey?: string;
+            /** @description The id of one of `authMethods`. */
+            methodId: string;
+        };
+        /** @description A sign-in to an agent ended. */
+        SignInEndedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            agent: components["schemas"]["AgentName"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            methodId?: string;
+            outcome: components["schemas"]["SignInOutcome"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "sign_in.ended";
+        };
+        /**
+         * @description The result of a sign-in to an agent.
+         * @enum {string}
+         */
+        SignInOutcome: "succeeded" | "failed" | "aborted";
+        /** @description A sign-in to an agent began. */
+        SignInStartedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            agent: components["schemas"]["AgentName"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The sign-in method of the agent. Absent for the terminal, which has a method since its offer. */
+            methodId?: string;
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "sign_in.started";
+        };
+        /** @description The terminal of a sign-in. */
+        SignInTerminal: {
+            /** @description The path of the terminal's WebSocket. It accepts one connection. */
+            url: string;
+        };
+        /** @description The gateway signed out of an agent. */
+        SignedOutEvent: {
+            actor: components["schemas"]["AuditActor"];
+            agent: components["schemas"]["AgentName"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "sign_in.signed_out";
+        };
+        StreamPath: string;
+        /** @description A task. */
+        Task: {
+            agent: components["schemas"]["AgentName"];
+            /**
+             * @description Whether the agent has reported its usage of tokens, so that the gateway can enforce the budget. Null without a
+             *     budget, and until the task runs.
+             */
+            budgetEnforced: boolean | null;
+            /** @description The principal that created the task. */
+            by: string;
+            /** @description The scheme and the host of the URL. The rest can have a secret. */
+            callbackUrl: string | null;
+            /** @description The tasks whose parent this task is, newest first. At most 1,000. Absent in lists and in deliveries of webhooks. */
+            children?: string[];
+            createdAt: components["schemas"]["Timestamp"];
+            /** Format: date-time */
+            deadline: string | null;
+            description: string | null;
+            /** Format: date-time */
+            endedAt: string | null;
+            metadata: {
+                [key: string]: unknown;
+            };
+            /** Format: uuid */
+            parentTask: string | null;
+            permissions: components["schemas"]["PermissionPolicy"];
+            priority: components["schemas"]["TaskPriority"];
+            promptId: components["schemas"]["PromptId"] | null;
+            result: components["schemas"]["TaskResult"] | null;
+            sessionId: components["schemas"]["SessionId"] | null;
+            /** Format: date-time */
+            startedAt: string | null;
+            status: components["schemas"]["TaskStatus"];
+            /** Format: uuid */
+            taskId: string;
+            /** Format: int64 */
+            tokenBudget: number | null;
+        };
+        /** @description A page of tasks, newest first. */
+        TaskList: {
+            /** @description The cursor of the next page. Null on the last page. */
+            nextCursor: string | null;
+            tasks: components["schemas"]["Task"][];
+        };
+        /**
+         * @description The order of tasks. A task precedes later tasks of the same priority. A low task precedes normal tasks that are 10
+         *     minutes younger, and a normal task precedes high tasks that are an hour younger.
+         * @enum {string}
+         */
+        TaskPriority: "low" | "normal" | "high" | "critical";
+        /** @description The result of a task. */
+        TaskResult: {
+            /**
+             * Format: int64
+             * @description The time from the start to the end of the task in milliseconds.
+             */
+            durationMs: number;
+            /** @description The problem of a task that failed or was interrupted. */
+            error?: components["schemas"]["Problem"];
+            /** @description The `metadata` of the task. */
+            metadata: {
+                [key: string]: unknown;
+            };
+            /** @description The agent's messages, joined. At most 64 KiB; the transcript of the session has all messages. */
+            output: string;
+            /** @description The agent's stop reason, a value of ACP. */
+            stopReason: string | null;
+            /** @description True if the agent ended the turn with `end_turn`. */
+            success: boolean;
+            /**
+             * Format: int64
+             * @description The tokens that the agent reported. Null if it reports none.
+             */
+            tokensUsed: number | null;
+            /** @description True if `output` omits a part of the messages. */
+            truncated: boolean;
+        };
+        /**
+         * @description The state of a task.
+         * @enum {string}
+         */
+        TaskStatus: "queued" | "running" | "completed" | "failed" | "cancelled" | "interrupted";
+        /** @description A terminal that the gateway runs for an agent. */
+        Terminal: {
+            args: string[];
+            command: string;
+            createdAt: components["schemas"]["Timestamp"];
+            cwd: string;
+            exitStatus: components["schemas"]["TerminalExit"] | null;
+            promptId: components["schemas"]["PromptId"] | null;
+            terminalId: components["schemas"]["TerminalId"];
+        };
+        /** @description The gateway runs a command for the agent. */
+        TerminalCreatedEvent: {
+            args: string[];
+            command: string;
+            cwd: string;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            terminalId: components["schemas"]["TerminalId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "terminal.created";
+        };
+        /** @description The exit status of a terminal's command. If both members are null, the cause of the exit is unknown. */
+        TerminalExit: {
+            /**
+             * Format: int32
+             * @description The exit code; null if a signal ended the command.
+             */
+            exitCode: number | null;
+            /** @description A signal name such as `SIGKILL`. */
+            signal: string | null;
+        };
+        /** @description The last event of a terminal. */
+        TerminalExitedEvent: {
+            /** Format: int32 */
+            exitCode: number | null;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description A signal name such as `SIGKILL`. If `exitCode` is null too, the cause of the exit is unknown. */
+            signal: string | null;
+            terminalId: components["schemas"]["TerminalId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "terminal.exited";
+        };
+        /** @description The id of a terminal in its session. */
+        TerminalId: string;
+        /** @description The terminals of a session. */
+        TerminalList: {
+            nextCursor: string | null;
+            /** @description The terminals, the newest first. */
+            terminals: components["schemas"]["Terminal"][];
+        };
+        /** @description A terminal printed output. */
+        TerminalOutputEvent: {
+            /** @description Output of the command to stdout and stderr, as complete characters. */
+            data: string;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /**
+             * Format: int64
+             * @description The number of output bytes before `data`. It counts output that the log omitted, so it may exceed the
+             *     logged bytes.
+             */
+            offset: number;
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            terminalId: components["schemas"]["TerminalId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "terminal.output";
+        };
+        /** @description A terminal and the last part of its output, folded from the log. */
+        TerminalWindow: components["schemas"]["Terminal"] & {
+            /** @description The cursor for `after` on the session's events. The stream then continues after this state. */
+            lastEventId: components["schemas"]["EventId"];
+            /**
+             * Format: int64
+             * @description The number of output bytes before `output`.
+             */
+            offset: number;
+            /** @description The last part of the output, as text. */
+            output: string;
+            /** @description True if earlier output is missing. */
+            truncated: boolean;
+        };
+        /** @description A text. */
+        TextBlock: {
+            text: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "text";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A ticket: a short-lived key for a URL. */
+        Ticket: {
+            /** @description The time at which an unused ticket expires. */
+            expiresAt: components["schemas"]["Timestamp"];
+            /** @description The value for the query parameter `ticket`. */
+            ticket: string;
+        };
+        /** @description Tickets were created with a key. */
+        TicketCreatedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /**
+             * Format: int64
+             * @description The number of tickets since the last event with this actor.
+             */
+            count: number;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "ticket.created";
+        };
+        /**
+         * Format: date-time
+         * @description A time in RFC 3339 format, in UTC with milliseconds.
+         */
+        Timestamp: string;
+        /** @description A page of turns, the newest first, and the session at the same cursor. */
+        Transcript: {
+            /**
+             * @description The cursor for `after` on the session's events. The stream then continues after this state without a
+             *     gap.
+             */
+            lastEventId: components["schemas"]["EventId"];
+            /** @description The cursor of the next page; null on the last page. */
+            nextCursor: string | null;
+            session: components["schemas"]["Session"];
+            turns: components["schemas"]["Turn"][];
+        };
+        /** @description A turn: the prompt, the messages and actions of the agent, and the result. */
+        Turn: {
+            /** @description The principal that sent the prompt. Null if retention deleted the start of the turn. */
+            by: string | null;
+            /** @description The last `usage_update` of the turn, raw ACP. It reports the fill level of the agent's context. */
+            contextUsage: {
+                [key: string]: unknown;
+            } | null;
+            createdAt: components["schemas"]["Timestamp"];
+            endedAt: components["schemas"]["Timestamp"] | null;
+            error: components["schemas"]["Problem"] | null;
+            /** @description The items of the turn, in the order of their first event. */
+            items: components["schemas"]["TurnItem"][];
+            /** @description The plan at the end of the turn, raw ACP. Null if the turn did not change it. */
+            plan: {
+                [key: string]: unknown;
+            } | null;
+            /** @description The content blocks that the agent received, raw ACP. Null if retention deleted the start of the turn. */
+            prompt: {
+                [key: string]: unknown;
+            }[] | null;
+            promptId: components["schemas"]["PromptId"];
+            status: components["schemas"]["PromptStatus"];
+            /** @description The agent's stop reason, a value of ACP such as `end_turn`. */
+            stopReason: string | null;
+            /**
+             * @description True if the turn exceeds the size limit of a transcript and items are omitted. The events contain all
+             *     items.
+             */
+            truncated: boolean;
+            /** @description The token usage of the turn, raw ACP. */
+            usage: {
+                [key: string]: unknown;
+            } | null;
+        };
+        /** @description The agent compacted its context. */
+        TurnCompaction: {
+            /** @description Raw ACP: `compactionId`, `status`, `error`. */
+            compaction: {
+                [key: string]: unknown;
+            };
+            /** @description True if the item first appeared after the end of the turn. */
+            late?: boolean;
+            /** @description The agent's id of the child session that compacted its context. Absent for the session itself. */
+            subagent?: string;
+            /** @description The summary that remains in the context: content blocks, raw ACP. */
+            summary: components["schemas"]["ContentBlock"][];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "compaction";
+        };
+        /** @description An item of a turn. `type` selects the schema. Clients must ignore unknown types. */
+        TurnItem: components["schemas"]["TurnMessage"] | components["schemas"]["TurnToolCall"] | components["schemas"]["TurnTerminal"] | components["schemas"]["TurnRequest"] | components["schemas"]["TurnNotice"] | components["schemas"]["TurnCompaction"] | components["schemas"]["TurnSubagent"] | components["schemas"]["TurnSessionMessage"] | components["schemas"]["ContextLost"] | components["schemas"]["TurnOther"];
+        /** @description A message, joined from its chunks. */
+        TurnMessage: {
+            /** @description Content blocks, raw ACP. Consecutive texts are joined into one block. */
+            content: components["schemas"]["ContentBlock"][];
+            /** @description True if the message arrived after the end of the turn. */
+            late?: boolean;
+            messageId?: string;
+            role: components["schemas"]["Role"];
+            /** @description The agent's id of the child session that sent the message. Absent for the session itself. */
+            subagent?: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "message";
+        };
+        /** @description A notice of the agent to the user. */
+        TurnNotice: {
+            /** @description True if the item first appeared after the end of the turn. */
+            late?: boolean;
+            /** @description Raw ACP: `severity`, `title`, `description`. */
+            notice: {
+                [key: string]: unknown;
+            };
+            /** @description The agent's id of the child session that sent the notice. Absent for the session itself. */
+            subagent?: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "notice";
+        };
+        /** @description An update of a kind that this version of the gateway does not know. */
+        TurnOther: {
+            /** @description True if the item first appeared after the end of the turn. */
+            late?: boolean;
+            /** @description The kind of the update. */
+            sessionUpdate: string;
+            /** @description The agent's id of the child session that sent the update. Absent for the session itself. */
+            subagent?: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "other";
+            /** @description Raw ACP. */
+            update: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * @description The outcome of a turn that has ended.
+         * @enum {string}
+         */
+        TurnOutcome: "completed" | "cancelled" | "failed";
+        /** @description A request of the agent and its resolution. */
+        TurnRequest: {
+            /** @description The principal that answered. */
+            by?: string;
+            createdAt: components["schemas"]["Timestamp"];
+            error?: {
+                [key: string]: unknown;
+            };
+            method: string;
+            /** @description The options of a permission request, raw ACP. */
+            options?: components["schemas"]["PermissionOption"][];
+            /** @description The params of any other request, and of a permission request of ACP v2, raw ACP. */
+            params?: components["schemas"]["RequestParams"];
+            requestId: components["schemas"]["RequestId"];
+            resolution: components["schemas"]["Resolution"] | null;
+            resolvedAt: components["schemas"]["Timestamp"] | null;
+            /** @description The answer, raw ACP. */
+            result?: unknown;
+            /** @description The agent's id of the child session that sent the request. Absent for the session itself. */
+            subagent?: string;
+            /** @description The tool call of a permission request. */
+            toolCallId?: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "request";
+        };
+        /** @description A message between two sessions of the agent, from or to a child session. */
+        TurnSessionMessage: {
+            /** @description Content blocks, raw ACP. Consecutive texts are joined into one block. */
+            content: components["schemas"]["ContentBlock"][];
+            /** @description True if the item first appeared after the end of the turn. */
+            late?: boolean;
+            /** @description Raw ACP: `messageId`, `senderSessionId`, `recipientSessionId`, ... */
+            message: {
+                [key: string]: unknown;
+            };
+            /** @description The agent's id of the child session that sent the update. Absent for the session itself. */
+            subagent?: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session_message";
+        };
+        /** @description A child session of the agent after its last update. */
+        TurnSubagent: {
+            /** @description Raw ACP: `sessionId` (the agent's id of the child), `title`, `description`, `state`, ... */
+            child: {
+                [key: string]: unknown;
+            };
+            /** @description True if the item first appeared after the end of the turn. */
+            late?: boolean;
+            /** @description The agent's id of the child session that started this child. Absent for the session itself. */
+            subagent?: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "subagent";
+        };
+        /** @description A terminal of the agent after its last update (ACP v2). */
+        TurnTerminal: {
+            /** @description True if the item first appeared after the end of the turn. */
+            late?: boolean;
+            /** @description The agent's id of the child session of the terminal. Absent for the session itself. */
+            subagent?: string;
+            /**
+             * @description Raw ACP: `terminalId`, and the members that the agent reported, such as `command`, `cwd`, `exitStatus`
+             *     and `size`. `output.data` is the complete output in base64.
+             */
+            terminal: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "agent_terminal";
+        };
+        /** @description A tool call after its last update. */
+        TurnToolCall: {
+            /** @description Output of commands that the agent ran itself and reported in `_meta` of the call's updates. */
+            commands?: components["schemas"]["CommandOutput"][];
+            /** @description True if the item first appeared after the end of the turn. */
+            late?: boolean;
+            /**
+             * @description Present if the turn ended before the agent reported the end of this call. `toolCall.status` is then
+             *     `failed`. The events contain the status that the agent sent.
+             */
+            settled?: components["schemas"]["Settled"];
+            /** @description The agent's id of the child session of the call. Absent for the session itself. */
+            subagent?: string;
+            /**
+             * @description Raw ACP: `toolCallId`, and the members that the agent reported, such as `title`, `kind`, `status`,
+             *     `content`, `locations`, `rawInput` and `rawOutput`.
+             */
+            toolCall: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "tool_call";
+        };
+        /** @description A webhook. */
+        Webhook: {
+            createdAt: components["schemas"]["Timestamp"];
+            events: string[];
+            /** @description True if the receiver has answered 410. The webhook gets no more deliveries. */
+            gone: boolean;
+            url: string;
+            /** Format: uuid */
+            webhookId: string;
+        };
+        /** @description A webhook was created, which sends events to another host. */
+        WebhookCreatedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "webhook.created";
+            url: string;
+            webhookId: string;
+        };
+        /** @description A webhook was deleted. */
+        WebhookDeletedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "webhook.deleted";
+            webhookId: string;
+        };
+        /** @description A delivery: one event for one webhook, or the end of a task for its `callbackUrl`. */
+        WebhookDelivery: {
+            /**
+             * Format: int32
+             * @description The number of attempts since the creation or the last retry of a client.
+             */
+            attempts: number;
+            createdAt: components["schemas"]["Timestamp"];
+            /**
+             * Format: uuid
+             * @description Also the header `webhook-id`. It is the same for all attempts.
+             */
+            deliveryId: string;
+            /** Format: date-time */
+            lastAttemptAt: string | null;
+            /** @description Why the last attempt has no response. */
+            lastError: string | null;
+            /**
+             * Format: int32
+             * @description The status of the last response. Null if there was none.
+             */
+            lastStatus: number | null;
+            /**
+             * Format: date-time
+             * @description Null if the delivery is not pending.
+             */
+            nextAttemptAt: string | null;
+            sessionId: components["schemas"]["SessionId"] | null;
+            state: components["schemas"]["WebhookDeliveryState"];
+            /** @description The type of the event. */
+            type: string;
+            url: string;
+            /**
+             * Format: uuid
+             * @description Null for the `callbackUrl` of a task.
+             */
+            webhookId: string | null;
+        };
+        /** @description A page of deliveries, newest first. */
+        WebhookDeliveryList: {
+            deliveries: components["schemas"]["WebhookDelivery"][];
+            /** @description The cursor of the next page. Null on the last page. */
+            nextCursor: string | null;
+        };
+        /** @enum {string} */
+        WebhookDeliveryState: "pending" | "delivered" | "failed";
+        /** @description The webhooks, oldest first. */
+        WebhookList: {
+            /** @description Always null: there is only one page. */
+            nextCursor: string | null;
+            webhooks: components["schemas"]["Webhook"][];
+        };
+        /** @description The secret that signs all deliveries. */
+        WebhookSecret: {
+            /** @description `whsec_` and 32 bytes in base64, for a library of Standard Webhooks. */
+            secret: string;
+        };
+        /** @description A folder in which a session can work. */
+        WorkspaceFolder: {
+            name: string;
+            /** @description The absolute path, for `cwd` of a session and for `path` of this route. */
+            path: string;
+        };
+        /** @description A page of folders. */
+        WorkspaceFolderList: {
+            folders: components["schemas"]["WorkspaceFolder"][];
+            /** @description The cursor of the next page; null on the last page. */
+            nextCursor: string | null;
+            /** @description The folder above. Null if sessions cannot work in it. */
+            parent: string | null;
+            /** @description The listed folder. Null for the list of the roots. */
+            path: string | null;
+        };
+    };
+    responses: never;
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
+}
+export type $defs = Record<string, never>;
+export type operations = Record<string, never>;

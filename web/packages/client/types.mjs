@@ -1,0 +1,19 @@
+// Writes src/schema.ts from the OpenAPI document. With `--check`, it only fails if the file differs.
+//
+// Of the document, only the schemas are needed: the client has the routes as methods. `typescript` of this package is a version
+// whose compiler is a library, which the generator needs.
+
+import { readFile, writeFile } from "node:fs/promises";
+import openapiTS, { astToString } from "openapi-typescript";
+
+const target = new URL("src/schema.ts", import.meta.url);
+const document = JSON.parse(await readFile(new URL("../../../openapi/openapi.json", import.meta.url), "utf8"));
+const { openapi, info, components } = document;
+const tree = await openapiTS({ openapi, info, paths: {}, components: { schemas: components.schemas } }, { silent: true });
+const fresh = `// Generated from openapi/openapi.json by \`npm run types\`. Do not edit.\n\n${astToString(tree)}`;
+if (!process.argv.includes("--check")) {
+  await writeFile(target, fresh);
+} else if (fresh !== (await readFile(target, "utf8").catch(() => ""))) {
+  console.error("web/packages/client/src/schema.ts differs from openapi/openapi.json: run `npm run types` in web/ and commit the result");
+  process.exitCode = 1;
+}
