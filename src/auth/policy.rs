@@ -200,6 +200,7 @@ fn is_public(path: &str) -> bool {
         "/" | "/favicon.ico"
             | "/favicon.svg"
             | "/manifest.webmanifest"
+            | "/notices.js"
             | "/livez"
             | "/readyz"
             | "/openapi.json"

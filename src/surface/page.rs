@@ -31,6 +31,7 @@ pub(super) fn routes() -> Router<Gateway> {
         .route("/assets/{*file}", get(asset))
         .route("/favicon.svg", get(favicon))
         .route("/manifest.webmanifest", get(manifest))
+        .route("/notices.js", get(notices))
 }
 
 /// The page itself.
@@ -58,6 +59,11 @@ async fn favicon(headers: HeaderMap) -> Result<Response, ApiError> {
 /// The name and the icon of the page, for browsers that install it as an application.
 async fn manifest(headers: HeaderMap) -> Result<Response, ApiError> {
     cached("manifest.webmanifest", &headers, "max-age=86400")
+}
+
+/// The service worker that shows notifications. Browsers look for a new one at each registration.
+async fn notices(headers: HeaderMap) -> Result<Response, ApiError> {
+    cached("notices.js", &headers, "no-cache")
 }
 
 fn cached(path: &str, headers: &HeaderMap, cache_control: &'static str) -> Result<Response, ApiError> {

@@ -222,6 +222,7 @@ fn private_routes_require_a_valid_key() {
         "/assets/index.js",
         "/favicon.svg",
         "/manifest.webmanifest",
+        "/notices.js",
         "/livez",
         "/readyz",
         "/openapi.json",

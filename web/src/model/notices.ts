@@ -3,6 +3,7 @@
 import { useEffect, useRef } from "react";
 import type { SessionSummary as Session } from "@acp-gateway/client";
 import { lookup, visible } from "@acp-gateway/client/read";
+import { scriptAddress } from "../scripts";
 import { Choice } from "./choice";
 import { sessionHref } from "./route";
 
@@ -46,14 +47,27 @@ export function useNotices(sessions: Session[] | null): void {
 
 /** The tabs of a browser show one notification, because its tag is the session. */
 function show({ sessionId, title, agent }: Session, words: string): void {
+  const name = visible(title ?? agent);
+  const options = { body: `${words} · ${agent}`, tag: sessionId };
   try {
-    const notice = new Notification(visible(title ?? agent), { body: `${words} · ${agent}`, tag: sessionId });
+    const notice = new Notification(name, options);
     notice.onclick = () => {
       focus();
       location.hash = sessionHref(sessionId);
       notice.close();
     };
   } catch {
-    // Some phones show notifications only through a service worker.
+    // Phones show notifications only through a service worker.
+    void showByWorker(name, { ...options, data: new URL(sessionHref(sessionId), document.baseURI).href });
   }
+}
+
+async function showByWorker(name: string, options: NotificationOptions): Promise<void> {
+  const { serviceWorker } = navigator;
+  await serviceWorker.register(scriptAddress("notices"));
+  const registration = await serviceWorker.ready;
+  serviceWorker.onmessage = ({ data }: MessageEvent<{ open?: unknown }>) => {
+    if (typeof data.open === "string") location.hash = new URL(data.open).hash;
+  };
+  await registration.showNotification(name, options);
 }
