@@ -43,7 +43,7 @@ struct Inner {
     newest: Mutex<HashMap<FolderKey, SessionId>>,
     /// Sessions that are known to have a baseline.
     ready: Mutex<HashSet<SessionId>>,
-    /// The size of all baselines, without the records.
+    /// The size of all baselines on the disk.
     total_bytes: AtomicU64,
 }
 

@@ -94,7 +94,7 @@ pub(super) async fn sweep(context: Context) {
     }
 }
 
-/// The sessions with a stored baseline, and the size of all packs.
+/// The sessions with a stored baseline, and the size of all their files.
 fn stored(root: &Path) -> (Vec<SessionId>, u64) {
     let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
     let (mut ids, mut inodes, mut bytes) = (Vec::new(), HashSet::new(), 0);

@@ -38,8 +38,8 @@ pub use agent_files::{FileRequestError, check_file_request, serve_file_request};
 pub use agent_terminals::{AgentTerminals, TerminalRequest};
 pub use browse::FolderPage;
 pub use changes::{
-    Capture, ChangeBounds, ChangeKind, ChangedFile, ChangedText, FolderChanges, compare, has_baseline, own_bytes,
-    revert, take_baseline, text_of,
+    Capture, ChangeBounds, ChangeKind, ChangedFile, ChangedText, FolderChanges, compare, has_baseline,
+    own_bytes, revert, take_baseline, text_of,
 };
 pub use error::FileError;
 pub use media::{media_type, text};

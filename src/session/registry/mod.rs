@@ -50,7 +50,7 @@ impl SessionRegistry {
         let entries = ActorEntries::new(context);
         load_open_sessions(&entries).await?;
         entries.context().shutdown.spawn(gc::run(entries.clone()));
-        entries.context().shutdown.spawn(changes::sweep(entries.context().clone()));
+        entries.context().shutdown.spawn_isolated(changes::sweep(entries.context().clone()));
         Ok(Self { entries, adoptions: Adoptions::default() })
     }
 

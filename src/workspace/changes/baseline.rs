@@ -21,9 +21,9 @@ const MAX_BYTES: u64 = 64 << 20;
 const CHECKSUM_BYTES: usize = 4;
 
 /// A folder at the start of a session.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Baseline {
-    pub(super) since: Option<Timestamp>,
+    pub(super) since: Timestamp,
     /// The regular files.
     pub(super) files: BTreeMap<String, StoredFile>,
     /// The links and special files.
@@ -87,9 +87,23 @@ impl From<&Stat> for Stamp {
 }
 
 impl Baseline {
+    pub(super) fn new(since: Timestamp) -> Self {
+        Self {
+            since,
+            files: BTreeMap::new(),
+            others: BTreeSet::new(),
+            skipped: BTreeSet::new(),
+            stopped_at: None,
+            contents_missing: false,
+            packs: Vec::new(),
+        }
+    }
+
     /// Whether it is known that no file had this path at the start.
     pub(super) fn lacks(&self, path: &str) -> bool {
-        let known = |at: &String| !self.files.contains_key(at) && !self.others.contains(at);
+        if self.files.contains_key(path) || self.others.contains(path) {
+            return false;
+        }
         let mut above = path;
         loop {
             if self.skipped.contains(above) {
@@ -100,8 +114,7 @@ impl Baseline {
                 None => break,
             }
         }
-        let visited = self.stopped_at.as_deref().is_none_or(|last| walk_order(path, last).is_le());
-        visited && known(&path.to_owned())
+        self.stopped_at.as_deref().is_none_or(|last| walk_order(path, last).is_le())
     }
 
     /// Whether a file was below this directory at the start.
@@ -142,7 +155,7 @@ pub fn has_baseline(folder: &Path) -> bool {
     Baseline::load(folder).is_some()
 }
 
-/// The number of bytes of the packs that only this baseline uses.
+/// The number of bytes on the disk that only this baseline uses.
 pub fn own_bytes(folder: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
     let packs = entries.filter_map(Result::ok).filter_map(|entry| entry.metadata().ok());

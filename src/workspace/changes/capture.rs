@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::FileType;
 use tokio::time::Instant;
 
-use super::baseline::{Baseline, Content, PACK_SUFFIX, Stamp, StoredFile};
+use super::baseline::{Baseline, Content, PACK_SUFFIX, Stamp, StoredFile, own_bytes};
 use super::bounds::ChangeBounds;
 use super::pack::PackWriter;
 use super::place::open_entry;
@@ -45,14 +45,14 @@ pub fn take_baseline(
     let Capture { folder, pack, previous, since } = capture;
     remove(folder)?;
     std::fs::DirBuilder::new().mode(0o700).recursive(true).create(folder)?;
-    let shared = previous.and_then(|previous| share(previous, folder));
-    let shared = shared.unwrap_or_default();
+    let mut shared = previous.and_then(|previous| share(previous, folder));
+    let packs = shared.as_mut().map(|shared| std::mem::take(&mut shared.packs)).unwrap_or_default();
     let root = workspace.working_directory()?;
     let owner = Owner::of(&root)?;
     let name = format!("{pack}{PACK_SUFFIX}");
-    let writer = PackWriter::new(folder.join(&name), shared.packs.len(), bounds.max_new_bytes);
+    let writer = PackWriter::new(folder.join(&name), packs.len(), bounds.max_new_bytes);
     let mut recorder = Recorder {
-        baseline: Baseline { since: Some(since), ..Baseline::default() },
+        baseline: Baseline { packs, ..Baseline::new(since) },
         shared,
         writer,
         owner,
@@ -60,14 +60,13 @@ pub fn take_baseline(
         read_until: Instant::now() + bounds.content_time,
     };
     let end = walk(root, bounds, &mut recorder)?;
-    let Recorder { mut baseline, shared, writer, .. } = recorder;
+    let Recorder { mut baseline, writer, .. } = recorder;
     baseline.stopped_at = end.stopped_at;
-    let added = writer.finish()?;
-    baseline.packs = shared.packs;
+    writer.finish()?;
     baseline.packs.push(name);
     remove_unused_packs(&mut baseline, folder);
     baseline.save(folder)?;
-    Ok(added)
+    Ok(own_bytes(folder))
 }
 
 fn remove(folder: &Path) -> io::Result<()> {
@@ -113,7 +112,7 @@ fn remove_unused_packs(baseline: &mut Baseline, folder: &Path) {
 struct Recorder {
     baseline: Baseline,
     /// The earlier baseline whose contents are shared.
-    shared: Baseline,
+    shared: Option<Baseline>,
     writer: PackWriter,
     owner: Owner,
     max_file_bytes: u64,
@@ -149,10 +148,10 @@ impl Visitor for Recorder {
 impl Recorder {
     fn record(&mut self, found: &Found<'_>) -> StoredFile {
         let stamp = Stamp::from(found.stat);
-        let since = self.baseline.since.map_or(i64::MAX, Timestamp::as_millis) / 1000;
+        let since = self.baseline.since.as_millis() / 1000;
         let settled = stamp.changed.0 < since - SETTLING_SECONDS;
         let mode = found.stat.st_mode & 0o777;
-        if let Some(same) = self.shared.files.get(found.path)
+        if let Some(same) = self.shared.as_ref().and_then(|shared| shared.files.get(found.path))
             && same.settled
             && same.stamp == stamp
             && let Some(content) = same.content

@@ -36,7 +36,7 @@ pub struct ChangedFile {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FolderChanges {
     /// The time of the baseline.
-    pub since: Option<Timestamp>,
+    pub since: Timestamp,
     /// Why files may be missing in the list.
     pub incomplete: Option<&'static str>,
     /// Sorted by path.
@@ -88,7 +88,9 @@ fn incomplete(baseline: &Baseline, stopped: bool) -> Option<&'static str> {
     if baseline.stopped_at.is_some() {
         Some("the folder was too large at the start: the changes of later paths are not known")
     } else if stopped {
-        Some("the folder is too large now, or a part of it cannot be read: the changes of other paths are not known")
+        Some(
+            "the folder is too large now, or a part of it cannot be read: the changes of other paths are not known",
+        )
     } else if baseline.contents_missing {
         Some("the contents at the start were too large: some of them were not stored")
     } else {

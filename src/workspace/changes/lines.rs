@@ -17,10 +17,10 @@ pub(super) fn count_lines(old: &str, new: &str, until: Instant) -> (u64, u64) {
         lines.push(text.split_inclusive('\n').map(&mut number).collect::<Vec<u32>>());
     }
     let (old, new) = (&lines[0], &lines[1]);
-    let changes = capture_diff_slices_deadline(Algorithm::Myers, old, new, Some(until.into_std()));
-    let changed = changes.iter().filter(|change| change.tag() != DiffTag::Equal);
-    changed.fold((0, 0), |(added, deleted), change| {
-        (added + change.new_range().len() as u64, deleted + change.old_range().len() as u64)
+    let parts = capture_diff_slices_deadline(Algorithm::Myers, old, new, Some(until.into_std()));
+    let different = parts.iter().filter(|part| part.tag() != DiffTag::Equal);
+    different.fold((0, 0), |(added, deleted), part| {
+        (added + part.new_range().len() as u64, deleted + part.old_range().len() as u64)
     })
 }
 

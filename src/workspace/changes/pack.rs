@@ -33,12 +33,11 @@ impl PackWriter {
 
     pub(super) fn add(&mut self, content: &[u8]) -> io::Result<Content> {
         let compressed = lz4_flex::block::compress(content);
-        let file = match &mut self.file {
-            Some(file) => file,
-            None => {
-                let file = File::options().write(true).create_new(true).mode(0o600).open(&self.path)?;
-                self.file.insert(BufWriter::new(file))
-            }
+        let file = if let Some(file) = &mut self.file {
+            file
+        } else {
+            let file = File::options().write(true).create_new(true).mode(0o600).open(&self.path)?;
+            self.file.insert(BufWriter::new(file))
         };
         file.write_all(&compressed)?;
         let added = Content {
@@ -53,10 +52,9 @@ impl PackWriter {
         Ok(added)
     }
 
-    /// Completes the pack and returns its size.
-    pub(super) fn finish(mut self) -> io::Result<u64> {
-        self.file.as_mut().map_or(Ok(()), BufWriter::flush)?;
-        Ok(self.offset)
+    /// Completes the pack.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), BufWriter::flush)
     }
 }
 

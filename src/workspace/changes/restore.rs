@@ -38,12 +38,11 @@ pub(super) fn restore(
     expected: &Precondition,
     (bytes, mode): (&[u8], u32),
 ) -> Result<String, FileError> {
-    let (directory, name) = match parent_of(workspace, path)? {
-        Some(place) => place,
-        None => {
-            expected.check(None)?;
-            create_parent(workspace, path)?
-        }
+    let (directory, name) = if let Some(place) = parent_of(workspace, path)? {
+        place
+    } else {
+        expected.check(None)?;
+        create_parent(workspace, path)?
     };
     let seen = Seen::of(&directory, name)?;
     expected.check(seen.etag())?;

@@ -51,7 +51,9 @@ mod tests {
 
     #[test]
     fn patterns_match_as_in_git() {
-        let rules = IgnoreRules::parse(b"\xef\xbb\xbf*.log\n# a comment\n!keep.log\ntarget/\n/top\na/**/z\n[\n\\#file\n");
+        let rules = IgnoreRules::parse(
+            b"\xef\xbb\xbf*.log\n# a comment\n!keep.log\ntarget/\n/top\na/**/z\n[\n\\#file\n",
+        );
         for (path, is_directory, expected) in [
             ("x.log", false, Some(true)),
             ("sub/x.log", false, Some(true)),
@@ -69,6 +71,24 @@ mod tests {
             assert_eq!(rules.ignores(path, is_directory), expected, "{path}");
         }
         assert_eq!(IgnoreRules::parse(b"").ignores("x", false), None);
+    }
+
+    #[test]
+    fn hostile_patterns_take_bounded_time() {
+        let start = std::time::Instant::now();
+        let name = "ab".repeat(120);
+        for pattern in [
+            "*a?b*[a-z]*c?d*[!x]*\n",
+            "**/a/**/b/**/*c\n",
+            "[a-\u{10ffff}]*[a-z][!a-z]*q\n",
+            "?????????????\n",
+        ] {
+            let text = pattern.repeat(usize::try_from(MAX_BYTES).unwrap() / pattern.len());
+            let rules = IgnoreRules::parse(text.as_bytes());
+            rules.ignores(&format!("{name}/{name}"), false);
+        }
+        assert!(start.elapsed() < std::time::Duration::from_secs(30), "{:?}", start.elapsed());
+        println!("{:?}", start.elapsed());
     }
 
     #[test]

@@ -48,7 +48,11 @@ pub(super) fn read_sides(
     sides
 }
 
-pub(super) fn read_old(baseline: &Baseline, folder: &Path, stored: Option<&StoredFile>) -> Result<Vec<u8>, FileError> {
+pub(super) fn read_old(
+    baseline: &Baseline,
+    folder: &Path,
+    stored: Option<&StoredFile>,
+) -> Result<Vec<u8>, FileError> {
     let content = stored.and_then(|stored| stored.content).ok_or(FileError::NotStored)?;
     baseline.read(folder, &content)
 }

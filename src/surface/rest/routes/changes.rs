@@ -9,7 +9,7 @@ use crate::api::{FileChange, FileChangeKind, FileChangeList, FileChangeText, Pro
 use crate::surface::authorized::CanFiles;
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{ApiRequest, Conditions};
-use crate::types::{SessionId, Timestamp};
+use crate::types::SessionId;
 use crate::workspace::{ChangeKind, ChangedFile, ChangedText};
 
 /// Lists the files that differ from the start of the session.
@@ -28,7 +28,7 @@ pub(super) async fn list_changes(
     let baseline = request.open_session().await?.baseline().await?;
     let changes = run_blocking(&request.gateway.shutdown, move || baseline.compare()).await?;
     Ok(Json(FileChangeList {
-        since: changes.since.unwrap_or(Timestamp::from_millis(0)),
+        since: changes.since,
         complete: changes.incomplete.is_none(),
         reason: changes.incomplete.map(str::to_owned),
         files: changes.files.iter().map(file_change).collect(),
