@@ -28,7 +28,7 @@ use crate::pool::{AgentSources, Pool};
 use crate::process::{self, AgentUsers, HostIsolation, OpenFiles, Spawner, SupervisorLock, UsersError};
 use crate::registry::Listing;
 use crate::server::{BoundListeners, ConnectionUse};
-use crate::session::{Context, MayPrompt, SessionRegistry};
+use crate::session::{Baselines, Context, MayPrompt, SessionRegistry};
 use crate::shutdown::Shutdown;
 use crate::store::{CheckError, CheckReport, OpenError, SqliteStore};
 use crate::stream::StreamWorkers;
@@ -214,7 +214,8 @@ pub async fn start(
     let parts = (ids.clone(), Arc::clone(&limits), shutdown.clone());
     let may_prompt = may_prompt(keys.clone());
     let logs = (log.clone(), audit.clone());
-    let context = Context::new(logs, pool.clone(), catalogue.clone(), workspaces, may_prompt, parts);
+    let folders = (workspaces, Baselines::new(config.data.changes()));
+    let context = Context::new(logs, pool.clone(), catalogue.clone(), folders, may_prompt, parts);
     let sessions = SessionRegistry::start(context).await?;
     let webhooks =
         webhooks::start(webhook_options(&config), log.clone(), (ids.clone(), &limits, &shutdown)).await?;

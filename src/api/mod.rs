@@ -12,6 +12,7 @@ pub mod agent_session;
 pub mod agent_status;
 pub mod auth;
 pub mod broadcast;
+pub mod change;
 pub mod file;
 pub mod fleet;
 pub mod gateway;
@@ -43,6 +44,7 @@ pub use broadcast::{
     AllTargets, BroadcastDelivery, BroadcastForm, BroadcastNotReached, BroadcastReached, BroadcastReason,
     BroadcastReport, BroadcastTargetKind, BroadcastTo, BroadcastType, CreateBroadcast, SelectedTargets,
 };
+pub use change::{FileChange, FileChangeKind, FileChangeList, FileChangeText};
 pub use file::{FileContent, FileEntry, FileKind, FileList};
 pub use fleet::{FleetMember, FleetMemberList, FleetMemberState, MemberCall};
 pub use gateway::{GatewayInfo, GatewayLimits, PerKeyLimits, PerSessionLimits, PrincipalInfo};

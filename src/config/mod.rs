@@ -160,6 +160,11 @@ impl DataDir {
         self.private().join("webhook-secret")
     }
 
+    /// The files at the start of each session.
+    pub fn changes(&self) -> PathBuf {
+        self.private().join("changes")
+    }
+
     /// Names the control groups of the running gateway, for the clean-up after a crash.
     pub fn control_groups(&self) -> PathBuf {
         self.private().join("control-groups")

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
+use super::baselines::Baselines;
 use super::journal::Quotas;
 use crate::agent::CurrentCatalogue;
 use crate::audit::Audit;
@@ -45,6 +46,7 @@ pub struct Context {
     pub pool: Pool,
     pub catalogue: CurrentCatalogue,
     pub workspaces: Workspaces,
+    pub baselines: Baselines,
     pub ids: Ids,
     pub limits: Arc<Limits>,
     pub shutdown: Shutdown,
@@ -70,7 +72,7 @@ impl Context {
         (log, audit): (EventLog, Audit),
         pool: Pool,
         catalogue: CurrentCatalogue,
-        workspaces: Workspaces,
+        (workspaces, baselines): (Workspaces, Baselines),
         may_prompt: MayPrompt,
         (ids, limits, shutdown): (Ids, Arc<Limits>, Shutdown),
     ) -> Self {
@@ -86,6 +88,7 @@ impl Context {
             pool,
             catalogue,
             workspaces,
+            baselines,
             ids,
             limits,
             shutdown,

@@ -9,7 +9,8 @@
 //! 1. `registry`: creation, adoption, fork and removal of sessions. `entries`: load and replacement of their actors.
 //! 2. `handle` and `command`: the calls that other modules make, and the commands that they become.
 //! 3. `query`: reads that need no actor.
-//! 4. `record` and `stored`: the stored form of a session. `metadata_index` and `folders` belong to it.
+//! 4. `record` and `stored`: the stored form of a session. `metadata_index` and `folders` belong to it, and `baselines` with
+//!    `changes`: the files at the start of a session.
 //! 5. `journal`: appends to the log of a session, and saves its records with the events.
 //! 6. The parts, each a state machine with private state: `turns`, `attachment`, `agent_requests`, `client_calls`,
 //!    `client_methods`, `serving_clients`. They know neither the actor nor the store.
@@ -21,7 +22,9 @@
 mod actor;
 mod agent_requests;
 mod attachment;
+mod baselines;
 mod brought_servers;
+mod changes;
 mod client_calls;
 mod client_methods;
 mod command;
@@ -49,6 +52,7 @@ mod turns;
 mod upstream_delete;
 mod validation;
 
+pub use baselines::{Baselines, OpenBaseline};
 pub use command::{Answer, ClientCall, PromptRequest};
 pub use context::{Context, MayPrompt};
 pub use error::{

@@ -91,7 +91,11 @@ fn file_error(path: &str, error: &FileError) -> Box<RawValue> {
             tracing::warn!(error = %cause, "could not read or write a file for the agent");
             error_code::INTERNAL
         }
-        FileError::Changed | FileError::PermissionDenied | FileError::DiskFull => error_code::INTERNAL,
+        FileError::Changed
+        | FileError::Unchanged
+        | FileError::NotStored
+        | FileError::PermissionDenied
+        | FileError::DiskFull => error_code::INTERNAL,
     };
     acp::error(code, &error.to_string())
 }

@@ -28,6 +28,10 @@ pub enum FileError {
     /// The file does not match the caller's precondition.
     #[error("the file has changed")]
     Changed,
+    #[error("the file has not changed since the start of the session")]
+    Unchanged,
+    #[error("the content of the file at the start of the session was not stored")]
+    NotStored,
     #[error("the gateway has no permission for this operation on the file")]
     PermissionDenied,
     #[error("the disk is full")]

@@ -12,12 +12,13 @@
 //! The reasons are in `docs/adr/0007-files-beneath-handles.md`.
 //!
 //! Reading order: [`path`], [`roots`], [`stat`], [`owner`], [`error`], then [`read`] with [`text`], [`write`], [`tree`]
-//! with [`pattern`], [`browse`], [`terminal`] with [`scrollback`] and [`utf8`], then [`agent_files`] and
+//! with [`pattern`], [`browse`], [`changes`], [`terminal`] with [`scrollback`] and [`utf8`], then [`agent_files`] and
 //! [`agent_terminals`].
 
 mod agent_files;
 mod agent_terminals;
 mod browse;
+mod changes;
 mod error;
 mod media;
 mod owner;
@@ -36,6 +37,10 @@ mod write;
 pub use agent_files::{FileRequestError, check_file_request, serve_file_request};
 pub use agent_terminals::{AgentTerminals, TerminalRequest};
 pub use browse::FolderPage;
+pub use changes::{
+    Capture, ChangeBounds, ChangeKind, ChangedFile, ChangedText, FolderChanges, compare, has_baseline,
+    own_bytes, revert, take_baseline, text_of,
+};
 pub use error::FileError;
 pub use media::{media_type, text};
 pub use pattern::Pattern;

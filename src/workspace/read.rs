@@ -29,6 +29,10 @@ pub struct RealFile {
 }
 
 impl OpenFile {
+    pub(super) fn new(file: File, stat: FileStat) -> Self {
+        Self { file, stat }
+    }
+
     /// Reads up to `max` bytes at an offset. Returns fewer only at the end of the file.
     pub fn read_at(&self, offset: u64, max: usize) -> Result<Vec<u8>, FileError> {
         let mut bytes = vec![0; max];

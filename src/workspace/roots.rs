@@ -173,6 +173,11 @@ pub(super) fn open_child(dir: &Dir, name: &OsStr) -> Result<Dir, FileError> {
 }
 
 impl Workspace {
+    /// A handle of the working directory.
+    pub(super) fn working_directory(&self) -> Result<Dir, FileError> {
+        Ok(self.0[0].dir.try_clone()?)
+    }
+
     /// Resolves an absolute path below the nearest of the session's directories, and a relative path below
     /// its working directory.
     pub(super) fn resolve(&self, path: &str) -> Result<ResolvedPath<'_>, FileError> {

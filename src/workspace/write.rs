@@ -199,7 +199,7 @@ fn create_folders(root: &Dir, path: &Path) -> io::Result<()> {
 }
 
 /// Creates a temporary file in the directory.
-fn create_temp_file(folder: &Dir, mode: u32) -> Result<(OsString, File), FileError> {
+pub(super) fn create_temp_file(folder: &Dir, mode: u32) -> Result<(OsString, File), FileError> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     loop {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -216,7 +216,7 @@ fn create_temp_file(folder: &Dir, mode: u32) -> Result<(OsString, File), FileErr
 }
 
 /// Serializes the check and the change of a name in a directory.
-fn lock_name(folder: &Dir, name: &OsStr) -> Result<MutexGuard<'static, ()>, FileError> {
+pub(super) fn lock_name(folder: &Dir, name: &OsStr) -> Result<MutexGuard<'static, ()>, FileError> {
     let stat = fstat(folder)?;
     let mut hasher = DefaultHasher::new();
     (stat.st_dev, stat.st_ino, name).hash(&mut hasher);

@@ -9,6 +9,7 @@ mod attacks;
 mod attach;
 mod audit;
 mod broadcasts;
+mod changes;
 mod chat;
 mod cli;
 mod clock;

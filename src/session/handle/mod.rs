@@ -15,6 +15,7 @@ use crate::acp::TraceContext;
 use crate::api::{McpServer, PendingRequest, Session, SessionPatch};
 use crate::eventlog::SessionLog;
 use crate::session::agent_requests::answers;
+use crate::session::baselines::OpenBaseline;
 use crate::session::brought_servers;
 use crate::session::command::{Answer, ClientCall, Command, Reply};
 use crate::session::context::Context;
@@ -109,6 +110,11 @@ impl SessionHandle {
         self.context().open_workspace(&self.query().record().await?).await
     }
 
+    /// Opens the files at the start of the session, for a comparison with its folder.
+    pub async fn baseline(&self) -> Result<OpenBaseline, WorkspaceError> {
+        self.context().open_baseline(self.id()).await
+    }
+
     /// Changes the session if its `ETag` is one of `if_match`.
     pub async fn patch(
         &self,
@@ -161,6 +167,7 @@ impl SessionHandle {
         let by = by.clone();
         let seq = self.request(|reply| Command::Delete { by, trace, reply }).await?;
         let durable = self.wait_durable_or_full(seq).await?;
+        self.context().remove_baseline(self.id());
         if durable {
             self.entries.remove(self.id());
         } else {

@@ -57,6 +57,7 @@ impl SessionHandle {
             request;
         let blocks =
             attachments::append_attachments(self.context(), self.query(), blocks, attachments).await?;
+        self.context().take_baseline(self.id()).await;
         let (by, claim) = (by.clone(), claimed.claim);
         let prompt = Box::new(NewPrompt { by, blocks, queue, trace, acp_request, broadcast, serving, claim });
         let (prompt, first_seq) = self.request(|reply| Command::Prompt { prompt, reply }).await?;

@@ -150,6 +150,7 @@ impl SessionRegistry {
             Ok((session, seq)) => {
                 entry.log.wait(seq).await?;
                 entry.visible.store(true, Ordering::Release);
+                context.begin_baseline(id);
                 Ok(session)
             }
             Err(error) => {

@@ -20,6 +20,7 @@ use crate::acp::TraceContext;
 use crate::agent::AgentSpec;
 use crate::api::{AgentSessionList, SessionList};
 use crate::eventlog::ReadError;
+use crate::session::changes;
 use crate::session::context::Context;
 use crate::session::entries::ActorEntries;
 use crate::session::error::{AgentSessionsError, ListError, SessionError};
@@ -49,6 +50,7 @@ impl SessionRegistry {
         let entries = ActorEntries::new(context);
         load_open_sessions(&entries).await?;
         entries.context().shutdown.spawn(gc::run(entries.clone()));
+        entries.context().shutdown.spawn_isolated(changes::sweep(entries.context().clone()));
         Ok(Self { entries, adoptions: Adoptions::default() })
     }
 

@@ -14,7 +14,7 @@ use crate::session::actor::Actor;
 use crate::session::error::PromptError;
 use crate::session::origin::Origin;
 use crate::session::record::SessionRecord;
-use crate::session::{MayPrompt, PromptRequest};
+use crate::session::{Baselines, MayPrompt, PromptRequest};
 use crate::shutdown::Shutdown;
 use crate::store::MemoryStore;
 use crate::types::{Ids, Limits, PrincipalLimits, PromptId, Scope, Tenant};
@@ -110,7 +110,8 @@ async fn rig() -> Rig {
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let parts = (ids.clone(), limits, shutdown);
     let may_prompt = MayPrompt::new(|_, _| true);
-    let context = Context::new((log.clone(), audit), pool, catalogue, workspaces, may_prompt, parts);
+    let folders = (workspaces, Baselines::new(folder.path().join("changes")));
+    let context = Context::new((log.clone(), audit), pool, catalogue, folders, may_prompt, parts);
     let registry = SessionRegistry::start(context).await.unwrap();
     Rig { registry, log, ids, folder, _catalogues: catalogues }
 }

@@ -149,6 +149,8 @@ async fn files_of_a_remote_session_are_not_served_by_the_gateway() {
     let session = near.session("far").await;
     let path = format!("/v1/sessions/{session}/files");
     near.call(reqwest::Method::GET, &path).await.problem(403, "forbidden");
+    let changes = format!("/v1/sessions/{session}/changes");
+    near.call(reqwest::Method::GET, &changes).await.problem(403, "forbidden");
     let inside = far.path("data").join("workspaces").join("a");
     std::fs::create_dir_all(&inside).expect("the folder is ours");
     for (cwd, status) in [(inside.to_str().expect("UTF-8"), 201), ("/etc", 403), ("a", 403)] {

@@ -40,7 +40,7 @@ impl From<FileError> for ApiError {
             | FileError::NotText => return Self::invalid("path", detail),
             FileError::Io(_) => return Self::internal(error),
             FileError::OutsideRoots | FileError::PermissionDenied => ProblemCode::Forbidden,
-            FileError::Missing => ProblemCode::NotFound,
+            FileError::Missing | FileError::Unchanged | FileError::NotStored => ProblemCode::NotFound,
             FileError::TooLarge(_) => ProblemCode::TooLarge,
             FileError::Changed => ProblemCode::PreconditionFailed,
             FileError::DiskFull => ProblemCode::StorageFull,
@@ -50,7 +50,7 @@ impl From<FileError> for ApiError {
 }
 
 /// Runs file system work on a blocking thread.
-async fn run_blocking<T: Send + 'static>(
+pub(super) async fn run_blocking<T: Send + 'static>(
     shutdown: &Shutdown,
     work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, ApiError> {

@@ -12,6 +12,7 @@ mod auth;
 mod auth_terminal;
 mod broadcasts;
 mod bulk;
+mod changes;
 mod events;
 mod files;
 mod first_turn;
@@ -80,6 +81,8 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(settings::set_config_option))
         .routes(routes!(files::list_files))
         .routes(routes!(files::read_file, files::write_file, files::delete_file))
+        .routes(routes!(changes::list_changes))
+        .routes(routes!(changes::read_change, changes::revert_change))
         .routes(routes!(workspaces::list_workspaces))
         .routes(routes!(transcript::get_transcript))
         .routes(routes!(transcript::get_transcript_markdown))
