@@ -13,7 +13,7 @@ import { nodeAgent, oneChat } from "./support/one_chat.mjs";
 import { BROKEN, FIXED, project } from "./support/project.mjs";
 
 const agent = fileURLToPath(new URL("support/fixing_agent.mjs", import.meta.url));
-const { page, chat, gateway } = await oneChat({ config: nodeAgent("fixer", agent), agent: /fixer/, viewport: { width: 1440, height: 900 } });
+const { page, chat, gateway } = await oneChat({ config: nodeAgent("fixer", agent), agent: /fixer/, viewport: { width: 1440, height: 900 }, allowFailedRequests: true });
 const api = new Api(gateway.link);
 const folder = await project(gateway);
 const session = await api.session("fixer", { cwd: folder });

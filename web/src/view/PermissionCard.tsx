@@ -69,7 +69,8 @@ export function PermissionCard({ request, tool, terminals, isDenied, onAnswer, l
         <Icon name="waiting" /> Needs approval
         {agent !== null && <span className="permission-who">· {agent}</span>}
         <span className="permission-note">
-          <Icon name="clock" /> {request.deadline ? `Rejected at ${clock(request.deadline)} if nobody answers` : "Waits until somebody answers"}
+          <Icon name="clock" />
+          <span>{request.deadline ? `Rejected at ${clock(request.deadline)} if nobody answers` : "Waits until somebody answers"}</span>
         </span>
       </p>
       <div className="permission-line">

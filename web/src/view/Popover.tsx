@@ -1,8 +1,7 @@
 // A button, and the menu or the small form that it opens. Escape and a press outside close it, and the button gets the focus
 // back.
 
-import { useEffect, useRef, useState, type ReactNode } from "react";
-import { onEscape } from "./escape";
+import { useEffect, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
 
 interface Props {
   /** The content of the button. */
@@ -29,8 +28,19 @@ export function Popover({ button, className = "link-button", label, name, place 
     const press = (event: PointerEvent) => {
       if (!outer.current?.contains(event.target as Node)) setOpen(false);
     };
+    // The focus can be outside of the box. Escape closes the box and nothing else.
+    const escape = (event: globalThis.KeyboardEvent) => {
+      if (event.key !== "Escape") return;
+      event.preventDefault();
+      event.stopPropagation();
+      close();
+    };
     addEventListener("pointerdown", press);
-    return () => removeEventListener("pointerdown", press);
+    addEventListener("keydown", escape, { capture: true });
+    return () => {
+      removeEventListener("pointerdown", press);
+      removeEventListener("keydown", escape, { capture: true });
+    };
   }, [open]);
 
   function close() {
@@ -39,7 +49,7 @@ export function Popover({ button, className = "link-button", label, name, place 
   }
 
   return (
-    <div className="popover" ref={outer} onKeyDown={(event) => open && onEscape(event, close)}>
+    <div className="popover" ref={outer}>
       <button className={className} type="button" ref={opener} aria-label={label} title={label} aria-expanded={open} onClick={() => setOpen(!open)}>
         {button}
       </button>
@@ -53,7 +63,7 @@ export function Popover({ button, className = "link-button", label, name, place 
 }
 
 /** The arrow keys move between the entries of a menu. Fields keep their own keys. */
-function moveInMenu(event: React.KeyboardEvent<HTMLElement>): void {
+function moveInMenu(event: KeyboardEvent<HTMLElement>): void {
   const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
   const target = event.target as HTMLElement;
   if (step === 0 || target.matches("input, select, textarea")) return;

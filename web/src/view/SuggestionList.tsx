@@ -18,7 +18,7 @@ export function SuggestionList({ suggestions, onPick }: { suggestions: Suggestio
   }, [active]);
   if (!typed || all.length === 0) return null;
   return (
-    <ul className="suggestions" id={SUGGESTIONS_ID} ref={list} role="listbox" aria-label={typed.kind === "command" ? "Commands of the agent" : "Files"}>
+    <ul className="suggestions" id={SUGGESTIONS_ID} ref={list} role="listbox" tabIndex={0} aria-label={typed.kind === "command" ? "Commands of the agent" : "Files"}>
       {all.map((suggestion, index) => (
         <li
           key={suggestion.key}

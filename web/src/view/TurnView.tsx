@@ -83,7 +83,7 @@ function Speaker() {
       <span className="tile" aria-hidden="true">
         {[...agent][0]?.toUpperCase()}
       </span>
-      <b>{agent}</b>
+      <span className="speaker-name">{agent}</span>
     </p>
   );
 }

@@ -39,6 +39,14 @@ export function useAttachments(accepted: Accepts | null): Attachments {
     }
   }
 
+  // A file can be added before it is known what the agent accepts.
+  useEffect(() => {
+    const refused = list.current.filter((attachment) => refusal(attachment, accepted) !== null);
+    if (refused.length === 0) return;
+    put(list.current.filter((attachment) => !refused.includes(attachment)));
+    setProblem(refusal(refused[0]!, accepted));
+  }, [accepted]);
+
   return {
     all,
     problem,

@@ -48,7 +48,7 @@ function watchPage() {
   window.changedPrototypes = () => members.filter(([prototype, count]) => Reflect.ownKeys(prototype).length !== count).map(([prototype]) => `prototype: ${prototype}`);
 
   // All elements of the page. A new kind of element belongs into this list only if a text cannot make it harmful.
-  const PAGE = "A ARTICLE ASIDE BUTTON CODE DETAILS DIV FIELDSET FIGCAPTION FIGURE FOOTER FORM H1 H2 HEADER IMG INPUT KBD LABEL LEGEND LI MAIN METER NAV OL OPTGROUP OPTION P PRE SECTION SELECT SPAN STRONG SUMMARY TEXTAREA UL path svg";
+  const PAGE = "A ARTICLE ASIDE BDI BUTTON CODE DETAILS DIV FIELDSET FIGCAPTION FIGURE FOOTER FORM H1 H2 HEADER HR IMG INPUT KBD LABEL LEGEND LI MAIN NAV OL OPTGROUP OPTION P PRE PROGRESS SECTION SELECT SPAN STRONG SUMMARY TEXTAREA TIME UL path svg";
   const MARKDOWN = "A BLOCKQUOTE BR CODE DEL DIV EM H2 H3 H4 H5 H6 HR IMG LI OL P PRE STRONG TABLE TBODY TD TH THEAD TR UL";
   const MARKDOWN_ATTRIBUTES = "align alt href rel src start tabindex target title";
   const sets = Object.fromEntries(Object.entries({ PAGE, MARKDOWN, MARKDOWN_ATTRIBUTES }).map(([name, list]) => [name, new Set(list.split(" "))]));

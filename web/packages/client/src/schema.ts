@@ -730,6 +730,54 @@ export interface components {
             /** @description A JSON pointer into the body, or the name of a query parameter. */
             pointer: string;
         };
+        /** @description A file that differs from its state at the start of the session. */
+        FileChange: {
+            /**
+             * Format: int64
+             * @description The number of added lines; null unless both texts are known.
+             */
+            additions: number | null;
+            /** @description Whether the content is or was not text. */
+            binary: boolean;
+            /**
+             * Format: int64
+             * @description The number of deleted lines; null unless both texts are known.
+             */
+            deletions: number | null;
+            kind: components["schemas"]["FileChangeKind"];
+            /** @description The path relative to `cwd`, for the other routes of changes and for those of files. */
+            path: string;
+            /** @description Whether a content is too large to be shown (1 MiB), cannot be read, or was not stored at the start. */
+            tooLarge: boolean;
+        };
+        /**
+         * @description The kind of a change.
+         * @enum {string}
+         */
+        FileChangeKind: "added" | "modified" | "deleted";
+        /** @description The changes of the working folder of a session, sorted by path. */
+        FileChangeList: {
+            /** @description False if changes may be missing in the list, or old contents. */
+            complete: boolean;
+            files: components["schemas"]["FileChange"][];
+            /** @description Whether there are more changes than the list contains. */
+            more: boolean;
+            /** @description Why the list is not complete; null if it is. */
+            reason: string | null;
+            /** @description The time of the state with which the folder is compared. */
+            since: components["schemas"]["Timestamp"];
+        };
+        /** @description The texts of a changed file. */
+        FileChangeText: {
+            /** @description The `ETag` of the current file, for `If-Match` of a revert or a write; null for a deleted file. */
+            etag: string | null;
+            kind: components["schemas"]["FileChangeKind"];
+            /** @description The current text; null for a deleted file. */
+            newText: string | null;
+            /** @description The text at the start of the session; null for an added file. */
+            oldText: string | null;
+            path: string;
+        };
         /**
          * Format: binary
          * @description The bytes of a file.

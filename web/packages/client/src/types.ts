@@ -89,28 +89,12 @@ export interface FilePage extends Omit<Open<Schemas["FileList"]>, "files"> {
   files: FileEntry[];
 }
 /** A file that differs from the start of the session. */
-export interface FileChange {
-  path: string;
-  kind: "added" | "modified" | "deleted" | (string & {});
-  additions: number | null;
-  deletions: number | null;
-  binary: boolean;
-  tooLarge: boolean;
-}
-export interface FileChangeList {
-  since: string;
-  complete: boolean;
-  reason: string | null;
+export interface FileChange extends Open<Schemas["FileChange"]> {}
+export interface FileChangeList extends Omit<Open<Schemas["FileChangeList"]>, "files"> {
   files: FileChange[];
-  more: boolean;
 }
-export interface FileChangeText {
-  path: string;
-  kind: string;
-  oldText: string | null;
-  newText: string | null;
-  etag: string | null;
-}
+/** The texts of a changed file at the start of the session and now. */
+export interface FileChangeText extends Open<Schemas["FileChangeText"]> {}
 /** A terminal that the gateway runs for the agent. `Terminal` is its state in a folded log. */
 export interface TerminalInfo extends Open<Schemas["Terminal"]> {}
 export interface TerminalPage extends Open<Schemas["TerminalList"]> {}
