@@ -1,4 +1,5 @@
-// What the page keeps of the library's MathML: no link, picture, style, colour or source, and no size that reaches other text.
+// The elements and attributes of the library's MathML that the page keeps: no link, picture, style, colour or source, and no
+// size that reaches other text.
 
 export const MATHML_TAGS = [
   ...["math", "semantics", "mrow", "mi", "mn", "mo", "mtext", "mspace", "mfrac", "msqrt", "mroot"],

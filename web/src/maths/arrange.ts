@@ -1,4 +1,5 @@
-// What MathML Core leaves out. Browsers without it get the same, so that no frame and no line appears twice.
+// Replaces the attributes and elements that MathML Core does not have. All browsers get the result, so that no frame and no
+// line appears twice.
 
 import { inScript } from "./letters";
 

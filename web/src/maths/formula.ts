@@ -43,7 +43,7 @@ export function formulaAt(text: string, before = ""): Formula | null {
   return null;
 }
 
-/** Whether the text between two delimiters is words rather than a formula: two words, an amount, one word, or a note. */
+/** Whether the text between two delimiters has words instead of a formula: two words, an amount, one word, or a note. */
 function isProse(tex: string, raw: string): boolean {
   const words = withoutGroups(tex.replace(/\\(?:[a-zA-Z]+\*?|.)/gs, " \\ "));
   if (/[a-z]{2}[,;]?\s+[a-z]{2}/i.test(words) || /^\s*\d[\d.,]*\s+[a-z]{2}/i.test(words)) return true;

@@ -42,7 +42,7 @@ function blockStart(text: string): number | undefined {
   return line ? line.index + 1 : undefined;
 }
 
-/** Signs of emphasis in a formula are none for the words around it. */
+/** Masks formulas, so that a sign in a formula is no emphasis of the words around it. */
 function withoutFormulas(paragraph: string): string {
   let masked = "";
   let from = 0;

@@ -3,7 +3,7 @@
 import { useEffect, useState } from "react";
 import type { Maths } from "../maths/maths";
 
-/** At least the formulas that the part finds. Most prices and variables of a shell do not match. */
+/** Matches every message with a formula. Most prices and variables of a shell do not match. */
 export const MAY_HAVE_MATHS = /\$\$|\\[([]|\$[^\s$](?:[^$\n]*[^\s$])?\$(?!\d)/;
 
 let loaded: Maths | null = null;
