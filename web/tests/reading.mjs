@@ -1,4 +1,4 @@
-// What a person reads: activities, highlighted code, changes to files and coloured output.
+// What a person reads: activities, highlighted code, changes to files, coloured output and formulas.
 //
 // The environment is that of browser.mjs.
 
@@ -147,4 +147,40 @@ test("code that takes minutes to highlight stays plain, and blocks neither the p
   const block = chat.lastTurn.getByRole("group", { name: "Code, rust" });
   await block.locator(".code-keyword").waitFor();
   assert.equal(await chat.lastTurn.getByRole("group", { name: "Code, markdown" }).locator("code span").count(), 0);
+});
+
+test("formulas are MathML, and prices, code, errors and unfinished formulas are text", async () => {
+  await chat.send("formulas");
+  const message = chat.lastTurn.locator(".message.from-agent");
+  await message.getByText("Unfinished: $x^2 +").waitFor();
+  await message.locator("math").nth(3).waitFor();
+  const maths = () => message.locator("math").evaluateAll((all) => all.map((one) => [one.namespaceURI, one.getAttribute("display"), one.textContent]));
+  const namespace = "http://www.w3.org/1998/Math/MathML";
+  const shown = [
+    [namespace, null, "∑ixi"],
+    [namespace, null, "x∈ℝ"],
+    [namespace, null, "12"],
+    [namespace, "block", "f(x)=x2=4"],
+  ];
+  assert.deepEqual(await maths(), shown);
+  assert.equal(await message.locator("h2 math").count(), 1);
+  assert.equal(await message.locator("annotation, span, [style], [href]").count(), 0);
+  for (const text of ["$5 or $10 is a price. The variable $HOME is not set", "An error: $\\frac{1$."]) {
+    assert.ok((await message.textContent()).includes(text), text);
+  }
+  assert.equal(await message.locator("code").textContent(), "$x$");
+  const cells = message.locator("mtd mo");
+  const [first, second] = await cells.filter({ hasText: "=" }).evaluateAll((all) => all.map((sign) => Math.round(sign.getBoundingClientRect().left)));
+  assert.equal(first, second);
+  await message.locator("math").first().evaluate((formula) => (formula.dataset.first = "kept"));
+  await page.getByRole("button", { name: "Stop" }).click();
+  await chat.ended("Stopped");
+  await message.locator("math").nth(4).waitFor();
+  assert.deepEqual(await maths(), [...shown, [namespace, null, "x2+1"]]);
+  assert.equal(await message.locator("math").first().getAttribute("data-first"), "kept", "the other blocks are not rendered again");
+  await checkAccessibility(page);
+  await screenshot(page, "formulas-light");
+  await chat.lastTurn.getByRole("button", { name: "Copy the answer" }).click();
+  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  assert.ok(copied.includes("$\\frac{1}{2}$") && copied.endsWith("Unfinished: $x^2 + 1$"), copied);
 });

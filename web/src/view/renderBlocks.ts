@@ -1,9 +1,9 @@
 // Renders Markdown as HTML. The HTML contains only elements of Markdown: HTML of the agent becomes text.
 
-import { Marked, type Token, type Tokens } from "marked";
+import { Marked, type MarkedExtension, type Token, type Tokens } from "marked";
 import { IMAGE, LINK } from "./addresses";
 
-function escape(text: string): string {
+export function escape(text: string): string {
   return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
 }
 
@@ -24,7 +24,7 @@ function isCrowded(paragraph: string): boolean {
   return crowded;
 }
 
-const marked = new Marked({
+const MARKDOWN: MarkedExtension = {
   gfm: true,
   tokenizer: {
     // `false` continues with the parser's own function.
@@ -55,35 +55,43 @@ const marked = new Marked({
     tablecell: ({ header, text }) => (header && text.trim() === "" ? "<td></td>" : false),
     checkbox: ({ checked }) => (checked ? "\u2611 " : "\u2610 "),
   },
-});
+};
 
 /** A top-level block of a message: HTML, or the text of a code block. */
 export type Block = { kind: "html"; html: string } | { kind: "code"; language: string; text: string };
 
-/** The top-level blocks of a message, so that a streaming message redraws only its last one. */
-export function renderBlocks(markdown: string): Block[] {
-  try {
-    return parse(markdown);
-  } catch {
-    // The parser is recursive: lists and quotations of some thousand levels exceed its stack.
-    return [{ kind: "code", language: "", text: markdown }];
-  }
+/**
+ * Renders the top-level blocks of a message, so that a streaming message redraws only its last one. `extensions` of the parser
+ * add to Markdown.
+ */
+export function blocksOf(...extensions: MarkedExtension[]): (markdown: string) => Block[] {
+  const marked = new Marked(MARKDOWN, ...extensions);
+  return (markdown) => {
+    try {
+      return parse(marked, markdown);
+    } catch {
+      // The parser is recursive: lists and quotations of some thousand levels exceed its stack.
+      return [{ kind: "code", language: "", text: markdown }];
+    }
+  };
 }
 
-function parse(markdown: string): Block[] {
+export const renderBlocks = blocksOf();
+
+function parse(marked: Marked, markdown: string): Block[] {
   const tokens = marked.lexer(markdown);
-  placeHeadings(tokens);
-  return tokens.filter((token) => token.type !== "space" && token.type !== "def").map(block);
+  placeHeadings(marked, tokens);
+  return tokens.filter((token) => token.type !== "space" && token.type !== "def").map((token) => block(marked, token));
 }
 
-function block(token: Token): Block {
+function block(marked: Marked, token: Token): Block {
   if (token.type !== "code") return { kind: "html", html: marked.parser([token]) };
   const { lang, text } = token as Tokens.Code;
   return { kind: "code", language: /^\S*/.exec(lang ?? "")![0], text };
 }
 
 /** The page's own heading has level 1. The highest heading of a message gets level 2. */
-function placeHeadings(tokens: Token[]): void {
+function placeHeadings(marked: Marked, tokens: Token[]): void {
   const headings: Tokens.Heading[] = [];
   marked.walkTokens(tokens, (token) => void (token.type === "heading" && headings.push(token as Tokens.Heading)));
   const highest = Math.min(...headings.map((heading) => heading.depth));

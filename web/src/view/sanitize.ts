@@ -7,10 +7,13 @@ import { IMAGE, LINK } from "./addresses";
 const TAGS = [
   ...["p", "br", "hr", "strong", "em", "del", "code", "pre", "blockquote", "ul", "ol", "li"],
   ...["h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td", "a", "img"],
+  // The source of a formula.
+  "span",
 ];
 const ATTRIBUTES = ["href", "src", "alt", "title", "start", "align", "target", "rel"];
 
-const purifier = DOMPurify();
+/** The only one: the page's policy permits one policy of Trusted Types for it. */
+export const purifier = DOMPurify();
 
 purifier.addHook("afterSanitizeAttributes", (node) => {
   if (node.nodeName === "A") {

@@ -50,8 +50,11 @@ function watchPage() {
   // All elements of the page. A new kind of element belongs into this list only if a text cannot make it harmful.
   const PAGE = "A ARTICLE ASIDE BDI BUTTON CODE DETAILS DIV FIELDSET FIGCAPTION FIGURE FOOTER FORM H1 H2 HEADER HR IMG INPUT KBD LABEL LEGEND LI MAIN NAV OL OPTGROUP OPTION P PRE PROGRESS SECTION SELECT SPAN STRONG SUMMARY TEXTAREA TIME UL path svg";
   const MARKDOWN = "A BLOCKQUOTE BR CODE DEL DIV EM H2 H3 H4 H5 H6 HR IMG LI OL P PRE STRONG TABLE TBODY TD TH THEAD TR UL";
+  const MATHML = "math semantics mrow mi mn mo mtext mspace mfrac msqrt mroot msub msup msubsup munder mover munderover mtable mtr mtd mstyle mpadded mphantom";
+  const MATHML_ATTRIBUTES =
+    "accent accentunder columnalign columnlines columnspacing depth display displaystyle fence height largeop linebreak linethickness lspace mathsize mathvariant maxsize minsize movablelimits notation rowlines rowspacing rspace scriptlevel separator stretchy tabindex voffset width";
   const MARKDOWN_ATTRIBUTES = "align alt href rel src start tabindex target title";
-  const sets = Object.fromEntries(Object.entries({ PAGE, MARKDOWN, MARKDOWN_ATTRIBUTES }).map(([name, list]) => [name, new Set(list.split(" "))]));
+  const sets = Object.fromEntries(Object.entries({ PAGE, MARKDOWN, MARKDOWN_ATTRIBUTES, MATHML, MATHML_ATTRIBUTES }).map(([name, list]) => [name, new Set(list.split(" "))]));
   const PICTURE = /^data:image\/(png|jpeg|gif|webp|avif);base64,[a-zA-Z\d+/]+=*$/;
   const isOwn = (url) => url.startsWith(`${location.origin}/assets/`);
 
@@ -62,9 +65,11 @@ function watchPage() {
     }
     // The page itself creates the elements of a code block. A text cannot set the class.
     const markdown = element.closest(".code-block") ? null : (element.parentElement?.closest(".markdown") ?? null);
-    if (!(markdown ? sets.MARKDOWN : sets.PAGE).has(element.nodeName)) harm(`element: ${element.outerHTML}`);
+    const isMathml = markdown !== null && element.namespaceURI === "http://www.w3.org/1998/Math/MathML";
+    const [elements, attributes] = isMathml ? [sets.MATHML, sets.MATHML_ATTRIBUTES] : [sets.MARKDOWN, sets.MARKDOWN_ATTRIBUTES];
+    if (!(markdown ? elements : sets.PAGE).has(element.nodeName)) harm(`element: ${element.outerHTML}`);
     for (const { name } of element.attributes) {
-      const fine = markdown ? sets.MARKDOWN_ATTRIBUTES.has(name) : !/^(on|srcdoc$|action$|formaction$|srcset$|xlink:|ping$)/.test(name);
+      const fine = markdown ? attributes.has(name) : !/^(on|srcdoc$|action$|formaction$|srcset$|xlink:|ping$)/.test(name);
       if (!fine) harm(`attribute ${name}: ${element.outerHTML}`);
     }
     if (element.nodeName === "A" && element.hasAttribute("href")) {

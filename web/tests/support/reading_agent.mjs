@@ -1,5 +1,5 @@
 // An ACP agent whose turns have what a person reads: calls that worked and failed, code, a change to a file, the coloured output
-// of a command, and code that takes minutes to highlight.
+// of a command, code that takes minutes to highlight, and formulas.
 
 import { createInterface } from "node:readline";
 
@@ -51,7 +51,30 @@ function slow(sessionId) {
   return { stopReason: "end_turn" };
 }
 
-const TURNS = { work, hang, slow };
+const FORMULAS = String.raw`# The sum $\sum_i x_i$
+
+For \(x \in \mathbb{R}\) the limit is $\frac{1}{2}$, and $5 or $10 is a price. The variable $HOME is not set, and ~$x$~ is code.
+
+$$
+\begin{aligned}
+f(x) &= x^2 \\
+     &= \boxed{4}
+\end{aligned}
+$$
+
+An error: $\frac{1$.
+`.replaceAll("~", "`");
+
+/** The message arrives in pieces that split its formulas. The cancellation ends its last formula. */
+async function formulas(sessionId) {
+  for (let from = 0; from < FORMULAS.length; from += 7) say(sessionId, FORMULAS.slice(from, from + 7));
+  say(sessionId, "\n\nUnfinished: $x^2 +");
+  await new Promise((resolve) => (cancelled = resolve));
+  say(sessionId, " 1$");
+  return { stopReason: "cancelled" };
+}
+
+const TURNS = { work, hang, slow, formulas };
 
 const METHODS = {
   initialize: () => ({ protocolVersion: 1, agentCapabilities: {}, agentInfo: { name: "reading", version: "1" } }),

@@ -59,4 +59,10 @@ export const COSTLY = [
   "<div>".repeat(5000) + "<img src=x onerror=alert(1)>",
   "Z\u0351\u036b\u0343\u0328".repeat(3000),
   "long".repeat(15_000),
+  "$x$ ".repeat(15_000),
+  "$a".repeat(20_000),
+  "\\(".repeat(20_000),
+  "$x$ " + "\n$$\n".repeat(10_000),
+  "$$" + "\\frac1{".repeat(240) + "x" + "}".repeat(240) + "$$",
+  "$$\\begin{matrix}" + "&\\\\".repeat(600) + "\\end{matrix}$$",
 ];
