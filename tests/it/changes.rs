@@ -113,7 +113,7 @@ fn expected(kinds: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 #[tokio::test]
-async fn edits_by_commands_are_listed_with_their_texts() {
+async fn edits_by_commands_are_listed() {
     let ground = Ground::new(&[
         ("edited", "one\ntwo\n"),
         ("gone", "x\n"),
@@ -164,7 +164,16 @@ async fn edits_by_commands_are_listed_with_their_texts() {
     assert_eq!(shown("gone"), (Some(0), Some(1), false, false));
     assert_eq!(shown("binary"), (None, None, true, false));
     assert_eq!(shown("large"), (None, None, false, true));
+}
 
+#[tokio::test]
+async fn texts_of_a_change_are_those_of_the_start_and_now() {
+    let ground = Ground::new(&[("edited", "one\ntwo\n"), ("gone", "x\n"), ("same", "z\n")]).await;
+    ground.write("edited", "one\n2\nthree\n");
+    ground.write("folder/new", "n\n");
+    ground.write("binary", b"\x00\xff");
+    ground.write("large", vec![b'x'; (1 << 20) + 1]);
+    std::fs::remove_file(ground.cwd.join("gone")).expect("it is ours");
     let edited = ground.get("/edited").await.body;
     let (old, new) = (json!("one\ntwo\n"), json!("one\n2\nthree\n"));
     assert_eq!((&edited["kind"], &edited["oldText"], &edited["newText"]), (&json!("modified"), &old, &new));
@@ -340,8 +349,8 @@ async fn first_prompt_waits_for_the_baseline_of_a_large_folder() {
     let session = begin(&gateway, &cwd).await;
     let created = began.elapsed();
     // The agent changes the last file of the walk at once.
-    let last = cwd.join("d99/f9999");
-    gateway.turn(&session, &format!("write path={} text=changed", last.display())).await;
+    let file = cwd.join("d99/f9999");
+    gateway.turn(&session, &format!("write path={} text=changed", file.display())).await;
     let turn = began.elapsed();
     let ground = Ground { gateway, session, cwd };
     let began = Instant::now();

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use rustix::fs::FileType;
+use rustix::fs::{AtFlags, FileType, statat};
+use rustix::io::Errno;
 use tokio::time::Instant;
 
 use super::baseline::{Baseline, Stamp, StoredFile};
 use super::bounds::ChangeBounds;
 use super::lines::count_lines;
-use super::place::open_entry;
+use super::place::{open_entry, parent_of};
 use super::sides::{ChangeKind, Sides, read_sides};
 use super::walk::{Found, Visitor, walk, walk_order};
 use crate::types::Timestamp;
@@ -62,15 +63,17 @@ pub fn compare(
         reader: ContentReader { folder, owner, max_bytes: bounds.max_file_bytes },
     };
     let end = walk(root, bounds, &mut comparison)?;
+    if let Some(last) = &end.stopped_at {
+        comparison.compare_later(workspace, last, Instant::now() + bounds.walk_time);
+    }
     let Comparison { remaining, mut changes, unread, .. } = comparison;
-    let visited = |path: &str| {
+    let readable = |path: &str| {
         let below = |skipped: &String| {
             path.strip_prefix(&**skipped).is_some_and(|below| below.is_empty() || below.starts_with('/'))
         };
         !unread.iter().any(below)
-            && end.stopped_at.as_deref().is_none_or(|last| walk_order(path, last).is_le())
     };
-    let deleted = remaining.into_keys().filter(|path| visited(path));
+    let deleted = remaining.into_keys().filter(|path| readable(path));
     changes.extend(deleted.map(|path| (path.to_owned(), ChangeKind::Deleted)));
     let more = changes.len() > bounds.max_changes;
     let count_until = Instant::now() + bounds.count_time;
@@ -153,6 +156,35 @@ impl Visitor for Comparison<'_> {
 }
 
 impl Comparison<'_> {
+    /// Compares the files of the baseline after `last`, where the walk stopped. Otherwise an agent could hide changes behind
+    /// many new files.
+    fn compare_later(&mut self, workspace: &Workspace, last: &str, until: Instant) {
+        let later: Vec<&str> =
+            self.remaining.keys().copied().filter(|path| walk_order(path, last).is_gt()).collect();
+        for path in later {
+            let Some(stored) = self.remaining.remove(path).filter(|_| Instant::now() < until) else {
+                continue;
+            };
+            let Ok(place) = parent_of(workspace, path) else { continue };
+            let kind = match place.map(|(directory, name)| {
+                statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| (directory, name, stat))
+            }) {
+                Some(Ok((directory, name, stat)))
+                    if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile =>
+                {
+                    let found = Found { directory: &directory, name, path, stat: &stat, ignored: false };
+                    if self.reader.is_same(self.baseline, stored, &found) {
+                        continue;
+                    }
+                    ChangeKind::Modified
+                }
+                None | Some(Ok(_) | Err(Errno::NOENT)) => ChangeKind::Deleted,
+                Some(Err(_)) => continue,
+            };
+            self.changes.insert(path.to_owned(), kind);
+        }
+    }
+
     /// The change of a regular file, if it has changed.
     fn kind_of(&mut self, found: &Found<'_>) -> Option<ChangeKind> {
         if let Some(stored) = self.remaining.remove(found.path) {

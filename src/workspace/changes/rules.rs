@@ -88,7 +88,6 @@ mod tests {
             rules.ignores(&format!("{name}/{name}"), false);
         }
         assert!(start.elapsed() < std::time::Duration::from_secs(30), "{:?}", start.elapsed());
-        println!("{:?}", start.elapsed());
     }
 
     #[test]

@@ -84,7 +84,7 @@ fn short(file: &ChangedFile) -> String {
 
 /// A time after which every file of a test counts as old.
 fn later() -> Timestamp {
-    Ids::system().now().after(Duration::from_secs(60))
+    Ids::system().now().after(Duration::from_mins(1))
 }
 
 #[test]
@@ -337,6 +337,30 @@ fn bounds_leave_no_false_changes() {
     }
     let changes = compare(&ground.workspace, &ground.folder("a"), &few).unwrap();
     assert_eq!((changes.files.len(), changes.more), (2, true));
+}
+
+#[test]
+fn many_new_files_do_not_hide_changes_of_the_start() {
+    let ground = Ground::new();
+    for name in ["a/first", "z/edited", "z/gone", "z/same", "z/link", "y/gone/file"] {
+        ground.write(name, "old\n");
+    }
+    ground.take();
+    for name in 0..30 {
+        ground.write(&format!("b/flood{name}"), "x\n");
+    }
+    ground.write("z/edited", "new\n");
+    for name in ["z/gone", "z/link"] {
+        fs::remove_file(ground.path(name)).unwrap();
+    }
+    symlink("same", ground.path("z/link")).unwrap();
+    fs::remove_dir_all(ground.path("y/gone")).unwrap();
+    let few = ChangeBounds { max_names: 10, ..ChangeBounds::default() };
+    let changes = compare(&ground.workspace, &ground.folder("a"), &few).unwrap();
+    let known: Vec<String> =
+        changes.files.iter().map(short).filter(|change| !change.contains("flood")).collect();
+    assert_eq!(known, ["D y/gone/file +0 -1", "M z/edited +1 -1", "D z/gone +0 -1", "D z/link +0 -1"]);
+    assert!(changes.incomplete.is_some());
 }
 
 #[test]
