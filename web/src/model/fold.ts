@@ -10,7 +10,7 @@ import { blocks, line, record, records, text } from "./read";
 import { elicitationCompleted, requestCreated, requestResolved } from "./request";
 import { EMPTY, type SessionLog, type Turn } from "./state";
 import { terminalChanged } from "./terminal";
-import { addItem, addTurn, updateOwner, updateTurn } from "./turns";
+import { addItem, addTurn, moveQueued, updateOwner, updateTurn } from "./turns";
 import { foldUpdate, note } from "./update";
 import { lookup } from "./lookup";
 
@@ -48,6 +48,8 @@ function step(log: SessionLog, event: LogEvent): SessionLog {
       return { ...log, deleted: true };
     case "prompt.queued":
       return { ...log, turns: addTurn(log.turns, turnOf(event, "queued")) };
+    case "prompt.changed":
+      return promptChanged(log, event);
     case "prompt.started":
       return started(log, event);
     case "prompt.completed":
@@ -136,6 +138,16 @@ function privileged(log: SessionLog, event: LogEvent): SessionLog {
   const words = `The agent switched to the mode “${mode}”, which nobody can select here. It may act without asking.`;
   const item = note(event, "warning", words);
   return { ...log, turns: updateOwner(log.turns, event, (turn) => addItem(turn, item)) };
+}
+
+/** A client changed the content of a queued prompt, its place, or both. */
+function promptChanged(log: SessionLog, event: LogEvent): SessionLog {
+  const id = event.promptId;
+  if (!id) return log;
+  const prompt = event["prompt"];
+  const edited = Array.isArray(prompt) ? updateTurn(log.turns, id, (turn) => ({ ...turn, prompt: blocks(prompt) })) : log.turns;
+  const turns = "before" in event ? moveQueued(edited, id, text(event["before"])) : edited;
+  return turns === log.turns ? log : { ...log, turns };
 }
 
 /** After `prompt.queued` the start has no prompt; otherwise it creates the turn. */
