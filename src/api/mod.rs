@@ -16,6 +16,7 @@ pub mod change;
 pub mod file;
 pub mod fleet;
 pub mod gateway;
+mod nullable;
 pub mod problem;
 pub mod prompt;
 pub mod request;
@@ -49,7 +50,7 @@ pub use file::{FileContent, FileEntry, FileKind, FileList};
 pub use fleet::{FleetMember, FleetMemberList, FleetMemberState, MemberCall};
 pub use gateway::{GatewayInfo, GatewayLimits, PerKeyLimits, PerSessionLimits, PrincipalInfo};
 pub use problem::{FieldError, Problem, ProblemCode};
-pub use prompt::{AttachAs, Attachment, Cancelled, CreatePrompt, Prompt, PromptList};
+pub use prompt::{AttachAs, Attachment, Cancelled, CreatePrompt, Prompt, PromptList, PromptPatch};
 pub use request::{
     ElicitationAction, ElicitationAnswer, PendingRequest, PendingRequests, PermissionAnswer, RequestAnswer,
 };

@@ -114,6 +114,8 @@ codes! {
     PreconditionFailed = "precondition_failed", 412, false, "The object has changed";
     /// A restart found a queued prompt that is older than `queued_prompt_max_age`. Send it again. Occurs only in events.
     PromptExpired = "prompt_expired", 504, true, "The prompt waited too long";
+    /// The prompt, or the prompt before which it should move, is not in the queue: it has started or ended. `promptId` is this prompt.
+    PromptNotQueued = "prompt_not_queued", 409, false, "The prompt is not queued";
     /// Too many prompts or requests wait in this session. Retry later.
     QueueFull = "queue_full", 429, true, "The queue is full";
     /// The file has no bytes in the range. `Content-Range` contains its size.

@@ -1,11 +1,12 @@
 //! Prompts and their turns.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::types::{EventId, PromptId, PromptStatus, SessionId, Timestamp};
 
+use super::nullable::present;
 use super::problem::Problem;
 use super::schema::PromptContent;
 
@@ -62,6 +63,29 @@ pub struct CreatePrompt {
     /// If true and a turn is running, the prompt is queued. If false, the request fails with 409.
     #[serde(default)]
     pub queue: bool,
+}
+
+/// A change of a queued prompt. An absent member stays unchanged.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PromptPatch {
+    /// The new content.
+    #[serde(default, deserialize_with = "content")]
+    #[schema(value_type = PromptContent, nullable = false)]
+    pub prompt: Option<Box<RawValue>>,
+    /// Files of the session to attach to the new content. At most 64. Requires `prompt`.
+    #[serde(default)]
+    #[schema(max_items = 64)]
+    pub attachments: Vec<Attachment>,
+    /// Moves the prompt before this queued prompt, or to the end of the queue (null).
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<PromptId>)]
+    pub before: Option<Option<PromptId>>,
+}
+
+/// A member that is null is present.
+fn content<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// A file of the session to attach to a prompt.

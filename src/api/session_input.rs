@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 
 use crate::types::{AgentName, SessionPolicy};
 
+use super::nullable::present;
 use super::prompt::Attachment;
 use super::schema::{PromptContent, schemas_from_json};
 
@@ -116,13 +117,6 @@ pub struct SessionPatch {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Option<Map<String, Value>>>,
-}
-
-#[expect(clippy::option_option, reason = "serde calls this function only for a present member, null or not")]
-fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Option<T>>, D::Error> {
-    Option::<T>::deserialize(deserializer).map(Some)
 }
 
 impl SessionPatch {

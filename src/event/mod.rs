@@ -44,7 +44,7 @@ pub use frame::{ends, write_block, write_json};
 pub use framer::{Event, Framer, Members};
 pub use members::{EncodedEvent, EventMembers};
 pub use payload::{ChangedMembers, Payload};
-pub use prompt::{PromptCompleted, PromptFailed, PromptQueued, PromptStarted};
+pub use prompt::{PromptChanged, PromptCompleted, PromptFailed, PromptQueued, PromptStarted};
 pub use request::{ElicitationCompleted, RequestCreated, RequestResolved};
 pub use schema::{EventHead, EventPage, SessionEvent};
 pub use session::{

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::api::Problem;
-use crate::types::AcpRequest;
+use crate::types::{AcpRequest, PromptId};
 
 /// A prompt waits for the end of the running turn.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -30,6 +30,22 @@ pub struct PromptQueued<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub broadcast_id: Option<Uuid>,
+}
+
+/// A client changed a queued prompt: its content, its place in the queue, or both.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PromptChanged<'a> {
+    /// The new content blocks. Absent if they stay the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>, nullable = false)]
+    pub prompt: Option<&'a RawValue>,
+    /// The queued prompt before which this one is now; null at the end of the queue. Absent if the place stays the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<PromptId>)]
+    pub before: Option<Option<PromptId>>,
+    /// The principal that changed the prompt.
+    pub by: &'a str,
 }
 
 /// A turn started.

@@ -214,6 +214,11 @@ round_trips! {
         acp_request: None,
         broadcast_id: None,
     } => is_same(read.prompt, Some(&v.raw)) && read.by.as_deref() == Some(&v.text);
+    prompt_changed: PromptChanged, |v, read| PromptChanged {
+        prompt: v.more.as_deref(),
+        before: v.flag.then_some(v.prompt),
+        by: &v.text,
+    } => is_same(read.prompt, v.more.as_deref()) && read.by.as_deref() == Some(&v.text);
     prompt_started: PromptStarted, |v, read| PromptStarted {
         prompt: v.more.as_deref(),
         by: &v.text,

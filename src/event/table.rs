@@ -6,7 +6,7 @@ use utoipa::openapi::schema::Schema;
 use super::agent::{AgentExited, AgentInvalidOutput, Extension, SessionUpdate};
 use super::control::{EndFrame, PositionFrame, ProblemFrame, Ready, Reset, ShutdownFrame};
 use super::members::EventMembers;
-use super::prompt::{PromptCompleted, PromptFailed, PromptQueued, PromptStarted};
+use super::prompt::{PromptChanged, PromptCompleted, PromptFailed, PromptQueued, PromptStarted};
 use super::request::{ElicitationCompleted, RequestCreated, RequestResolved};
 use super::session::{
     SessionAttached, SessionChanged, SessionClosed, SessionCreated, SessionDeleted, SessionDetached,
@@ -46,6 +46,7 @@ events! {
     SessionClosed<'a> = "session.closed", true;
     SessionDeleted<'a> = "session.deleted", true;
     PromptQueued<'a> = "prompt.queued", true;
+    PromptChanged<'a> = "prompt.changed", true;
     PromptStarted<'a> = "prompt.started", true;
     SessionUpdate<'a> = "session.update", true;
     PromptCompleted<'a> = "prompt.completed", true;

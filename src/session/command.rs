@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::error::{
-    AnswerError, AttachError, CallError, CreateError, PartError, PatchError, PromptError, SessionError,
+    AnswerError, AttachError, CallError, CreateError, PartError, PatchError, PromptError, QueueError,
+    SessionError,
 };
 use super::idempotency::{Claim, IdempotencyKey};
 use super::origin::Origin;
@@ -62,6 +63,21 @@ pub(super) struct NewPrompt {
     pub(super) serving: Option<ServingClient>,
     /// The idempotency record to be written in the commit of the turn.
     pub(super) claim: Option<Claim>,
+}
+
+/// A change of a queued prompt.
+#[derive(Debug)]
+#[expect(
+    clippy::option_option,
+    reason = "a place that is absent stays, and one that is null is the end of the queue"
+)]
+pub(super) struct PromptChange {
+    pub(super) by: Principal,
+    pub(super) prompt: PromptId,
+    /// The new content, with its attachments in the blocks.
+    pub(super) blocks: Option<Box<RawValue>>,
+    /// The queued prompt before which the prompt moves; `Some(None)`: to the end.
+    pub(super) before: Option<Option<PromptId>>,
 }
 
 pub(super) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
@@ -149,6 +165,10 @@ pub(super) enum Command {
     Prompt {
         prompt: Box<NewPrompt>,
         reply: Reply<(Prompt, u64), PromptError>,
+    },
+    ChangePrompt {
+        change: Box<PromptChange>,
+        reply: Reply<u64, QueueError>,
     },
     Cancel {
         prompt: Option<PromptId>,

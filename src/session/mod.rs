@@ -57,7 +57,7 @@ pub use command::{Answer, ClientCall, PromptRequest};
 pub use context::{Context, MayPrompt};
 pub use error::{
     AgentSessionsError, AnswerError, AttachError, CallError, ClaimError, CreateError, InputError, ListError,
-    PartError, PatchError, PromptError, SessionError, ToProblem, WorkspaceError,
+    PartError, PatchError, PromptError, QueueError, SessionError, ToProblem, WorkspaceError,
 };
 pub use handle::{AdmittedPrompt, SessionHandle};
 pub use idempotency::IdempotencyKey;

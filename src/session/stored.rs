@@ -17,13 +17,25 @@ pub(super) fn agent_spec(context: &Context, record: &SessionRecord) -> Arc<Agent
     spec.unwrap_or_else(|| Arc::new(AgentSpec::removed(record.agent.clone())))
 }
 
-/// The content blocks of a prompt, from the event that has them. `None` if the log no longer has the event.
+/// The content blocks of a prompt, with the last edit. `None` if the log no longer has the event that has them.
 pub(super) async fn prompt_blocks(
     log: &SessionLog,
     record: &PromptRecord,
 ) -> Result<Option<Box<RawValue>>, SessionError> {
-    let runs = log.read(record.first_seq - 1, 1).await?;
-    let event = runs.iter().flat_map(Run::events).find(|event| event.seq() == record.first_seq);
+    blocks_of(log, record.content_seq()).await
+}
+
+/// The content blocks as the client sent the prompt, before edits. `None` if the log no longer has the event that has them.
+pub(super) async fn first_blocks(
+    log: &SessionLog,
+    record: &PromptRecord,
+) -> Result<Option<Box<RawValue>>, SessionError> {
+    blocks_of(log, record.first_seq).await
+}
+
+async fn blocks_of(log: &SessionLog, seq: u64) -> Result<Option<Box<RawValue>>, SessionError> {
+    let runs = log.read(seq - 1, 1).await?;
+    let event = runs.iter().flat_map(Run::events).find(|event| event.seq() == seq);
     Ok(event.and_then(|event| event.payload()?.prompt).map(ToOwned::to_owned))
 }
 

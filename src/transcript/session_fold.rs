@@ -122,7 +122,7 @@ impl SessionFold {
     pub fn event(&mut self, event: &EventRef<'_>) -> bool {
         match event.kind() {
             "session.update" | "session.attached" | "session.created" => {}
-            "prompt.queued" | "prompt.started" if self.prompt_title.is_none() => {}
+            "prompt.queued" | "prompt.changed" | "prompt.started" if self.prompt_title.is_none() => {}
             "session.detached" => return self.detached(),
             "session.changed" => return event.changed_members().is_some_and(|new| self.changed(&new)),
             _ => return false,

@@ -45,6 +45,7 @@ impl TurnFold {
                 turn.by = event.by.map(Into::into).or(turn.by.take());
                 turn.prompt = event.prompt.map(ToOwned::to_owned).or(turn.prompt.take());
             }
+            "prompt.changed" => turn.prompt = event.prompt.map(ToOwned::to_owned).or(turn.prompt.take()),
             "prompt.completed" | "prompt.failed" => {
                 let completed = kind == "prompt.completed";
                 self.status = Some(if completed { PromptStatus::Completed } else { PromptStatus::Failed });

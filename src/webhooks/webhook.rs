@@ -7,7 +7,7 @@ use crate::types::Timestamp;
 
 /// The event types that a webhook can select. `session.update` and `terminal.output` are not among them, because a turn has
 /// thousands of them.
-pub const EVENT_TYPES: [&str; 17] = [
+pub const EVENT_TYPES: [&str; 18] = [
     "session.created",
     "session.attached",
     "session.detached",
@@ -16,6 +16,7 @@ pub const EVENT_TYPES: [&str; 17] = [
     "session.closed",
     "session.deleted",
     "prompt.queued",
+    "prompt.changed",
     "prompt.started",
     "prompt.completed",
     "prompt.failed",

@@ -1,6 +1,7 @@
 //! Turns: how they begin, wait, queue, are cancelled, are read, and are never run twice.
 
 mod cancel;
+pub(crate) mod changes;
 mod idempotency;
 mod one_key;
 mod queue;

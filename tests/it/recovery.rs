@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::support::{Gateway, Setup, eventually, figure, is_alive, procfs};
 
+mod changed;
 mod drain;
 mod drain_load;
 mod kills;

@@ -10,7 +10,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::log::all;
-use crate::support::{Gateway, Setup, eventually};
+use crate::support::{Answer, Gateway, Setup, eventually};
 
 /// Prompts that may wait.
 const QUEUE: usize = 2;
@@ -25,6 +25,8 @@ enum Step {
     CancelAll,
     /// One of the turns, or one that never was.
     Cancel(u32),
+    /// Edits the first turn, and moves it before the second one or to the end.
+    Change(u32, Option<u32>),
     /// Two tabs answer this request at once.
     Answer(u32),
     Pause,
@@ -46,6 +48,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => (text, prop::bool::weighted(0.7)).prop_map(|(text, queue)| Step::Prompt { text, queue }),
         1 => Just(Step::CancelAll),
         2 => (0_u32..10).prop_map(Step::Cancel),
+        3 => (1_u32..8, prop::option::of(1_u32..8)).prop_map(|(prompt, before)| Step::Change(prompt, before)),
         4 => (0_u32..5).prop_map(Step::Answer),
         2 => Just(Step::Pause),
     ];
@@ -57,6 +60,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Responses {
     /// Turns that were admitted, in their order.
     prompts: Vec<String>,
+    /// The content of the last accepted edit, by turn.
+    edits: HashMap<String, String>,
     /// Accepted answers, by request.
     answers: HashMap<String, usize>,
 }
@@ -64,7 +69,7 @@ struct Responses {
 async fn play(gateway: &Gateway, session: &str, steps: &[Step]) -> Responses {
     let mut responses = Responses::default();
     let of = |what: &str| format!("/v1/sessions/{session}/{what}");
-    for step in steps {
+    for (at, step) in steps.iter().enumerate() {
         match step {
             Step::Prompt { text, queue } => {
                 let body = json!({ "prompt": text, "queue": queue });
@@ -92,6 +97,19 @@ async fn play(gateway: &Gateway, session: &str, steps: &[Step]) -> Responses {
                 // A cancel of an ended turn returns 204.
                 let fits = if known { [202, 204] } else { [404, 404] };
                 assert!(fits.contains(&answer.status.as_u16()), "{answer:?}");
+            }
+            Step::Change(number, before) => {
+                let known = responses.prompts.contains(&format!("p{number}"));
+                let text = format!("echo change {at}");
+                let body = json!({ "prompt": text, "before": before.map(|before| format!("p{before}")) });
+                let path = format!("{}/p{number}", of("prompts"));
+                let answer = Answer::of(gateway.request(Method::PATCH, &path).json(&body)).await;
+                match (answer.status.as_u16(), answer.body["code"].as_str()) {
+                    (200, _) => drop(responses.edits.insert(format!("p{number}"), text)),
+                    (409, Some("prompt_not_queued")) => assert!(known, "{answer:?}"),
+                    (404, _) => assert!(!known, "{answer:?}"),
+                    _ => panic!("{step:?}: {answer:?}"),
+                }
             }
             Step::Answer(number) => {
                 let path = of(&format!("permissions/r{number}"));
@@ -132,7 +150,7 @@ fn judge(events: &[Value], responses: &Responses) {
     ended.sort_by_key(|id| (id.len(), id.clone()));
     assert_eq!(ended, responses.prompts, "every admitted turn ends once, and no other turn does");
 
-    let (mut waiting, mut running) = (Vec::new(), None);
+    let (mut waiting, mut running, mut content) = (Vec::new(), None, HashMap::new());
     for event in events {
         let turn = event["promptId"].as_str();
         match event["type"].as_str().expect("an event has a type") {
@@ -140,6 +158,17 @@ fn judge(events: &[Value], responses: &Responses) {
                 assert!(running.is_some(), "a prompt is queued only behind a running turn");
                 waiting.extend(turn);
                 assert!(waiting.len() <= QUEUE, "{waiting:?}");
+            }
+            "prompt.changed" => {
+                let id = turn.expect("it belongs to a turn");
+                assert!(waiting.contains(&id), "only a prompt in the queue changes");
+                if event.get("before").is_some() {
+                    waiting.retain(|waiting| *waiting != id);
+                    let at = waiting.iter().position(|waiting| event["before"] == **waiting);
+                    waiting.insert(at.unwrap_or(waiting.len()), id);
+                }
+                content
+                    .extend(event["prompt"][0]["text"].as_str().map(|text| (id.to_owned(), text.to_owned())));
             }
             "prompt.started" => {
                 assert_eq!(running, None, "one turn at a time");
@@ -158,6 +187,7 @@ fn judge(events: &[Value], responses: &Responses) {
         }
     }
     assert_eq!((waiting.len(), running), (0, None));
+    assert_eq!(content, responses.edits, "the log has the accepted edits");
 
     for created in all(events, "request.created") {
         let id = &created["requestId"];

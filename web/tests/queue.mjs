@@ -11,7 +11,7 @@ const { page, chat } = await oneChat({ agent: /demo/ });
 const turn = (words) => chat.turns.filter({ hasText: words });
 const queued = (words, name) => turn(words).getByRole("button", { name, exact: true });
 
-test("a queued message is edited in the field", async () => {
+test("a queued message is edited where it is, and moved", async () => {
   await chat.send("/slow 300");
   await page.getByRole("button", { name: "Stop", exact: true }).waitFor();
   await chat.message.fill("typed");
@@ -23,9 +23,22 @@ test("a queued message is edited in the field", async () => {
   await checkAccessibility(page);
   await screenshot(page, "queue-light");
   await queued("the first idea", "Edit").click();
-  await turn("the first idea").getByText("Removed from the queue").waitFor();
-  assert.equal(await chat.message.inputValue(), "the first idea");
-  await chat.message.fill("");
+  const field = page.getByRole("textbox", { name: "Queued message" });
+  await field.fill("a better idea");
+  await checkAccessibility(page);
+  await page.getByRole("button", { name: "Save" }).click();
+  await turn("a better idea").getByText("Queued, number 1").waitFor();
+  assert.equal(await turn("the first idea").count(), 0);
+  await queued("a better idea", "Send later").click();
+  await turn("a better idea").getByText("Queued, number 2").waitFor();
+  await turn("the second idea").getByText("Queued, number 1").waitFor();
+  assert.deepEqual((await chat.turns.locator(".from-person").allTextContents()).map((text) => text.replace("You wrote: ", "")), ["/slow 300", "the second idea", "a better idea"]);
+  await queued("a better idea", "Send earlier").click();
+  await turn("a better idea").getByText("Queued, number 1").waitFor();
+  await queued("a better idea", "Edit").click();
+  await page.keyboard.press("Escape");
+  await queued("a better idea", "Remove").click();
+  await turn("a better idea").getByText("Removed from the queue").waitFor();
 });
 
 test("a queued message is removed", async () => {

@@ -44,6 +44,7 @@ impl Actor {
             Command::Close { by, trace, reply } => send_reply(reply, Ok(self.close(&by, trace.as_ref()))),
             Command::Delete { by, trace, reply } => send_reply(reply, Ok(self.delete(&by, trace))),
             Command::Prompt { prompt, reply } => send_reply(reply, self.prompt(*prompt)),
+            Command::ChangePrompt { change, reply } => send_reply(reply, self.change_prompt(*change)),
             Command::Cancel { prompt, trace, reply } => {
                 let cancelled = self.cancel(prompt, trace.as_ref());
                 send_reply(reply, cancelled.map(|cancelled| (cancelled, self.journal.appended())));

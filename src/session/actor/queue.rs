@@ -1,5 +1,5 @@
-//! The queue of a session: begins the next prompt, keeps the queue during a drain, and restores it after a
-//! restart.
+//! The queue of a session: begins the next prompt, applies the changes of clients, keeps the queue during a drain, and
+//! restores it after a restart.
 //!
 //! A prompt is sent to the agent at most once. The record of the prompt decides. A `queued` prompt was never
 //! sent. A `running` prompt may have been sent, unless a drain has marked it as `unsent`. The commit of
@@ -13,11 +13,14 @@ use tokio::time::Instant;
 use super::Actor;
 use super::turn::TurnEnd;
 use crate::api::{Problem, ProblemCode};
-use crate::event::{EncodedEvent, PromptStarted};
+use crate::event::{EncodedEvent, PromptChanged, PromptStarted};
 use crate::eventlog::Records;
 use crate::pool::AcquireError;
-use crate::session::error::{ProcessError, PromptError, SessionError, ToProblem};
-use crate::session::record::{self, PromptRecord, SessionRecord};
+use crate::session::command::PromptChange;
+use crate::session::error::{
+    NotFound, NotQueued, ProcessError, PromptError, QueueError, SessionError, ToProblem,
+};
+use crate::session::record::{self, PromptEdit, PromptRecord, SessionRecord};
 use crate::session::stored::{self, read_record};
 use crate::session::turns::Queued;
 use crate::store::Table;
@@ -81,6 +84,56 @@ impl Actor {
         let seq =
             self.journal.append_with(Some(prompt), event, |_, change| change.run_prompt(&queued.record));
         self.turns.begin(queued, seq, now);
+    }
+
+    /// Changes the content and the place of a queued prompt in one event. Returns the event that must be durable before the
+    /// client sees the change. A prompt in the queue is never sent, so the agent gets the content after the last edit.
+    pub(super) fn change_prompt(&mut self, mut change: PromptChange) -> Result<u64, QueueError> {
+        let PromptChange { by, prompt, blocks, before } = &mut change;
+        let prompt = *prompt;
+        if prompt.number() > self.journal.record().last_prompt {
+            return Err(NotFound("turn").into());
+        }
+        if self.lifecycle.drain_at.is_some() {
+            return Err(ProcessError::DRAINING.into());
+        }
+        if self.context.log.storage_full() {
+            return Err(SessionError::StorageFull.into());
+        }
+        self.check_quota()?;
+        let queued = self.turns.queued(prompt).ok_or(NotQueued(prompt))?;
+        blocks.take_if(|blocks| blocks.get() == queued.blocks.get());
+        if let Some(other) = before.flatten().filter(|other| self.turns.queued(*other).is_none()) {
+            return Err(NotQueued(other).into());
+        }
+        if let Some(blocks) = blocks {
+            self.check_content(by, blocks)?;
+        }
+        let order = before.and_then(|before| self.turns.moved(prompt, before));
+        before.take_if(|_| order.is_none());
+        if blocks.is_none() && before.is_none() {
+            return Ok(self.journal.appended());
+        }
+        let order = order.unwrap_or_else(|| self.turns.order());
+        Ok(self.append_prompt_change(change, order))
+    }
+
+    /// Appends the change, with the records of the queue in the same commit. `order`: the queue after the change.
+    fn append_prompt_change(&mut self, change: PromptChange, order: Vec<PromptId>) -> u64 {
+        let PromptChange { by, prompt, blocks, before } = change;
+        let event = EncodedEvent::from(&PromptChanged { prompt: blocks.as_deref(), before, by: &by.id });
+        self.turns.reorder(&order);
+        if let Some(blocks) = &blocks {
+            self.journal.fold_prompt(blocks);
+        }
+        let rules = self.client_rules();
+        self.journal.append_with(Some(prompt), event, |seq, change| {
+            change.set_queue(order);
+            let edit = PromptEdit { seq, by: by.id.to_string() };
+            if let Some(record) = blocks.and_then(|blocks| self.turns.edit(prompt, blocks, edit, rules)) {
+                change.put_prompt(record);
+            }
+        })
     }
 
     /// Saves the mark of `Turns::return_unsent` after all other commits of this actor.
@@ -147,8 +200,14 @@ impl Actor {
         if record.status != PromptStatus::Queued && !is_unsent {
             return Ok(Err(interrupted()));
         }
-        if !self.context.may_prompt.allows(&self.journal.record().tenant(), &record.by) {
-            let detail = "the key that sent the prompt was revoked, or no longer has the scope prompt";
+        let (tenant, editor) = (self.journal.record().tenant(), record.edit.as_ref().map(|edit| &edit.by));
+        if [Some(&record.by), editor]
+            .into_iter()
+            .flatten()
+            .any(|by| !self.context.may_prompt.allows(&tenant, by))
+        {
+            let detail =
+                "the key that sent or edited the prompt was revoked, or no longer has the scope prompt";
             return Ok(Err(Problem::new(ProblemCode::KeyRevoked, detail)));
         }
         if self.is_old(record.created_at) {

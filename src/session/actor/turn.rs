@@ -67,6 +67,7 @@ impl Actor {
             unsent: false,
             acp_request,
             broadcast,
+            edit: None,
         };
         let (by, idempotency_key) = (&*by.id, claim.as_ref().map(|claim| &*claim.key));
         let acp_request = record.acp_request.as_ref();
@@ -134,7 +135,7 @@ impl Actor {
         Ok(admission)
     }
 
-    fn check_content(&self, by: &Principal, blocks: &RawValue) -> Result<(), InputError> {
+    pub(super) fn check_content(&self, by: &Principal, blocks: &RawValue) -> Result<(), InputError> {
         // If no process has reported the agent's capabilities yet, the agent itself checks the content.
         let unknown = PromptCapabilities { image: true, audio: true, embedded_context: true };
         let known = self.link.initialized().map(|initialized| initialized.capabilities.prompt);

@@ -59,6 +59,14 @@ operation_errors! {
         Process(ProcessError),
         NotFound(NotFound)
     }
+    /// The error of a change of a queued prompt.
+    QueueError {
+        Workspace(WorkspaceError),
+        Input(InputError),
+        NotQueued(NotQueued),
+        Process(ProcessError),
+        NotFound(NotFound)
+    }
     /// The error of a change of title or metadata.
     PatchError { Input(InputError), PreconditionFailed(PreconditionFailed) }
     /// The error of an answer to a request of the agent.
@@ -99,6 +107,16 @@ pub struct TurnRunning(pub(in crate::session) PromptId);
 impl ToProblem for TurnRunning {
     fn problem(&self) -> Problem {
         Problem { prompt_id: Some(self.0), ..Problem::new(ProblemCode::TurnRunning, self.to_string()) }
+    }
+}
+
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("the prompt {0} is not in the queue: it has started or ended")]
+pub struct NotQueued(pub(in crate::session) PromptId);
+
+impl ToProblem for NotQueued {
+    fn problem(&self) -> Problem {
+        Problem { prompt_id: Some(self.0), ..Problem::new(ProblemCode::PromptNotQueued, self.to_string()) }
     }
 }
 

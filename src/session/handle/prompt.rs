@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::{SessionHandle, attachments};
-use crate::api::Prompt;
-use crate::session::command::{Command, NewPrompt, PromptRequest};
-use crate::session::error::{NotFound, PartError, PromptError};
+use crate::api::{Attachment, Prompt};
+use crate::session::command::{Command, NewPrompt, PromptChange, PromptRequest};
+use crate::session::error::{NotFound, PartError, PromptError, QueueError};
 use crate::types::{LimitExceeded, Principal, PromptId};
 
 /// A turn that was accepted and is durable.
@@ -64,6 +65,26 @@ impl SessionHandle {
         self.wait_durable(first_seq).await?;
         drop(claimed.in_flight);
         Ok(AdmittedPrompt { prompt, first_seq, last_seq: None, replayed: false })
+    }
+
+    /// Changes the content and the place of a queued prompt. Returns its state when the change is durable.
+    pub async fn change_prompt(
+        &self,
+        by: &Principal,
+        prompt: PromptId,
+        edit: Option<(Box<RawValue>, Vec<Attachment>)>,
+        before: Option<Option<PromptId>>,
+    ) -> Result<Prompt, QueueError> {
+        let blocks = match edit {
+            Some((blocks, files)) => {
+                Some(attachments::append_attachments(self.context(), self.query(), blocks, files).await?)
+            }
+            None => None,
+        };
+        let change = Box::new(PromptChange { by: by.clone(), prompt, blocks, before });
+        let seq = self.request(|reply| Command::ChangePrompt { change, reply }).await?;
+        self.wait_durable(seq).await?;
+        Ok(self.query().prompt_state(prompt).await?.ok_or(NotFound("turn"))?)
     }
 
     /// Waits until the turn ends. `None` if it does not end within `limit`.

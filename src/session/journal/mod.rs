@@ -381,6 +381,12 @@ impl Change<'_> {
         self.put_prompt(prompt);
     }
 
+    /// Sets the order of the queue, which has the same prompts.
+    pub(super) fn set_queue(&mut self, order: Vec<PromptId>) {
+        self.record.queued = order;
+        self.record.last_activity_at = self.now;
+    }
+
     /// Makes a prompt the running one, and removes it from the queue.
     pub(super) fn run_prompt(&mut self, prompt: &PromptRecord) {
         self.record.last_prompt = self.record.last_prompt.max(prompt.prompt_id.number());

@@ -60,10 +60,17 @@ impl SessionQuery<'_> {
         Ok(record.map(|PromptRecord { first_seq, last_seq, .. }| PromptRange { first_seq, last_seq }))
     }
 
-    /// The content blocks of a prompt, from the event that has them. `None` if the log no longer has the event.
+    /// The content blocks of a prompt, with the last edit. `None` if the log no longer has the event that has them.
     pub async fn prompt_blocks(self, prompt: PromptId) -> Result<Option<Box<RawValue>>, SessionError> {
         let Some(record) = self.prompt_record(prompt).await? else { return Ok(None) };
         stored::prompt_blocks(self.log, &record).await
+    }
+
+    /// The content blocks as the client sent the prompt, before edits. `None` if the log no longer has the event that has
+    /// them.
+    pub async fn first_blocks(self, prompt: PromptId) -> Result<Option<Box<RawValue>>, SessionError> {
+        let Some(record) = self.prompt_record(prompt).await? else { return Ok(None) };
+        stored::first_blocks(self.log, &record).await
     }
 
     /// The turn with its text, and the number of log bytes read for it. `committed` is the committed position
@@ -97,7 +104,8 @@ impl SessionQuery<'_> {
         Ok((turn, seq.max(record.first_seq), read))
     }
 
-    /// A page of folded turns, newest first, exact at the `lastEventId` of the snapshot.
+    /// A page of folded turns, exact at the `lastEventId` of the snapshot. The page has the turns with the highest ids. The
+    /// last turn of the order in which they run is the first.
     pub async fn transcript(
         self,
         session: Session,
@@ -122,9 +130,21 @@ impl SessionQuery<'_> {
                 next_turn.filter(|_| record.last_seq.is_some()).map_or(last, |next| next.first_seq - 1);
             let until = until.max(record.last_seq.unwrap_or(last)).min(last);
             oldest = Some(record.prompt_id);
-            turns.extend(self.fold_turn(&record, until).await?.0.finish());
+            let turn = self.fold_turn(&record, until).await?.0.finish();
+            turns.extend(turn.map(|turn| (place_of(&record, &session), turn)));
         }
+        // Clients can have changed the order of the queue.
+        turns.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
+        let turns = turns.into_iter().map(|(_, turn)| turn).collect();
         let last_event_id = session.last_event_id.clone();
         Ok(Transcript { session, turns, next_cursor, last_event_id })
+    }
+}
+
+/// The place of a turn in the order in which turns run: ended ones by their end, then the running one, then the queue.
+fn place_of(record: &PromptRecord, session: &Session) -> (u64, usize) {
+    match session.queued.iter().position(|queued| *queued == record.prompt_id) {
+        Some(at) => (u64::MAX, at + 1),
+        None => (record.last_seq.unwrap_or(u64::MAX), 0),
     }
 }

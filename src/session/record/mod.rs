@@ -21,7 +21,7 @@ pub(super) use codec::decode;
 pub(super) use idempotency::IdempotencyRecord;
 pub(super) use keys::{agent_session_prefix, index_prefix, numbered_key, session_key};
 pub(super) use position::OutputPosition;
-pub(super) use prompt::PromptRecord;
+pub(super) use prompt::{PromptEdit, PromptRecord};
 pub(super) use request::{PeerRequest, RequestRecord};
 pub(super) use session::{FoldRecord, SessionRecord, SessionRecordView, StoredChannel, put_open};
 pub(super) use terminal::{StoredExit, StoredTerminal, TerminalRecord};

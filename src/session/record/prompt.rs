@@ -34,6 +34,18 @@ pub(in crate::session) struct PromptRecord {
     /// The broadcast that sent the prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::session) broadcast: Option<Uuid>,
+    /// The last edit of the content in the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::session) edit: Option<PromptEdit>,
+}
+
+/// An edit of a queued prompt.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(in crate::session) struct PromptEdit {
+    /// The sequence number of the event with the new content.
+    pub(in crate::session) seq: u64,
+    /// The principal that edited the prompt.
+    pub(in crate::session) by: String,
 }
 
 impl PromptRecord {
@@ -45,6 +57,11 @@ impl PromptRecord {
             (PromptStatus::Completed, _) => Some(TurnOutcome::Completed),
             (PromptStatus::Queued | PromptStatus::Running, _) => None,
         }
+    }
+
+    /// The sequence number of the event with the content that the agent gets.
+    pub(in crate::session) fn content_seq(&self) -> u64 {
+        self.edit.as_ref().map_or(self.first_seq, |edit| edit.seq)
     }
 
     pub(in crate::session) fn put(&self, id: SessionId, records: &mut Records) {

@@ -3,6 +3,7 @@
 //! A turn runs from a prompt to exactly one end (ACP, Prompt Turn). This part decides; it does not write the log and does
 //! not talk to the agent. Each method changes the state and returns the effect that the actor applies.
 
+mod queue;
 mod turn;
 mod work;
 

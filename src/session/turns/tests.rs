@@ -129,6 +129,7 @@ fn queued(number: u32) -> Queued {
         unsent: false,
         acp_request: None,
         broadcast: None,
+        edit: None,
     };
     let blocks = raw(&format!(r#"[{{"type":"text","text":"{number}"}}]"#));
     Queued {

@@ -58,8 +58,9 @@ pub(super) async fn turns_of<'a>(
     let mut past = Vec::new();
     for turn in turns {
         let prompt = turn.prompt_id();
+        // The client sends its own text again, also if another client edited it in the queue.
         let (Some(range), Some(blocks)) =
-            (session.query().prompt_range(prompt).await?, session.query().prompt_blocks(prompt).await?)
+            (session.query().prompt_range(prompt).await?, session.query().first_blocks(prompt).await?)
         else {
             return Ok(Vec::new());
         };

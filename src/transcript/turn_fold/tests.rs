@@ -47,6 +47,25 @@ fn started() -> (&'static str, String) {
 }
 
 #[test]
+fn edited_prompt_is_shown_with_its_sender() {
+    let queued =
+        ("prompt.queued", r#""prompt":[{"type":"text","text":"a"}],"position":1,"by":"alice""#.to_owned());
+    let edited = ("prompt.changed", r#""prompt":[{"type":"text","text":"b"}],"by":"bob""#.to_owned());
+    let moved = ("prompt.changed", r#""before":null,"by":"bob""#.to_owned());
+    let began = ("prompt.started", r#""by":"alice""#.to_owned());
+    for (events, text, status) in [
+        (&[queued.clone(), moved.clone()][..], "a", PromptStatus::Queued),
+        (&[queued.clone(), edited.clone(), moved.clone()], "b", PromptStatus::Queued),
+        (&[queued, moved, edited, began], "b", PromptStatus::Running),
+    ] {
+        let turn = fold(events).finish().unwrap();
+        let prompt = format!(r#"[{{"type":"text","text":"{text}"}}]"#);
+        assert_eq!((turn.prompt.unwrap().get(), turn.status), (&*prompt, status));
+        assert_eq!(turn.by.as_deref(), Some("alice"));
+    }
+}
+
+#[test]
 fn complete_turn() {
     let events = [
         ("prompt.queued", r#""prompt":[{"type":"text","text":"\ud83d"}],"position":1,"by":"alice""#.to_owned()),

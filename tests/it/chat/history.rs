@@ -4,10 +4,11 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
-    AG_UI, AI_SDK, COMPLETIONS, completion, frames, post, prompts, run_input, sessions, text, turns,
-    ui_messages,
+    AG_UI, AI_SDK, COMPLETIONS, RESPONSES, completion, frames, post, prompts, run_input, sessions, text,
+    turns, ui_messages,
 };
 use crate::key_life::key;
+use crate::prompts::changes::change;
 use crate::support::Setup;
 
 #[tokio::test]
@@ -226,4 +227,65 @@ async fn empty_run_has_the_earlier_messages_of_its_thread() {
         (&capabilities["identity"]["name"], &capabilities["humanInTheLoop"]["interrupts"]),
         (&json!("fake"), &json!(true))
     );
+}
+
+/// Another client edits the queued prompt of a chat client. The chat client gets the answer to the edit, and its conversation
+/// goes on.
+#[tokio::test]
+async fn conversation_goes_on_after_an_edit_of_its_queued_prompt() {
+    let gateway = Setup::fake(&[]).start();
+    let request = |protocol: &str, texts: &[&str]| match protocol {
+        AG_UI => run_input("t", texts[texts.len() - 1], texts),
+        AI_SDK => ui_messages("c", texts),
+        COMPLETIONS => {
+            let mut request = completion(texts, true);
+            request["user"] = json!("chat");
+            request
+        }
+        _ => {
+            let input: Vec<Value> =
+                texts.iter().map(|text| json!({ "role": "user", "content": text })).collect();
+            json!({ "model": "fake", "input": input, "stream": true })
+        }
+    };
+    for (before, protocol) in [AG_UI, AI_SDK, COMPLETIONS, RESPONSES].into_iter().enumerate() {
+        post(&gateway, protocol, &request(protocol, &["echo one"])).await;
+        let session = sessions(&gateway).await.first().expect("the newest").clone();
+        gateway.prompt(&session, "stream n=1 size=8; hang").await;
+        gateway
+            .log_until(&session, |event| event["type"] == "session.update" && event["promptId"] == "p2")
+            .await;
+        let mut second = request(protocol, &["echo one", "echo two"]);
+        if protocol == RESPONSES {
+            // The history finds no session with a newer turn.
+            second = json!({ "model": "fake", "input": "echo two", "stream": true, "conversation": format!("conv_{session}") });
+        }
+        let edit = async {
+            gateway.log_until(&session, |event| event["type"] == "prompt.queued").await;
+            let answer = change(&gateway, &session, "p3", &json!({ "prompt": "echo edited" })).await;
+            assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+            gateway.call(Method::POST, &format!("/v1/sessions/{session}/prompts/p2/cancel")).await;
+        };
+        let (answer, ()) = tokio::join!(post(&gateway, protocol, &second), edit);
+        assert_eq!(text(&frames(&answer)), "edited", "{protocol}");
+        let mut third = request(protocol, &["echo one", "echo two", "echo three"]);
+        if protocol == RESPONSES {
+            third = json!({ "model": "fake", "input": "echo three", "stream": true, "conversation": format!("conv_{session}") });
+            let items = gateway.get(&format!("/openai/v1/conversations/conv_{session}/items")).await;
+            assert!(items.to_string().contains("echo edited"), "{items}");
+        }
+        if protocol == AG_UI {
+            // The page is loaded again: it has its own text, which it sends with the next message.
+            let loaded = frames(&post(&gateway, AG_UI, &run_input("t", "look", &[])).await);
+            let snapshot =
+                loaded.iter().find(|frame| frame["type"] == "MESSAGES_SNAPSHOT").expect("a snapshot");
+            assert_eq!(
+                snapshot["messages"].as_array().expect("messages").last().expect("one")["content"],
+                "echo two"
+            );
+        }
+        assert_eq!(text(&frames(&post(&gateway, protocol, &third).await)), "three", "{protocol}");
+        assert_eq!(turns(&gateway, &session).await, 4, "{protocol}: the same session");
+        assert_eq!(sessions(&gateway).await.len(), before + 1);
+    }
 }

@@ -232,6 +232,34 @@ fn queued_prompts_that_start_in_another_order() {
 }
 
 #[test]
+fn moved_prompts_start_in_the_order_of_the_queue() {
+    let ran = |moves: &[(u32, &'static str)], order: [u32; 2], late: Option<u32>| {
+        let mut kinds: Vec<(&str, u32, &'static str)> = vec![("queued", 2, ""), ("queued", 3, "")];
+        kinds.extend(moves.iter().map(|(prompt, before)| ("changed", *prompt, *before)));
+        for prompt in order {
+            kinds.push(("started", prompt, ""));
+            kinds.extend(late.filter(|late| *late == prompt).map(|late| ("changed", late, "")));
+            kinds.push(("completed", prompt, ""));
+        }
+        move |history: &mut History| {
+            history.readers.clear();
+            let events = &mut history.logs.get_mut(SESSION).expect("it is there").events;
+            for (seq, (kind, prompt, members)) in (8..).zip(&kinds) {
+                let members = format!(r#""promptId":"p{prompt}","prompt":[]{members}"#);
+                events.push(event(seq, &format!("prompt.{kind}"), &members).into());
+            }
+        }
+    };
+    let (front, end) = (r#","before":"p2""#, r#","before":null"#);
+    breaks(ran(&[(3, front)], [3, 2], None), &[]);
+    breaks(ran(&[(2, end)], [3, 2], None), &[]);
+    breaks(ran(&[(3, front), (3, end)], [2, 3], None), &[]);
+    breaks(ran(&[(3, front)], [2, 3], None), &[Rule::Reordered]);
+    breaks(ran(&[(2, "")], [3, 2], None), &[Rule::Reordered]);
+    breaks(ran(&[], [2, 3], Some(2)), &[Rule::Reordered]);
+}
+
+#[test]
 fn turns_without_one_end() {
     let second = event(8, "prompt.failed", r#""promptId":"p1","problem":{}"#);
     breaks(|history| append(history, &second), &[Rule::End]);

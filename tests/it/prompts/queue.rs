@@ -9,7 +9,7 @@ use crate::support::log::{agent_text, all, one};
 use crate::support::{Answer, Gateway, Setup, eventually};
 
 /// A session whose first turn runs until a cancel.
-async fn busy(setup: Setup) -> (Gateway, String) {
+pub(super) async fn busy(setup: Setup) -> (Gateway, String) {
     let gateway = setup.start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "stream n=1 size=8; hang").await;
@@ -17,17 +17,17 @@ async fn busy(setup: Setup) -> (Gateway, String) {
     (gateway, session)
 }
 
-async fn queue(gateway: &Gateway, session: &str, text: &str) -> Answer {
+pub(super) async fn queue(gateway: &Gateway, session: &str, text: &str) -> Answer {
     let body = json!({ "prompt": text, "queue": true });
     gateway.posted(&format!("/v1/sessions/{session}/prompts"), &[], &body).await
 }
 
-async fn cancel(gateway: &Gateway, session: &str, what: &str) -> Answer {
+pub(super) async fn cancel(gateway: &Gateway, session: &str, what: &str) -> Answer {
     gateway.call(Method::POST, &format!("/v1/sessions/{session}{what}/cancel")).await
 }
 
 /// Waits for the end of this turn and returns it.
-async fn ended(gateway: &Gateway, session: &str, prompt: &str) -> Value {
+pub(super) async fn ended(gateway: &Gateway, session: &str, prompt: &str) -> Value {
     let path = format!("/v1/sessions/{session}/prompts/{prompt}");
     let answer = Answer::of(gateway.request(Method::GET, &path).header("Prefer", "wait=60")).await;
     assert!(answer.body["endedAt"].is_string(), "{answer:?}");

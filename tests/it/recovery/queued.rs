@@ -14,32 +14,32 @@ use crate::support::log::{all, one};
 use crate::support::{Answer, Events, Follower, Gateway, History, Setup, eventually};
 
 /// A configuration whose agent stores sessions and writes a journal into `journals`.
-fn setup(journals: &tempfile::TempDir, more: &str, limits: &str) -> Setup {
+pub(super) fn setup(journals: &tempfile::TempDir, more: &str, limits: &str) -> Setup {
     let journals = journals.path().to_str().expect("UTF-8");
     let more = if more.is_empty() { "pool = { max_size = 8, min_idle = 0 }" } else { more };
     Setup::fake_with(&["--resume-any", "--journal", journals], more).settings(&format!("{LIMITS}{limits}"))
 }
 
-fn journals() -> tempfile::TempDir {
+pub(super) fn journals() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder")
 }
 
 /// A session whose first turn hangs in the agent.
-async fn hanging(gateway: &Gateway) -> String {
+pub(super) async fn hanging(gateway: &Gateway) -> String {
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "stream n=1 size=8; hang").await;
     gateway.log_until(&session, |event| event["type"] == "session.update").await;
     session
 }
 
-async fn queue(gateway: &Gateway, session: &str, text: &str, key: Option<&str>) -> Answer {
+pub(super) async fn queue(gateway: &Gateway, session: &str, text: &str, key: Option<&str>) -> Answer {
     let body = json!({ "prompt": text, "queue": true });
     let headers: Vec<(&str, &str)> = key.map(|key| ("Idempotency-Key", key)).into_iter().collect();
     gateway.posted(&format!("/v1/sessions/{session}/prompts"), &headers, &body).await
 }
 
 /// Waits for the end of a prompt.
-async fn ended(gateway: &Gateway, session: &str, prompt: &str) -> Value {
+pub(super) async fn ended(gateway: &Gateway, session: &str, prompt: &str) -> Value {
     let path = format!("/v1/sessions/{session}/prompts/{prompt}");
     let answer = Answer::of(gateway.request(Method::GET, &path).header("Prefer", "wait=60")).await;
     assert!(answer.body["endedAt"].is_string(), "{answer:?}\n{}", gateway.log());
@@ -47,13 +47,13 @@ async fn ended(gateway: &Gateway, session: &str, prompt: &str) -> Value {
 }
 
 /// Checks the whole history of sessions without a running turn.
-async fn judge(gateway: &Gateway, sessions: &[&str], journals: &tempfile::TempDir) {
+pub(super) async fn judge(gateway: &Gateway, sessions: &[&str], journals: &tempfile::TempDir) {
     let followers = sessions.iter().map(|session| Follower::start(gateway, session)).collect();
     History::of(gateway, followers).await.with_agents(journals.path()).assert_holds();
 }
 
 /// Changes the configuration of a gateway that does not run.
-fn reconfigure(gateway: &Gateway, changes: &[(&str, &str)]) {
+pub(super) fn reconfigure(gateway: &Gateway, changes: &[(&str, &str)]) {
     let path = gateway.path("config.toml");
     let mut config = std::fs::read_to_string(&path).expect("the folder is ours");
     for (from, to) in changes {
@@ -63,7 +63,7 @@ fn reconfigure(gateway: &Gateway, changes: &[(&str, &str)]) {
     std::fs::write(&path, config).expect("the folder is ours");
 }
 
-fn of<'a>(events: &'a [Value], kind: &str, prompt: &str) -> Vec<&'a Value> {
+pub(super) fn of<'a>(events: &'a [Value], kind: &str, prompt: &str) -> Vec<&'a Value> {
     all(events, kind).into_iter().filter(|event| event["promptId"] == prompt).collect()
 }
 

@@ -15,6 +15,7 @@ const HINTS: Record<string, string> = {
   not_found: "It may have been deleted in another window.",
   misdirected_request: "Open the page by the address that the gateway printed, or add this host name to its configuration.",
   too_large: "Make the message shorter.",
+  prompt_not_queued: "It is no longer in the queue, because it has started or was removed.",
   turn_running: "Wait for the agent to finish, or stop it first.",
   session_closed: "Open the session again to go on.",
   request_resolved: "Somebody else has answered it already.",

@@ -1,15 +1,19 @@
 // The end of a turn that waits in the queue, with what a person can do about it.
 
-import { createContext, useContext } from "react";
+import { createContext, useContext, useState } from "react";
 import { blocksText, type Turn } from "@acp-gateway/client";
+import { onEscape } from "./escape";
+import { Icon } from "./Icon";
 
 export interface QueueActions {
-  /** The turn that begins after the running one. */
-  next: string | null;
+  /** The queued turns, in their order. */
+  order: string[];
   /** Stops the running turn, so that the next one begins. Null if no turn is running. */
   sendNow: (() => void) | null;
-  /** Takes the message out of the queue, back into the message field. */
-  edit(promptId: string, text: string): void;
+  /** Replaces the text of a message. Resolves to whether it succeeded. */
+  change(promptId: string, text: string): Promise<boolean>;
+  /** Moves a message by one place. */
+  move(promptId: string, step: -1 | 1): void;
   remove(promptId: string): void;
 }
 
@@ -18,28 +22,77 @@ export const Queue = createContext<QueueActions | null>(null);
 
 export function QueuedEnd({ turn }: { turn: Turn }) {
   const queue = useContext(Queue);
+  const [edits, setEdits] = useState(false);
   const { promptId } = turn;
-  const words = blocksText(turn.prompt);
+  // A message with pictures or files keeps them, so only a text alone is edited here.
+  const words = turn.prompt.every((block) => block.type === "text") ? blocksText(turn.prompt) : "";
+  if (!queue || promptId === null) return <p className="turn-end">Waiting in the queue</p>;
+  if (edits) {
+    return (
+      <EditForm
+        words={words}
+        onCancel={() => setEdits(false)}
+        onSave={(text) => void queue.change(promptId, text).then((done) => done && setEdits(false))}
+      />
+    );
+  }
+  const place = queue.order.indexOf(promptId);
   return (
     <div className="turn-foot">
-      <p className="turn-end">Waiting in the queue</p>
-      {queue && promptId !== null && (
-        <div className="queue-actions" role="group" aria-label="Queued message">
-          {queue.sendNow && queue.next === promptId && (
-            <button className="link-button" type="button" onClick={queue.sendNow}>
-              Stop and send now
-            </button>
-          )}
-          {words !== "" && (
-            <button className="link-button" type="button" onClick={() => queue.edit(promptId, words)}>
-              Edit
-            </button>
-          )}
-          <button className="link-button" type="button" onClick={() => queue.remove(promptId)}>
-            Remove
+      <p className="turn-end">
+        <Icon name="clock" /> {queue.order.length > 1 ? `Queued, number ${place + 1}` : "Queued"}
+      </p>
+      <div className="queue-actions" role="group" aria-label="Queued message">
+        {queue.sendNow && place === 0 && (
+          <button className="link-button" type="button" onClick={queue.sendNow}>
+            Stop and send now
           </button>
-        </div>
-      )}
+        )}
+        {queue.order.length > 1 && (
+          <>
+            <button className="icon-button" type="button" title="Send earlier" disabled={place <= 0} onClick={() => queue.move(promptId, -1)}>
+              <Icon name="up" />
+              <span className="hidden">Send earlier</span>
+            </button>
+            <button className="icon-button" type="button" title="Send later" disabled={place === queue.order.length - 1} onClick={() => queue.move(promptId, 1)}>
+              <Icon name="down" />
+              <span className="hidden">Send later</span>
+            </button>
+          </>
+        )}
+        {words !== "" && (
+          <button className="link-button" type="button" onClick={() => setEdits(true)}>
+            Edit
+          </button>
+        )}
+        <button className="link-button" type="button" onClick={() => queue.remove(promptId)}>
+          Remove
+        </button>
+      </div>
     </div>
+  );
+}
+
+function EditForm({ words, onSave, onCancel }: { words: string; onSave(text: string): void; onCancel(): void }) {
+  const [text, setText] = useState(words);
+  return (
+    <form
+      className="queue-edit"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (text.trim() !== "") onSave(text);
+      }}
+      onKeyDown={(event) => onEscape(event, onCancel)}
+    >
+      <textarea className="field-box" aria-label="Queued message" autoFocus rows={3} value={text} onChange={(event) => setText(event.target.value)} />
+      <div className="dialog-actions">
+        <button className="button small" type="submit" disabled={text.trim() === ""}>
+          Save
+        </button>
+        <button className="button small" type="button" onClick={onCancel}>
+          Cancel
+        </button>
+      </div>
+    </form>
   );
 }

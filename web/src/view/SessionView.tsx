@@ -95,7 +95,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
   );
   const accepted = useMemo(() => accepts(log.promptCapabilities), [log.promptCapabilities]);
   const where = useMemo(() => ({ client, agent: log.agent }), [client, log.agent]);
-  const queue = useQueue(client, sessionId, log, act, rewrite);
+  const queue = useQueue(client, sessionId, log, act);
   const panel = useSyncExternalStore(panelChoice.subscribe, panelChoice.value);
   useEffect(() => {
     const press = (event: KeyboardEvent) => {

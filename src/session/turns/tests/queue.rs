@@ -188,3 +188,35 @@ fn the_end_of_a_turn_notifies_its_waiters() {
     fixture.turns.notify_end(12);
     assert_eq!(*fixture.ends.borrow_and_update(), 12);
 }
+
+#[test]
+fn a_move_keeps_the_order_of_the_others() {
+    let mut fixture = Fixture::sent();
+    for number in 2..=5 {
+        fixture.turns.enqueue(queued(number));
+    }
+    let ids = |order: Vec<PromptId>| order.into_iter().map(PromptId::number).collect::<Vec<_>>();
+    for (number, before, order) in [
+        (5, Some(2), [5, 2, 3, 4]),
+        (2, Some(4), [5, 3, 2, 4]),
+        (5, None, [3, 2, 4, 5]),
+        (3, Some(5), [2, 4, 3, 5]),
+    ] {
+        let moved = fixture.turns.moved(prompt(number), before.map(prompt)).unwrap();
+        fixture.turns.reorder(&moved);
+        assert_eq!(ids(fixture.turns.order()), order);
+        assert_eq!(fixture.turns.moved(prompt(number), before.map(prompt)), None, "the same move again");
+        assert_eq!(fixture.turns.moved(prompt(number), Some(prompt(number))), None);
+    }
+}
+
+#[test]
+fn a_returned_prompt_is_not_one_of_the_queue() {
+    let mut fixture = Fixture::new();
+    let started = PromptRecord { status: PromptStatus::Running, ..queued(1).record };
+    fixture.turns.begin(Queued { record: started, ..queued(1) }, 1, fixture.at(0));
+    fixture.turns.enqueue(queued(2));
+    assert!(fixture.turns.return_unsent());
+    assert_eq!(fixture.turns.order().len(), 2);
+    assert!(fixture.turns.queued(prompt(1)).is_none() && fixture.turns.queued(prompt(2)).is_some());
+}

@@ -59,7 +59,7 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(settings::call_session))
         .routes(routes!(prompts::list_prompts, prompts::create_prompt))
         .routes(routes!(prompts::create_prompt_stream))
-        .routes(routes!(prompts::get_prompt))
+        .routes(routes!(prompts::get_prompt, prompts::patch_prompt))
         .routes(routes!(prompts::cancel_session))
         .routes(routes!(prompts::cancel_prompt))
         .routes(routes!(cancellations::cancel_tool_call))

@@ -1,4 +1,4 @@
-//! `/v1/sessions/{session}/prompts`: starts, reads and cancels turns, and waits for their end.
+//! `/v1/sessions/{session}/prompts`: starts, reads, changes and cancels turns, and waits for their end.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::value::RawValue;
 
 use crate::acp::to_one_line;
-use crate::api::{Cancelled, CreatePrompt, Problem, Prompt, PromptList};
+use crate::api::{Cancelled, CreatePrompt, Problem, Prompt, PromptList, PromptPatch};
 use crate::event::SessionEvent;
 use crate::session::{AdmittedPrompt, PromptRequest, SessionHandle};
 use crate::stream::Sse;
@@ -195,6 +195,29 @@ pub(super) async fn get_prompt(
     }
     let turn = session.query().prompt_state(prompt).await?.ok_or_else(ApiError::not_found)?;
     Ok(prompt_response(StatusCode::OK, turn, wait))
+}
+
+/// Changes the content of a queued prompt, its place in the queue, or both.
+///
+/// The change is one event (`prompt.changed`). The same request again has the same result and writes no event. A prompt that
+/// has started or ended is 409 `prompt_not_queued`.
+#[utoipa::path(
+    patch,
+    path = "/v1/sessions/{session}/prompts/{prompt}",
+    request_body = PromptPatch,
+    responses((status = 200, body = Prompt, description = "The prompt after the change. It can have started since."))
+)]
+pub(super) async fn patch_prompt(
+    request: ApiRequest<CanPrompt, (SessionId, PromptId)>,
+    LargeJsonBody(body): LargeJsonBody<PromptPatch>,
+) -> Result<Json<Prompt>, ApiError> {
+    let (session, prompt) = (request.open_session().await?, request.ids.1);
+    let PromptPatch { prompt: content, attachments, before } = body.value;
+    if content.is_none() && !attachments.is_empty() {
+        return Err(ApiError::invalid("/attachments", "attachments require the member prompt"));
+    }
+    let edit = content.map(content_blocks).transpose()?.map(|blocks| (blocks, attachments));
+    Ok(Json(session.change_prompt(&request.by, prompt, edit, before).await?))
 }
 
 /// Cancels the running turn and all queued turns.

@@ -30,7 +30,7 @@ struct Run<'a> {
     answered: bool,
 }
 
-/// A turn in the log, by its blocks.
+/// A turn in the log, by its last blocks.
 struct Turn<'a> {
     name: String,
     logged: Vec<&'a str>,
@@ -101,7 +101,7 @@ fn turns<'a>(logs: &'a Logs<'a>) -> HashMap<&'a str, Vec<Turn<'a>>> {
             }
         }
         for (id, events) in of_turn {
-            let Some(blocks) = events.iter().find_map(|event| event.prompt) else { continue };
+            let Some(blocks) = events.iter().rev().find_map(|event| event.prompt) else { continue };
             let live = events.iter().filter(|event| !event.late && !event.replayed);
             turns.entry(blocks.get()).or_default().push(Turn {
                 name: format!("{id} of {session}"),

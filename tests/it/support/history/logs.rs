@@ -27,6 +27,9 @@ pub(crate) struct Event<'a> {
     pub(crate) idempotency_key: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     pub(crate) prompt: Option<&'a RawValue>,
+    /// The place of a moved prompt: `null` is the end of the queue.
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub(crate) before: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(crate) request_id: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -41,6 +44,10 @@ pub(crate) struct Event<'a> {
     pub(crate) late: bool,
     #[serde(default)]
     pub(crate) replayed: bool,
+}
+
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 impl<'a> Event<'a> {

@@ -1,7 +1,9 @@
-//! Turns: one run for each key, exactly one end for each turn, starts in the order of the prompts, and no queued prompt
+//! Turns: one run for each key, exactly one end for each turn, starts in the order of the queue, and no queued prompt
 //! that a stop of the gateway ends.
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::value::RawValue;
 
 use super::logs::{Event, Logs};
 use super::{Found, History, Rule, short};
@@ -30,7 +32,7 @@ fn in_order<'a>(
     found: &mut Found,
 ) -> BTreeMap<&'a str, Turn<'a>> {
     let mut turns: BTreeMap<&str, Turn<'_>> = BTreeMap::new();
-    let mut last = 0;
+    let mut queue: Vec<&str> = Vec::new();
     for event in log.values() {
         let Some(id) = event.prompt_id.as_deref() else { continue };
         let turn = turns.entry(id).or_default();
@@ -38,14 +40,23 @@ fn in_order<'a>(
             turn.key = event.idempotency_key.as_deref();
         }
         match &*event.kind {
-            "prompt.queued" => turn.queued += 1,
+            "prompt.queued" => {
+                turn.queued += 1;
+                queue.push(id);
+            }
+            "prompt.changed" => {
+                if !queue.contains(&id) {
+                    let what = format!("{session}: {id} changes outside the queue: {}", short(event.text));
+                    found.add(Rule::Reordered, what);
+                }
+                change(&mut queue, id, event.before);
+            }
             "prompt.started" => {
                 turn.started += 1;
-                let number = id.trim_start_matches('p').parse().unwrap_or(0);
-                if number < last {
-                    found.add(Rule::Reordered, format!("{session}: {id} starts after p{last}"));
+                if queue.first().is_some_and(|first| *first != id) {
+                    found.add(Rule::Reordered, format!("{session}: {id} starts before {}", queue[0]));
                 }
-                last = last.max(number);
+                queue.retain(|queued| *queued != id);
             }
             "prompt.completed" | "prompt.failed" if turn.started + turn.queued == 0 => {
                 found.add(Rule::End, format!("{session}: {id} ends before it starts: {}", short(event.text)));
@@ -59,6 +70,9 @@ fn in_order<'a>(
                 turn.ends.push(event.text);
             }
             _ => continue,
+        }
+        if event.is_end() {
+            queue.retain(|queued| *queued != id);
         }
         if turn.queued > 1 || turn.started > 1 {
             found.add(Rule::Twice, format!("{session}: {id} starts again: {}", short(event.text)));
@@ -75,6 +89,14 @@ fn in_order<'a>(
         }
     }
     turns
+}
+
+/// Moves a prompt in the queue. `null` is the end.
+fn change<'a>(queue: &mut Vec<&'a str>, id: &'a str, before: Option<&RawValue>) {
+    let Some(before) = before else { return };
+    queue.retain(|queued| *queued != id);
+    let at = queue.iter().position(|queued| before.get() == format!("\"{queued}\""));
+    queue.insert(at.unwrap_or(queue.len()), id);
 }
 
 fn keys(session: &str, turns: &BTreeMap<&str, Turn<'_>>, found: &mut Found) {

@@ -42,6 +42,7 @@ const KNOWN: Record<GatewayEventType, true> = {
   "session.closed": true,
   "session.deleted": true,
   "prompt.queued": true,
+  "prompt.changed": true,
   "prompt.started": true,
   "session.update": true,
   "prompt.completed": true,

@@ -1436,7 +1436,7 @@ export interface components {
          * @description A problem code for programs. Clients must expect unknown codes.
          * @enum {string}
          */
-        ProblemCode: "agent_auth_required" | "agent_disconnected" | "agent_error" | "agent_exited" | "agent_start_failed" | "agent_timeout" | "agent_unsupported" | "budget_exceeded" | "cancel_timeout" | "content_unsupported" | "crash_loop" | "deadline_exceeded" | "draining" | "forbidden" | "history_diverged" | "idempotency_in_flight" | "idempotency_mismatch" | "internal" | "interrupted" | "invalid" | "key_revoked" | "malformed" | "member_unavailable" | "method_not_allowed" | "misdirected_request" | "not_acceptable" | "not_found" | "pool_full" | "precondition_failed" | "prompt_expired" | "queue_full" | "range_not_satisfiable" | "rate_limited" | "registry_unavailable" | "request_resolved" | "session_closed" | "storage_full" | "too_large" | "turn_running" | "unauthorized" | "unsupported_media_type";
+        ProblemCode: "agent_auth_required" | "agent_disconnected" | "agent_error" | "agent_exited" | "agent_start_failed" | "agent_timeout" | "agent_unsupported" | "budget_exceeded" | "cancel_timeout" | "content_unsupported" | "crash_loop" | "deadline_exceeded" | "draining" | "forbidden" | "history_diverged" | "idempotency_in_flight" | "idempotency_mismatch" | "internal" | "interrupted" | "invalid" | "key_revoked" | "malformed" | "member_unavailable" | "method_not_allowed" | "misdirected_request" | "not_acceptable" | "not_found" | "pool_full" | "precondition_failed" | "prompt_expired" | "prompt_not_queued" | "queue_full" | "range_not_satisfiable" | "rate_limited" | "registry_unavailable" | "request_resolved" | "session_closed" | "storage_full" | "too_large" | "turn_running" | "unauthorized" | "unsupported_media_type";
         /** @description The gateway ends the stream because of a problem. The client may reconnect. */
         ProblemEvent: {
             id?: string;
@@ -1477,6 +1477,33 @@ export interface components {
             usage: {
                 [key: string]: unknown;
             } | null;
+        };
+        /** @description A client changed a queued prompt: its content, its place in the queue, or both. */
+        PromptChangedEvent: {
+            before?: components["schemas"]["PromptId"] | null;
+            /** @description The principal that changed the prompt. */
+            by: string;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The new content blocks. Absent if they stay the same. */
+            prompt?: {
+                [key: string]: unknown;
+            }[];
+            /** @description The turn of the event; absent outside a turn. */
+            promptId?: components["schemas"]["PromptId"];
+            /**
+             * Format: int64
+             * @description The number of the event in its session. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "prompt.changed";
         };
         /** @description The agent ended the turn. */
         PromptCompletedEvent: {
@@ -1540,6 +1567,14 @@ export interface components {
             /** @description The cursor of the next page; null on the last page. */
             nextCursor: string | null;
             prompts: components["schemas"]["Prompt"][];
+        };
+        /** @description A change of a queued prompt. An absent member stays unchanged. */
+        PromptPatch: {
+            /** @description Files of the session to attach to the new content. At most 64. Requires `prompt`. */
+            attachments?: components["schemas"]["Attachment"][];
+            before?: components["schemas"]["PromptId"] | null;
+            /** @description The new content. */
+            prompt?: components["schemas"]["PromptContent"];
         };
         /** @description A prompt waits for the end of the running turn. */
         PromptQueuedEvent: {
@@ -2104,7 +2139,7 @@ export interface components {
             type: "session.detached";
         };
         /** @description An event. `type` selects the schema. Clients must ignore unknown types. */
-        SessionEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionAttachedEvent"] | components["schemas"]["SessionDetachedEvent"] | components["schemas"]["SessionChangedEvent"] | components["schemas"]["SessionPrivilegedModeEvent"] | components["schemas"]["SessionClosedEvent"] | components["schemas"]["SessionDeletedEvent"] | components["schemas"]["PromptQueuedEvent"] | components["schemas"]["PromptStartedEvent"] | components["schemas"]["SessionUpdateEvent"] | components["schemas"]["PromptCompletedEvent"] | components["schemas"]["PromptFailedEvent"] | components["schemas"]["RequestCreatedEvent"] | components["schemas"]["RequestResolvedEvent"] | components["schemas"]["ElicitationCompletedEvent"] | components["schemas"]["TerminalCreatedEvent"] | components["schemas"]["TerminalOutputEvent"] | components["schemas"]["TerminalExitedEvent"] | components["schemas"]["AgentExitedEvent"] | components["schemas"]["AgentInvalidOutputEvent"] | components["schemas"]["ExtensionEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
+        SessionEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionAttachedEvent"] | components["schemas"]["SessionDetachedEvent"] | components["schemas"]["SessionChangedEvent"] | components["schemas"]["SessionPrivilegedModeEvent"] | components["schemas"]["SessionClosedEvent"] | components["schemas"]["SessionDeletedEvent"] | components["schemas"]["PromptQueuedEvent"] | components["schemas"]["PromptChangedEvent"] | components["schemas"]["PromptStartedEvent"] | components["schemas"]["SessionUpdateEvent"] | components["schemas"]["PromptCompletedEvent"] | components["schemas"]["PromptFailedEvent"] | components["schemas"]["RequestCreatedEvent"] | components["schemas"]["RequestResolvedEvent"] | components["schemas"]["ElicitationCompletedEvent"] | components["schemas"]["TerminalCreatedEvent"] | components["schemas"]["TerminalOutputEvent"] | components["schemas"]["TerminalExitedEvent"] | components["schemas"]["AgentExitedEvent"] | components["schemas"]["AgentInvalidOutputEvent"] | components["schemas"]["ExtensionEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
         /**
          * Format: uuid
          * @description The id of a session: a UUID v7 in lower case.

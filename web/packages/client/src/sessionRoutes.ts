@@ -13,6 +13,7 @@ import type {
   PendingRequest,
   PermissionAnswer,
   Prompt,
+  PromptChange,
   PromptPage,
   RequestAnswer,
   RpcCall,
@@ -114,6 +115,11 @@ export class SessionRoutes {
   /** The state of a turn and the text of its messages, up to 8 MiB. */
   promptState(session: string, prompt: string, call: WaitingCall = {}): Promise<Prompt> {
     return this.http.call(`${below(session)}/prompts/${encodeURIComponent(prompt)}`, { ...call });
+  }
+
+  /** Changes a queued prompt. 409 `prompt_not_queued` after its start. */
+  changePrompt(session: string, prompt: string, change: PromptChange, call: CallOptions = {}): Promise<Prompt> {
+    return this.http.call(`${below(session)}/prompts/${encodeURIComponent(prompt)}`, { ...call, method: "PATCH", body: change });
   }
 
   /** Cancels the running turn and the queue. Undefined if there was nothing to cancel. */

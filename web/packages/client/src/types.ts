@@ -57,6 +57,10 @@ export interface NewTask extends Omit<Schemas["CreateTask"], "prompt"> {
 export interface Prompt extends Omit<Open<Schemas["Prompt"]>, "error"> {
   error: Problem | null;
 }
+/** A change of a queued prompt: its content, and its place (`before`: another queued prompt, or null for the end). */
+export interface PromptChange extends Omit<Schemas["PromptPatch"], "prompt"> {
+  prompt?: NewPrompt["prompt"];
+}
 export interface PromptPage extends Open<Schemas["PromptList"]> {}
 
 /** The prompts that a cancel reached. */

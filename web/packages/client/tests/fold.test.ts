@@ -78,6 +78,51 @@ describe("a turn", () => {
     expect(blocksText(item(log, "message").blocks)).toBe("first");
   });
 
+  describe("in the queue", () => {
+    const queued = () =>
+      ["p2", "p3", "p4"].reduce(
+        (script, id) => script.add("prompt.queued", { prompt: [{ type: "text", text: `say ${id}` }], position: 1, by: "alice" }, id),
+        startedScript(),
+      );
+    const ids = (script: Script) => played(script).turns.map((turn) => turn.promptId);
+    const prompt = [{ type: "text", text: "say more" }];
+
+    test("shows the content of the last edit", () => {
+      const script = queued().add("prompt.changed", { prompt, by: "bob" }, "p3");
+      expect(played(script).turns.map((turn) => blocksText(turn.prompt))).toEqual(["hi there", "say p2", "say more", "say p4"]);
+      expect(turn(played(script), 2)).toMatchObject({ status: "queued", by: "alice" });
+    });
+
+    test("moves before another one and to the end", () => {
+      expect(ids(queued().add("prompt.changed", { before: "p2", by: "bob" }, "p4"))).toEqual(["p1", "p4", "p2", "p3"]);
+      expect(ids(queued().add("prompt.changed", { before: "p4", by: "bob" }, "p2"))).toEqual(["p1", "p3", "p2", "p4"]);
+      const script = queued().add("prompt.changed", { before: null, prompt, by: "bob" }, "p2");
+      expect(ids(script)).toEqual(["p1", "p3", "p4", "p2"]);
+      expect(blocksText(turn(played(script), 3).prompt)).toBe("say more");
+    });
+
+    test("keeps other turns in their places", () => {
+      const script = queued().update(undefined, "agent_message_chunk", { content: { type: "text", text: "stray" } });
+      script.add("prompt.queued", { prompt, position: 4, by: "alice" }, "p5").add("prompt.changed", { before: "p2", by: "bob" }, "p5");
+      expect(ids(script)).toEqual(["p1", "p5", "p2", "p3", null, "p4"]);
+      script.add("prompt.completed", { stopReason: "end_turn" }, "p1").add("prompt.started", { by: "alice" }, "p5");
+      expect(runningTurn(played(script))?.promptId).toBe("p5");
+      expect(ids(script.add("prompt.changed", { before: null, by: "bob" }, "p2"))).toEqual(["p1", "p5", "p3", "p4", null, "p2"]);
+    });
+
+    test("does not move for turns that are not there, and an unchanged fold is the same", () => {
+      const before = played(queued());
+      for (const [members, id] of [
+        [{ before: "p9" }, "p2"],
+        [{ before: "p2" }, "p9"],
+        [{ before: "p2" }, "p2"],
+      ] as const) {
+        const event = { type: "prompt.changed", time: "", id: "k3-50", seq: 50, promptId: id, by: "bob", ...members };
+        expect(fold(before, event as LogEvent).turns).toBe(before.turns);
+      }
+    });
+  });
+
   test("that is cancelled in the queue is removed, and one that ran is stopped", () => {
     const script = startedScript()
       .add("prompt.queued", { prompt: [{ type: "text", text: "next" }], position: 1, by: "alice" }, "p2")

@@ -53,6 +53,7 @@ test("each route that a page needs is a method, with the parameters of the docum
   await client.agents();
   await client.agent("a");
   await client.agentProcesses("a");
+  await client.agentSessions("a", { cursor: "c", cwd: "/w" });
   await client.installableAgents();
   await client.signInState("a");
   await client.signIn("a", "m");
@@ -78,6 +79,7 @@ test("each route that a page needs is a method, with the parameters of the docum
   await client.promptStream("s", { prompt: "Hello", attachments: [{ path: "x" }] }, once);
   await client.prompts("s", page);
   await client.promptState("s", "p1", { waitSeconds: 1 });
+  await client.changePrompt("s", "p1", { prompt: "Hello", before: null });
   await client.cancel("s");
   await client.cancelPrompt("s", "p1");
   await client.cancelToolCall("s", "t");
@@ -96,6 +98,9 @@ test("each route that a page needs is a method, with the parameters of the docum
   await client.readFile("s", "d/a b.txt", { range: "bytes=0-1" });
   await client.writeFile("s", "/w/a", "x", { create: true });
   await client.deleteFile("s", "a", { ifMatch: '"e"' });
+  await client.changes("s");
+  await client.change("s", "d/a b.txt");
+  await client.revertChange("s", "a", null);
   await client.terminals("s", page);
   await client.terminal("s", "t1");
   await client.killTerminal("s", "t1");

@@ -10,7 +10,7 @@ import { blocks, line, record, records, text } from "./read.js";
 import { elicitationCompleted, requestCreated, requestResolved } from "./request.js";
 import { EMPTY, type SessionLog, type Turn } from "./state.js";
 import { terminalChanged } from "./terminal.js";
-import { addItem, addTurn, updateOwner, updateTurn } from "./turns.js";
+import { addItem, addTurn, moveQueued, updateOwner, updateTurn } from "./turns.js";
 import { foldUpdate, note } from "./update.js";
 
 export function foldAll(log: SessionLog, events: readonly LogEvent[]): SessionLog {
@@ -47,6 +47,8 @@ function step(log: SessionLog, event: LogEvent): SessionLog {
       return { ...log, deleted: true };
     case "prompt.queued":
       return { ...log, turns: addTurn(log.turns, turnOf(event, "queued")) };
+    case "prompt.changed":
+      return promptChanged(log, event);
     case "prompt.started":
       return started(log, event);
     case "prompt.completed":
@@ -126,6 +128,16 @@ function privileged(log: SessionLog, event: LogEvent): SessionLog {
   const mode = text(event["modeId"]) ?? text(event["value"]) ?? text(event["configId"]) ?? "";
   const item = note(event, "warning", "privileged_mode", mode);
   return { ...log, turns: updateOwner(log.turns, event, (turn) => addItem(turn, item)) };
+}
+
+/** A client changed the content of a queued prompt, its place, or both. */
+function promptChanged(log: SessionLog, event: LogEvent): SessionLog {
+  const id = event.promptId;
+  if (!id) return log;
+  const prompt = event["prompt"];
+  const edited = Array.isArray(prompt) ? updateTurn(log.turns, id, (turn) => ({ ...turn, prompt: blocks(prompt) })) : log.turns;
+  const turns = "before" in event ? moveQueued(edited, id, text(event["before"])) : edited;
+  return turns === log.turns ? log : { ...log, turns };
 }
 
 /** After `prompt.queued` the start has no prompt; otherwise it creates the turn. */

@@ -18,6 +18,25 @@ export function updateTurn(turns: Turn[], promptId: string, change: (turn: Turn)
   return index < 0 ? turns : replaced(turns, index, change(turns[index]!));
 }
 
+/** Moves a queued turn before another one, or behind all of them (null). The other turns keep their places. */
+export function moveQueued(turns: Turn[], promptId: string, before: string | null): Turn[] {
+  const queue = turns.filter((turn) => turn.status === "queued");
+  const moved = queue.find((turn) => turn.promptId === promptId);
+  if (!moved || before === promptId) return turns;
+  const order = queue.filter((turn) => turn !== moved);
+  const at = before === null ? order.length : order.findIndex((turn) => turn.promptId === before);
+  if (at < 0) return turns;
+  order.splice(at, 0, moved);
+  let next = turns;
+  let place = 0;
+  turns.forEach((turn, index) => {
+    if (turn.status !== "queued") return;
+    const there = order[place++]!;
+    if (there !== turn) next = replaced(next, index, there);
+  });
+  return next;
+}
+
 /** Finds the turn of an event, or creates the place for events outside of turns. */
 export function updateOwner(turns: Turn[], event: LogEvent, change: (turn: Turn) => Turn): Turn[] {
   const index = event.promptId ? turns.findLastIndex((turn) => turn.promptId === event.promptId) : -1;
