@@ -20,7 +20,7 @@ export function RecentSessions({ sessions, children }: { sessions: SessionSummar
       </div>
       {shown.map((session) => (
         <a key={session.sessionId} className="recent-row" href={sessionHref(session.sessionId)}>
-          <span>
+          <span className="recent-state">
             <SessionStateMark mark={sessionMark(session, seen.isUnread(session))} />
           </span>
           <span className="recent-title">{visible(session.title ?? "Untitled session")}</span>

@@ -117,7 +117,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
             {menu}
             <div className="bar-words">
               <h1 className="bar-title">{title}</h1>
-              {log.cwd && (
+              {log.cwd && !log.cwd.endsWith(`/${sessionId}`) && (
                 <p className="bar-meta" title={visible(log.cwd)}>
                   <Icon name="folder" />
                   <span className="bar-path">{visible(log.cwd.replace(/\/+$/, "").split("/").at(-1) || log.cwd)}</span>
