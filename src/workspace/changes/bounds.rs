@@ -19,7 +19,7 @@ pub struct ChangeBounds {
     pub walk_time: Duration,
     /// The maximum number of files in the result of a comparison.
     pub max_changes: usize,
-    /// The maximum time for the numbers of changed lines.
+    /// The maximum time for reading the contents of changed files, to count their lines.
     pub count_time: Duration,
 }
 

@@ -78,7 +78,12 @@ pub fn compare(
     let more = changes.len() > bounds.max_changes;
     let count_until = Instant::now() + bounds.count_time;
     let files = changes.into_iter().take(bounds.max_changes).map(|(path, kind)| {
-        let sides = read_sides(workspace, (&baseline, folder), (&path, kind), bounds.max_file_bytes);
+        let sides = if Instant::now() < count_until {
+            read_sides(workspace, (&baseline, folder), (&path, kind), bounds.max_file_bytes)
+        } else {
+            let stored = baseline.files.get(&path).is_some_and(|stored| stored.content.is_some());
+            Sides { too_large: kind != ChangeKind::Added && !stored, ..Sides::default() }
+        };
         describe((path, kind), &sides, count_until)
     });
     let files = files.collect();
@@ -106,6 +111,7 @@ fn describe((path, kind): (String, ChangeKind), sides: &Sides, count_until: Inst
     let texts = [old, new].map(|side| side.as_deref().map_or(Some(""), text));
     let binary = texts.iter().any(Option::is_none);
     let lines = match texts {
+        // After the deadline the contents were not read.
         [Some(old), Some(new)] if !too_large && Instant::now() < count_until => {
             Some(count_lines(old, new, count_until))
         }
@@ -162,26 +168,26 @@ impl Comparison<'_> {
         let later: Vec<&str> =
             self.remaining.keys().copied().filter(|path| walk_order(path, last).is_gt()).collect();
         for path in later {
-            let Some(stored) = self.remaining.remove(path).filter(|_| Instant::now() < until) else {
-                continue;
-            };
-            let Ok(place) = parent_of(workspace, path) else { continue };
-            let kind = match place.map(|(directory, name)| {
-                statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| (directory, name, stat))
-            }) {
-                Some(Ok((directory, name, stat)))
-                    if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile =>
-                {
-                    let found = Found { directory: &directory, name, path, stat: &stat, ignored: false };
-                    if self.reader.is_same(self.baseline, stored, &found) {
-                        continue;
-                    }
-                    ChangeKind::Modified
-                }
-                None | Some(Ok(_) | Err(Errno::NOENT)) => ChangeKind::Deleted,
-                Some(Err(_)) => continue,
-            };
-            self.changes.insert(path.to_owned(), kind);
+            let stored = self.remaining.remove(path).filter(|_| Instant::now() < until);
+            if let Some(kind) = stored.and_then(|stored| self.kind_at(workspace, path, stored)) {
+                self.changes.insert(path.to_owned(), kind);
+            }
+        }
+    }
+
+    /// The change of a file of the baseline, if it has changed. `None` also if the file cannot be read.
+    fn kind_at(&self, workspace: &Workspace, path: &str, stored: &StoredFile) -> Option<ChangeKind> {
+        let Some((directory, name)) = parent_of(workspace, path).ok()? else {
+            return Some(ChangeKind::Deleted);
+        };
+        match statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+                let found = Found { directory: &directory, name, path, stat: &stat, ignored: false };
+                let same = self.reader.is_same(self.baseline, stored, &found);
+                (!same).then_some(ChangeKind::Modified)
+            }
+            Ok(_) | Err(Errno::NOENT) => Some(ChangeKind::Deleted),
+            Err(_) => None,
         }
     }
 

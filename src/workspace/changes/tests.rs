@@ -34,6 +34,12 @@ impl Ground {
         fs::write(path, bytes).unwrap();
     }
 
+    fn make_fifo(&self, name: &str) {
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, self.path(name), kind, mode, 0).unwrap();
+    }
+
     fn text(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap()
     }
@@ -364,6 +370,21 @@ fn many_new_files_do_not_hide_changes_of_the_start() {
 }
 
 #[test]
+fn changes_are_listed_without_their_lines_after_the_deadline() {
+    let ground = Ground::new();
+    ground.write("file", "old\n");
+    ground.write("large", vec![b'x'; (1 << 20) + 1]);
+    ground.take();
+    for name in ["file", "large", "added"] {
+        ground.write(name, "new\n");
+    }
+    let bounds = ChangeBounds { count_time: Duration::ZERO, ..ChangeBounds::default() };
+    let changes = compare(&ground.workspace, &ground.folder("a"), &bounds).unwrap();
+    let short: Vec<String> = changes.files.iter().map(short).collect();
+    assert_eq!(short, ["A added", "M file", "M large large"]);
+}
+
+#[test]
 fn contents_beyond_the_bound_are_not_stored() {
     let ground = Ground::new();
     for name in ["a", "b", "c"] {
@@ -442,25 +463,10 @@ fn damaged_baseline_is_not_used() {
 fn special_and_unreadable_entries_do_not_block() {
     let ground = Ground::new();
     ground.write("file", "x\n");
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        ground.path("fifo"),
-        rustix::fs::FileType::Fifo,
-        rustix::fs::Mode::from_raw_mode(0o600),
-        0,
-    )
-    .unwrap();
-    fs::write(ground.path(std::str::from_utf8(b"x").unwrap()), "").unwrap();
+    ground.make_fifo("fifo");
     ground.take();
     fs::remove_file(ground.path("file")).unwrap();
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        ground.path("file"),
-        rustix::fs::FileType::Fifo,
-        rustix::fs::Mode::from_raw_mode(0o600),
-        0,
-    )
-    .unwrap();
+    ground.make_fifo("file");
     assert_eq!(ground.changes(), ["D file +0 -1"]);
     assert!(ground.revert("fifo", &Precondition::default()).is_err());
     assert!(ground.revert("file", &Precondition::default()).is_err());
