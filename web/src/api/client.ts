@@ -156,7 +156,10 @@ export class Client {
 
   /** The terminal of a sign-in. It uses a ticket instead of the key, because a URL must not contain the key. */
   async signInTerminal(url: string): Promise<WebSocket> {
-    const path = new URL(url, location.origin).pathname;
+    const root = new URL("../", BASE).pathname;
+    const named = new URL(url, location.origin).pathname;
+    // The path of the gateway, below which a proxy may have another one.
+    const path = named.startsWith(root) ? `/${named.slice(root.length)}` : named;
     const { ticket } = await this.#call<{ ticket: string }>("tickets", { method: "POST", body: { paths: [path] } });
     const address = new URL(`.${path}`, new URL("../", BASE));
     address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
