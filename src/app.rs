@@ -474,7 +474,7 @@ async fn close_groups(isolation: HostIsolation, shutdown: &Shutdown) {
 fn policy_options(config: &Config, bound: SocketAddr) -> PolicyOptions {
     PolicyOptions {
         bound,
-        public_origin: config.public_url.clone(),
+        public_url: config.public_url.clone(),
         allowed_origins: config.allowed_origins.clone(),
         frame_ancestors: config.frame_ancestors.clone(),
         proxies: config.trusted_proxies.clone(),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::types::{PromptId, RequestId, Resolution};
+use crate::types::{PromptId, PublicPath, RequestId, Resolution};
 
 use super::rpc::RpcError;
 
@@ -208,6 +208,13 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// The problem for a client that uses the public URL of the gateway: its `type` is below the path of this URL.
+    #[must_use]
+    pub fn below(&self, public: Option<&PublicPath>) -> Self {
+        let kind = public.map_or_else(|| self.kind.clone(), |public| public.join(&self.kind));
+        Self { kind, ..self.clone() }
+    }
+
     pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
         Self {
             kind: format!("/docs/problems#{}", code.as_str()),

@@ -99,6 +99,12 @@ impl SignIn {
         Ok(Target { url: self.url(path)?, authorization: self.target.authorization.clone() })
     }
 
+    /// A path below the URL of the gateway. A gateway that knows its public URL names its whole path.
+    fn below_base<'a>(&self, path: &'a str) -> &'a str {
+        let base = self.target.url.path().trim_end_matches('/');
+        path.strip_prefix(base).filter(|rest| rest.starts_with('/')).unwrap_or(path)
+    }
+
     /// Asks for the terminal. Returns the path of its socket, or `None` if the method needs no terminal.
     async fn offer(&self, client: &GatewayClient) -> Result<Option<String>, SignInError> {
         let agent = match &self.agent {
@@ -113,7 +119,7 @@ impl SignIn {
             StatusCode::NO_CONTENT => Ok(None),
             StatusCode::CREATED => {
                 let path = response.headers().get(LOCATION).and_then(|path| path.to_str().ok());
-                let path = path.filter(|path| path.starts_with('/'));
+                let path = path.filter(|path| path.starts_with('/')).map(|path| self.below_base(path));
                 path.map(|path| Some(path.to_owned())).ok_or_else(unexpected)
             }
             _ => Err(rejected(response).await),

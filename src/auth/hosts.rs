@@ -88,6 +88,17 @@ pub(super) fn is_localhost(uri: &Uri, headers: &HeaderMap) -> bool {
     name.is_some_and(|name| name == "localhost" || name.ends_with(".localhost"))
 }
 
+/// Whether the request names the host of this origin.
+pub(super) fn names_host(origin: &str, uri: &Uri, headers: &HeaderMap) -> bool {
+    let (scheme, public) = origin.split_once("://").unwrap_or_default();
+    let default = if scheme == "https" { ":443" } else { ":80" };
+    let named = uri.authority().map(Authority::as_str).or(SingleHeader::of(headers, &HOST).one());
+    named.is_some_and(|named| {
+        let named = named.to_ascii_lowercase();
+        named.strip_suffix(default).unwrap_or(&named) == public
+    })
+}
+
 fn is_cross_site(headers: &HeaderMap) -> bool {
     let mut sites = headers.get_all("sec-fetch-site").iter();
     sites.any(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"))

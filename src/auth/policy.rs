@@ -10,19 +10,19 @@ use tokio::time::Instant;
 
 use super::admission::{Admission, AdmissionError, Credential};
 use super::failures::FailureLimiter;
-use super::hosts::{Hosts, RequestOrigin, SingleHeader, is_localhost};
+use super::hosts::{Hosts, RequestOrigin, SingleHeader, is_localhost, names_host};
 use super::keys::Keys;
 use super::tickets::Tickets;
 use crate::audit::{Counted, CountedEvents};
-use crate::types::{Ids, Limits, Network};
+use crate::types::{Ids, Limits, Network, PublicPath, PublicUrl};
 
 /// The settings of the policy.
 #[derive(Debug, Clone)]
 pub struct PolicyOptions {
     /// The address of the listener, with its actual port.
     pub bound: SocketAddr,
-    /// The origin under which clients reach the gateway through a proxy.
-    pub public_origin: Option<String>,
+    /// The URL under which clients reach the gateway through a proxy.
+    pub public_url: Option<PublicUrl>,
     /// Origins of other pages that may use the gateway.
     pub allowed_origins: Vec<String>,
     /// Origins of pages that may show the chat page in a frame.
@@ -35,7 +35,7 @@ pub struct PolicyOptions {
 #[derive(Debug)]
 pub struct Policy {
     hosts: Hosts,
-    public_origin: Option<String>,
+    public_url: Option<PublicUrl>,
     frame_ancestors: Vec<String>,
     proxies: Vec<Network>,
     keys: Keys,
@@ -54,8 +54,12 @@ impl Policy {
         (counted, ids): (CountedEvents, Ids),
     ) -> Self {
         Self {
-            hosts: Hosts::new(options.bound, options.public_origin.as_deref(), &options.allowed_origins),
-            public_origin: options.public_origin.clone(),
+            hosts: Hosts::new(
+                options.bound,
+                options.public_url.as_ref().map(PublicUrl::origin),
+                &options.allowed_origins,
+            ),
+            public_url: options.public_url.clone(),
             frame_ancestors: options.frame_ancestors.clone(),
             proxies: options.proxies.clone(),
             keys,
@@ -66,9 +70,18 @@ impl Policy {
         }
     }
 
-    /// The origin under which clients reach the gateway through a proxy, if the operator has set it.
-    pub fn public_origin(&self) -> Option<&str> {
-        self.public_origin.as_deref()
+    /// The URL under which clients reach the gateway through a proxy, if the operator has set it.
+    pub fn public_url(&self) -> Option<&PublicUrl> {
+        self.public_url.as_ref()
+    }
+
+    /// The path of the public URL, if the client of the request uses this URL: the request names its host, or a trusted proxy
+    /// forwards it. Links for other clients, such as an editor on the same machine, are not below the path.
+    pub fn public_path(&self, uri: &Uri, headers: &HeaderMap, peer: IpAddr) -> Option<&PublicPath> {
+        let url = self.public_url.as_ref()?;
+        let path = url.path()?;
+        let forwarded = self.is_proxy(peer.to_canonical()) && headers.contains_key("x-forwarded-for");
+        (forwarded || names_host(url.origin(), uri, headers)).then_some(path)
     }
 
     /// The origins of pages that may show the chat page in a frame.

@@ -11,6 +11,7 @@ use super::source::local_config;
 use super::{key_store, lock, output};
 use crate::auth::KeyText;
 use crate::config::{Config, Flags};
+use crate::types::PublicUrl;
 
 /// The link that opens the page at `url` with this key.
 pub(super) fn link(url: &str, key: &KeyText) -> String {
@@ -18,9 +19,9 @@ pub(super) fn link(url: &str, key: &KeyText) -> String {
 }
 
 /// The URL of the gateway for a browser.
-pub(super) fn browser_url(bound: SocketAddr, public_url: Option<&str>) -> String {
+pub(super) fn browser_url(bound: SocketAddr, public_url: Option<&PublicUrl>) -> String {
     match (bound.ip(), public_url) {
-        (ip, Some(url)) if !ip.is_loopback() => url.to_owned(),
+        (ip, Some(url)) if !ip.is_loopback() => url.to_string(),
         (IpAddr::V4(ip), _) if ip.is_unspecified() => format!("http://127.0.0.1:{}", bound.port()),
         (IpAddr::V6(ip), _) if ip.is_unspecified() => format!("http://[::1]:{}", bound.port()),
         _ => format!("http://{bound}"),
@@ -56,7 +57,7 @@ fn future_url(config: &Config) -> Result<String, Failure> {
     if address.port() == 0 {
         return Err("the next start selects its port: start the gateway first, or set --listen ADDR".into());
     }
-    Ok(browser_url(address, config.public_url.as_deref()))
+    Ok(browser_url(address, config.public_url.as_ref()))
 }
 
 #[cfg(test)]
@@ -65,12 +66,15 @@ mod tests {
 
     #[test]
     fn browser_url_is_reachable() {
-        let link = |bound: &str, public| browser_url(bound.parse().unwrap(), public);
+        let link = |bound: &str, public: Option<&str>| {
+            let url = public.map(|origin| PublicUrl::new(origin.to_owned(), "/g/").unwrap());
+            browser_url(bound.parse().unwrap(), url.as_ref())
+        };
         assert_eq!(link("127.0.0.1:8080", None), "http://127.0.0.1:8080");
         assert_eq!(link("127.0.0.1:8080", Some("https://g.example")), "http://127.0.0.1:8080");
         assert_eq!(link("[::1]:8080", None), "http://[::1]:8080");
         assert_eq!(link("0.0.0.0:8080", None), "http://127.0.0.1:8080");
-        assert_eq!(link("0.0.0.0:8080", Some("https://g.example")), "https://g.example");
+        assert_eq!(link("0.0.0.0:8080", Some("https://g.example")), "https://g.example/g");
         assert_eq!(link("10.0.0.5:80", None), "http://10.0.0.5:80");
     }
 }

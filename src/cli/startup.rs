@@ -14,7 +14,7 @@ use super::recorded::Recorder;
 use crate::app::Gateway;
 use crate::config::Config;
 use crate::types::text::strip_controls;
-use crate::types::{Isolation, Mechanism};
+use crate::types::{Isolation, Mechanism, PublicUrl};
 
 const STOP: &str = "SIGINT (Ctrl-C) or SIGTERM; a second signal stops at once";
 
@@ -22,7 +22,7 @@ const STOP: &str = "SIGINT (Ctrl-C) or SIGTERM; a second signal stops at once";
 #[derive(Debug)]
 pub(super) struct Announcement {
     summary: Summary,
-    public_url: Option<String>,
+    public_url: Option<PublicUrl>,
     has_admin_key: bool,
     recorder: Option<Recorder>,
     lock: DataLock,
@@ -50,7 +50,7 @@ impl Announcement {
     /// Starts the control socket, and prints the summary and the URL. The URL has a new key, unless the configuration sets the operator's key or
     /// the output is recorded.
     pub(super) fn publish(self, address: SocketAddr, gateway: &Gateway) -> Result<(), Failure> {
-        let url = browser_url(address, self.public_url.as_deref());
+        let url = browser_url(address, self.public_url.as_ref());
         lock::publish_url(&self.lock, &url)?;
         if let Err(error) = gateway.serve_local(url.clone(), self.exit_when_idle) {
             tracing::warn!(%error, "no control socket in the data folder: attach needs --url and a key");

@@ -41,7 +41,7 @@ mod web_origin;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::types::{AgentName, HostPattern, IsolationPolicy, Limits, Network, ProxyVariables};
+use crate::types::{AgentName, HostPattern, IsolationPolicy, Limits, Network, ProxyVariables, PublicUrl};
 
 pub use agent::{Agent, Home, Launch};
 pub use agent_entry::{AgentEntry, EntryError, EntryFile};
@@ -65,7 +65,7 @@ pub struct Config {
     pub listen: Listen,
     pub data: DataDir,
     /// The public origin of the gateway behind a proxy, in the form of a browser.
-    pub public_url: Option<String>,
+    pub public_url: Option<PublicUrl>,
     /// Origins of other pages that may use the gateway, in the form of a browser.
     pub allowed_origins: Vec<String>,
     /// Origins of pages that may show the chat page in a frame.

@@ -11,7 +11,7 @@ use super::origin::Origin;
 use super::section::Field;
 use super::toml_text::{list, path, quoted};
 use super::{Config, web_origin};
-use crate::types::{HostPattern, Network, UserRange};
+use crate::types::{HostPattern, Network, PublicUrl, UserRange};
 
 pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
     ["server", local: true] {
@@ -21,7 +21,7 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
         /// The absolute path of the data directory. Also --data, ACP_GATEWAY_DATA.
         data_dir: folder => data.0,
             default "$XDG_DATA_HOME/acp-gateway, or ~/.local/share/acp-gateway", example "\"/var/lib/acp-gateway\"";
-        /// The URL of the gateway behind a proxy. The gateway accepts its host and origin.
+        /// The URL of the gateway behind a proxy, which can have a path that the proxy removes. The gateway accepts its host and origin.
         public_url: public_url => public_url, default "none", example "\"https://gateway.example\"";
     }
     ["server", local: false] {
@@ -73,8 +73,11 @@ fn address() -> Kind<Listen> {
     Kind { read: |field| listen::read(&field), show: |listen| quoted(&listen.address.to_string()) }
 }
 
-fn public_url() -> Kind<Option<String>> {
-    Kind { read: |field| web_origin::read_public_url(&field).map(Some), ..log_filter() }
+fn public_url() -> Kind<Option<PublicUrl>> {
+    Kind {
+        read: |field| web_origin::read_public_url(&field).map(Some),
+        show: |url| url.as_ref().map(|url| quoted(&url.to_string())).unwrap_or_default(),
+    }
 }
 
 fn log_filter() -> Kind<Option<String>> {

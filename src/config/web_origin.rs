@@ -2,6 +2,7 @@
 
 use super::error::ConfigError;
 use super::section::Field;
+use crate::types::PublicUrl;
 
 /// Reads `scheme://host`, with `:port` unless it is the default port of the scheme.
 pub(super) fn read(field: &Field) -> Result<String, ConfigError> {
@@ -14,12 +15,24 @@ pub(super) fn read(field: &Field) -> Result<String, ConfigError> {
     }
 }
 
-/// Reads an origin that may end with a slash.
-pub(super) fn read_public_url(field: &Field) -> Result<String, ConfigError> {
+/// Reads an origin with or without a path, which may end with a slash.
+pub(super) fn read_public_url(field: &Field) -> Result<PublicUrl, ConfigError> {
     let written = field.string()?;
-    canonicalize(written).ok_or_else(|| {
-        field.invalid("not a URL such as \"https://gateway.example\" (scheme, host, port; no path)")
+    let (origin, path) = split_path(written);
+    let url = canonicalize(origin).and_then(|origin| PublicUrl::new(origin, path));
+    url.ok_or_else(|| {
+        field.invalid(
+            "not a URL such as \"https://gateway.example\" or \"https://example.org/gateway\" (scheme, host, port, and a \
+             path of letters, digits and -._~)",
+        )
     })
+}
+
+/// The origin of a URL, and the rest.
+fn split_path(url: &str) -> (&str, &str) {
+    let authority = url.find("://").map_or(0, |at| at + 3);
+    let path = url[authority..].find('/').map_or(url.len(), |at| authority + at);
+    url.split_at(path)
 }
 
 fn canonicalize(text: &str) -> Option<String> {
@@ -58,6 +71,19 @@ fn is_host_label(label: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn public_url_is_split_at_its_path() {
+        for (url, origin, path) in [
+            ("https://a.example", "https://a.example", ""),
+            ("https://a.example/", "https://a.example", "/"),
+            ("https://a.example:1/b/c/", "https://a.example:1", "/b/c/"),
+            ("http://[::1]:3000/b", "http://[::1]:3000", "/b"),
+            ("a/b", "a", "/b"),
+        ] {
+            assert_eq!(split_path(url), (origin, path));
+        }
+    }
 
     #[test]
     fn origins_are_canonicalized() {

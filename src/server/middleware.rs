@@ -17,7 +17,7 @@ use super::rate_limits::RateLimits;
 use super::streaming::is_stream;
 use crate::auth::{AdmissionError, Policy};
 use crate::shutdown::Shutdown;
-use crate::types::{Ids, LimitExceeded};
+use crate::types::{Ids, LimitExceeded, PublicPath};
 
 /// A year, the usual value. The gateway knows nothing about other hosts of the domain, so there is no
 /// `includeSubDomains`.
@@ -109,6 +109,12 @@ async fn run_and_finish(
         .extensions()
         .get::<Peer>()
         .is_some_and(|Peer(peer)| context.policy.requires_tls(request.uri(), request.headers(), peer.ip()));
+    let public_path = request.extensions().get::<Peer>().and_then(|Peer(peer)| {
+        context.policy.public_path(request.uri(), request.headers(), peer.ip()).cloned()
+    });
+    if let Some(path) = &public_path {
+        request.extensions_mut().insert(path.clone());
+    }
     request.extensions_mut().insert(id.clone());
     let mut response = next.run(request).await;
     let too_large = response.status() == StatusCode::PAYLOAD_TOO_LARGE;
@@ -125,12 +131,24 @@ async fn run_and_finish(
     if let Some(origin) = origin {
         cors::allow(headers, &origin);
     }
+    if let Some(path) = &public_path {
+        complete_location(headers, path);
+    }
     headers.insert(REQUEST_ID, id.0);
     if requires_tls {
         headers.insert(header::STRICT_TRANSPORT_SECURITY, STRICT_TRANSPORT_SECURITY);
     }
     set_default_headers(headers);
     response
+}
+
+/// Puts a path in `Location` below the path of the public URL.
+fn complete_location(headers: &mut HeaderMap, public: &PublicPath) {
+    let location = headers.get(header::LOCATION).and_then(|location| location.to_str().ok());
+    let location = location.filter(|location| location.starts_with('/') && !location.starts_with("//"));
+    if let Some(Ok(location)) = location.map(|path| HeaderValue::try_from(public.join(path))) {
+        headers.insert(header::LOCATION, location);
+    }
 }
 
 /// The request id of the client, if it has 1 to 128 characters of `[A-Za-z0-9._-]`.

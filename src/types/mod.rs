@@ -54,6 +54,7 @@ pub mod principal;
 mod principal_limits;
 mod process_state;
 mod proxy_variables;
+mod public_url;
 mod queued_line;
 mod states;
 pub mod text;
@@ -84,6 +85,7 @@ pub use principal_limits::{
 };
 pub use process_state::ProcessState;
 pub use proxy_variables::ProxyVariables;
+pub use public_url::{PublicPath, PublicUrl};
 pub use queued_line::QueuedLine;
 pub use states::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState, TurnOutcome};
 pub use user_range::UserRange;

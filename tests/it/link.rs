@@ -91,6 +91,28 @@ fn link_keys(data: &Path) -> usize {
 }
 
 #[test]
+fn link_of_a_public_gateway_has_the_path_of_its_url() {
+    let folder = folder();
+    let (data, config) = (folder.path().join("data"), folder.path().join("gateway.toml"));
+    let server = "listen = \"0.0.0.0:8080\"\ninsecure_http = true\npublic_url = \"https://example.org/tools/gateway/\"";
+    std::fs::write(&config, format!("[server]\n{server}\n")).expect("the folder is ours");
+    for args in [&["link"][..], &["key", "create", "someone", "--link"]] {
+        let output = on(&data, BINARY).args(args).arg("--config").arg(&config).output();
+        let output = output.expect("the binary was built");
+        assert_eq!(printed(&output).0, "https://example.org/tools/gateway", "{args:?}");
+    }
+    std::fs::write(&config, "[server]\npublic_url = \"https://example.org/a/../b\"\n")
+        .expect("the folder is ours");
+    let output = on(&data, BINARY).arg("link").arg("--config").arg(&config).stderr(Stdio::piped()).output();
+    let output = output.expect("the binary was built");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && error.contains("public_url") && error.contains("a path of"),
+        "{error}"
+    );
+}
+
+#[test]
 fn start_prints_no_key_to_the_journal() {
     for (value, args, has_key) in [
         (None, &[][..], false),

@@ -49,6 +49,7 @@ mod policy;
 mod problems;
 mod process;
 mod prompts;
+mod public_path;
 mod real_agents;
 mod recipes;
 mod recovery;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use acp_gateway::audit::CountedEvents;
 use acp_gateway::auth::{Admission, AdmissionError, Keys, Policy, PolicyOptions, Tickets};
 use acp_gateway::store::MemoryStore;
-use acp_gateway::types::{Ids, Limits};
+use acp_gateway::types::{Ids, Limits, PublicUrl};
 use http::Request;
 use http::request::Parts;
 
@@ -30,7 +30,7 @@ fn gate(bound: &str, public: Option<&str>) -> Gate {
     let tickets = Tickets::open(store, ids.clone(), &limits, &keys).unwrap();
     let options = PolicyOptions {
         bound: bound.parse().unwrap(),
-        public_origin: public.map(str::to_owned),
+        public_url: public.and_then(|origin| PublicUrl::new(origin.to_owned(), "")),
         allowed_origins: vec!["https://app.example".to_owned()],
         frame_ancestors: Vec::new(),
         proxies: vec!["10.0.0.0/8".parse().unwrap()],

@@ -201,7 +201,7 @@ describe("with the demo agent", () => {
     await chat.ended("Finished");
 
     // An agent that asks at once does not find the focus on the message that is still being sent.
-    await page.getByLabel("Pace").selectOption("instant");
+    await chat.set("Pace", "instant");
     await chat.send("/permission");
     await page.waitForFunction(() => document.activeElement?.classList.contains("permission"));
     await page.locator('.permission button[aria-disabled="false"]').first().waitFor();

@@ -117,12 +117,14 @@ describe("the frame of a session", () => {
     await ended(live.page, 1);
     const replay = await replayed(session);
     for (const { page, chat } of [live, replay]) {
+      await page.getByRole("button", { name: "More options" }).click();
       await assertAll(page, [
         ["m1", ".option option", "text"],
         ...["g1", "g3", "g4"].map((place) => [place, ".option option, .option span"]),
         ["s1", "h1.bar-title"],
         ["s1", "title"],
       ]);
+      await page.keyboard.press("Escape");
       for (let eight = 0; eight * 8 < PAYLOADS.length; eight += 1) {
         await chat.message.fill(`/${eight}-`);
         const part = PAYLOADS.slice(eight * 8, eight * 8 + 8);
@@ -138,6 +140,7 @@ describe("the frame of a session", () => {
     const guard = await Guard.page(browser, gateway.origin, { bypassCSP: true });
     await guard.page.goto(gateway.link);
     await guard.page.getByRole("button", { name: /^Agent:/ }).waitFor();
+    await guard.page.getByRole("button", { name: /^Agent:/ }).click();
     await assertAll(guard.page, [["i3", ".agent-version"]]);
     await guard.close();
   });
@@ -307,9 +310,11 @@ describe("turns", () => {
     const texts = PAYLOADS.filter((payload) => payload.isWellFormed());
     const prompt = (place) => texts.map((payload, index) => wordsOf(place, index, payload));
     await api.prompt(session, "permission", ...prompt("u1"));
-    await api.prompt(session, "stop", ...prompt("u2"));
-    const waits = live.page.locator(".turn-end").filter({ hasText: "queue" });
+    const queued = await api.prompt(session, "later");
+    const waits = live.page.locator(".turn-end").filter({ hasText: "Queued" });
     await waits.waitFor();
+    const changed = ["stop", ...prompt("u2")].map((text) => ({ type: "text", text }));
+    await api.call("PATCH", `sessions/${session}/prompts/${queued}`, { prompt: changed });
     for (const place of ["u1", "u2"]) await assertShown(live.page, { place, payloads: texts, at: ".turn > .from-person" });
     await api.answer(session, await api.request(session), "permissions", { cancelled: true });
     await ended(live.page, 2);

@@ -160,6 +160,7 @@ test("the chosen theme stays, and the system's return", async () => {
   const dark = await ground();
   assert.notEqual(dark, light);
   await page.reload();
+  await page.getByRole("button", { name: "Settings" }).click();
   await choice.waitFor();
   assert.equal(await ground(), dark);
   await checkAccessibility(page, "dark");
@@ -167,6 +168,11 @@ test("the chosen theme stays, and the system's return", async () => {
   await choice.selectOption("System");
   assert.equal(await ground(), light);
   assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), undefined);
+  await page.getByRole("combobox", { name: "Density" }).selectOption("Compact");
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.density), "compact");
+  await checkAccessibility(page, "compact");
+  await page.getByRole("combobox", { name: "Density" }).selectOption("Comfortable");
+  await page.keyboard.press("Escape");
 });
 
 test("on a narrow screen Ctrl+K opens the list over the conversation", async () => {

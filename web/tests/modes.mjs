@@ -22,11 +22,15 @@ test("denied modes and values are disabled with the reason", async () => {
     ["Accept edits", false, ""],
     ["Bypass permissions (denied)", true, reason],
   ]);
+  await page.getByRole("button", { name: "More options" }).click();
   assert.deepEqual(await choices(page.getByLabel("Sandbox")), [
     ["On", false, ""],
     ["Full access (denied)", true, reason],
   ]);
   assert.equal(await page.getByLabel("Yolo (denied)").isDisabled(), true);
+  await checkAccessibility(page);
+  await screenshot(page, "denied-options-light");
+  await page.keyboard.press("Escape");
   await mode.selectOption("acceptEdits");
   await page.waitForFunction(() => [...document.querySelectorAll("select")].some((select) => select.value === "acceptEdits"));
   await checkAccessibility(page);

@@ -70,7 +70,7 @@ async function asked() {
   await watch.page.goto(gateway.link);
   const chat = new Chat(watch.page);
   await chat.start(/demo/);
-  await watch.page.getByLabel("Pace").selectOption("instant");
+  await chat.set("Pace", "instant");
   const session = new URL(watch.page.url()).hash.split("/").at(-1);
   await chat.send("/diff");
   await chat.permission.waitFor();

@@ -43,7 +43,7 @@ async function open(agent, options) {
   await page.goto(gateway.link);
   const chat = new Chat(page);
   await chat.start(agent);
-  await page.getByLabel("Pace").selectOption("instant");
+  await chat.set("Pace", "instant");
   return { watch, page, chat };
 }
 

@@ -38,7 +38,7 @@ test("a session with activity elsewhere is unread until it is opened, and marks 
   await checkAccessibility(page);
   await screenshot(page, "unread-light");
   await row("/about this session").getByRole("link").click();
-  const mark = page.getByText("New since your last visit");
+  const mark = page.getByText(/^New since /);
   await mark.waitFor();
   assert.equal(await mark.evaluate((found) => found.nextElementSibling.textContent.includes("You wrote: /about")), true);
   await screenshot(page, "new-since-light");
@@ -55,7 +55,7 @@ test("the list shows a failed session", async () => {
   const failed = await api.session("terse");
   await ended(failed, await api.prompt(failed, "break it"));
   await look();
-  await row("break it").filter({ hasText: /terse · failed just now/ }).waitFor();
+  await row("break it").filter({ hasText: /Failed · just now · terse/ }).waitFor();
   await screenshot(page, "failed-session-light");
 });
 

@@ -12,6 +12,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::api::Problem;
 use crate::surface::rest::{FailedResponse, admit, method_not_allowed, panic_response};
 use crate::surface::state::Gateway;
+use crate::types::PublicPath;
 
 /// Tells the SDKs of `OpenAI` not to repeat a request.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -43,10 +44,11 @@ async fn respond(
     request: Request,
     next: Next,
 ) -> Response {
+    let public = request.extensions().get::<PublicPath>().cloned();
     let mut response = admit(&gateway, request, next).await;
     if let Some(FailedResponse(error)) = response.extensions_mut().remove::<FailedResponse>() {
         error.log();
-        write_error(&mut response, error.problem(), format);
+        write_error(&mut response, &error.problem().below(public.as_ref()), format);
     }
     response
 }

@@ -49,6 +49,6 @@ pub(super) async fn create(State(gateway): State<Gateway>, request: Request) -> 
 /// The session on the chat page.
 fn session_link(gateway: &Gateway, headers: &HeaderMap, session: SessionId) -> String {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let origin = gateway.policy.public_origin().map_or_else(|| format!("http://{host}"), ToOwned::to_owned);
-    format!("{origin}/#/s/{session}")
+    let url = gateway.policy.public_url().map_or_else(|| format!("http://{host}"), ToString::to_string);
+    format!("{url}/#/s/{session}")
 }

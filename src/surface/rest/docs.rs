@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::{Arc, LazyLock};
 
+use axum::Extension;
 use axum::extract::Path;
 use axum::response::{Html, Redirect, Response};
 use http::{HeaderMap, HeaderValue, header};
@@ -15,6 +16,7 @@ use super::error::ApiError;
 use super::openapi;
 use crate::api::ProblemCode;
 use crate::surface::embedded::{embedded, etag, revalidated};
+use crate::types::PublicPath;
 
 /// The guides, as Markdown. The document links to them.
 #[derive(RustEmbed)]
@@ -29,7 +31,13 @@ struct Reference;
 const PAGE_CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
     img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-pub(super) async fn openapi(headers: HeaderMap) -> Response {
+pub(super) async fn openapi(public: Option<Extension<PublicPath>>, headers: HeaderMap) -> Response {
+    if let Some(Extension(public)) = public {
+        let document = openapi::document_below(&public);
+        return revalidated(&headers, &document.etag, || {
+            embedded(Cow::Owned(document.json.into_bytes()), HeaderValue::from_static("application/json"))
+        });
+    }
     let document = openapi::served_document();
     revalidated(&headers, &document.etag, || {
         let json = Cow::Borrowed(document.json.as_bytes());
@@ -52,7 +60,7 @@ pub(super) async fn file(Path(name): Path<String>) -> Result<Response, ApiError>
 
 fn serve_file(name: &str) -> Result<Response, ApiError> {
     static CONFIG: LazyLock<Arc<Config<'static>>> =
-        LazyLock::new(|| Arc::new(Config::from("/openapi.json").validator_url("none").deep_linking(true)));
+        LazyLock::new(|| Arc::new(Config::from("../openapi.json").validator_url("none").deep_linking(true)));
     let file = utoipa_swagger_ui::serve(name, Arc::clone(&CONFIG))
         .map_err(|error| ApiError::internal(error.to_string()))?
         .ok_or_else(ApiError::not_found)?;

@@ -21,7 +21,7 @@ use crate::event::{ControlFrame, ProblemFrame};
 use crate::server::{RequestId, event_response};
 use crate::stream::{Encoder, Sse, retry_delay};
 use crate::surface::Gateway;
-use crate::types::Ids;
+use crate::types::{Ids, PublicPath};
 
 /// Adds the responses for unknown paths and methods, and the middleware, to all routes of the router.
 pub(crate) fn with_layers(router: Router<Gateway>, gateway: &Gateway) -> Router<Gateway> {
@@ -43,11 +43,15 @@ pub(crate) async fn method_not_allowed() -> ApiError {
 /// Admits a request and responds to it. Writes the problem document if it failed.
 async fn respond(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
+    let public = request.extensions().get::<PublicPath>().cloned();
     let streams = wants_stream(&request);
     let mut response = admit(&gateway, request, next).await;
     if let Some(FailedResponse(error)) = response.extensions_mut().remove::<FailedResponse>() {
         error.log();
-        let problem = Problem { instance: id.map(|id| id.as_str().to_owned()), ..error.problem().clone() };
+        let problem = Problem {
+            instance: id.map(|id| id.as_str().to_owned()),
+            ..error.problem().below(public.as_ref())
+        };
         if streams && is_transient(response.status()) {
             return problem_stream(&problem, &gateway.ids);
         }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::editor::{Editor, initialize};
 use crate::support::gateway::{KEY, command};
+use crate::support::prefix_proxy::{Host, PrefixProxy};
 use crate::support::wait::LONGEST;
 use crate::support::{Gateway, Setup};
 
@@ -184,6 +185,29 @@ async fn terminal_method_runs_the_sign_in_of_the_gateway() {
     editor.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "session/new", "params": { "cwd": "", "mcpServers": [] } })).await;
     assert!(editor.response(2).await["result"]["sessionId"].is_string());
     assert_eq!(editor.end().await.0, Some(0));
+}
+
+/// The proxy runs while the test waits for the terminal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sign_in_works_below_the_path_of_a_proxy() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("signed-in");
+    let args = ["--auth-required", "--auth-file", file.to_str().expect("UTF-8")];
+    let proxy = PrefixProxy::bind().await;
+    let gateway = Setup::default()
+        .agent("fake", env!("CARGO_BIN_EXE_fake-agent"), &args, "terminal_auth = true\n")
+        .settings(&format!("server.public_url = \"{}\"", proxy.url()))
+        .start();
+    let served = proxy.serve(&gateway.url, Host::Kept);
+    for url in [&served.url, &gateway.url] {
+        let mut attach = command(env!("CARGO_BIN_EXE_acp-gateway"));
+        attach.env_clear().env("HOME", gateway.path("")).env("ACP_GATEWAY_KEY", KEY);
+        attach.args(["attach", "--url", url, "sign-in", "--method", "shell"]);
+        let mut terminal = Terminal::start(attach);
+        terminal.until("the word: ");
+        terminal.types("sesame\n");
+        assert_eq!(terminal.ended(), Some(0), "{url}: {}", terminal.shown);
+    }
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ pub(crate) mod history;
 pub(crate) mod lean;
 pub(crate) mod log;
 pub(crate) mod own_tests;
+pub(crate) mod prefix_proxy;
 pub(crate) mod procfs;
 pub(crate) mod proxy;
 pub(crate) mod random;

@@ -33,6 +33,13 @@ export class Chat {
     return this.lastTurn.locator(".from-agent").last();
   }
 
+  /** Selects a value of an option in the menu of the composer. */
+  async set(option, value) {
+    await this.page.getByRole("button", { name: "More options" }).click();
+    await this.page.getByLabel(option).selectOption(value);
+    await this.page.keyboard.press("Escape");
+  }
+
   /** Opens the menu of agents on the start page. */
   async openAgents() {
     const menu = this.page.getByRole("group", { name: "Agent of the session" });

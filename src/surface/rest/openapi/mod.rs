@@ -15,7 +15,7 @@ use crate::api::Problem;
 use crate::api::schema::JSON_SCHEMAS;
 use crate::event::{AuditLogEvent, SessionEvent};
 use crate::surface::embedded::etag;
-use crate::types::{AgentName, PromptId, RequestId, SessionId, TerminalId};
+use crate::types::{AgentName, PromptId, PublicPath, RequestId, SessionId, TerminalId};
 
 mod documentation;
 mod schemas;
@@ -35,6 +35,18 @@ pub(super) fn served_document() -> &'static Document {
         Document { json, etag }
     });
     &DOCUMENT
+}
+
+/// The document for clients of the public URL: its server and the links to its documentation are below the path of this URL.
+pub(super) fn document_below(public: &PublicPath) -> Document {
+    let Document { json, etag } = served_document();
+    let docs = format!("\"{}", public.join("/docs/"));
+    let server = format!("\"url\": \"{}\"", public.join("/"));
+    let json = json.replace("\"../docs/", &docs).replacen("\"url\": \"/\"", &server, 1);
+    // The path does not change while the gateway runs, and another document has another hash.
+    let path = Sha256::digest(public.join(""));
+    let hash = Sha256::new().chain_update(etag.as_bytes()).chain_update(path).finalize();
+    Document { json, etag: self::etag(&hash.into()) }
 }
 
 /// The document in the form of `openapi/openapi.json`.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::value::RawValue;
 
@@ -21,7 +21,7 @@ use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{ApiRequest, JsonBody};
 use crate::surface::sign_in::call_sign_in;
 use crate::types::known_agents::api_key_format;
-use crate::types::{AgentName, Principal};
+use crate::types::{AgentName, Principal, PublicPath};
 
 /// Gets the sign-in state of an agent and its sign-in methods.
 #[utoipa::path(
@@ -83,6 +83,7 @@ async fn agent_status(
 )]
 pub(super) async fn sign_in(
     request: ApiRequest<CanAdmin, AgentName>,
+    public: Option<Extension<PublicPath>>,
     body: JsonBody<SignIn>,
 ) -> Result<Response, ApiError> {
     let spec = request.agent()?;
@@ -100,12 +101,12 @@ pub(super) async fn sign_in(
     if let Some(known) = &known
         && let AuthMethod::Terminal(terminal) = find_method(known, &method_id)?
     {
-        return offer_terminal_sign_in(&gateway, &spec, &by, terminal);
+        return offer_terminal_sign_in(&gateway, &spec, &by, terminal, public);
     }
     let visit = gateway.pool().short_lease(&spec, &by, Priority::Reclaim).await?;
     let initialized = visit.initialized();
     if let AuthMethod::Terminal(terminal) = find_method(initialized, &method_id)? {
-        return offer_terminal_sign_in(&gateway, &spec, &by, terminal);
+        return offer_terminal_sign_in(&gateway, &spec, &by, terminal, public);
     }
     let method = (method_id, meta.as_deref());
     call_sign_in(&gateway, (&by, &by.author()), &spec, visit, method, trace.as_ref()).await?;
@@ -133,6 +134,7 @@ fn offer_terminal_sign_in(
     spec: &Arc<AgentSpec>,
     by: &Principal,
     method: TerminalAuth,
+    public: Option<Extension<PublicPath>>,
 ) -> Result<Response, ApiError> {
     if !spec.settings.terminal_auth {
         let detail = "sign-in in a terminal is disabled for this agent: set terminal_auth in its entry";
@@ -140,8 +142,9 @@ fn offer_terminal_sign_in(
     }
     let id = gateway.ids.uuid();
     gateway.pool().offer_sign_in(spec, &by.tenant, id, method)?;
-    let url = format!("/v1/agents/{}/auth/terminals/{id}", spec.name);
-    let location = HeaderValue::try_from(&url).map_err(ApiError::internal)?;
+    let path = format!("/v1/agents/{}/auth/terminals/{id}", spec.name);
+    let location = HeaderValue::try_from(&path).map_err(ApiError::internal)?;
+    let url = public.map_or_else(|| path.clone(), |Extension(public)| public.join(&path));
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(SignInTerminal { url })).into_response())
 }
 

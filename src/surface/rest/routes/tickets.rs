@@ -1,7 +1,7 @@
 //! `/v1/tickets`: short-lived credentials for a URL, because an `EventSource` cannot send headers.
 
-use axum::Json;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use http::StatusCode;
 
 use crate::api::{CreateTicket, ProblemCode, Ticket};
@@ -9,7 +9,7 @@ use crate::audit::Counted;
 use crate::surface::authorized::CanRead;
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{ApiRequest, JsonBody};
-use crate::types::Scope;
+use crate::types::{PublicPath, Scope};
 
 /// Creates a ticket, which authenticates GET requests for streams and terminals of the given paths.
 ///
@@ -23,13 +23,16 @@ use crate::types::Scope;
 )]
 pub(super) async fn create_ticket(
     request: ApiRequest<CanRead>,
+    public: Option<Extension<PublicPath>>,
     body: JsonBody<CreateTicket>,
 ) -> Result<Response, ApiError> {
     // Otherwise the holder of a ticket could renew it for ever.
     if request.by.credential().is_ticket() {
         return Err(ApiError::new(ProblemCode::Forbidden, "creating a ticket requires a key, not a ticket"));
     }
-    let paths = body.value.paths;
+    let below =
+        |path: &str| public.as_ref().and_then(|Extension(public)| public.strip(path).map(str::to_owned));
+    let paths: Vec<String> = body.value.paths.into_iter().map(|path| below(&path).unwrap_or(path)).collect();
     if paths.is_empty() || paths.len() > 64 {
         return Err(ApiError::invalid("/paths", "expected 1 to 64 paths"));
     }

@@ -177,9 +177,12 @@ export class GatewayClient extends SessionRoutes {
 
   /** The terminal of a sign-in. It uses a ticket instead of the key, because a URL must not contain the key. */
   async signInTerminal(url: string, call: CallOptions = {}): Promise<WebSocket> {
-    const path = new URL(url, this.http.base).pathname;
+    const root = new URL("../", this.http.base);
+    const named = new URL(url, root).pathname;
+    // The answer can have the path of the gateway, below which a proxy may have another one.
+    const path = named.startsWith(root.pathname) ? `/${named.slice(root.pathname.length)}` : named;
     const { ticket } = await this.ticket([path], call);
-    const address = new URL(`.${path}`, new URL("../", this.http.base));
+    const address = new URL(`.${path}`, root);
     address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
     address.searchParams.set("ticket", ticket);
     const socket = new WebSocket(address);
