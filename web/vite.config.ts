@@ -36,5 +36,5 @@ export default defineConfig({
     sourcemap: false,
     license: { fileName: "licenses.md" },
   },
-  test: { include: ["tests/unit/**/*.test.ts", "packages/*/tests/**/*.test.ts"], environment: "node" },
+  test: { include: ["tests/unit/**/*.test.{ts,mjs}", "packages/*/tests/**/*.test.ts"], environment: "node" },
 });

@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 
 const root = new URL("../../", import.meta.url);
-const read = (path: string) => readFileSync(new URL(path, root), "utf8").replaceAll(/\/\*.*?\*\//gs, "");
+const read = (path) => readFileSync(new URL(path, root), "utf8").replaceAll(/\/\*.*?\*\//gs, "");
 const sheets = readdirSync(new URL("src", root), { recursive: true, encoding: "utf8" }).filter((path) => path.endsWith(".css"));
 const tokens = read("src/style/tokens.css");
 
@@ -21,13 +21,13 @@ test("every value of a style sheet is a token", () => {
 
 test("every token is used", () => {
   const all = sheets.map((path) => read(`src/${path}`)).join("\n");
-  const names = [...tokens.matchAll(/^\s*(--[\w-]+):/gm)].map(([, name]) => name!);
+  const names = [...tokens.matchAll(/^\s*(--[\w-]+):/gm)].map(([, name]) => name);
   expect([...new Set(names)].filter((name) => !all.includes(`var(${name})`) && !all.includes(`var(${name},`))).toEqual([]);
 });
 
 test("the style guide shows pictures that exist, and all of them", () => {
   const guide = readFileSync(new URL("STYLE.md", root), "utf8");
-  const shown = [...guide.matchAll(/\((pictures\/[^)]+)\)/g)].map(([, path]) => path!);
+  const shown = [...guide.matchAll(/\((pictures\/[^)]+)\)/g)].map(([, path]) => path);
   expect(shown.filter((path) => !existsSync(new URL(path, root)))).toEqual([]);
   expect(shown.map((path) => path.slice(9)).sort()).toEqual(readdirSync(new URL("pictures", root)).sort());
 });
