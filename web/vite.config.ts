@@ -35,6 +35,8 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     sourcemap: false,
     license: { fileName: "licenses.md" },
+    // The texts of `src/strings` are constants of one use each. Without this, each needs a variable.
+    rolldownOptions: { optimization: { inlineConst: { mode: "all" } } },
   },
   test: { include: ["tests/unit/**/*.test.{ts,mjs}", "packages/*/tests/**/*.test.ts"], environment: "node" },
 });

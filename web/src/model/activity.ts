@@ -2,6 +2,7 @@
 
 import type { Item, ToolItem } from "@acp-gateway/client";
 import { lookup } from "@acp-gateway/client/read";
+import { strings } from "../strings";
 
 export interface Activity {
   kind: "activity";
@@ -38,29 +39,14 @@ function isDone(item: ToolItem): boolean {
   return item.status === "completed";
 }
 
-const PHRASES: Record<string, (count: number) => string> = {
-  read: (count) => `read ${counted(count, "file")}`,
-  edit: (count) => `edited ${counted(count, "file")}`,
-  delete: (count) => `deleted ${counted(count, "file")}`,
-  move: (count) => `moved ${counted(count, "file")}`,
-  search: (count) => `searched ${counted(count, "time")}`,
-  execute: (count) => `ran ${counted(count, "command")}`,
-  think: (count) => `thought ${counted(count, "time")}`,
-  fetch: (count) => `fetched ${counted(count, "page")}`,
-};
-
 /** What the calls did, for example "Read 3 files, ran one command". */
 export function summary(calls: readonly ToolItem[]): string {
   const counts = new Map<string, number>();
   for (const { toolKind } of calls) {
-    const kind = lookup(PHRASES, toolKind) ? toolKind : "other";
+    const kind = lookup(strings.tools.activities, toolKind) ? toolKind : "other";
     counts.set(kind, (counts.get(kind) ?? 0) + 1);
   }
-  const phrases = [...counts].map(([kind, count]) => PHRASES[kind]?.(count) ?? `used ${counted(count, "tool")}`);
+  const phrases = [...counts].map(([kind, count]) => strings.tools.activities[kind]?.(count) ?? strings.tools.otherActivity(count));
   const words = phrases.join(", ");
   return words.slice(0, 1).toUpperCase() + words.slice(1);
-}
-
-function counted(count: number, noun: string): string {
-  return count === 1 ? `one ${noun}` : `${count} ${noun}s`;
 }

@@ -2,6 +2,7 @@
 
 import type { Agent } from "@acp-gateway/client";
 import { line, lookup, visible } from "@acp-gateway/client/read";
+import { strings } from "../strings";
 import { sentence } from "./explain";
 
 /** How the page shows the state of an agent. */
@@ -14,29 +15,26 @@ export interface AgentState {
   startable: boolean;
 }
 
-const KINDS: Record<string, string> = { remote: "Remote host", fleet: "Fleet member" };
-const DIALECTS: Record<string, string> = { "stream-json": "Claude Code protocol", "early-acp": "Early ACP" };
-
 /** The kind of an agent: where it runs if that is another machine, else its protocol. */
 export function kindWords(agent: Agent): string {
-  if (agent.name === "demo") return "Built in";
-  return lookup(KINDS, agent.kind ?? "") ?? lookup(DIALECTS, agent.dialect ?? "") ?? "Command";
+  if (agent.name === "demo") return strings.agents.builtIn;
+  return lookup(strings.agents.kinds, agent.kind ?? "") ?? lookup(strings.agents.dialects, agent.dialect ?? "") ?? strings.agents.command;
 }
 
 export function agentState(agent: Agent): AgentState {
   switch (agent.status?.state) {
     case "unavailable": {
       const reason = line(agent.status.detail);
-      return { tone: "bad", word: "Unavailable", detail: reason && sentence(reason), startable: true };
+      return { tone: "bad", word: strings.agents.unavailable, detail: reason && sentence(reason), startable: true };
     }
     case "reconnecting":
-      return { tone: "wait", word: "Reconnecting", detail: "A new session waits for its return.", startable: true };
+      return { tone: "wait", word: strings.agents.reconnecting, detail: strings.agents.reconnectingHint, startable: true };
     case "disconnected":
-      return { tone: "bad", word: "Disconnected", detail: "Start acp-gateway connect on its machine again.", startable: false };
+      return { tone: "bad", word: strings.agents.disconnected, detail: strings.agents.disconnectedHint, startable: false };
     case "draining":
-      return { tone: "wait", word: "Draining", detail: "It starts no new sessions. Restart acp-gateway connect to end the drain.", startable: false };
+      return { tone: "wait", word: strings.agents.draining, detail: strings.agents.drainingHint, startable: false };
     default:
-      return { tone: "good", word: "Available", detail: null, startable: true };
+      return { tone: "good", word: strings.agents.available, detail: null, startable: true };
   }
 }
 

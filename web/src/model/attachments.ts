@@ -2,6 +2,7 @@
 
 import type { ContentBlock } from "@acp-gateway/client";
 import { record } from "@acp-gateway/client/read";
+import { strings } from "../strings";
 
 export interface Attachment {
   key: string;
@@ -33,7 +34,7 @@ export function accepts(promptCapabilities: unknown): Accepts | null {
 
 /** Reads a file. Throws an error for people if a message cannot contain it. */
 export async function readAttachment(file: File): Promise<Attachment> {
-  if (file.size > MAX_BYTES) throw new Error(`${file.name} has more than 7 MiB. Put it into the folder of the session, and write @ and its path.`);
+  if (file.size > MAX_BYTES) throw new Error(strings.composer.fileTooLarge(file.name));
   return { key: crypto.randomUUID?.() ?? `${file.name} ${Math.random()}`, name: file.name, bytes: file.size, block: await blockOf(file) };
 }
 
@@ -61,7 +62,7 @@ function base64(file: File): Promise<string> {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(String(reader.result).split(",")[1] ?? "");
-    reader.onerror = () => reject(new Error(`${file.name} cannot be read.`));
+    reader.onerror = () => reject(new Error(strings.composer.unreadable(file.name)));
     reader.readAsDataURL(file);
   });
 }
@@ -69,10 +70,10 @@ function base64(file: File): Promise<string> {
 /** The reason why the agent does not get this attachment, or null. */
 export function refusal({ name, block }: Attachment, accepted: Accepts | null): string | null {
   if (!accepted) return null;
-  if (block.type === "image" && !accepted.image) return `The agent does not accept pictures (${name}).`;
-  if (block.type === "audio" && !accepted.audio) return `The agent does not accept sounds (${name}).`;
+  if (block.type === "image" && !accepted.image) return strings.composer.noPictures(name);
+  if (block.type === "audio" && !accepted.audio) return strings.composer.noSounds(name);
   const isText = block.resource?.text !== undefined;
-  if (block.type === "resource" && !isText && !accepted.embeddedContext) return `The agent does not accept files of this type (${name}).`;
+  if (block.type === "resource" && !isText && !accepted.embeddedContext) return strings.composer.noFiles(name);
   return null;
 }
 
@@ -89,7 +90,7 @@ function quoted(name: string, text: string): ContentBlock {
 }
 
 export function size(bytes: number): string {
-  if (bytes < 1024) return `${bytes} B`;
-  if (bytes < 1024 * 1024) return `${Math.round(bytes / 1024)} KiB`;
-  return `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
+  if (bytes < 1024) return strings.common.bytes(bytes);
+  if (bytes < 1024 * 1024) return strings.common.kibibytes(Math.round(bytes / 1024));
+  return strings.common.mebibytes((bytes / 1024 / 1024).toFixed(1));
 }

@@ -2,6 +2,7 @@
 
 import type { Item, RequestItem, ToolItem, Turn } from "@acp-gateway/client";
 import { line } from "@acp-gateway/client/read";
+import { strings } from "../strings";
 
 export interface AwayLine {
   icon: string;
@@ -18,20 +19,20 @@ export function awayLines(turns: readonly Turn[]): AwayLine[] {
   const items = turns.flatMap((turn) => turn.items.flatMap((item): Item[] => (item.kind === "subagent" ? item.items : [item])));
   const lines: AwayLine[] = [];
   const finished = turns.filter((turn) => turn.status === "completed");
-  if (finished.length > 0) lines.push({ icon: "check", tone: "good", words: finished.length === 1 ? "Finished a turn" : `Finished ${finished.length} turns`, time: finished.at(-1)!.endedAt });
+  if (finished.length > 0) lines.push({ icon: "check", tone: "good", words: strings.transcript.turnsFinished(finished.length), time: finished.at(-1)!.endedAt });
   const failed = turns.filter((turn) => turn.status === "failed");
-  if (failed.length > 0) lines.push({ icon: "failed", tone: "bad", words: failed.length === 1 ? "A turn failed" : `${failed.length} turns failed`, time: failed.at(-1)!.endedAt });
+  if (failed.length > 0) lines.push({ icon: "failed", tone: "bad", words: strings.transcript.turnsFailed(failed.length), time: failed.at(-1)!.endedAt });
   const files = changedFiles(items);
-  if (files > 0) lines.push({ icon: "changes", tone: "none", words: files === 1 ? "Changed a file" : `Changed ${files} files`, time: null });
+  if (files > 0) lines.push({ icon: "changes", tone: "none", words: strings.transcript.filesChanged(files), time: null });
   const requests = items.filter((item): item is RequestItem => item.kind === "request");
   const answered = requests.filter((request) => request.resolution !== null);
   const open = requests.filter((request) => request.resolution === null);
   for (const request of answered.slice(0, MOST - lines.length - Math.min(open.length, 1))) {
     const option = request.options.find(({ optionId }) => optionId === request.resolution?.optionId);
-    const by = request.resolution?.by ?? "The gateway";
-    lines.push({ icon: "agent", tone: "none", words: option ? `${by} answered “${option.name}”: ${request.title}` : `${request.title}: ${request.resolution?.how ?? ""}`, time: null });
+    const by = request.resolution?.by ?? strings.transcript.theGateway;
+    lines.push({ icon: "agent", tone: "none", words: option ? strings.transcript.answeredBy(by, option.name, request.title) : `${request.title}: ${request.resolution?.how ?? ""}`, time: null });
   }
-  if (open.length > 0) lines.push({ icon: "waiting", tone: "wait", words: `Needs an answer: ${open[0]!.title}`, time: null });
+  if (open.length > 0) lines.push({ icon: "waiting", tone: "wait", words: strings.transcript.needsAnswer(open[0]!.title), time: null });
   return lines.slice(-MOST);
 }
 

@@ -2,6 +2,7 @@
 // inputs.
 
 import { diffArrays, diffWordsWithSpace } from "diff";
+import { strings } from "../strings";
 
 export interface Part {
   text: string;
@@ -183,6 +184,6 @@ function foldUnchanged(lines: DiffLine[]): DiffLine[] {
 }
 
 function skip(count: number): DiffLine {
-  const text = count === 1 ? "1 unchanged line" : `${count} unchanged lines`;
+  const text = strings.tools.unchangedLines(count);
   return { kind: "skipped", parts: [{ text, changed: false }], before: null, after: null };
 }

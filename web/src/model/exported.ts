@@ -1,12 +1,13 @@
 // A conversation as a Markdown file.
 
 import { blocksText, type Item, type SessionLog, type Turn } from "@acp-gateway/client";
+import { strings } from "../strings";
 import { stopWords } from "./words";
 
 const MAX_NAME = 60;
 
 export function toMarkdown(log: SessionLog, title: string): string {
-  const about = [log.agent ? `Agent: ${log.agent}` : "", log.cwd ? `Folder: \`${log.cwd}\`` : ""];
+  const about = [log.agent ? strings.session.exportAgent(log.agent) : "", log.cwd ? strings.session.exportFolder(log.cwd) : ""];
   const parts = [`# ${title}`, about.filter((line) => line !== "").join("  \n"), ...log.turns.map(turnMarkdown)];
   return `${parts.filter((part) => part !== "").join("\n\n")}\n`;
 }
@@ -14,14 +15,14 @@ export function toMarkdown(log: SessionLog, title: string): string {
 /** A file name of the letters and digits of the title, without its extension. */
 export function fileName(title: string): string {
   const name = title.replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, MAX_NAME).replace(/^-+|-+$/g, "");
-  return name || "session";
+  return name || strings.session.exportName;
 }
 
 function turnMarkdown(turn: Turn): string {
   const prompt = blocksText(turn.prompt);
   const items = turn.items.map(itemMarkdown);
   const end = turn.problem ? `_${turn.problem.title}_` : turn.stopReason === null ? "" : `_${stopWords(turn.stopReason)}_`;
-  const parts = [prompt === "" ? "" : `## You\n\n${prompt}`, items.length > 0 ? "## Agent" : "", ...items, end];
+  const parts = [prompt === "" ? "" : `## ${strings.session.exportYou}\n\n${prompt}`, items.length > 0 ? `## ${strings.session.exportAgentHeading}` : "", ...items, end];
   return parts.filter((part) => part !== "").join("\n\n");
 }
 
@@ -30,7 +31,7 @@ function itemMarkdown(item: Item): string {
     case "message":
       return blocksText(item.blocks);
     case "user":
-      return `## You\n\n${blocksText(item.blocks)}`;
+      return `## ${strings.session.exportYou}\n\n${blocksText(item.blocks)}`;
     case "tool":
       return `- ${item.title} (${item.status})`;
     case "subagent":

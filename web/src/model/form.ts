@@ -3,6 +3,7 @@
 
 import type { Problem, Raw } from "@acp-gateway/client";
 import { line, number, record, records, text, visible } from "@acp-gateway/client/read";
+import { strings } from "../strings";
 import { sentence } from "./explain";
 
 export interface Choice {
@@ -108,19 +109,19 @@ function firstOf(value: unknown, control: Control): Value {
 
 function bounds(raw: Raw, control: Control): string | null {
   const range = (from: number | null, to: number | null, what: string) => {
-    if (from !== null && to !== null) return `${from} to ${to}${what}.`;
-    if (from !== null) return `At least ${from}${what}.`;
-    return to === null ? null : `At most ${to}${what}.`;
+    if (from !== null && to !== null) return strings.questions.between(from, to, what);
+    if (from !== null) return strings.questions.atLeast(from, what);
+    return to === null ? null : strings.questions.atMost(to, what);
   };
   switch (control.kind) {
     case "text":
-      return range(number(raw["minLength"]), number(raw["maxLength"]), " characters");
+      return range(number(raw["minLength"]), number(raw["maxLength"]), strings.questions.characters);
     case "number":
       return range(control.min, control.max, "");
     case "choices":
-      return range(number(raw["minItems"]), number(raw["maxItems"]), " of these");
+      return range(number(raw["minItems"]), number(raw["maxItems"]), strings.questions.ofThese);
     case "json":
-      return "As JSON.";
+      return strings.questions.asJson;
     default:
       return null;
   }
@@ -140,7 +141,7 @@ export function contentOf(fields: Field[], values: Values): Filled {
   for (const field of fields) {
     const value = values[field.name] ?? field.first;
     if (value === "" || (Array.isArray(value) && value.length === 0 && !field.required)) {
-      if (field.required) errors[field.name] = "This is needed.";
+      if (field.required) errors[field.name] = strings.questions.isNeeded;
       continue;
     }
     try {
@@ -158,19 +159,19 @@ function valueOf(control: Control, value: Value): unknown {
   switch (control.kind) {
     case "number": {
       const parsed = Number(value);
-      if (!Number.isFinite(parsed)) throw new Error("A number is expected.");
+      if (!Number.isFinite(parsed)) throw new Error(strings.questions.notNumber);
       return parsed;
     }
     case "json":
       try {
         return JSON.parse(value);
       } catch {
-        throw new Error("This is not JSON.");
+        throw new Error(strings.questions.notJson);
       }
     case "text": {
       if (control.format !== "date-time") return value;
       const time = new Date(value);
-      if (Number.isNaN(time.getTime())) throw new Error("A date and a time are expected.");
+      if (Number.isNaN(time.getTime())) throw new Error(strings.questions.notTime);
       return time.toISOString();
     }
     default:

@@ -1,6 +1,7 @@
 // The groups of the list of sessions, and its search.
 
 import type { SessionSummary as Session } from "@acp-gateway/client";
+import { strings } from "../strings";
 
 export interface Group {
   name: string;
@@ -12,7 +13,8 @@ const DAY_MS = 86_400_000;
 /** Groups sessions and keeps their order. A group without a session is left out. */
 export function grouped(sessions: Session[], now: number): Group[] {
   const midnight = new Date(now).setHours(0, 0, 0, 0);
-  const groups: Group[] = ["Needs you", "Today", "This week", "Older"].map((name) => ({ name, sessions: [] }));
+  const { needsYou, today, thisWeek, older } = strings.sidebar.groups;
+  const groups: Group[] = [needsYou, today, thisWeek, older].map((name) => ({ name, sessions: [] }));
   for (const session of sessions) groups[place(session, midnight)]!.sessions.push(session);
   return groups.filter((group) => group.sessions.length > 0);
 }

@@ -3,6 +3,7 @@
 import { useEffect, useRef } from "react";
 import type { SessionSummary as Session } from "@acp-gateway/client";
 import { lookup, visible } from "@acp-gateway/client/read";
+import { strings } from "../strings";
 import { scriptAddress } from "../scripts";
 import { Choice } from "./choice";
 import { sessionHref } from "./route";
@@ -26,9 +27,9 @@ export async function turnOnNotices(): Promise<boolean> {
 /** What has happened between two states of a session, or null. */
 export function noticeOf(before: Session | undefined, now: Session): string | null {
   if (!before || before.lastActivityAt === now.lastActivityAt) return null;
-  if (now.state === "waiting") return before.state === "waiting" ? null : "Waits for your answer";
+  if (now.state === "waiting") return before.state === "waiting" ? null : strings.sidebar.noticeWaiting;
   if (now.state !== "idle") return null;
-  return lookup({ completed: "Finished", failed: "Failed" }, now.lastOutcome) ?? null;
+  return lookup(strings.sidebar.noticeEnds, now.lastOutcome) ?? null;
 }
 
 /** Shows a notification for each change that a person does not see on this page. */

@@ -1,5 +1,7 @@
 // Comments of a person on changed lines, which become one message for the agent.
 
+import { strings } from "../strings";
+
 export interface LineComment {
   key: string;
   path: string;
@@ -15,8 +17,8 @@ export interface LineComment {
 export function reviewMessage(comments: readonly LineComment[]): string {
   const sorted = [...comments].sort((a, b) => (a.path === b.path ? a.line - b.line : a.path < b.path ? -1 : 1));
   const parts = sorted.map(({ path, line, removed, code, text }) => {
-    const place = removed ? `the removed line ${line}` : `line ${line}`;
-    return `In @${path}, ${place}:\n> ${code.trim() || "(empty line)"}\n${text.trim()}`;
+    const place = removed ? strings.panel.removedLine(line) : strings.panel.line(line);
+    return `${strings.panel.commentAt(path, place)}\n> ${code.trim() || strings.panel.emptyLine}\n${text.trim()}`;
   });
-  return `${comments.length === 1 ? "A comment" : "Comments"} on your changes:\n\n${parts.join("\n\n")}`;
+  return `${strings.panel.commentsHead(comments.length)}\n\n${parts.join("\n\n")}`;
 }

@@ -1,6 +1,7 @@
 // The state of a session in the list: an icon, a word and a colour, which never stand alone.
 
 import type { SessionSummary } from "@acp-gateway/client";
+import { strings } from "../strings";
 
 export interface SessionMark {
   tone: "wait" | "live" | "good" | "bad" | "none";
@@ -11,13 +12,13 @@ export interface SessionMark {
 export function sessionMark(session: SessionSummary, unread: boolean): SessionMark {
   switch (session.state) {
     case "waiting":
-      return { tone: "wait", word: "Needs an answer" };
+      return { tone: "wait", word: strings.sidebar.waiting };
     case "running":
-      return { tone: "live", word: "Working" };
+      return { tone: "live", word: strings.sidebar.working };
     case "closed":
-      return { tone: "none", word: "Closed" };
+      return { tone: "none", word: strings.sidebar.closed };
     default:
-      if (session.lastOutcome === "failed") return { tone: "bad", word: "Failed" };
-      return unread ? { tone: "good", word: "Finished" } : { tone: "none", word: null };
+      if (session.lastOutcome === "failed") return { tone: "bad", word: strings.sidebar.failed };
+      return unread ? { tone: "good", word: strings.sidebar.finished } : { tone: "none", word: null };
   }
 }

@@ -1,19 +1,11 @@
 // Tasks in words.
 
 import type { Task } from "@acp-gateway/client";
-
-const WORDS: Record<string, string> = {
-  queued: "Queued",
-  running: "Running",
-  completed: "Completed",
-  failed: "Failed",
-  cancelled: "Cancelled",
-  interrupted: "Interrupted by a restart",
-};
+import { strings } from "../strings";
 
 export function taskWords(task: Task): string {
-  if (task.status === "completed" && task.result?.success === false) return `Ended: ${task.result.stopReason ?? "without success"}`;
-  return WORDS[task.status] ?? task.status;
+  if (task.status === "completed" && task.result?.success === false) return strings.inbox.ended(task.result.stopReason);
+  return strings.inbox.statuses[task.status] ?? task.status;
 }
 
 /** The tone of the state, as of agents. */

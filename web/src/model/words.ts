@@ -2,22 +2,23 @@
 
 import type { NoteItem } from "@acp-gateway/client";
 import { lookup, visible } from "@acp-gateway/client/read";
+import { strings } from "../strings";
 
 export function duration(from: string, to: string): string {
   const seconds = Math.max(0, (Date.parse(to) - Date.parse(from)) / 1000);
   if (!Number.isFinite(seconds)) return "";
-  if (seconds < 1) return "under a second";
-  if (seconds < 60) return `${Math.round(seconds)} s`;
-  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  if (seconds < 1) return strings.time.underOneSecond;
+  if (seconds < 60) return strings.time.seconds(Math.round(seconds));
+  return strings.time.minutes(Math.floor(seconds / 60), Math.round(seconds % 60));
 }
 
 export function ago(time: string, now: number): string {
   const minutes = Math.floor((now - Date.parse(time)) / 60_000);
   if (!Number.isFinite(minutes)) return "";
-  if (minutes < 1) return "just now";
-  if (minutes < 60) return `${minutes} min ago`;
-  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h ago`;
-  return `${Math.floor(minutes / 1440)} days ago`;
+  if (minutes < 1) return strings.time.justNow;
+  if (minutes < 60) return strings.time.minutesAgo(minutes);
+  if (minutes < 48 * 60) return strings.time.hoursAgo(Math.floor(minutes / 60));
+  return strings.time.daysAgo(Math.floor(minutes / 1440));
 }
 
 /** A time today, or a day and a time. */
@@ -36,16 +37,8 @@ export function time(of: string): string {
   return new Date(of).toLocaleTimeString([], { hour12: false });
 }
 
-const STOP_REASONS: Record<string, string> = {
-  end_turn: "Finished",
-  cancelled: "Stopped",
-  refusal: "The agent declined to go on",
-  max_tokens: "Stopped at the model's length limit",
-  max_turn_requests: "Stopped at the limit of model calls in one turn",
-};
-
 export function stopWords(reason: string | null): string {
-  return lookup(STOP_REASONS, reason) ?? `Ended (${visible(reason ?? "no reason given")})`;
+  return lookup(strings.transcript.stopReasons, reason) ?? strings.transcript.otherStop(visible(reason ?? strings.transcript.noReason));
 }
 
 const TITLE_LENGTH = 60;
@@ -69,24 +62,17 @@ export function resourceName(uri: string): string {
   }
 }
 
-/** Why an agent lost the context, by the reason of `session.attached`. */
-const LOST: Record<string, string> = {
-  not_found: "The agent no longer has this session.",
-  unsupported: "This agent cannot load earlier sessions.",
-  rejected_session: "The agent rejected this session after it had loaded it.",
-};
-
 export function noteWords(note: NoteItem): string {
   switch (note.cause) {
     case "agent":
       return note.text;
     case "context_lost":
-      return `${lookup(LOST, note.text) ?? "The agent could not continue the session."} It does not remember what came before.`;
+      return strings.transcript.contextLost(lookup(strings.transcript.lost, note.text) ?? strings.transcript.otherLost);
     case "privileged_mode":
-      return `The agent switched to the mode “${note.text}”, which nobody can select here. It may act without asking.`;
+      return strings.transcript.privilegedMode(note.text);
     case "agent_exited":
-      return "The agent's process ended. It starts again with the next message.";
+      return strings.transcript.agentExited;
     case "agent_disconnected":
-      return "The connection to the agent's host was lost. The next message connects again.";
+      return strings.transcript.agentDisconnected;
   }
 }

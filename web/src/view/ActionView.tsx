@@ -2,8 +2,10 @@
 
 import { useContext } from "react";
 import type { Action } from "../model/action";
+import { strings } from "../strings";
 import { visible } from "@acp-gateway/client/read";
 import { Icon } from "./Icon";
+import { Words } from "./Words";
 import { WorkingFolder } from "./workingFolder";
 
 interface Props {
@@ -19,7 +21,7 @@ export function ActionView({ action, title }: Props) {
   return (
     <div className="action">
       {command !== null && (
-        <pre className="output" tabIndex={0} role="group" aria-label="Command">
+        <pre className="output" tabIndex={0} role="group" aria-label={strings.tools.command}>
           {command}
         </pre>
       )}
@@ -33,16 +35,18 @@ export function ActionView({ action, title }: Props) {
         <p className="action-row">
           <Icon name="folder" />
           <span>
-            Runs in <code>{action.cwd ?? visible(folder ?? "")}</code>
+            <Words text={strings.tools.runsIn}>
+              <code>{action.cwd ?? visible(folder ?? "")}</code>
+            </Words>
           </span>
         </p>
       )}
       {input != null && (
         <details className="action-raw">
           <summary>
-            <Icon name="chevron" className="chevron" /> Raw input
+            <Icon name="chevron" className="chevron" /> {strings.tools.rawInput}
           </summary>
-          <RawValue label="Raw input" value={input} />
+          <RawValue label={strings.tools.rawInput} value={input} />
         </details>
       )}
     </div>

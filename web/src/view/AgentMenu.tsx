@@ -3,6 +3,7 @@
 import { useRef } from "react";
 import type { Agent } from "@acp-gateway/client";
 import { agentTitle } from "../model/agents";
+import { strings } from "../strings";
 import { AgentChoice } from "./AgentChoice";
 import { Icon } from "./Icon";
 import { Popover } from "./Popover";
@@ -18,22 +19,22 @@ export function AgentMenu({ agents, chosen, onChoose }: Props) {
   // The arrow keys select the agents one after the other, so only the pointer closes the menu.
   const byPointer = useRef(false);
   const agent = agents.find(({ name }) => name === chosen);
-  const title = agent ? agentTitle(agent) : "No agent";
+  const title = agent ? agentTitle(agent) : strings.agents.none;
   const button = (
     <>
       <span className="tile" aria-hidden="true">
         {[...title][0]?.toUpperCase()}
       </span>
-      <span className="hidden">Agent: </span>
+      <span className="hidden">{strings.agents.label}</span>
       {title}
       <Icon name="open" />
     </>
   );
   return (
-    <Popover button={button} name="Agent of the session">
+    <Popover button={button} name={strings.agents.menu}>
       {(close) => (
         <fieldset className="agents" onPointerDown={() => (byPointer.current = true)} onKeyDown={() => (byPointer.current = false)}>
-          <legend className="hidden">Agent</legend>
+          <legend className="hidden">{strings.agents.legend}</legend>
           {agents.map((each) => (
             <AgentChoice
               key={each.name}

@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "react";
 import type { GatewayClient } from "@acp-gateway/client";
+import { strings } from "../strings";
 import { CopyButton } from "./CopyButton";
 import { Dialog } from "./Dialog";
 import { ProblemNote } from "./ProblemNote";
@@ -23,14 +24,14 @@ export function AgentOutput({ client, sessionId, onClose }: Props) {
   }, [client, sessionId]);
 
   return (
-    <Dialog title="Output of the agent" className="agent-output" onClose={onClose}>
+    <Dialog title={strings.common.outputOfAgent} className="agent-output" onClose={onClose}>
       {error !== null && <ProblemNote error={error} />}
-      {output === "" && <p>The process has written nothing to stderr, or the session has no process now.</p>}
+      {output === "" && <p>{strings.agents.noOutput}</p>}
       {output !== null && output !== "" && <pre tabIndex={0}>{output}</pre>}
       <div className="dialog-actions">
         {output !== null && output !== "" && <CopyButton text={output} />}
         <button className="button" type="button" onClick={onClose}>
-          Done
+          {strings.common.done}
         </button>
       </div>
     </Dialog>

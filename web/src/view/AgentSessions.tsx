@@ -5,6 +5,7 @@ import { type AgentSession, type GatewayClient, idempotencyKey } from "@acp-gate
 import { visible } from "@acp-gateway/client/read";
 import { goTo, sessionHref } from "../model/route";
 import { ago } from "../model/words";
+import { strings } from "../strings";
 import { Dialog } from "./Dialog";
 import { ProblemNote } from "./ProblemNote";
 import { Where } from "./where";
@@ -52,23 +53,23 @@ export function AgentSessions({ client, agent, onClose }: Props) {
   }
 
   return (
-    <Dialog title={`Sessions of ${agent}`} className="agent-output" onClose={onClose}>
+    <Dialog title={strings.agents.sessionsOf(agent)} className="agent-output" onClose={onClose}>
       {error !== null && (
         <Where value={{ client, agent }}>
           <ProblemNote error={error} />
         </Where>
       )}
-      {sessions === null && error === null && <p role="status">Asking the agent…</p>}
-      {sessions?.length === 0 && <p>The agent has no sessions below the workspace roots.</p>}
+      {sessions === null && error === null && <p role="status">{strings.agents.asking}</p>}
+      {sessions?.length === 0 && <p>{strings.agents.noSessions}</p>}
       {sessions !== null && sessions.length > 0 && (
         <ul className="adoptable">
           {sessions.map((session) => (
             <li key={session.agentSessionId}>
               <button className="adoptable-row" type="button" disabled={busy} onClick={() => void adopt(session)}>
-                <span className="recent-title">{visible(session.title ?? "Untitled session")}</span>
+                <span className="recent-title">{visible(session.title ?? strings.common.untitled)}</span>
                 <code title={visible(session.cwd)}>{visible(session.cwd)}</code>
                 <span>
-                  {session.sessionId !== null && "here already · "}
+                  {session.sessionId !== null && `${strings.agents.isHere} · `}
                   {session.updatedAt && ago(session.updatedAt, Date.now())}
                 </span>
               </button>
@@ -79,11 +80,11 @@ export function AgentSessions({ client, agent, onClose }: Props) {
       <div className="dialog-actions">
         {next !== null && (
           <button className="button" type="button" onClick={() => setCursor(next)}>
-            Show more
+            {strings.common.showMore}
           </button>
         )}
         <button className="button" type="button" onClick={onClose}>
-          Cancel
+          {strings.common.cancel}
         </button>
       </div>
     </Dialog>

@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from "react";
 import { blocksText, openRequests, type SessionLog, type Turn } from "@acp-gateway/client";
 import { stopWords } from "../model/words";
+import { strings } from "../strings";
 
 export function Announcer({ log, caughtUp }: { log: SessionLog; caughtUp: boolean }) {
   const [words, setWords] = useState("");
@@ -29,7 +30,7 @@ export function Announcer({ log, caughtUp }: { log: SessionLog; caughtUp: boolea
 function happenings(log: SessionLog): Map<string, string> {
   const found = new Map<string, string>();
   for (const request of openRequests(log)) {
-    found.set(`request ${request.requestId}`, `The agent asks: ${request.title || "a question"}.`);
+    found.set(`request ${request.requestId}`, strings.session.asks(request.title || strings.session.aQuestion));
   }
   for (const turn of log.turns) {
     if (turn.promptId && turn.endedAt) found.set(`turn ${turn.promptId}`, endWords(turn));
@@ -38,7 +39,7 @@ function happenings(log: SessionLog): Map<string, string> {
 }
 
 function endWords(turn: Turn): string {
-  if (turn.status === "failed") return `The turn failed: ${turn.problem?.title ?? turn.problem?.code ?? "unknown reason"}.`;
+  if (turn.status === "failed") return strings.session.turnFailed(turn.problem?.title ?? turn.problem?.code ?? strings.session.unknownReason);
   const last = turn.items.findLast((item) => item.kind === "message");
   const said = last?.kind === "message" ? blocksText(last.blocks).slice(0, 600) : "";
   return `${stopWords(turn.stopReason)}. ${said}`;

@@ -4,6 +4,7 @@ import { useMemo } from "react";
 import type { Turn } from "@acp-gateway/client";
 import { awayLines } from "../model/away";
 import { clock, duration } from "../model/words";
+import { strings } from "../strings";
 import { Icon } from "./Icon";
 
 /** A shorter absence needs no summary. */
@@ -16,7 +17,7 @@ export function AwaySummary({ turns, since }: { turns: readonly Turn[]; since: s
   return (
     <section className="away" aria-labelledby="away-title">
       <div className="recent-head">
-        <h2 id="away-title">While you were away</h2>
+        <h2 id="away-title">{strings.transcript.away}</h2>
         <span className="away-time">{duration(since, new Date().toISOString())}</span>
       </div>
       <ul>

@@ -1,6 +1,7 @@
 // Contains a failure to render one part, so that the remaining page keeps working.
 
 import { Component, type ReactNode } from "react";
+import { strings } from "../strings";
 
 interface Props {
   children: ReactNode;
@@ -14,6 +15,6 @@ export class Boundary extends Component<Props, { failed: boolean }> {
   }
 
   override render(): ReactNode {
-    return this.state.failed ? <p className="reference">This part cannot be shown.</p> : this.props.children;
+    return this.state.failed ? <p className="reference">{strings.common.partFailed}</p> : this.props.children;
   }
 }

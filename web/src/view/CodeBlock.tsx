@@ -5,20 +5,21 @@ import { visible } from "@acp-gateway/client/read";
 import { CopyButton } from "./CopyButton";
 import { Icon } from "./Icon";
 import { useHighlighted } from "../highlight/useHighlighted";
+import { strings } from "../strings";
 
 const MAX_LANGUAGE = 24;
 
 export const CodeBlock = memo(function CodeBlock({ language, text }: { language: string; text: string }) {
   const [wrapped, setWrapped] = useState(false);
   const words = useHighlighted(language, text);
-  const name = visible(language).slice(0, MAX_LANGUAGE) || "text";
+  const name = visible(language).slice(0, MAX_LANGUAGE) || strings.content.plainText;
   return (
-    <div className={wrapped ? "code-block wrapped" : "code-block"} role="group" aria-label={`Code, ${name}`}>
+    <div className={wrapped ? "code-block wrapped" : "code-block"} role="group" aria-label={strings.content.code(name)}>
       <div className="code-head">
         <span className="code-language">{name}</span>
-        <button className="icon-button" type="button" title="Wrap" aria-pressed={wrapped} onClick={() => setWrapped(!wrapped)}>
+        <button className="icon-button" type="button" title={strings.content.wrap} aria-pressed={wrapped} onClick={() => setWrapped(!wrapped)}>
           <Icon name="wrap" />
-          <span className="hidden">Wrap</span>
+          <span className="hidden">{strings.content.wrap}</span>
         </button>
         <CopyButton text={text} icon="copy" />
       </div>

@@ -5,6 +5,7 @@ import { useEffect, useLayoutEffect, useRef, useState, type Dispatch, type Keybo
 import { type GatewayClient, type Command, idempotencyKey, mayHaveHappened, type NewPrompt } from "@acp-gateway/client";
 import { promptBlocks, type Accepts } from "../model/attachments";
 import { mentioned, type Typed } from "../model/suggest";
+import { strings } from "../strings";
 import { AttachButton } from "./AttachButton";
 import { AttachmentChips } from "./AttachmentChips";
 import { focusMessageUnlessSearching, focusNext, MESSAGE_ID } from "./focus";
@@ -149,7 +150,7 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
   return (
     <form
       className="composer"
-      aria-label="Write a message"
+      aria-label={strings.composer.form}
       onSubmit={(event) => {
         event.preventDefault();
         void send();
@@ -159,14 +160,14 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
       <div className={dropping ? "composer-box dropping" : "composer-box"}>
         <AttachmentChips attachments={attachments} />
         <label className="hidden" htmlFor={MESSAGE_ID}>
-          Message
+          {strings.composer.message}
         </label>
         <textarea
           id={MESSAGE_ID}
           ref={field}
           rows={1}
           value={text}
-          placeholder={running ? "Write the next message: it waits in the queue" : "Write a message, / for commands, @ for files"}
+          placeholder={running ? strings.composer.placeholderRunning : strings.composer.placeholder}
           aria-autocomplete="list"
           aria-controls={suggests ? SUGGESTIONS_ID : undefined}
           aria-activedescendant={suggests ? suggestionId(suggestions.active) : undefined}
@@ -183,7 +184,7 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
           <button
             className={stops ? "button primary round stops" : "button primary round"}
             type={stops ? "button" : "submit"}
-            title={stops ? "Stop (Esc)" : running ? "Queue (Enter)" : "Send (Enter)"}
+            title={stops ? strings.composer.stopTitle : running ? strings.composer.queueTitle : strings.composer.sendTitle}
             aria-keyshortcuts={stops ? "Escape" : "Enter"}
             disabled={!stops && (empty || sending)}
             aria-busy={sending}
@@ -197,7 +198,7 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
             }
           >
             <Icon name={stops ? "stop" : "send"} />
-            <span className="hidden">{stops ? "Stop" : running ? "Queue" : "Send"}</span>
+            <span className="hidden">{stops ? strings.composer.stop : running ? strings.composer.queue : strings.common.send}</span>
           </button>
         </div>
       </div>

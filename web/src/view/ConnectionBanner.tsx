@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "react";
 import type { Connection } from "@acp-gateway/client";
+import { strings } from "../strings";
 import { Icon } from "./Icon";
 
 /** An immediate reconnect is not shown. */
@@ -19,13 +20,13 @@ export function ConnectionBanner({ connection, onRetry }: { connection: Connecti
           {connection.state === "lost" ? (
             <>
               {/* The ticking number would be read out every second. */}
-              <span aria-hidden="true">Trying again {seconds > 0 ? `in ${seconds} s` : "now"}.</span>
+              <span aria-hidden="true">{strings.session.retry(seconds)}</span>
               <button className="button small" type="button" onClick={onRetry}>
-                Try now
+                {strings.session.tryNow}
               </button>
             </>
           ) : (
-            <span>Connecting…</span>
+            <span>{strings.session.connecting}</span>
           )}
         </div>
       )}

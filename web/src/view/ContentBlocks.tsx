@@ -4,6 +4,7 @@ import { memo } from "react";
 import type { ContentBlock } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { resourceName } from "../model/words";
+import { strings } from "../strings";
 import { IMAGE } from "./addresses";
 import { Markdown } from "./Markdown";
 import { useShortPath } from "./workingFolder";
@@ -30,25 +31,25 @@ function Block({ block, plain }: { block: ContentBlock; plain: boolean }) {
     case "image": {
       const src = `data:${block.mimeType};base64,${block.data}`;
       return IMAGE.test(src) ? (
-        <img className="picture" src={src} alt="Picture from the conversation" />
+        <img className="picture" src={src} alt={strings.content.picture} />
       ) : (
-        <p className="reference">Picture ({visible(block.mimeType ?? "unknown type")})</p>
+        <p className="reference">{strings.content.pictureOf(visible(block.mimeType ?? strings.content.unknownType))}</p>
       );
     }
     case "audio":
-      return <p className="reference">Sound ({visible(block.mimeType ?? "unknown type")})</p>;
+      return <p className="reference">{strings.content.soundOf(visible(block.mimeType ?? strings.content.unknownType))}</p>;
     case "resource_link":
-      return <p className="reference">{visible(block.title ?? block.name ?? block.uri ?? "Reference")}</p>;
+      return <p className="reference">{visible(block.title ?? block.name ?? block.uri ?? strings.content.reference)}</p>;
     case "resource":
       return (
         <details className="resource">
           <summary>
-            <ResourceName uri={block.resource?.uri ?? "Attached text"} />
+            <ResourceName uri={block.resource?.uri ?? strings.content.attachedText} />
           </summary>
           {block.resource?.text !== undefined && <pre className="output">{block.resource.text}</pre>}
         </details>
       );
     default:
-      return <p className="reference">Content of a kind that this page does not show ({visible(block.type)})</p>;
+      return <p className="reference">{strings.content.unknownOf(visible(block.type))}</p>;
   }
 }

@@ -1,6 +1,7 @@
 // Copies a text. The button says for two seconds whether that worked.
 
 import { useEffect, useState } from "react";
+import { strings } from "../strings";
 import { copy } from "./clipboard";
 import { Icon } from "./Icon";
 
@@ -14,9 +15,9 @@ interface Props {
   icon?: "copy" | "link";
 }
 
-export function CopyButton({ text, label = "Copy", icon }: Props) {
+export function CopyButton({ text, label = strings.common.copy, icon }: Props) {
   const [state, setState] = useState<"ready" | "done" | "failed">("ready");
-  const words = { ready: label, done: "Copied", failed: "Not permitted" };
+  const words = { ready: label, done: strings.common.copied, failed: strings.common.copyFailed };
 
   useEffect(() => {
     if (state === "ready") return;

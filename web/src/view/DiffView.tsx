@@ -3,6 +3,7 @@
 import { memo, useMemo, useSyncExternalStore } from "react";
 import { Choice } from "../model/choice";
 import { diffLines, sideBySide, type DiffLine } from "../model/diff";
+import { strings } from "../strings";
 import { Line } from "./DiffLine";
 import { Icon } from "./Icon";
 import { useShortPath } from "./workingFolder";
@@ -38,18 +39,18 @@ export const DiffView = memo(function DiffView({ path, before, after }: Props) {
         <Icon name="file" />
         <code title={path}>{shown}</code>
         <span className="diff-counts">
-          {before === null && "new file "}
+          {before === null && `${strings.tools.newFile} `}
           <span className="diff-plus">+{count(lines, "added")}</span> <span className="diff-minus">−{count(lines, "removed")}</span>
         </span>
         {hasPlace && (
           <span className="figure-actions">
             <button className="link-button" type="button" aria-pressed={split} onClick={() => layoutChoice.choose(split ? "unified" : "split")}>
-              Side by side
+              {strings.tools.sideBySide}
             </button>
           </span>
         )}
       </figcaption>
-      <div className={split ? "diff-lines diff-split" : "diff-lines"} tabIndex={0} role="region" aria-label={`Changes to ${shown}`}>
+      <div className={split ? "diff-lines diff-split" : "diff-lines"} tabIndex={0} role="region" aria-label={strings.tools.changesTo(shown)}>
         {split ? <Columns lines={lines} /> : lines.map((line, index) => <Line key={index} line={line} number={line.after ?? line.before} />)}
       </div>
     </figure>

@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, useState } from "react";
 import { openRequests, type RequestItem, type SessionLog } from "@acp-gateway/client";
+import { strings } from "../strings";
 import { resolutionWords } from "./RequestLine";
 
 /** Follows the request of the open card. The request is known after its end, unless it was answered here. */
@@ -26,10 +27,10 @@ export function Elsewhere({ request, onDismiss }: { request: RequestItem; onDism
   return (
     <div className="elsewhere" role="status">
       <span className="elsewhere-words">
-        <strong>{request.title || "The request"}</strong>: {request.resolution && resolutionWords(request, request.resolution)}
+        <strong>{request.title || strings.requests.theRequest}</strong>: {request.resolution && resolutionWords(request, request.resolution)}
       </span>
       <button className="button small" type="button" onClick={onDismiss}>
-        Dismiss
+        {strings.common.dismiss}
       </button>
     </div>
   );

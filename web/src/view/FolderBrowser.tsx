@@ -3,6 +3,7 @@
 import { useEffect, useState } from "react";
 import type { GatewayClient, Folder } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
+import { strings } from "../strings";
 import { Icon } from "./Icon";
 import { ProblemNote } from "./ProblemNote";
 
@@ -49,12 +50,12 @@ export function FolderBrowser({ client, onChoose }: Props) {
   if (error !== null) return <ProblemNote error={error} />;
   if (level === null) return null;
   return (
-    <ul className="folders" aria-label={level.path === null ? "Workspace roots" : `Folders in ${visible(level.path)}`}>
+    <ul className="folders" aria-label={level.path === null ? strings.start.roots : strings.start.foldersIn(visible(level.path))}>
       {level.path !== null && (
         <li>
           <button type="button" onClick={() => open(level.parent)}>
             <Icon name="up" />
-            {level.parent === null ? "All roots" : "Folder above"}
+            {level.parent === null ? strings.start.allRoots : strings.common.folderAbove}
           </button>
         </li>
       )}
@@ -66,11 +67,11 @@ export function FolderBrowser({ client, onChoose }: Props) {
           </button>
         </li>
       ))}
-      {level.folders.length === 0 && <li className="folders-empty">No folders in it</li>}
+      {level.folders.length === 0 && <li className="folders-empty">{strings.start.noFolders}</li>}
       {level.next !== null && (
         <li>
           <button type="button" onClick={() => setAt({ path: level.path, cursor: level.next })}>
-            Show more
+            {strings.common.showMore}
           </button>
         </li>
       )}

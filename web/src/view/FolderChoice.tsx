@@ -3,6 +3,7 @@
 import { useState } from "react";
 import type { GatewayClient } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
+import { strings } from "../strings";
 import { FolderBrowser } from "./FolderBrowser";
 import { Icon } from "./Icon";
 import { Popover } from "./Popover";
@@ -22,13 +23,13 @@ export function FolderChoice({ client, browses, recent, folder, onChoose }: Prop
   const button = (
     <>
       <Icon name="folder" />
-      <span className="hidden">Folder: </span>
-      {folder === null ? "New folder" : <code>{visible(lastName(folder))}</code>}
+      <span className="hidden">{strings.start.folderLabel}</span>
+      {folder === null ? strings.start.newFolder : <code>{visible(lastName(folder))}</code>}
       <Icon name="open" />
     </>
   );
   return (
-    <Popover button={button} name="Folder of the session" boxClassName="folder-menu">
+    <Popover button={button} name={strings.start.folderMenu} boxClassName="folder-menu">
       {(close) => {
         const choose = (path: string | null) => {
           onChoose(path);
@@ -37,9 +38,9 @@ export function FolderChoice({ client, browses, recent, folder, onChoose }: Prop
         return (
           <>
             <button className="link-button" type="button" aria-pressed={folder === null} onClick={() => choose(null)}>
-              <Icon name="plus" /> New folder
+              <Icon name="plus" /> {strings.start.newFolder}
             </button>
-            {recent.length > 0 && <p className="popover-title">Recent</p>}
+            {recent.length > 0 && <p className="popover-title">{strings.start.recentFolders}</p>}
             {recent.map((path) => (
               <button key={path} className="link-button" type="button" aria-pressed={folder === path} title={visible(path)} onClick={() => choose(path)}>
                 <Icon name="folder" />
@@ -61,8 +62,8 @@ export function FolderChoice({ client, browses, recent, folder, onChoose }: Prop
               >
                 <input
                   className="field-box folder-path"
-                  aria-label="Path of the folder"
-                  placeholder="/path/to/folder"
+                  aria-label={strings.start.path}
+                  placeholder={strings.start.pathExample}
                   autoComplete="off"
                   autoFocus
                   spellCheck={false}
@@ -71,12 +72,12 @@ export function FolderChoice({ client, browses, recent, folder, onChoose }: Prop
                 />
                 {browses && <FolderBrowser client={client} onChoose={onChoose} />}
                 <button className="button primary" type="submit" disabled={folder === null}>
-                  Use this folder
+                  {strings.start.useFolder}
                 </button>
               </form>
             ) : (
               <button className="link-button" type="button" onClick={() => setOther(true)}>
-                <Icon name="search" /> Another folder…
+                <Icon name="search" /> {strings.start.anotherFolder}
               </button>
             )}
           </>

@@ -4,6 +4,7 @@ import { useCallback, useEffect, useState, type ReactNode } from "react";
 import { type GatewayClient, type RequestItem, requestItem, type SessionSummary } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { sessionHref } from "../model/route";
+import { strings } from "../strings";
 import { PermissionCard } from "./PermissionCard";
 import { ProblemNote } from "./ProblemNote";
 import { Where } from "./where";
@@ -19,14 +20,14 @@ interface Props {
 export function InboxPage({ client, sessions, menu, onAnswered }: Props) {
   const waiting = sessions?.filter((session) => session.state === "waiting");
   useEffect(() => {
-    document.title = "Inbox";
+    document.title = strings.inbox.inbox;
   }, []);
   return (
     <div className="tasks">
       <header className="bar">{menu}</header>
       <div className="tasks-body">
-        <h1>Inbox</h1>
-        {waiting?.length === 0 && <p className="tasks-lead">No session needs an answer.</p>}
+        <h1>{strings.inbox.inbox}</h1>
+        {waiting?.length === 0 && <p className="tasks-lead">{strings.inbox.empty}</p>}
         {waiting?.map((session) => <Entry key={session.sessionId} client={client} session={session} onAnswered={onAnswered} />)}
       </div>
     </div>
@@ -66,9 +67,9 @@ function Entry({ client, session, onAnswered }: { client: GatewayClient; session
   return (
     <section className="inbox-entry" aria-label={visible(session.title ?? session.agent)}>
       <div className="recent-head">
-        <h2 className="recent-title">{visible(session.title ?? "Untitled session")}</h2>
+        <h2 className="recent-title">{visible(session.title ?? strings.common.untitled)}</h2>
         <a className="link-button" href={sessionHref(sessionId)}>
-          Open session
+          {strings.common.openSession}
         </a>
       </div>
       {error !== null && <ProblemNote error={error} />}
@@ -87,8 +88,8 @@ function Entry({ client, session, onAnswered }: { client: GatewayClient; session
               />
             ) : (
               <section key={request.requestId} className="permission" aria-label={request.title}>
-                <p className="permission-title">{request.title || "The agent asks something."}</p>
-                <p className="permission-text">{request.reserved ? "Only the editor that started this turn can answer." : "Open the session to answer."}</p>
+                <p className="permission-title">{request.title || strings.requests.asksSomething}</p>
+                <p className="permission-text">{request.reserved ? strings.inbox.forEditor : strings.inbox.openToAnswer}</p>
               </section>
             ),
           )}

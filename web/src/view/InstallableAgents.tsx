@@ -3,7 +3,9 @@
 import { useEffect, useState } from "react";
 import type { GatewayClient, InstallableAgent } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
+import { strings } from "../strings";
 import { ProblemNote } from "./ProblemNote";
+import { Words } from "./Words";
 
 export function InstallableAgents({ client, configured }: { client: GatewayClient; configured: string[] }) {
   const [admin, setAdmin] = useState(false);
@@ -27,14 +29,14 @@ export function InstallableAgents({ client, configured }: { client: GatewayClien
   const others = list?.agents.filter((agent) => !configured.includes(agent.id));
   return (
     <details className="installable" onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary>Install more agents</summary>
+      <summary>{strings.agents.install}</summary>
       {error !== null && <ProblemNote error={error} />}
       {list?.configured === false && (
         <p className="installable-note">
-          Set <code>registry.source</code> in the configuration to list the agents of a registry here. <code>acp-gateway agent search</code> lists them in a terminal.
+          <Words text={strings.agents.noRegistry} />
         </p>
       )}
-      {list?.configured && others?.length === 0 && <p className="installable-note">Every agent of the registry is configured.</p>}
+      {list?.configured && others?.length === 0 && <p className="installable-note">{strings.agents.allConfigured}</p>}
       <ul className="task-list">
         {others?.map((agent) => (
           <li key={agent.id} className="task">
@@ -42,7 +44,7 @@ export function InstallableAgents({ client, configured }: { client: GatewayClien
               {visible(agent.name)} <span className="agent-version">{agent.version}</span>
             </p>
             <p className="installable-note">{visible(agent.description)}</p>
-            {agent.kinds.length > 0 ? <code className="installable-command">acp-gateway agent add {agent.id}</code> : <p className="installable-note">Not available for this machine</p>}
+            {agent.kinds.length > 0 ? <code className="installable-command">acp-gateway agent add {agent.id}</code> : <p className="installable-note">{strings.agents.notForMachine}</p>}
           </li>
         ))}
       </ul>

@@ -1,6 +1,8 @@
 // Shown when there is no key, or when the gateway refused the one that was there.
 
 import { useState, type FormEvent } from "react";
+import { strings } from "../strings";
+import { Words } from "./Words";
 
 interface Props {
   refused: boolean;
@@ -25,15 +27,17 @@ export function KeyGate({ refused, onKey }: Props) {
         <h1>acp-gateway</h1>
         {refused ? (
           <div className="problem" role="alert">
-            <p className="problem-title">The gateway refused this key.</p>
-            <p className="problem-hint">It may be mistyped, revoked, or unused for 30 days. Run <code>acp-gateway link</code> for a new link, or paste another key.</p>
+            <p className="problem-title">{strings.key.refused}</p>
+            <p className="problem-hint">
+              <Words text={strings.key.refusedHint} />
+            </p>
           </div>
         ) : (
           <p>
-            Open a link of the gateway, or paste its key here. <code>acp-gateway link</code> prints a new link.
+            <Words text={strings.key.ask} />
           </p>
         )}
-        <label htmlFor="key">Key or link</label>
+        <label htmlFor="key">{strings.key.field}</label>
         <input
           id="key"
           className="field-box"
@@ -49,18 +53,18 @@ export function KeyGate({ refused, onKey }: Props) {
         />
         {malformed && (
           <p id="key-malformed" className="field-problem" role="alert">
-            This does not look like a key: it has spaces or unusual characters in it.
+            {strings.key.malformed}
           </p>
         )}
         <label className="check">
           <input type="checkbox" checked={keep} onChange={(event) => setKeep(event.target.checked)} />
           <span>
-            Keep the key on this device
-            <small>Otherwise it is forgotten when this tab closes. Leave it off where others use the same browser.</small>
+            {strings.key.keep}
+            <small>{strings.key.keepHint}</small>
           </span>
         </label>
         <button className="button primary" type="submit">
-          Continue
+          {strings.key.goOn}
         </button>
       </form>
     </main>

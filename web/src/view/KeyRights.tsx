@@ -3,18 +3,9 @@
 import { useEffect, useState } from "react";
 import type { About, GatewayClient } from "@acp-gateway/client";
 import { lookup } from "@acp-gateway/client/read";
+import { strings } from "../strings";
 import { Icon } from "./Icon";
 import { Popover } from "./Popover";
-
-const SCOPES: Record<string, string> = {
-  read: "Read sessions",
-  prompt: "Send messages",
-  approve: "Answer requests of agents",
-  files: "Read and change files",
-  mcp: "Bring MCP servers",
-  fleet: "Offer agents",
-  admin: "Manage the gateway",
-};
 
 export function KeyRights({ client }: { client: GatewayClient }) {
   const [about, setAbout] = useState<About | null>(null);
@@ -32,18 +23,18 @@ export function KeyRights({ client }: { client: GatewayClient }) {
         <Popover
           button={
             <>
-              <Icon name="key" /> <span className="key-rights-owner">Signed in as {about.principal.id}</span>
+              <Icon name="key" /> <span className="key-rights-owner">{strings.key.signedInAs(about.principal.id)}</span>
             </>
           }
-          name="Rights of the key"
+          name={strings.key.rights}
           place="above"
         >
           {() => (
             <>
-              <p className="popover-title">This key may</p>
+              <p className="popover-title">{strings.key.may}</p>
               <ul className="key-rights-list">
                 {about.scopes.map((scope) => (
-                  <li key={scope}>{lookup(SCOPES, scope) ?? scope}</li>
+                  <li key={scope}>{lookup(strings.key.scopes, scope) ?? scope}</li>
                 ))}
               </ul>
             </>

@@ -1,41 +1,42 @@
 // The keyboard shortcuts of the page.
 
+import { strings } from "../strings";
 import { Dialog } from "./Dialog";
 
 const GROUPS: [name: string, keys: [what: string, ...keys: string[]][]][] = [
   [
-    "Everywhere",
+    strings.sidebar.everywhere,
     [
-      ["New session", "Alt", "N"],
-      ["Next session that needs you", "Alt", "J"],
-      ["Search and switch sessions", "Ctrl", "K"],
-      ["Show or hide the panel", "Alt", "P"],
-      ["These shortcuts", "?"],
+      [strings.common.newSession, "Alt", "N"],
+      [strings.sidebar.nextWaiting, "Alt", "J"],
+      [strings.sidebar.searchAndSwitch, "Ctrl", "K"],
+      [strings.sidebar.togglePanel, "Alt", "P"],
+      [strings.sidebar.theseShortcuts, "?"],
     ],
   ],
   [
-    "Message",
+    strings.sidebar.inMessage,
     [
-      ["Send, or queue while the agent works", "Enter"],
-      ["New line", "Shift", "Enter"],
-      ["Stop the agent", "Esc"],
-      ["Earlier message", "↑"],
-      ["Commands of the agent", "/"],
-      ["Files", "@"],
+      [strings.sidebar.sendOrQueue, "Enter"],
+      [strings.sidebar.newLine, "Shift", "Enter"],
+      [strings.sidebar.stopAgent, "Esc"],
+      [strings.sidebar.earlierMessage, "↑"],
+      [strings.composer.commandsOfAgent, "/"],
+      [strings.common.files, "@"],
     ],
   ],
   [
-    "Approval",
+    strings.sidebar.inApproval,
     [
-      ["Choose an option", "1", "…", "9"],
-      ["Move between the options", "Tab"],
+      [strings.sidebar.chooseOption, "1", "…", "9"],
+      [strings.sidebar.moveBetween, "Tab"],
     ],
   ],
 ];
 
 export function KeyboardHelp({ onClose }: { onClose(): void }) {
   return (
-    <Dialog title="Keyboard shortcuts" className="keyboard-help" onClose={onClose}>
+    <Dialog title={strings.sidebar.shortcuts} className="keyboard-help" onClose={onClose}>
       <div className="key-groups">
         {GROUPS.map(([name, keys]) => (
           <section key={name}>
@@ -57,7 +58,7 @@ export function KeyboardHelp({ onClose }: { onClose(): void }) {
       </div>
       <div className="dialog-actions">
         <button className="button" type="button" onClick={onClose}>
-          Done
+          {strings.common.done}
         </button>
       </div>
     </Dialog>

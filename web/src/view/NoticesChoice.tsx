@@ -2,6 +2,7 @@
 
 import { useState, useSyncExternalStore } from "react";
 import { hasNotices, noticesAreOn, noticesChoice, turnOnNotices } from "../model/notices";
+import { strings } from "../strings";
 
 export function NoticesChoice() {
   const on = useSyncExternalStore(noticesChoice.subscribe, noticesAreOn);
@@ -13,7 +14,7 @@ export function NoticesChoice() {
   };
   return (
     <button className="link-button" type="button" aria-pressed={on} onClick={() => void turn()}>
-      {blocked ? "The browser blocks notifications" : on ? "Notifications on" : "Notify me"}
+      {blocked ? strings.sidebar.noticesBlocked : on ? strings.sidebar.noticesOn : strings.sidebar.noticesOff}
     </button>
   );
 }

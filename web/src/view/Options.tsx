@@ -1,6 +1,7 @@
 // The session's mode and the agent's own settings.
 
 import type { GatewayClient, ConfigChoice, ConfigGroup, ConfigOption, ModeSelection, SessionLog } from "@acp-gateway/client";
+import { strings } from "../strings";
 import { Icon } from "./Icon";
 import { Popover } from "./Popover";
 import type { Act } from "./act";
@@ -29,7 +30,7 @@ export function Options({ log, client, sessionId, act }: Props) {
     <>
       {log.modes && !modeIsOption && log.modes.availableModes.length > 0 && (
         <label className="option option-name-hidden">
-          <span>Mode</span>
+          <span>{strings.composer.mode}</span>
           <select value={log.modes.currentModeId} onChange={(event) => void act(() => client.setMode(sessionId, event.target.value))}>
             {log.modes.availableModes.map(({ id, name, description }) => (
               <Choice key={id} value={id} name={name} description={description} denied={log.deniedModes.some((denied) => denied.modeId === id)} />
@@ -39,7 +40,7 @@ export function Options({ log, client, sessionId, act }: Props) {
       )}
       {log.configOptions.filter(isNear).map(control)}
       {others.length > 0 && (
-        <Popover button={<Icon name="settings" />} className="icon-button" label="More options" name="Options of the agent" place="above">
+        <Popover button={<Icon name="settings" />} className="icon-button" label={strings.composer.moreOptions} name={strings.composer.options} place="above">
           {() => others.map(control)}
         </Popover>
       )}
@@ -50,9 +51,6 @@ export function Options({ log, client, sessionId, act }: Props) {
 function isNear(option: ConfigOption): boolean {
   return option.type === "select" && (option.category === "mode" || option.category === "model");
 }
-
-/** Why a choice is disabled. */
-export const DENIED = "The operator of this gateway denies this mode.";
 
 interface ControlProps {
   option: ConfigOption;
@@ -65,9 +63,9 @@ function ConfigControl({ option, denied, onChange }: ControlProps) {
     const on = option.currentValue === true;
     const off = denied.length > 0 && !on;
     return (
-      <label className="option" title={off ? DENIED : (option.description ?? undefined)}>
+      <label className="option" title={off ? strings.composer.deniedMode : (option.description ?? undefined)}>
         <input type="checkbox" checked={on} disabled={off} onChange={(event) => onChange(event.target.checked)} />
-        <span>{off ? `${option.name} (denied)` : option.name}</span>
+        <span>{off ? strings.composer.denied(option.name) : option.name}</span>
       </label>
     );
   }
@@ -109,8 +107,8 @@ interface ChoiceProps {
 
 function Choice({ value, name, description, denied }: ChoiceProps) {
   return (
-    <option value={value} disabled={denied} title={denied ? DENIED : (description ?? undefined)}>
-      {denied ? `${name} (denied)` : name}
+    <option value={value} disabled={denied} title={denied ? strings.composer.deniedMode : (description ?? undefined)}>
+      {denied ? strings.composer.denied(name) : name}
     </option>
   );
 }

@@ -6,8 +6,8 @@ import type { RequestItem, Terminal, ToolItem } from "@acp-gateway/client";
 import { records, text } from "@acp-gateway/client/read";
 import { riskOf } from "../model/risk";
 import { clock } from "../model/words";
+import { strings } from "../strings";
 import { ActionView } from "./ActionView";
-import { DENIED } from "./Options";
 import { isEditable, useArmed, useCardFocus } from "./card";
 import { QUESTION_ID } from "./focus";
 import { Icon } from "./Icon";
@@ -64,17 +64,17 @@ export function PermissionCard({ request, tool, terminals, isDenied, onAnswer, l
   const risk = riskOf(text(request.toolCall?.["kind"]) ?? tool?.toolKind ?? null, action.command);
   const content = records(request.toolCall?.["content"]);
   return (
-    <section id={listed ? undefined : QUESTION_ID} className="permission" ref={card} tabIndex={-1} aria-label={`The agent asks permission: ${request.title}`}>
+    <section id={listed ? undefined : QUESTION_ID} className="permission" ref={card} tabIndex={-1} aria-label={strings.requests.permission(request.title)}>
       <p className="permission-head">
-        <Icon name="waiting" /> Needs approval
+        <Icon name="waiting" /> {strings.requests.needsApproval}
         {agent !== null && <span className="permission-who">· {agent}</span>}
         <span className="permission-note">
           <Icon name="clock" />
-          <span>{request.deadline ? `Rejected at ${clock(request.deadline)} if nobody answers` : "Waits until somebody answers"}</span>
+          <span>{request.deadline ? strings.requests.rejectedAt(clock(request.deadline)) : strings.requests.waits}</span>
         </span>
       </p>
       <div className="permission-line">
-        <p className="permission-title">{request.title || "Go on?"}</p>
+        <p className="permission-title">{request.title || strings.requests.goOn}</p>
         {risk && (
           <p className="risk">
             <Icon name="warning" /> {risk.words}
@@ -95,17 +95,17 @@ export function PermissionCard({ request, tool, terminals, isDenied, onAnswer, l
             className={index === 0 && !risk && option.kind.startsWith("allow") ? `button primary option-${option.kind}` : `button option-${option.kind}`}
             type="button"
             aria-disabled={!armed || busy || isDenied(option.optionId)}
-            title={isDenied(option.optionId) ? DENIED : undefined}
+            title={isDenied(option.optionId) ? strings.composer.deniedMode : undefined}
             aria-keyshortcuts={index < 9 && !listed ? String(index + 1) : undefined}
             onClick={() => void answer({ optionId: option.optionId })}
           >
             {index < 9 && !listed && <kbd aria-hidden="true">{index + 1}</kbd>}
-            <span className="option-name">{isDenied(option.optionId) ? `${option.name} (denied)` : option.name}</span>
+            <span className="option-name">{isDenied(option.optionId) ? strings.composer.denied(option.name) : option.name}</span>
           </button>
         ))}
         {request.options.length === 0 && (
           <button className="button" type="button" aria-disabled={!armed || busy} onClick={() => void answer({ cancelled: true })}>
-            Dismiss
+            {strings.common.dismiss}
           </button>
         )}
       </div>

@@ -2,14 +2,15 @@
 
 import { memo } from "react";
 import type { PlanItem } from "@acp-gateway/client";
+import { strings } from "../strings";
 import { Icon } from "./Icon";
 import { Markdown } from "./Markdown";
 
 export const PlanCard = memo(function PlanCard({ item }: { item: PlanItem }) {
   if (item.markdown !== null || item.uri !== null) {
     return (
-      <div className="plan" role="group" aria-label="Plan">
-        <p className="plan-head">Plan</p>
+      <div className="plan" role="group" aria-label={strings.common.plan}>
+        <p className="plan-head">{strings.common.plan}</p>
         {item.markdown !== null && <Markdown text={item.markdown} />}
         {item.uri !== null && <p className="reference">{item.uri}</p>}
       </div>
@@ -17,11 +18,11 @@ export const PlanCard = memo(function PlanCard({ item }: { item: PlanItem }) {
   }
   const done = item.entries.filter((entry) => entry.status === "completed").length;
   return (
-    <div className="plan" role="group" aria-label="Plan">
+    <div className="plan" role="group" aria-label={strings.common.plan}>
       <p className="plan-head">
-        Plan
+        {strings.common.plan}
         <span>
-          {done} of {item.entries.length} done
+          {strings.transcript.planDone(done, item.entries.length)}
         </span>
       </p>
       <ol>
@@ -32,7 +33,7 @@ export const PlanCard = memo(function PlanCard({ item }: { item: PlanItem }) {
             </span>
             <span>
               {entry.content}
-              <span className="hidden"> ({entry.status === "in_progress" ? "in progress" : entry.status})</span>
+              <span className="hidden"> ({entry.status === "in_progress" ? strings.transcript.stepInProgress : entry.status})</span>
             </span>
           </li>
         ))}

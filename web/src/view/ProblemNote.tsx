@@ -4,6 +4,7 @@ import { useContext } from "react";
 import { ApiProblem, type AuthMethod, type Problem } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { explain, explainProblem } from "../model/explain";
+import { strings } from "../strings";
 import { RawValue } from "./ActionView";
 import { Icon } from "./Icon";
 import { usePart } from "./lazy";
@@ -28,13 +29,13 @@ export function ProblemNote({ error, problem, children }: Props) {
       {about?.code === "agent_auth_required" && <SignInPlace methods={about.authMethods ?? []} />}
       {about?.acp?.data != null && (
         <details>
-          <summary>What the agent reported</summary>
-          <RawValue label="Data of the agent's error" value={about.acp.data} />
+          <summary>{strings.problems.reported}</summary>
+          <RawValue label={strings.problems.errorData} value={about.acp.data} />
         </details>
       )}
       {problem?.stderrTail && (
         <details>
-          <summary>What the agent wrote to its error output</summary>
+          <summary>{strings.problems.errorOutput}</summary>
           <pre className="output">{problem.stderrTail}</pre>
         </details>
       )}

@@ -2,6 +2,7 @@
 
 import { createContext, useContext, useState } from "react";
 import { blocksText, type Turn } from "@acp-gateway/client";
+import { strings } from "../strings";
 import { onEscape } from "./escape";
 import { Icon } from "./Icon";
 
@@ -26,7 +27,7 @@ export function QueuedEnd({ turn }: { turn: Turn }) {
   const { promptId } = turn;
   // A message with pictures or files keeps them, so only a text alone is edited here.
   const words = turn.prompt.every((block) => block.type === "text") ? blocksText(turn.prompt) : "";
-  if (!queue || promptId === null) return <p className="turn-end">Waiting in the queue</p>;
+  if (!queue || promptId === null) return <p className="turn-end">{strings.transcript.queueWaits}</p>;
   if (edits) {
     return (
       <EditForm
@@ -40,33 +41,33 @@ export function QueuedEnd({ turn }: { turn: Turn }) {
   return (
     <div className="turn-foot">
       <p className="turn-end">
-        <Icon name="clock" /> {queue.order.length > 1 ? `Queued, number ${place + 1}` : "Queued"}
+        <Icon name="clock" /> {queue.order.length > 1 ? strings.transcript.queuedNumber(place + 1) : strings.transcript.queued}
       </p>
-      <div className="queue-actions" role="group" aria-label="Queued message">
+      <div className="queue-actions" role="group" aria-label={strings.transcript.queuedMessage}>
         {queue.sendNow && place === 0 && (
           <button className="link-button" type="button" onClick={queue.sendNow}>
-            Stop and send now
+            {strings.transcript.sendNow}
           </button>
         )}
         {queue.order.length > 1 && (
           <>
-            <button className="icon-button" type="button" title="Send earlier" disabled={place <= 0} onClick={() => queue.move(promptId, -1)}>
+            <button className="icon-button" type="button" title={strings.transcript.sendEarlier} disabled={place <= 0} onClick={() => queue.move(promptId, -1)}>
               <Icon name="up" />
-              <span className="hidden">Send earlier</span>
+              <span className="hidden">{strings.transcript.sendEarlier}</span>
             </button>
-            <button className="icon-button" type="button" title="Send later" disabled={place === queue.order.length - 1} onClick={() => queue.move(promptId, 1)}>
+            <button className="icon-button" type="button" title={strings.transcript.sendLater} disabled={place === queue.order.length - 1} onClick={() => queue.move(promptId, 1)}>
               <Icon name="down" />
-              <span className="hidden">Send later</span>
+              <span className="hidden">{strings.transcript.sendLater}</span>
             </button>
           </>
         )}
         {words !== "" && (
           <button className="link-button" type="button" onClick={() => setEdits(true)}>
-            Edit
+            {strings.transcript.edit}
           </button>
         )}
         <button className="link-button" type="button" onClick={() => queue.remove(promptId)}>
-          Remove
+          {strings.transcript.remove}
         </button>
       </div>
     </div>
@@ -84,13 +85,13 @@ function EditForm({ words, onSave, onCancel }: { words: string; onSave(text: str
       }}
       onKeyDown={(event) => onEscape(event, onCancel)}
     >
-      <textarea className="field-box" aria-label="Queued message" autoFocus rows={3} value={text} onChange={(event) => setText(event.target.value)} />
+      <textarea className="field-box" aria-label={strings.transcript.queuedMessage} autoFocus rows={3} value={text} onChange={(event) => setText(event.target.value)} />
       <div className="dialog-actions">
         <button className="button small" type="submit" disabled={text.trim() === ""}>
-          Save
+          {strings.common.save}
         </button>
         <button className="button small" type="button" onClick={onCancel}>
-          Cancel
+          {strings.common.cancel}
         </button>
       </div>
     </form>

@@ -6,6 +6,7 @@ import { sessionHref } from "../model/route";
 import { seen } from "../model/seen";
 import { sessionMark } from "../model/sessionState";
 import { ago } from "../model/words";
+import { strings } from "../strings";
 import { SessionStateMark } from "./SessionStateMark";
 
 const MOST = 5;
@@ -15,7 +16,7 @@ export function RecentSessions({ sessions, children }: { sessions: SessionSummar
   return (
     <section className="recent" aria-labelledby="recent-title">
       <div className="recent-head">
-        <h2 id="recent-title">{shown.length > 0 ? "Pick up where you left off" : "No sessions here yet"}</h2>
+        <h2 id="recent-title">{shown.length > 0 ? strings.start.recent : strings.start.noRecent}</h2>
         {children}
       </div>
       {shown.map((session) => (
@@ -23,7 +24,7 @@ export function RecentSessions({ sessions, children }: { sessions: SessionSummar
           <span className="recent-state">
             <SessionStateMark mark={sessionMark(session, seen.isUnread(session))} />
           </span>
-          <span className="recent-title">{visible(session.title ?? "Untitled session")}</span>
+          <span className="recent-title">{visible(session.title ?? strings.common.untitled)}</span>
           <span className="recent-where">{session.agent}</span>
           <time dateTime={session.lastActivityAt}>{ago(session.lastActivityAt, Date.now())}</time>
         </a>

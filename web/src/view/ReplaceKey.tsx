@@ -2,6 +2,7 @@
 // with the key of its author.
 
 import { useEffect, useRef } from "react";
+import { strings } from "../strings";
 
 interface Props {
   onReplace(): void;
@@ -28,17 +29,14 @@ export function ReplaceKey({ onReplace, onKeep }: Props) {
         onKeep();
       }}
     >
-      <h1 id="replace-key-title">Use the key of this link?</h1>
-      <p id="replace-key-text">
-        This browser already has another key. With the key of the link you work as its principal, and its owner can see your sessions. Replace your key only if you
-        trust the sender of the link.
-      </p>
+      <h1 id="replace-key-title">{strings.key.replaceTitle}</h1>
+      <p id="replace-key-text">{strings.key.replaceText}</p>
       <div className="dialog-actions">
         <button className="button primary" type="button" ref={keep} onClick={onKeep}>
-          Keep my key
+          {strings.key.keepMine}
         </button>
         <button className="button" type="button" onClick={onReplace}>
-          Replace the key
+          {strings.key.replace}
         </button>
       </div>
     </dialog>

@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "react";
 import { type GatewayClient, type RequestItem, type SessionLog, toolOf } from "@acp-gateway/client";
+import { strings } from "../strings";
 import { usePart } from "./lazy";
 import { PermissionCard } from "./PermissionCard";
 import type { Act } from "./act";
@@ -27,7 +28,7 @@ export function RequestDock({ log, requests, client, sessionId, act, onAnswer }:
   return (
     <div className={small ? "requests small" : "requests"}>
       <button className="link-button requests-toggle" type="button" aria-expanded={!small} onClick={() => setSmall(!small)}>
-        {small ? "Show the question of the agent" : "Read the conversation first"}
+        {small ? strings.requests.show : strings.requests.readFirst}
       </button>
       {first.method === "session/request_permission" ? (
         <PermissionCard
@@ -44,7 +45,7 @@ export function RequestDock({ log, requests, client, sessionId, act, onAnswer }:
       ) : (
         <Asked key={first.requestId} request={first} client={client} sessionId={sessionId} act={act} />
       )}
-      {more > 0 && <p className="requests-more">{more === 1 ? "One more question waits." : `${more} more questions wait.`}</p>}
+      {more > 0 && <p className="requests-more">{strings.requests.more(more)}</p>}
     </div>
   );
 }
@@ -55,9 +56,9 @@ function Asked(props: { request: RequestItem; client: GatewayClient; sessionId: 
   const questions = usePart(loadQuestions);
   if (questions.state === "here") return <questions.part.Question {...props} />;
   return (
-    <section className="permission" aria-label="The agent asks">
-      <p className="permission-title">{props.request.title || "The agent asks something."}</p>
-      {questions.state === "failed" && <p className="permission-note">This question cannot be shown. Load the page again.</p>}
+    <section className="permission" aria-label={strings.requests.asks}>
+      <p className="permission-title">{props.request.title || strings.requests.asksSomething}</p>
+      {questions.state === "failed" && <p className="permission-note">{strings.requests.cannotShow}</p>}
     </section>
   );
 }

@@ -3,19 +3,18 @@
 import { memo } from "react";
 import type { RequestItem, Resolution } from "@acp-gateway/client";
 import { lookup } from "@acp-gateway/client/read";
+import { strings } from "../strings";
 import { Icon } from "./Icon";
-
-const ACTIONS: Record<string, string> = { accept: "accepted", decline: "declined", cancel: "dismissed" };
 
 export const RequestLine = memo(function RequestLine({ item, live }: { item: RequestItem; live: boolean }) {
   const waits = item.resolution === null && live;
   return (
     <p className={waits ? "request-line waits" : "request-line"}>
       <Icon name={waits ? "waiting" : "mode"} />
-      <span className="request-line-title">{item.title.replace(/[.:]$/, "") || "The agent asked a question"}</span>
+      <span className="request-line-title">{item.title.replace(/[.:]$/, "") || strings.requests.asked}</span>
       <span>
-        {item.resolution ? resolutionWords(item, item.resolution) : live ? (item.reserved ? "waits for the editor" : "waits for your answer") : "was not answered"}
-        {item.done && ", and done"}
+        {item.resolution ? resolutionWords(item, item.resolution) : live ? (item.reserved ? strings.requests.waitsForEditor : strings.requests.waitsForYou) : strings.requests.notAnswered}
+        {item.done && strings.requests.andDone}
       </span>
     </p>
   );
@@ -23,23 +22,23 @@ export const RequestLine = memo(function RequestLine({ item, live }: { item: Req
 
 export function resolutionWords(item: RequestItem, resolution: Resolution): string {
   const option = item.options.find((candidate) => candidate.optionId === resolution.optionId);
-  const choice = option ? `“${option.name}”` : null;
-  const by = resolution.by ? ` by ${resolution.by}` : "";
+  const choice = option ? strings.requests.quoted(option.name) : null;
+  const by = resolution.by ? strings.requests.by(resolution.by) : "";
   switch (resolution.how) {
     case "answered":
-      if (resolution.refused) return `refused${by}`;
-      if (choice) return `${choice} chosen${by}`;
-      return `${lookup(ACTIONS, resolution.action) ?? "answered"}${by}`;
+      if (resolution.refused) return strings.requests.refused(by);
+      if (choice) return strings.requests.chosen(choice, by);
+      return `${lookup(strings.requests.actions, resolution.action) ?? strings.requests.answered}${by}`;
     case "policy":
-      return choice ? `${choice} chosen by the gateway's policy` : "answered by the gateway's policy";
+      return choice ? strings.requests.chosenByPolicy(choice) : strings.requests.answeredByPolicy;
     case "cancelled":
-      return "cancelled with the turn";
+      return strings.requests.cancelled;
     case "withdrawn":
-      return "withdrawn by the agent";
+      return strings.requests.withdrawn;
     case "disconnected":
-      return "ended, because the editor has disconnected";
+      return strings.requests.disconnected;
     case "expired":
-      return "ran out unanswered";
+      return strings.requests.expired;
     default:
       return resolution.how;
   }

@@ -4,6 +4,7 @@ import { useState, type ReactNode } from "react";
 import { type GatewayClient, idempotencyKey, type SessionLog } from "@acp-gateway/client";
 import { fileName, toMarkdown } from "../model/exported";
 import { goTo, sessionHref } from "../model/route";
+import { strings } from "../strings";
 import { AgentOutput } from "./AgentOutput";
 import { CopyButton } from "./CopyButton";
 import { Icon } from "./Icon";
@@ -30,7 +31,7 @@ export function SessionMenu({ client, sessionId, log, title, busy, act }: Props)
 
   return (
     <>
-      <Popover button={<Icon name="more" />} className="icon-button" label="More about this session" name="This session" side="right">
+      <Popover button={<Icon name="more" />} className="icon-button" label={strings.session.menu} name={strings.session.menuName} side="right">
         {(close) => {
           const choose = (action: () => Promise<unknown>) => {
             close();
@@ -38,11 +39,11 @@ export function SessionMenu({ client, sessionId, log, title, busy, act }: Props)
           };
           return (
             <>
-              <CopyButton text={location.href} label="Copy the link" />
+              <CopyButton text={location.href} label={strings.session.copyLink} />
               <Entry onChoose={() => choose(async () => download(`${fileName(title)}.md`, "text/markdown", toMarkdown(log, title)))}>
-                Download as Markdown
+                {strings.session.saveMarkdown}
               </Entry>
-              <Entry onChoose={() => choose(exportJson)}>Download as JSON</Entry>
+              <Entry onChoose={() => choose(exportJson)}>{strings.session.saveJson}</Entry>
               <Entry
                 onChoose={() => {
                   // The dialog returns the focus to the button of the menu.
@@ -50,13 +51,13 @@ export function SessionMenu({ client, sessionId, log, title, busy, act }: Props)
                   setShowsOutput(true);
                 }}
               >
-                Output of the agent
+                {strings.common.outputOfAgent}
               </Entry>
               <hr className="popover-line" />
               <Entry disabled={busy} onChoose={() => choose(fork)}>
-                Fork
+                {strings.session.fork}
               </Entry>
-              {!log.closed && <Entry onChoose={() => choose(() => client.close(sessionId))}>Close</Entry>}
+              {!log.closed && <Entry onChoose={() => choose(() => client.close(sessionId))}>{strings.session.close}</Entry>}
             </>
           );
         }}

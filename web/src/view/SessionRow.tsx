@@ -5,6 +5,7 @@ import type { SessionSummary as Session } from "@acp-gateway/client";
 import { sessionHref } from "../model/route";
 import { sessionMark } from "../model/sessionState";
 import { ago } from "../model/words";
+import { strings } from "../strings";
 import { onEscape } from "./escape";
 import { Icon } from "./Icon";
 import { SessionStateMark } from "./SessionStateMark";
@@ -45,7 +46,7 @@ export function SessionRow({ session, current, unread, title, onNavigate, onRena
           <a className="session-link" href={sessionHref(session.sessionId)} aria-current={current ? "page" : undefined} onClick={onNavigate}>
             <span className={unread ? "session-title unread" : "session-title"}>
               {title}
-              {unread && <span className="hidden"> (new)</span>}
+              {unread && <span className="hidden"> {strings.sidebar.isNew}</span>}
             </span>
             <span className="session-meta">
               <SessionStateMark mark={mark} />
@@ -56,13 +57,13 @@ export function SessionRow({ session, current, unread, title, onNavigate, onRena
             </span>
           </a>
           <span className="session-actions">
-            <button className="icon-button" type="button" title="Rename" onClick={() => setForm("rename")}>
+            <button className="icon-button" type="button" title={strings.sidebar.rename} onClick={() => setForm("rename")}>
               <Icon name="edit" />
-              <span className="hidden">Rename {title}</span>
+              <span className="hidden">{strings.sidebar.renameOne(title)}</span>
             </button>
-            <button className="icon-button" type="button" title="Delete" onClick={() => setForm("delete")}>
+            <button className="icon-button" type="button" title={strings.sidebar.remove} onClick={() => setForm("delete")}>
               <Icon name="delete" />
-              <span className="hidden">Delete {title}</span>
+              <span className="hidden">{strings.sidebar.removeOne(title)}</span>
             </button>
           </span>
         </>
@@ -83,7 +84,7 @@ function Rename({ title, onRename, onClose }: { title: string; onRename(title: s
     <form className="confirm" onSubmit={submit} onKeyDown={(event) => onEscape(event, onClose)}>
       <input
         className="field-box rename-field"
-        aria-label="Title of the session"
+        aria-label={strings.sidebar.title}
         autoFocus
         maxLength={MAX_TITLE}
         value={text}
@@ -91,10 +92,10 @@ function Rename({ title, onRename, onClose }: { title: string; onRename(title: s
         onFocus={(event) => event.target.select()}
       />
       <button className="button small" type="submit">
-        Save
+        {strings.common.save}
       </button>
       <button className="button small" type="button" onClick={onClose}>
-        Cancel
+        {strings.common.cancel}
       </button>
     </form>
   );
@@ -102,13 +103,13 @@ function Rename({ title, onRename, onClose }: { title: string; onRename(title: s
 
 function ConfirmDelete({ onDelete, onKeep }: { onDelete(): void; onKeep(): void }) {
   return (
-    <div className="confirm" role="group" aria-label="Delete this session?" onKeyDown={(event) => onEscape(event, onKeep)}>
-      <span>Delete with all its history?</span>
+    <div className="confirm" role="group" aria-label={strings.sidebar.askRemove} onKeyDown={(event) => onEscape(event, onKeep)}>
+      <span>{strings.sidebar.askHistory}</span>
       <button className="button small danger" type="button" onClick={onDelete}>
-        Delete
+        {strings.sidebar.remove}
       </button>
       <button className="button small" type="button" autoFocus onClick={onKeep}>
-        Keep
+        {strings.sidebar.keep}
       </button>
     </div>
   );

@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, type KeyboardEvent } from "react";
 import { flushSync } from "react-dom";
+import { strings } from "../strings";
 import { focusMessage } from "./focus";
 import { Icon } from "./Icon";
 
@@ -50,9 +51,9 @@ export function SessionSearch({ search, onSearch, onOpen }: Props) {
         className="session-search"
         ref={field}
         type="search"
-        aria-label="Search sessions"
+        aria-label={strings.sidebar.searchName}
         aria-keyshortcuts="Control+K"
-        placeholder="Search"
+        placeholder={strings.sidebar.search}
         value={search}
         onChange={(event) => onSearch(event.target.value)}
         onKeyDown={press}

@@ -9,6 +9,7 @@ import { useDraft } from "../model/draft";
 import { panelChoice, type Tab, togglePanel } from "../model/panelTab";
 import { promptTitle } from "../model/words";
 import { seen } from "../model/seen";
+import { strings } from "../strings";
 import type { Act } from "./act";
 import { Announcer } from "./Announcer";
 import { Boundary } from "./Boundary";
@@ -126,9 +127,9 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
             </div>
             <UsageMeter usage={log.usage} />
             {!gone && !refused && (
-              <button className="icon-button" type="button" title="Panel (Alt+P)" aria-keyshortcuts="Alt+P" aria-pressed={panel !== "closed"} onClick={togglePanel}>
+              <button className="icon-button" type="button" title={strings.session.panelTitle} aria-keyshortcuts="Alt+P" aria-pressed={panel !== "closed"} onClick={togglePanel}>
                 <Icon name="panel" />
-                <span className="hidden">Panel</span>
+                <span className="hidden">{strings.session.panel}</span>
               </button>
             )}
             {!gone && !refused && <SessionMenu client={client} sessionId={sessionId} log={log} title={title} busy={running !== null} act={act} />}
@@ -157,7 +158,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
               <div className="dock-problem">
                 <ProblemNote error={error} />
                 <button className="button small" type="button" onClick={() => setError(null)}>
-                  Dismiss
+                  {strings.common.dismiss}
                 </button>
               </div>
             )}
@@ -165,9 +166,9 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
               <Gone gone={gone} error={refused ? connection.error : null} />
             ) : log.closed ? (
               <div className="closed">
-                <p>This session is closed. Its history stays readable.</p>
+                <p>{strings.session.closed}</p>
                 <button className="button" type="button" onClick={() => void act(() => client.attach(sessionId))}>
-                  Open it again
+                  {strings.session.reopen}
                 </button>
               </div>
             ) : (
@@ -201,7 +202,7 @@ const loadPanel = () => import("./panel/Panel");
 
 function PanelPlace(props: { client: GatewayClient; sessionId: string; log: SessionLog; tab: Tab; act: Act; onWrite(text: string): void }) {
   const panel = usePart(loadPanel);
-  return panel.state === "here" ? <panel.part.Panel {...props} /> : <aside className="panel" aria-label="Details" />;
+  return panel.state === "here" ? <panel.part.Panel {...props} /> : <aside className="panel" aria-label={strings.session.details} />;
 }
 
 /** The keys of the message field. */
@@ -209,16 +210,16 @@ function Hints() {
   return (
     <p className="hints" aria-hidden="true">
       <span>
-        <kbd>Enter</kbd> Send
+        <kbd>Enter</kbd> {strings.common.send}
       </span>
       <span>
-        <kbd>@</kbd> Files
+        <kbd>@</kbd> {strings.common.files}
       </span>
       <span>
-        <kbd>/</kbd> Commands
+        <kbd>/</kbd> {strings.common.commands}
       </span>
       <span>
-        <kbd>?</kbd> Shortcuts
+        <kbd>?</kbd> {strings.composer.shortcuts}
       </span>
     </p>
   );
@@ -227,9 +228,9 @@ function Hints() {
 function Gone({ gone, error }: { gone: boolean; error: unknown }) {
   return (
     <div className="closed">
-      {gone ? <p>This session was deleted.</p> : <ProblemNote error={error} />}
+      {gone ? <p>{strings.session.deleted}</p> : <ProblemNote error={error} />}
       <a className="button" href="#/">
-        Start a new session
+        {strings.session.startNew}
       </a>
     </div>
   );
@@ -238,5 +239,5 @@ function Gone({ gone, error }: { gone: boolean; error: unknown }) {
 function titleOf(log: SessionLog): string {
   if (log.title) return log.title;
   const first = log.turns.find((turn) => turn.prompt.length > 0);
-  return promptTitle(first ? blocksText(first.prompt) : "") || "New session";
+  return promptTitle(first ? blocksText(first.prompt) : "") || strings.common.newSession;
 }

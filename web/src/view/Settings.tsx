@@ -4,27 +4,25 @@ import { useSyncExternalStore } from "react";
 import type { Choice } from "../model/choice";
 import { applyDensity, DENSITIES, densityChoice } from "../model/density";
 import { applyTheme, themeChoice, THEMES } from "../model/theme";
+import { strings } from "../strings";
 import { Icon } from "./Icon";
 import { NoticesChoice } from "./NoticesChoice";
 import { Popover } from "./Popover";
 
-const THEME_NAMES = { system: "System", light: "Light", dark: "Dark" };
-const DENSITY_NAMES = { comfortable: "Comfortable", compact: "Compact" };
-
 export function Settings({ onForget }: { onForget(): void }) {
   return (
-    <Popover button={<Icon name="settings" />} className="icon-button" label="Settings" name="Settings" side="right">
+    <Popover button={<Icon name="settings" />} className="icon-button" label={strings.sidebar.settings} name={strings.sidebar.settings} side="right">
       {() => (
         <>
-          <Select label="Theme" choice={themeChoice} values={THEMES} names={THEME_NAMES} onChange={applyTheme} />
-          <Select label="Density" choice={densityChoice} values={DENSITIES} names={DENSITY_NAMES} onChange={applyDensity} />
+          <Select label={strings.sidebar.theme} choice={themeChoice} values={THEMES} names={strings.sidebar.themes} onChange={applyTheme} />
+          <Select label={strings.sidebar.density} choice={densityChoice} values={DENSITIES} names={strings.sidebar.densities} onChange={applyDensity} />
           <NoticesChoice />
           <hr className="popover-line" />
           <a className="link-button" href="docs" target="_blank" rel="noopener noreferrer">
-            API docs
+            {strings.sidebar.apiDocs}
           </a>
           <button className="link-button" type="button" onClick={onForget}>
-            Sign out
+            {strings.sidebar.signOut}
           </button>
         </>
       )}

@@ -5,6 +5,7 @@ import type { GatewayClient, SharedConnection } from "@acp-gateway/client";
 import { noticesAreOn, useNotices } from "../model/notices";
 import { goTo, isEmbedded, sessionHref, useRoute } from "../model/route";
 import { seen } from "../model/seen";
+import { strings } from "../strings";
 import { useSessions } from "@acp-gateway/react";
 import { onEscape } from "./escape";
 import { Icon } from "./Icon";
@@ -69,14 +70,14 @@ export function Shell({ client, hub, onForget }: Props) {
   const menu = embedded ? null : (
     <button className="icon-button menu-button" type="button" aria-expanded={drawer} aria-controls="sidebar" onClick={() => setDrawer(!drawer)}>
       <Icon name={drawer ? "close" : "menu"} />
-      <span className="hidden">{drawer ? "Close the list of sessions" : "Open the list of sessions"}</span>
+      <span className="hidden">{drawer ? strings.sidebar.closeList : strings.sidebar.openList}</span>
     </button>
   );
 
   return (
     <div className={embedded ? "shell embedded" : drawer ? "shell drawer-open" : "shell"} onKeyDown={(event) => drawer && onEscape(event, () => setDrawer(false))}>
       <a className="skip" href="#main" onClick={skipToMain}>
-        Skip to the conversation
+        {strings.sidebar.skip}
       </a>
       {!embedded && (
         <Sidebar

@@ -6,6 +6,7 @@ import { visible } from "@acp-gateway/client/read";
 import { grouped, matches } from "../model/groups";
 import { goTo, INBOX_HREF, TASKS_HREF, type Route } from "../model/route";
 import { seen } from "../model/seen";
+import { strings } from "../strings";
 import type { SessionList } from "@acp-gateway/react";
 import { Icon } from "./Icon";
 import { KeyRights } from "./KeyRights";
@@ -33,7 +34,7 @@ export function Sidebar({ client, list, route, open, openTitle, onForget, onNavi
   const [search, setSearch] = useState("");
   useSyncExternalStore(seen.subscribe, seen.stored);
   const titleOf = (session: Session) =>
-    visible(session.title ?? (session.sessionId === open ? openTitle : null) ?? "Untitled session");
+    visible(session.title ?? (session.sessionId === open ? openTitle : null) ?? strings.common.untitled);
   const found = list.sessions?.filter((session) => matches({ ...session, title: titleOf(session) }, search.trim())) ?? [];
 
   const waiting = list.sessions?.filter((session) => session.state === "waiting").length ?? 0;
@@ -50,7 +51,7 @@ export function Sidebar({ client, list, route, open, openTitle, onForget, onNavi
   }
 
   return (
-    <nav id="sidebar" className="sidebar" aria-label="Sessions">
+    <nav id="sidebar" className="sidebar" aria-label={strings.sidebar.name}>
       <div className="sidebar-head">
         <div className="brand-row">
           <a className="brand" href="#/" onClick={onNavigate}>
@@ -60,25 +61,25 @@ export function Sidebar({ client, list, route, open, openTitle, onForget, onNavi
           <Settings onForget={onForget} />
         </div>
         <a className="sidebar-action" href="#/" aria-keyshortcuts="Alt+N" onClick={onNavigate}>
-          <Icon name="plus" /> New session
+          <Icon name="plus" /> {strings.common.newSession}
           <kbd aria-hidden="true">Alt N</kbd>
         </a>
         <SessionSearch search={search} onSearch={setSearch} onOpen={onSearch} />
         {waiting > 0 && (
           <a className="sidebar-action quiet" href={INBOX_HREF} aria-current={route.page === "inbox" ? "page" : undefined} onClick={onNavigate}>
-            <Icon name="waiting" /> Inbox
+            <Icon name="waiting" /> {strings.inbox.inbox}
             <span className="count">{waiting}</span>
           </a>
         )}
         <a className="sidebar-action quiet" href={TASKS_HREF} aria-current={route.page === "tasks" ? "page" : undefined} onClick={onNavigate}>
-          <Icon name="clock" /> Tasks
+          <Icon name="clock" /> {strings.inbox.tasks}
         </a>
       </div>
       {error !== null && <ProblemNote error={error} />}
       {list.error !== null && list.sessions === null && <ProblemNote error={list.error} />}
       {list.sessions !== null && found.length === 0 && (
         <p className="sidebar-empty" role="status">
-          {list.sessions.length === 0 ? "No sessions yet." : "No session matches."}
+          {list.sessions.length === 0 ? strings.sidebar.noSessions : strings.sidebar.noMatch}
         </p>
       )}
       <div className="session-groups" onKeyDown={moveFocus}>
@@ -86,7 +87,7 @@ export function Sidebar({ client, list, route, open, openTitle, onForget, onNavi
           <section key={group.name} aria-label={group.name}>
             <h2 className="session-group">
               {group.name}
-              {group.name === "Needs you" && <span className="count">{group.sessions.length}</span>}
+              {group.name === strings.sidebar.groups.needsYou && <span className="count">{group.sessions.length}</span>}
             </h2>
             <ul>
               {group.sessions.map((session) => (
@@ -107,9 +108,9 @@ export function Sidebar({ client, list, route, open, openTitle, onForget, onNavi
       </div>
       <div className="sidebar-foot">
         <KeyRights client={client} />
-        <button className="icon-button" type="button" title="Keyboard shortcuts (?)" aria-keyshortcuts="?" onClick={onHelp}>
+        <button className="icon-button" type="button" title={strings.sidebar.shortcutsTitle} aria-keyshortcuts="?" onClick={onHelp}>
           <Icon name="keyboard" />
-          <span className="hidden">Keyboard shortcuts</span>
+          <span className="hidden">{strings.sidebar.shortcuts}</span>
         </button>
       </div>
     </nav>

@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "react";
 import { type ConfigChoice, type ConfigGroup, type GatewayClient, readConfigOptions, readModes, type Session } from "@acp-gateway/client";
+import { strings } from "../strings";
 
 /** What a person has selected; the agent's own defaults where nothing was. */
 export interface StartSelection {
@@ -27,7 +28,7 @@ export function StartOptions({ client, latest, selection, onSelect }: Props) {
     <>
       {modes.length > 0 && (
         <Select
-          label="Mode"
+          label={strings.start.mode}
           value={selection.modeId ?? ""}
           choices={modes.filter(({ id }) => !denied.some(({ modeId }) => modeId === id)).map(({ id, name }) => ({ value: id, name }))}
           onChange={(modeId) => {
@@ -81,7 +82,7 @@ function Select({ label, value, choices, onChange }: SelectProps) {
     <label className="option option-name-hidden">
       <span>{label}</span>
       <select value={value} onChange={(event) => onChange(event.target.value)}>
-        <option value="">{`Default ${label.toLowerCase()}`}</option>
+        <option value="">{strings.start.defaultOf(label)}</option>
         {choices.map((choice) => (
           <option key={choice.value} value={choice.value}>
             {choice.name}

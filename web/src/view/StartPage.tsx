@@ -8,6 +8,7 @@ import { agentState, agentTitle, startable } from "../model/agents";
 import { type Accepts, accepts, promptBlocks } from "../model/attachments";
 import { recentFolders } from "../model/folders";
 import { goTo, sessionHref } from "../model/route";
+import { strings } from "../strings";
 import { AgentMenu } from "./AgentMenu";
 import { AgentSessions } from "./AgentSessions";
 import { AttachButton } from "./AttachButton";
@@ -37,9 +38,9 @@ interface Attempt {
 
 /** Messages that a person can begin with. */
 const SUGGESTED = [
-  { icon: "execute", text: "Fix a failing test" },
-  { icon: "changes", text: "Review my uncommitted changes" },
-  { icon: "file", text: "Explain this repository" },
+  { icon: "execute", text: strings.start.fixTest },
+  { icon: "changes", text: strings.start.reviewChanges },
+  { icon: "file", text: strings.start.explainRepository },
 ];
 
 export function StartPage({ client, menu, sessions, onCreated }: Props) {
@@ -107,10 +108,10 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
     <div className="start">
       <header className="bar">{menu}</header>
       <div className="start-form">
-        <h1>What should we work on?</h1>
+        <h1>{strings.start.heading}</h1>
         <form
           className="composer"
-          aria-label="Start a session"
+          aria-label={strings.start.form}
           onSubmit={(event) => {
             event.preventDefault();
             void start();
@@ -119,13 +120,13 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
           <div className={dropping ? "composer-box dropping" : "composer-box"}>
             <AttachmentChips attachments={attachments} />
             <label className="hidden" htmlFor={MESSAGE_ID}>
-              First message
+              {strings.start.message}
             </label>
             <textarea
               id={MESSAGE_ID}
               rows={3}
               value={text}
-              placeholder="Describe a task"
+              placeholder={strings.start.placeholder}
               onChange={(event) => setText(event.target.value)}
               onKeyDown={press}
               onPaste={(event) => pasteFiles(event, attachments.add)}
@@ -143,12 +144,12 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
               <button
                 className="button primary round"
                 type="submit"
-                title={empty ? "Start session" : "Start and send (Enter)"}
+                title={empty ? strings.start.start : strings.start.startTitle}
                 disabled={!chosen || busy}
                 aria-busy={busy}
               >
                 {busy ? <span className="spinner" /> : <Icon name="send" />}
-                <span className="hidden">{busy ? "Starting the agent…" : empty ? "Start session" : "Start and send"}</span>
+                <span className="hidden">{busy ? strings.start.starting : empty ? strings.start.start : strings.start.startAndSend}</span>
               </button>
             </div>
           </div>
@@ -169,7 +170,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
             <ProblemNote error={problem}>
               {agents === null && (
                 <button className="button small" type="button" onClick={catalogue.refresh}>
-                  Try again
+                  {strings.start.tryAgain}
                 </button>
               )}
             </ProblemNote>
@@ -177,7 +178,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
         )}
         {agent && <AgentProblem agent={agent} />}
         {text === "" && (
-          <div className="suggested" role="group" aria-label="Suggestions">
+          <div className="suggested" role="group" aria-label={strings.start.suggestions}>
             {SUGGESTED.map(({ icon, text: suggestion }) => (
               <button
                 key={suggestion}
@@ -197,7 +198,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
           <RecentSessions sessions={sessions}>
             {chosen && listsSessions(agent) && (
               <button className="link-button" type="button" onClick={() => setImports(true)}>
-                Continue a session of {chosen}…
+                {strings.start.adopt(chosen)}
               </button>
             )}
           </RecentSessions>
@@ -242,8 +243,8 @@ function NoAgent({ menu }: { menu: ReactNode }) {
     <div className="start">
       <header className="bar">{menu}</header>
       <div className="transcript-empty">
-        <h1 className="transcript-empty-title">No agent yet</h1>
-        <p>Add an agent to the gateway's configuration and restart it. The built-in demo agent needs no model.</p>
+        <h1 className="transcript-empty-title">{strings.start.noAgent}</h1>
+        <p>{strings.start.noAgentHint}</p>
       </div>
     </div>
   );

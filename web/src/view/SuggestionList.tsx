@@ -2,6 +2,7 @@
 
 import { useEffect, useRef } from "react";
 import type { Typed } from "../model/suggest";
+import { strings } from "../strings";
 import type { Suggestion, Suggestions } from "./useSuggestions";
 
 export const SUGGESTIONS_ID = "suggestions";
@@ -18,7 +19,7 @@ export function SuggestionList({ suggestions, onPick }: { suggestions: Suggestio
   }, [active]);
   if (!typed || all.length === 0) return null;
   return (
-    <ul className="suggestions" id={SUGGESTIONS_ID} ref={list} role="listbox" tabIndex={0} aria-label={typed.kind === "command" ? "Commands of the agent" : "Files"}>
+    <ul className="suggestions" id={SUGGESTIONS_ID} ref={list} role="listbox" tabIndex={0} aria-label={typed.kind === "command" ? strings.composer.commandsOfAgent : strings.common.files}>
       {all.map((suggestion, index) => (
         <li
           key={suggestion.key}

@@ -7,14 +7,16 @@ import { sessionHref } from "../model/route";
 import { useTasks } from "@acp-gateway/react";
 import { ago } from "../model/words";
 import { taskTone, taskWords } from "../model/tasks";
+import { strings } from "../strings";
 import { ProblemNote } from "./ProblemNote";
+import { Words } from "./Words";
 
 export function TasksPage({ client, menu }: { client: GatewayClient; menu: ReactNode }) {
   const list = useTasks(client);
   const [error, setError] = useState<unknown>(null);
 
   useEffect(() => {
-    document.title = "Tasks";
+    document.title = strings.inbox.tasks;
   }, []);
 
   async function cancel(task: string) {
@@ -31,13 +33,15 @@ export function TasksPage({ client, menu }: { client: GatewayClient; menu: React
     <div className="tasks">
       <header className="bar">{menu}</header>
       <div className="tasks-body">
-        <h1>Tasks</h1>
+        <h1>{strings.inbox.tasks}</h1>
         <p className="tasks-lead">
-          Programs create tasks with <code>POST /v1/tasks</code>. <a href="docs">API</a>
+          <Words text={strings.inbox.about}>
+            <a href="docs">{strings.inbox.api}</a>
+          </Words>
         </p>
         {error !== null && <ProblemNote error={error} />}
         {list.error !== null && list.tasks === null && <ProblemNote error={list.error} />}
-        {list.tasks?.length === 0 && <p>No tasks yet.</p>}
+        {list.tasks?.length === 0 && <p>{strings.inbox.noTasks}</p>}
         <ul className="task-list">
           {list.tasks?.map((task) => (
             <TaskRow key={task.taskId} task={task} onCancel={() => void cancel(task.taskId)} />
@@ -45,7 +49,7 @@ export function TasksPage({ client, menu }: { client: GatewayClient; menu: React
         </ul>
         {list.more && (
           <button className="button" type="button" onClick={list.loadMore}>
-            Show older tasks
+            {strings.inbox.olderTasks}
           </button>
         )}
       </div>
@@ -54,7 +58,7 @@ export function TasksPage({ client, menu }: { client: GatewayClient; menu: React
 }
 
 function TaskRow({ task, onCancel }: { task: Task; onCancel(): void }) {
-  const title = visible(task.description ?? "Task without a description");
+  const title = visible(task.description ?? strings.inbox.noDescription);
   const output = task.result?.output ?? "";
   return (
     <li className="task">
@@ -71,8 +75,8 @@ function TaskRow({ task, onCancel }: { task: Task; onCancel(): void }) {
       {task.result?.error && <ProblemNote problem={task.result.error} />}
       {output !== "" && (
         <details>
-          <summary>Output</summary>
-          <pre className="output" tabIndex={0} role="group" aria-label="Output">
+          <summary>{strings.common.output}</summary>
+          <pre className="output" tabIndex={0} role="group" aria-label={strings.common.output}>
             {visible(output)}
           </pre>
         </details>
@@ -80,12 +84,14 @@ function TaskRow({ task, onCancel }: { task: Task; onCancel(): void }) {
       <p className="task-actions">
         {task.sessionId != null && (
           <a className="button small" href={sessionHref(task.sessionId)}>
-            Open session<span className="hidden"> of {title}</span>
+            {strings.common.openSession}
+            <span className="hidden">{strings.inbox.ofTask(title)}</span>
           </a>
         )}
         {(task.status === "queued" || task.status === "running") && (
           <button className="button small" type="button" onClick={onCancel}>
-            Cancel<span className="hidden"> {title}</span>
+            {strings.common.cancel}
+            <span className="hidden"> {title}</span>
           </button>
         )}
       </p>

@@ -2,6 +2,7 @@
 
 import { memo, useMemo, useState } from "react";
 import { styledLines, type Span } from "../model/ansi";
+import { strings } from "../strings";
 import type { Terminal } from "@acp-gateway/client";
 import { CopyButton } from "./CopyButton";
 import { Icon } from "./Icon";
@@ -29,15 +30,15 @@ export const TerminalBlock = memo(function TerminalBlock({ terminal }: { termina
         <p className="terminal-more">
           {hidden > 0 ? (
             <button className="button small" type="button" onClick={() => setWhole(true)}>
-              Show {hidden === 1 ? "one earlier line" : `${hidden} earlier lines`}
+              {strings.tools.earlierLines(hidden)}
             </button>
           ) : (
-            "What came earlier is not held here."
+            strings.tools.earlierIsGone
           )}
         </p>
       )}
       {(!isEmpty || !terminal.exited) && (
-        <pre className="output" tabIndex={0} role="group" aria-label="Output of the command">
+        <pre className="output" tabIndex={0} role="group" aria-label={strings.tools.commandOutput}>
           <Styled lines={shown} />
         </pre>
       )}
@@ -78,7 +79,7 @@ function Ending({ terminal }: { terminal: Terminal }) {
 }
 
 function ending(terminal: Terminal): string {
-  if (!terminal.exited) return "running";
-  if (terminal.signal !== null) return `ended by ${terminal.signal}`;
-  return terminal.exitCode === null ? "ended" : `exit ${terminal.exitCode}`;
+  if (!terminal.exited) return strings.tools.running;
+  if (terminal.signal !== null) return strings.tools.endedBy(terminal.signal);
+  return terminal.exitCode === null ? strings.tools.ended : strings.tools.exit(terminal.exitCode);
 }

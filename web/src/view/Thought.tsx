@@ -3,6 +3,7 @@
 import { memo } from "react";
 import type { MessageItem } from "@acp-gateway/client";
 import { duration } from "../model/words";
+import { strings } from "../strings";
 import { ContentBlocks } from "./ContentBlocks";
 import { Icon } from "./Icon";
 
@@ -11,7 +12,7 @@ export const Thought = memo(function Thought({ item }: { item: MessageItem }) {
     <details className="thought">
       <summary>
         <Icon name="chevron" className="chevron" />
-        Thought for {duration(item.startedAt, item.endedAt)}
+        {strings.transcript.thoughtFor(duration(item.startedAt, item.endedAt))}
       </summary>
       <div className="thought-text">
         <ContentBlocks blocks={item.blocks} />

@@ -5,6 +5,7 @@ import type { Terminal, ToolItem, ToolLocation } from "@acp-gateway/client";
 import { line, lookup, visible } from "@acp-gateway/client/read";
 import { actionOf } from "../model/action";
 import { diffCounts } from "../model/diff";
+import { strings } from "../strings";
 import { ActionView, RawValue } from "./ActionView";
 import { Icon } from "./Icon";
 import { TerminalBlock } from "./TerminalBlock";
@@ -27,18 +28,6 @@ const STATUS: Record<string, string> = {
   failed: "failed",
 };
 
-const KINDS: Record<string, string> = {
-  read: "Read",
-  edit: "Edit",
-  delete: "Delete",
-  move: "Move",
-  search: "Search",
-  execute: "Run",
-  think: "Think",
-  fetch: "Fetch",
-  switch_mode: "Switch mode",
-};
-
 export const ToolCard = memo(function ToolCard({ item, live, settled, folded, terminals }: Props) {
   // A call that was open at the end of its turn is not running any more.
   const open = item.status === "pending" || item.status === "in_progress";
@@ -54,14 +43,14 @@ export const ToolCard = memo(function ToolCard({ item, live, settled, folded, te
     <>
       {hasBody && <Icon name="chevron" className="chevron" />}
       <Icon name={item.toolKind} />
-      <span className="hidden">{lookup(KINDS, item.toolKind) ?? "Tool"}: </span>
+      <span className="hidden">{lookup(strings.tools.kinds, item.toolKind) ?? strings.tools.otherKind}: </span>
       <span className="tool-title">{item.title}</span>
       {counts && (
         <span className="diff-counts">
           <span className="diff-plus">+{counts.added}</span> <span className="diff-minus">−{counts.removed}</span>
         </span>
       )}
-      <span className={`tool-status status-${status}`}>{status}</span>
+      <span className={`tool-status status-${status}`}>{lookup(strings.tools.states, status) ?? status}</span>
     </>
   );
   if (!hasBody) return <div className="tool tool-head">{head}</div>;
@@ -70,7 +59,7 @@ export const ToolCard = memo(function ToolCard({ item, live, settled, folded, te
       <summary className="tool-head">{head}</summary>
       <div className="tool-body">
         {item.locations.length > 0 && (
-          <ul className="locations" aria-label="Places">
+          <ul className="locations" aria-label={strings.tools.places}>
             {item.locations.map((location, index) => (
               <li key={index}>
                 <Place location={location} />
@@ -85,8 +74,8 @@ export const ToolCard = memo(function ToolCard({ item, live, settled, folded, te
         ))}
         {hasRaw && (
           <>
-            <Raw label="Input" value={item.rawInput} />
-            <Raw label="Output" value={item.rawOutput} />
+            <Raw label={strings.tools.input} value={item.rawInput} />
+            <Raw label={strings.common.output} value={item.rawOutput} />
           </>
         )}
       </div>

@@ -2,6 +2,7 @@
 
 import type { Raw, Terminal } from "@acp-gateway/client";
 import { blocks, line, lookup, text, visible } from "@acp-gateway/client/read";
+import { strings } from "../strings";
 import { ContentBlocks } from "./ContentBlocks";
 import { DiffView } from "./DiffView";
 import { TerminalBlock } from "./TerminalBlock";
@@ -25,9 +26,9 @@ function Part({ part, terminals }: { part: Raw; terminals: Record<string, Termin
     case "terminal": {
       const terminalId = text(part["terminalId"]) ?? "";
       const terminal = lookup(terminals, terminalId);
-      return terminal ? <TerminalBlock terminal={terminal} /> : <p className="reference">Terminal {visible(terminalId)}</p>;
+      return terminal ? <TerminalBlock terminal={terminal} /> : <p className="reference">{strings.tools.terminal(visible(terminalId))}</p>;
     }
     default:
-      return <p className="reference">Content of a kind that this page does not show</p>;
+      return <p className="reference">{strings.content.unknown}</p>;
   }
 }

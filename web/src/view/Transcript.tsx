@@ -5,6 +5,7 @@ import type { SessionLog, Turn } from "@acp-gateway/client";
 import { Icon } from "./Icon";
 import { Nearness, NearnessContext } from "./near";
 import { since } from "../model/words";
+import { strings } from "../strings";
 import { AwaySummary } from "./AwaySummary";
 import { turnId, TurnView } from "./TurnView";
 
@@ -96,13 +97,13 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
 
   return (
     <div className="transcript-place">
-      <div className="transcript" ref={scroller} onScroll={scrolled} tabIndex={0} role="region" aria-label="Conversation">
-        <div className="transcript-content" ref={content} role="log" aria-live="off" aria-busy={busy} aria-label="Messages">
-          {loading && <p className="transcript-empty">Loading the conversation…</p>}
+      <div className="transcript" ref={scroller} onScroll={scrolled} tabIndex={0} role="region" aria-label={strings.transcript.name}>
+        <div className="transcript-content" ref={content} role="log" aria-live="off" aria-busy={busy} aria-label={strings.transcript.messages}>
+          {loading && <p className="transcript-empty">{strings.transcript.loading}</p>}
           {!loading && log.turns.length === 0 && <Empty agent={agent} />}
           {earlier > 0 && (
             <button className="button small earlier" type="button" onClick={() => setFrom(Math.max(0, earlier - TURNS))}>
-              Show earlier turns ({earlier})
+              {strings.transcript.earlierTurns(earlier)}
             </button>
           )}
           <NearnessContext value={nearness}>
@@ -110,7 +111,7 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
               <Fragment key={turn.key}>
                 {turn.key === firstNew && (
                   <>
-                    <p className="new-mark">New since {seenUntil === null ? "your last visit" : since(seenUntil)}</p>
+                    <p className="new-mark">{strings.transcript.newSince(seenUntil === null ? strings.transcript.lastVisit : since(seenUntil))}</p>
                     <AwaySummary turns={log.turns.slice(log.turns.findIndex(({ key }) => key === firstNew), settledAt)} since={seenUntil} />
                   </>
                 )}
@@ -129,7 +130,7 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
             toEnd();
           }}
         >
-          <Icon name="down" /> Jump to the latest
+          <Icon name="down" /> {strings.transcript.jump}
         </button>
       )}
     </div>
@@ -146,8 +147,8 @@ function firstNewTurn(turns: Turn[], seenUntil: string | null): string | null {
 function Empty({ agent }: { agent: string | null }) {
   return (
     <div className="transcript-empty">
-      <p className="transcript-empty-title">{agent ? `${agent} is ready.` : "Ready."}</p>
-      <p>Write below what you want done. Enter sends, Shift+Enter starts a new line.</p>
+      <p className="transcript-empty-title">{strings.transcript.ready(agent)}</p>
+      <p>{strings.transcript.readyHint}</p>
     </div>
   );
 }

@@ -7,6 +7,7 @@ import { lookup, records } from "@acp-gateway/client/read";
 import { sentence } from "../model/explain";
 import { parseRoute, turnHref } from "../model/route";
 import { clock, duration, noteWords, stopWords } from "../model/words";
+import { strings } from "../strings";
 import { ActivityGroup } from "./ActivityGroup";
 import { Boundary } from "./Boundary";
 import { CompactionCard } from "./CompactionCard";
@@ -36,24 +37,24 @@ export const TurnView = memo(function TurnView({ turn, isNamed, terminals, onRew
   const asked = askedAbout(turn);
   const words = blocksText(turn.prompt);
   return (
-    <article id={turn.promptId === null ? undefined : turnId(turn.promptId)} className={isNamed ? `turn turn-${turn.status} named` : `turn turn-${turn.status}`} tabIndex={-1} aria-label={turn.status === "between" ? "Between turns" : "Turn"}>
+    <article id={turn.promptId === null ? undefined : turnId(turn.promptId)} className={isNamed ? `turn turn-${turn.status} named` : `turn turn-${turn.status}`} tabIndex={-1} aria-label={turn.status === "between" ? strings.transcript.betweenTurns : strings.transcript.turn}>
       {turn.prompt.length > 0 && (
         <div className="message from-person">
-          <span className="hidden">You wrote: </span>
+          <span className="hidden">{strings.transcript.youWrote}</span>
           <ContentBlocks blocks={turn.prompt} plain />
         </div>
       )}
       {words !== "" && (
-        <div className="prompt-actions" role="group" aria-label="Your message">
+        <div className="prompt-actions" role="group" aria-label={strings.transcript.yourMessage}>
           <time className="prompt-time" dateTime={turn.createdAt}>
             {clock(turn.createdAt)}
           </time>
           <CopyButton text={words} icon="copy" />
-          <button className="icon-button" type="button" title="Edit and send again" onClick={() => onRewrite(words)}>
+          <button className="icon-button" type="button" title={strings.transcript.editAndSend} onClick={() => onRewrite(words)}>
             <Icon name="edit" />
-            <span className="hidden">Edit and send again</span>
+            <span className="hidden">{strings.transcript.editAndSend}</span>
           </button>
-          {turn.promptId !== null && <CopyButton text={() => linkTo(turn.promptId!)} label="Copy the link to this turn" icon="link" />}
+          {turn.promptId !== null && <CopyButton text={() => linkTo(turn.promptId!)} label={strings.transcript.copyTurnLink} icon="link" />}
         </div>
       )}
       {turn.items.length > 0 && <Speaker />}
@@ -230,7 +231,7 @@ function ItemView({ item, live, settled, asked, terminals }: Omit<ItemsProps, "i
     case "relay":
       return (
         <div className="thought-text">
-          <p className="raw-label">{item.to !== null ? "It was asked" : "It answered"}</p>
+          <p className="raw-label">{item.to !== null ? strings.transcript.wasAsked : strings.transcript.answered}</p>
           <ContentBlocks blocks={item.blocks} />
         </div>
       );
@@ -245,18 +246,18 @@ function ItemView({ item, live, settled, asked, terminals }: Omit<ItemsProps, "i
 
 function TurnEnd({ turn, onRewrite }: { turn: Turn; onRewrite(text: string): void }) {
   if (turn.status === "queued") return <QueuedEnd turn={turn} />;
-  if (turn.status === "removed") return <p className="turn-end">Removed from the queue</p>;
+  if (turn.status === "removed") return <p className="turn-end">{strings.transcript.removed}</p>;
   if (turn.status === "running") {
     const waits = turn.items.some((item) => item.kind === "request" && item.resolution === null && !item.reserved);
     return (
       <p className={waits ? "turn-end working state-wait" : "turn-end working"}>
         {waits ? (
           <>
-            <Icon name="waiting" /> Waiting for you
+            <Icon name="waiting" /> {strings.transcript.waitingForYou}
           </>
         ) : (
           <>
-            <span className="spinner" aria-hidden="true" /> Working… <kbd aria-hidden="true">Esc</kbd> <span aria-hidden="true">stops</span>
+            <span className="spinner" aria-hidden="true" /> {strings.transcript.working} <kbd aria-hidden="true">Esc</kbd> <span aria-hidden="true">{strings.transcript.stops}</span>
           </>
         )}
       </p>
@@ -268,7 +269,7 @@ function TurnEnd({ turn, onRewrite }: { turn: Turn; onRewrite(text: string): voi
       <ProblemNote problem={turn.problem}>
         {words !== "" && (
           <button className="button small" type="button" onClick={() => onRewrite(words)}>
-            Write it again
+            {strings.transcript.writeAgain}
           </button>
         )}
       </ProblemNote>
@@ -284,7 +285,7 @@ function TurnEnd({ turn, onRewrite }: { turn: Turn; onRewrite(text: string): voi
         {stopWords(turn.stopReason)}
         {took && ` · ${took}`}
       </p>
-      {answer !== "" && <CopyButton text={answer} label="Copy the answer" icon="copy" />}
+      {answer !== "" && <CopyButton text={answer} label={strings.transcript.copyAnswer} icon="copy" />}
     </div>
   );
 }

@@ -1,6 +1,7 @@
 // The use of the model's context and the cost, if the agent reports them.
 
 import type { Usage } from "@acp-gateway/client";
+import { strings } from "../strings";
 
 /** From this share on, the agent may soon compact its context. */
 const HIGH = 0.85;
@@ -9,10 +10,10 @@ export function UsageMeter({ usage }: { usage: Usage | null }) {
   if (!usage || usage.size <= 0) return null;
   const share = Math.min(1, usage.used / usage.size);
   const percent = Math.round(share * 100);
-  const words = `${usage.used.toLocaleString("en")} of ${usage.size.toLocaleString("en")} tokens of context`;
+  const words = strings.session.usage(usage.used.toLocaleString("en"), usage.size.toLocaleString("en"));
   return (
     <p className={share >= HIGH ? "usage usage-high" : "usage"} title={words}>
-      {percent} % of context
+      {strings.session.share(percent)}
       {usage.cost && usage.cost.amount > 0 && ` · ${money(usage.cost.amount, usage.cost.currency)}`}
     </p>
   );

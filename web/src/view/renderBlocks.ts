@@ -1,6 +1,7 @@
 // Renders Markdown as HTML. The HTML contains only elements of Markdown: HTML of the agent becomes text.
 
 import { Marked, type MarkedExtension, type Token, type Tokens } from "marked";
+import { strings } from "../strings";
 import { IMAGE, LINK } from "./addresses";
 
 export function escape(text: string): string {
@@ -48,7 +49,7 @@ const MARKDOWN: MarkedExtension = {
     },
     image({ href, text }) {
       if (IMAGE.test(href)) return `<img src="${escape(href)}" alt="${escape(text)}">`;
-      const words = escape(text || "image");
+      const words = escape(text || strings.content.image);
       return LINK.test(href) ? `<a href="${escape(href)}">${words}</a>` : words;
     },
     // A header without words says nothing about its column.

@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, useState, type ClipboardEvent } from "react";
 import { MAX_BYTES, readAttachment, refusal, type Accepts, type Attachment } from "../model/attachments";
+import { strings } from "../strings";
 
 export interface Attachments {
   all: Attachment[];
@@ -66,7 +67,7 @@ export function useAttachments(accepted: Accepts | null): Attachments {
 
 function tooMuch(before: Attachment[], attachment: Attachment): string | null {
   const bytes = before.reduce((sum, { bytes }) => sum + bytes, attachment.bytes);
-  return bytes <= MAX_BYTES ? null : `The attachments of a message have at most 7 MiB. ${attachment.name} was not added.`;
+  return bytes <= MAX_BYTES ? null : strings.composer.messageTooLarge(attachment.name);
 }
 
 /** Adds the files of the clipboard. Text is pasted into the field as usual. */

@@ -4,6 +4,7 @@ import { useEffect, useMemo, useState, type KeyboardEvent } from "react";
 import type { GatewayClient, Command, FileEntry } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { bestFiles, commandsLike, typedAt, type Typed } from "../model/suggest";
+import { strings } from "../strings";
 
 export interface Suggestion {
   key: string;
@@ -93,6 +94,6 @@ function ofCommand({ name, description }: Command): Suggestion {
 
 /** A folder continues the search in it. */
 function ofFile({ path, type }: FileEntry): Suggestion {
-  if (type === "folder") return { key: path, words: `${visible(path)}/`, about: "folder", text: `@${path}/`, path: null };
+  if (type === "folder") return { key: path, words: `${visible(path)}/`, about: strings.composer.folder, text: `@${path}/`, path: null };
   return { key: path, words: visible(path), about: "", text: `@${path} `, path };
 }

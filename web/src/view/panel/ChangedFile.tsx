@@ -5,6 +5,7 @@ import type { FileChange, FileChangeText, GatewayClient } from "@acp-gateway/cli
 import { visible } from "@acp-gateway/client/read";
 import { type DiffLine, type Hunk, hunksOf, textOf, withoutHunk } from "../../model/diff";
 import type { LineComment } from "../../model/review";
+import { strings } from "../../strings";
 import { Line } from "../DiffLine";
 import { Icon } from "../Icon";
 import { Popover } from "../Popover";
@@ -25,8 +26,6 @@ interface Props {
   onRemove(key: string): void;
   onReverted(): void;
 }
-
-const KINDS: Record<string, string> = { added: "new", deleted: "deleted" };
 
 export function ChangedFile({ client, sessionId, file, loads, startsOpen, act, comments, onComment, onRemove, onReverted }: Props) {
   const [open, setOpen] = useState(startsOpen);
@@ -67,11 +66,11 @@ export function ChangedFile({ client, sessionId, file, loads, startsOpen, act, c
             {visible(file.path)}
           </span>
           <span className="diff-counts">
-            {KINDS[file.kind]}
+            {strings.panel.changeKinds[file.kind]}
             {file.additions !== null && <span className="diff-plus">+{file.additions}</span>} {file.deletions !== null && <span className="diff-minus">−{file.deletions}</span>}
           </span>
         </button>
-        <Popover button={<Icon name="more" />} className="icon-button" label={`More about ${visible(file.path)}`} name="This file" side="right">
+        <Popover button={<Icon name="more" />} className="icon-button" label={strings.panel.moreAbout(visible(file.path))} name={strings.panel.thisFile} side="right">
           {(close) => (
             <button
               className="link-button"
@@ -81,12 +80,12 @@ export function ChangedFile({ client, sessionId, file, loads, startsOpen, act, c
                 void act(revert);
               }}
             >
-              <Icon name="undo" /> {file.kind === "added" ? "Delete this new file" : "Revert the whole file"}
+              <Icon name="undo" /> {file.kind === "added" ? strings.panel.deleteNewFile : strings.panel.revertFile}
             </button>
           )}
         </Popover>
       </div>
-      {open && (file.binary || file.tooLarge) && <p className="comment panel-empty">{file.binary ? "This file is no text." : "This file is too large to be shown."}</p>}
+      {open && (file.binary || file.tooLarge) && <p className="comment panel-empty">{file.binary ? strings.panel.noText : strings.panel.tooLarge}</p>}
       {shows && error !== null && <ProblemNote error={error} />}
       {shows && text && <Hunks text={text} path={file.path} comments={comments} onComment={onComment} onRemove={onRemove} onRevert={(hunk) => void revertHunk(hunk)} />}
     </section>
@@ -105,13 +104,13 @@ interface HunksProps {
 function Hunks({ text, path, comments, onComment, onRemove, onRevert }: HunksProps) {
   const hunks = useMemo(() => hunksOf(text.oldText, text.newText), [text]);
   const [asks, setAsks] = useState<string | null>(null);
-  if (hunks.length === 0) return <p className="comment panel-empty">Only the end of the last line differs.</p>;
+  if (hunks.length === 0) return <p className="comment panel-empty">{strings.panel.onlyLineEnd}</p>;
   return hunks.map((hunk) => (
     <div key={hunk.start} className="hunk">
       <div className="hunk-head">
-        <span>Line {hunk.start}</span>
+        <span>{strings.panel.lineNumber(hunk.start)}</span>
         <button className="link-button" type="button" onClick={() => onRevert(hunk)}>
-          Revert
+          {strings.panel.revert}
         </button>
       </div>
       <div className="diff-lines">
@@ -119,7 +118,7 @@ function Hunks({ text, path, comments, onComment, onRemove, onRevert }: HunksPro
           const place = placeOf(line);
           return (
             <div key={index}>
-              <button className="line-comment" type="button" title="Comment on this line" aria-expanded={asks === place} onClick={() => setAsks(asks === place ? null : place)}>
+              <button className="line-comment" type="button" title={strings.panel.commentOnLine} aria-expanded={asks === place} onClick={() => setAsks(asks === place ? null : place)}>
                 <Line line={line} number={line.after ?? line.before} />
               </button>
               {comments
@@ -127,9 +126,9 @@ function Hunks({ text, path, comments, onComment, onRemove, onRevert }: HunksPro
                 .map((comment) => (
                   <div key={comment.key} className="comment">
                     <p>{comment.text}</p>
-                    <button className="icon-button" type="button" title="Remove the comment" onClick={() => onRemove(comment.key)}>
+                    <button className="icon-button" type="button" title={strings.panel.removeComment} onClick={() => onRemove(comment.key)}>
                       <Icon name="close" />
-                      <span className="hidden">Remove the comment</span>
+                      <span className="hidden">{strings.panel.removeComment}</span>
                     </button>
                   </div>
                 ))}

@@ -6,6 +6,7 @@ import type { FileChangeList, GatewayClient, SessionLog } from "@acp-gateway/cli
 import { runningTurn } from "@acp-gateway/client";
 import { type LineComment, reviewMessage } from "../../model/review";
 import { clock } from "../../model/words";
+import { strings } from "../../strings";
 import { Icon } from "../Icon";
 import { ProblemNote } from "../ProblemNote";
 import type { Act } from "../act";
@@ -50,18 +51,18 @@ export function ChangesPane({ client, sessionId, log, act, onWrite }: Props) {
   }, [running, reload]);
 
   if (error !== null && list === null) return <ProblemNote error={error} />;
-  if (list === null) return <p role="status">Comparing the folder…</p>;
+  if (list === null) return <p role="status">{strings.panel.comparing}</p>;
   const sum = (of: "additions" | "deletions") => list.files.reduce((all, file) => all + (file[of] ?? 0), 0);
   return (
     <>
       <div className="panel-head">
-        <span>Since {clock(list.since)}, when the session started</span>
+        <span>{strings.panel.since(clock(list.since))}</span>
         <span className="diff-counts">
           <span className="diff-plus">+{sum("additions")}</span> <span className="diff-minus">−{sum("deletions")}</span>
         </span>
       </div>
       {!list.complete && list.reason !== null && <p className="note note-warning">{list.reason}</p>}
-      {list.files.length === 0 && <p className="panel-empty">Nothing has changed.</p>}
+      {list.files.length === 0 && <p className="panel-empty">{strings.panel.nothingChanged}</p>}
       {list.files.map((file, index) => (
         <ChangedFile
           key={file.path}
@@ -77,7 +78,7 @@ export function ChangesPane({ client, sessionId, log, act, onWrite }: Props) {
           onReverted={reload}
         />
       ))}
-      {list.more && <p className="panel-empty">There are more changes than the list shows.</p>}
+      {list.more && <p className="panel-empty">{strings.panel.moreChanges}</p>}
       {comments.length > 0 && (
         <button
           className="button primary"
@@ -87,7 +88,7 @@ export function ChangesPane({ client, sessionId, log, act, onWrite }: Props) {
             setComments([]);
           }}
         >
-          <Icon name="edit" /> {comments.length === 1 ? "Write the comment as a message" : `Write ${comments.length} comments as a message`}
+          <Icon name="edit" /> {strings.panel.writeComments(comments.length)}
         </button>
       )}
     </>

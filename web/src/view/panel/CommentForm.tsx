@@ -1,6 +1,7 @@
 // A comment on a line, before it is part of a message.
 
 import { useState } from "react";
+import { strings } from "../../strings";
 import { onEscape } from "../escape";
 
 interface Props {
@@ -23,13 +24,13 @@ export function CommentForm({ onSave, onCancel }: Props) {
         onEscape(event, onCancel);
       }}
     >
-      <textarea className="field-box" aria-label="Comment on the line" autoFocus value={text} onChange={(event) => setText(event.target.value)} />
+      <textarea className="field-box" aria-label={strings.panel.comment} autoFocus value={text} onChange={(event) => setText(event.target.value)} />
       <div className="dialog-actions">
         <button className="button small" type="submit" disabled={text.trim() === ""}>
-          Add the comment
+          {strings.panel.addComment}
         </button>
         <button className="button small" type="button" onClick={onCancel}>
-          Cancel
+          {strings.common.cancel}
         </button>
       </div>
     </form>

@@ -4,6 +4,7 @@ import { useEffect, useState } from "react";
 import type { GatewayClient, LogEvent, SessionLog } from "@acp-gateway/client";
 import { record, text, visible } from "@acp-gateway/client/read";
 import { time } from "../../model/words";
+import { strings } from "../../strings";
 import { ProblemNote } from "../ProblemNote";
 import { RawValue } from "../ActionView";
 
@@ -42,7 +43,7 @@ export function EventsPane({ client, sessionId, log: { epoch, seq } }: Props) {
   const shown = (events ?? []).filter((event) => nameOf(event).includes(filter.trim())).reverse();
   return (
     <>
-      <input className="field-box" type="search" aria-label="Filter the events by their type" placeholder="Filter by type" value={filter} onChange={(event) => setFilter(event.target.value)} />
+      <input className="field-box" type="search" aria-label={strings.panel.filterEvents} placeholder={strings.panel.filterByType} value={filter} onChange={(event) => setFilter(event.target.value)} />
       {error !== null && <ProblemNote error={error} />}
       <div className="event-rows">
         {shown.map((event) => (
@@ -52,12 +53,12 @@ export function EventsPane({ client, sessionId, log: { epoch, seq } }: Props) {
               <span>{nameOf(event)}</span>
               <span>{event.id}</span>
             </summary>
-            <RawValue label={`Event ${event.id}`} value={event} />
+            <RawValue label={strings.panel.event(event.id)} value={event} />
           </details>
         ))}
       </div>
-      {events !== null && shown.length === 0 && <p className="panel-empty">No event matches.</p>}
-      {seq > MOST && <p className="panel-empty">The last {MOST} of {seq} events. The menu of the session saves all of them as JSON.</p>}
+      {events !== null && shown.length === 0 && <p className="panel-empty">{strings.panel.noEvent}</p>}
+      {seq > MOST && <p className="panel-empty">{strings.panel.lastEvents(MOST, seq)}</p>}
     </>
   );
 }

@@ -4,6 +4,7 @@ import { useEffect, useState } from "react";
 import type { FileEntry, GatewayClient } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { useHighlighted } from "../../highlight/useHighlighted";
+import { strings } from "../../strings";
 import { CopyButton } from "../CopyButton";
 import { Icon } from "../Icon";
 import { ProblemNote } from "../ProblemNote";
@@ -48,7 +49,7 @@ function FolderRows({ client, sessionId, folder, onFolder, onFile }: FolderProps
   }, [client, sessionId, folder, cursor]);
 
   if (error !== null) return <ProblemNote error={error} />;
-  if (files === null) return <p role="status">Loading…</p>;
+  if (files === null) return <p role="status">{strings.panel.loading}</p>;
   const folders = files.filter(({ type }) => type === "directory");
   const others = files.filter(({ type }) => type !== "directory");
   return (
@@ -58,11 +59,11 @@ function FolderRows({ client, sessionId, folder, onFolder, onFile }: FolderProps
           <code>{visible(folder)}</code>
         </div>
       )}
-      <ul className="file-rows" aria-label={folder === "" ? "Files of the session" : `Files in ${visible(folder)}`}>
+      <ul className="file-rows" aria-label={folder === "" ? strings.panel.filesOfSession : strings.panel.filesIn(visible(folder))}>
         {folder !== "" && (
           <li>
             <button type="button" onClick={() => onFolder(folder.split("/").slice(0, -1).join("/"))}>
-              <Icon name="up" /> Folder above
+              <Icon name="up" /> {strings.common.folderAbove}
             </button>
           </li>
         )}
@@ -74,10 +75,10 @@ function FolderRows({ client, sessionId, folder, onFolder, onFile }: FolderProps
           </li>
         ))}
       </ul>
-      {files.length === 0 && <p className="panel-empty">This folder is empty.</p>}
+      {files.length === 0 && <p className="panel-empty">{strings.panel.emptyFolder}</p>}
       {next !== null && (
         <button className="button small" type="button" onClick={() => setCursor(next)}>
-          Show more
+          {strings.common.showMore}
         </button>
       )}
     </>
@@ -104,13 +105,13 @@ function Preview({ client, sessionId, path, onBack }: Props & { path: string; on
     <>
       <div className="panel-head">
         <button className="button small" type="button" autoFocus onClick={onBack}>
-          All files
+          {strings.panel.allFiles}
         </button>
         {text !== null && <CopyButton text={text} icon="copy" />}
       </div>
       <code className="change-path">{visible(path)}</code>
       {error !== null && <ProblemNote error={error} />}
-      {text !== null && (text.includes("\0") ? <p className="panel-empty">This file is no text.</p> : <Text path={path} text={text} />)}
+      {text !== null && (text.includes("\0") ? <p className="panel-empty">{strings.panel.noText}</p> : <Text path={path} text={text} />)}
     </>
   );
 }
@@ -118,7 +119,7 @@ function Preview({ client, sessionId, path, onBack }: Props & { path: string; on
 function Text({ path, text }: { path: string; text: string }) {
   const words = useHighlighted(path.split(".").at(-1) ?? "", text);
   return (
-    <pre className="file-text" tabIndex={0} role="region" aria-label={`Content of ${visible(path)}`}>
+    <pre className="file-text" tabIndex={0} role="region" aria-label={strings.panel.contentOf(visible(path))}>
       <code>
         {words.map((word, index) =>
           word.kind === "" ? (

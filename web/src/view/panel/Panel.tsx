@@ -3,6 +3,7 @@
 import { useRef, type KeyboardEvent, type ReactNode } from "react";
 import type { GatewayClient, SessionLog } from "@acp-gateway/client";
 import { openPanel, type Tab, TABS, togglePanel } from "../../model/panelTab";
+import { strings } from "../../strings";
 import { onEscape } from "../escape";
 import { focusMessage } from "../focus";
 import { Icon } from "../Icon";
@@ -22,8 +23,6 @@ interface Props {
   /** Puts a text into the message field. */
   onWrite(text: string): void;
 }
-
-const NAMES: Record<Tab, string> = { plan: "Plan", changes: "Changes", files: "Files", terminals: "Terminals", events: "Events" };
 
 export function Panel({ client, sessionId, log, tab, act, onWrite }: Props) {
   const tabs = useRef<HTMLDivElement>(null);
@@ -52,9 +51,9 @@ export function Panel({ client, sessionId, log, tab, act, onWrite }: Props) {
   };
 
   return (
-    <aside className="panel" aria-label="Details" onKeyDown={(event) => onEscape(event, close)}>
+    <aside className="panel" aria-label={strings.session.details} onKeyDown={(event) => onEscape(event, close)}>
       <div className="panel-tabs">
-        <div role="tablist" aria-label="Details" ref={tabs} onKeyDown={move}>
+        <div role="tablist" aria-label={strings.session.details} ref={tabs} onKeyDown={move}>
           {TABS.map((name) => (
             <button
               key={name}
@@ -66,14 +65,14 @@ export function Panel({ client, sessionId, log, tab, act, onWrite }: Props) {
               tabIndex={name === tab ? 0 : -1}
               onClick={() => openPanel(name)}
             >
-              {NAMES[name]}
+              {strings.panel.tabs[name]}
               {(counts[name] ?? 0) > 0 && <span className="panel-count">{counts[name]}</span>}
             </button>
           ))}
         </div>
-        <button className="icon-button" type="button" title="Close the panel (Alt+P)" onClick={close}>
+        <button className="icon-button" type="button" title={strings.panel.closeTitle} onClick={close}>
           <Icon name="close" />
-          <span className="hidden">Close the panel</span>
+          <span className="hidden">{strings.panel.close}</span>
         </button>
       </div>
       <div className="panel-pane" id="panel-pane" role="tabpanel" aria-labelledby={`tab-${tab}`} tabIndex={0}>

@@ -1,16 +1,17 @@
 // The plans of the agent: the latest one, and those with names.
 
 import type { Item, PlanItem, SessionLog } from "@acp-gateway/client";
+import { strings } from "../../strings";
 import { PlanCard } from "../PlanCard";
 
 export function PlanPane({ log }: { log: SessionLog }) {
   const plans = latestPlans(log);
-  if (plans.length === 0) return <p className="panel-empty">The agent has made no plan yet.</p>;
+  if (plans.length === 0) return <p className="panel-empty">{strings.panel.noPlan}</p>;
   return plans.map((plan) => {
     const done = plan.entries.filter((entry) => entry.status === "completed").length;
     return (
       <div key={plan.planId ?? ""}>
-        {plan.entries.length > 0 && <progress className="meter" max={plan.entries.length} value={done} aria-label="Completed steps" />}
+        {plan.entries.length > 0 && <progress className="meter" max={plan.entries.length} value={done} aria-label={strings.panel.completedSteps} />}
         <PlanCard item={plan} />
       </div>
     );

@@ -1,6 +1,7 @@
 // All commands of a session with their output, the newest first.
 
 import type { Item, SessionLog, Terminal } from "@acp-gateway/client";
+import { strings } from "../../strings";
 import { TerminalBlock } from "../TerminalBlock";
 
 /** Older commands are in the conversation. */
@@ -8,7 +9,7 @@ const MOST = 30;
 
 export function TerminalsPane({ log }: { log: SessionLog }) {
   const terminals = terminalsOf(log);
-  if (terminals.length === 0) return <p className="panel-empty">No command has run yet.</p>;
+  if (terminals.length === 0) return <p className="panel-empty">{strings.panel.noTerminals}</p>;
   return terminals
     .slice(-MOST)
     .reverse()

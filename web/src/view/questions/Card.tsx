@@ -3,6 +3,7 @@
 import { useRef, type ReactNode } from "react";
 import type { RequestItem } from "@acp-gateway/client";
 import { clock } from "../../model/words";
+import { strings } from "../../strings";
 import { useCardFocus } from "../card";
 import { QUESTION_ID } from "../focus";
 import { Icon } from "../Icon";
@@ -23,7 +24,7 @@ export function Card({ request, head, icon, children }: Props) {
         <Icon name={icon} /> {head}
       </p>
       <p className="permission-title">{request.title}</p>
-      {request.deadline && <p className="permission-note">Cancelled at {clock(request.deadline)} if nobody answers.</p>}
+      {request.deadline && <p className="permission-note">{strings.questions.cancelledAt(clock(request.deadline))}</p>}
       {children}
     </section>
   );

@@ -4,6 +4,7 @@ import { useMemo, useRef, useState, type FormEvent } from "react";
 import { ApiProblem, type ElicitationAnswer, type RequestItem } from "@acp-gateway/client";
 import { line, lookup, record } from "@acp-gateway/client/read";
 import { contentOf, fieldErrors, fieldsOf, firstValues, type Values } from "../../model/form";
+import { strings } from "../../strings";
 import { useArmed } from "../card";
 import type { Act } from "../act";
 import { Card } from "./Card";
@@ -57,7 +58,7 @@ export function FormCard({ request, act, send }: Props) {
   }
 
   return (
-    <Card request={request} head="The agent asks" icon="edit">
+    <Card request={request} head={strings.requests.asks} icon="edit">
       <form ref={form} className="form" noValidate onSubmit={submit}>
         <div className="form-fields">
           {line(schema?.["title"]) && <p className="form-title">{line(schema?.["title"])}</p>}
@@ -74,17 +75,17 @@ export function FormCard({ request, act, send }: Props) {
           ))}
         </div>
         <p className="form-wrong" role="alert">
-          {wrong > 0 && (wrong === 1 ? "One field needs another look." : `${wrong} fields need another look.`)}
+          {wrong > 0 && strings.questions.wrongFields(wrong)}
         </p>
         <div className="permission-options">
           <button className="button primary" type="submit" aria-disabled={!armed || busy}>
-            Send
+            {strings.common.send}
           </button>
           <button className="button" type="button" aria-disabled={!armed || busy} onClick={() => void answer({ action: "decline" })}>
-            Decline
+            {strings.questions.decline}
           </button>
           <button className="button" type="button" aria-disabled={!armed || busy} onClick={() => void answer({ action: "cancel" })}>
-            Dismiss
+            {strings.common.dismiss}
           </button>
         </div>
       </form>

@@ -1,6 +1,7 @@
 // One field of a form, with its name, its description and its error.
 
 import type { Choice, Field, Value } from "../../model/form";
+import { strings } from "../../strings";
 import { lookup } from "@acp-gateway/client/read";
 
 interface Props {
@@ -20,7 +21,7 @@ export function FormField(props: Props) {
   const name = (
     <>
       {field.label}
-      {field.required ? <span className="needed"> (needed)</span> : null}
+      {field.required ? <span className="needed"> {strings.questions.needed}</span> : null}
     </>
   );
   return (
@@ -108,7 +109,7 @@ interface OneOfProps {
 function OneOf({ options, common, value, needed, onChange }: OneOfProps) {
   return (
     <select {...common} value={value} onChange={(event) => onChange(event.target.value)}>
-      {(!needed || value === "") && <option value="">{needed ? "Choose one" : "None"}</option>}
+      {(!needed || value === "") && <option value="">{needed ? strings.questions.chooseOne : strings.questions.none}</option>}
       {options.map((option) => (
         <option key={option.value} value={option.value}>
           {words(option)}

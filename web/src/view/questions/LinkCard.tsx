@@ -4,8 +4,10 @@
 import { useState } from "react";
 import type { ElicitationAnswer, RequestItem } from "@acp-gateway/client";
 import { text, visible } from "@acp-gateway/client/read";
+import { strings } from "../../strings";
 import { useArmed } from "../card";
 import type { Act } from "../act";
+import { Words } from "../Words";
 import { Card } from "./Card";
 
 interface Props {
@@ -26,18 +28,20 @@ export function LinkCard({ request, act, send }: Props) {
   }
 
   return (
-    <Card request={request} head="The agent asks you to open a page" icon="fetch">
+    <Card request={request} head={strings.questions.asksToOpen} icon="fetch">
       {url ? (
         <div className="link">
           <p>
-            It is at <strong className="link-host">{url.host}</strong>
+            <Words text={strings.questions.isAt}>
+              <strong className="link-host">{url.host}</strong>
+            </Words>
           </p>
           <p className="link-whole">{visible(url.href)}</p>
-          {url.protocol === "http:" && <p className="warn">What you send there is not encrypted.</p>}
-          {url.username !== "" && <p className="warn">The name before the @ is no part of the host.</p>}
+          {url.protocol === "http:" && <p className="warn">{strings.questions.notEncrypted}</p>}
+          {url.username !== "" && <p className="warn">{strings.questions.notHost}</p>}
         </div>
       ) : (
-        <p className="warn">Its address is none that a browser may open.</p>
+        <p className="warn">{strings.questions.noAddress}</p>
       )}
       <div className="permission-options">
         {url && (
@@ -52,14 +56,14 @@ export function LinkCard({ request, act, send }: Props) {
               else event.preventDefault();
             }}
           >
-            Open the page
+            {strings.questions.openPage}
           </a>
         )}
         <button className="button" type="button" aria-disabled={!armed || busy} onClick={() => void answer({ action: "decline" })}>
-          Decline
+          {strings.questions.decline}
         </button>
         <button className="button" type="button" aria-disabled={!armed || busy} onClick={() => void answer({ action: "cancel" })}>
-          Dismiss
+          {strings.common.dismiss}
         </button>
       </div>
     </Card>

@@ -3,6 +3,7 @@
 import { useState, type FormEvent } from "react";
 import type { RequestItem } from "@acp-gateway/client";
 import { lookup, visible } from "@acp-gateway/client/read";
+import { strings } from "../../strings";
 import { useArmed } from "../card";
 import type { Act } from "../act";
 import { Card } from "./Card";
@@ -44,7 +45,7 @@ export function OtherCard({ request, act, send }: Props) {
     try {
       result = JSON.parse(written);
     } catch {
-      setWrong("This is not JSON.");
+      setWrong(strings.questions.notJson);
       document.getElementById(id)?.focus();
       return;
     }
@@ -53,18 +54,18 @@ export function OtherCard({ request, act, send }: Props) {
   }
 
   return (
-    <Card request={request} head="The agent asks for something that this page has no form for" icon="other">
+    <Card request={request} head={strings.questions.noForm} icon="other">
       <form noValidate className="form" onSubmit={submit}>
         <div className="form-fields">
           <p className="permission-note">
             <code>{visible(request.method)}</code>
           </p>
-          <pre className="output" tabIndex={0} role="region" aria-label="What is asked">
+          <pre className="output" tabIndex={0} role="region" aria-label={strings.questions.whatIsAsked}>
             {visible(JSON.stringify(request.params, null, 2))}
           </pre>
           <div className="field">
             <label className="field-name" htmlFor={id}>
-              The result, as JSON
+              {strings.questions.result}
             </label>
             <textarea
               id={id}
@@ -85,10 +86,10 @@ export function OtherCard({ request, act, send }: Props) {
         </div>
         <div className="permission-options">
           <button className="button" type="button" aria-disabled={!armed || busy} onClick={() => void answer({ error: REFUSED })}>
-            Refuse
+            {strings.questions.refuse}
           </button>
           <button className="button" type="submit" aria-disabled={!armed || busy}>
-            Send the result
+            {strings.questions.sendResult}
           </button>
         </div>
       </form>

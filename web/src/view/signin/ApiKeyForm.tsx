@@ -1,6 +1,7 @@
 // A form for an API key. The key is in the field alone: it is not stored, and the field is empty after it was sent.
 
 import { useId, useRef, type FormEvent } from "react";
+import { strings } from "../../strings";
 
 interface Props {
   busy: boolean;
@@ -22,11 +23,11 @@ export function ApiKeyForm({ busy, onKey }: Props) {
   return (
     <form className="sign-in-line" onSubmit={submit}>
       <label className="hidden" htmlFor={id}>
-        API key
+        {strings.signin.apiKey}
       </label>
-      <input id={id} ref={field} type="password" placeholder="API key" maxLength={4096} autoComplete="off" autoCapitalize="off" spellCheck={false} />
+      <input id={id} ref={field} type="password" placeholder={strings.signin.apiKey} maxLength={4096} autoComplete="off" autoCapitalize="off" spellCheck={false} />
       <button className="button small" type="submit" aria-disabled={busy}>
-        Sign in
+        {strings.signin.signIn}
       </button>
     </form>
   );

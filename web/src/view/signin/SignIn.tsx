@@ -5,6 +5,7 @@ import type { AuthMethod, GatewayClient } from "@acp-gateway/client";
 import { line, records, text } from "@acp-gateway/client/read";
 import { explain } from "../../model/explain";
 import { takesKey } from "../../model/signin";
+import { strings } from "../../strings";
 import { ApiKeyForm } from "./ApiKeyForm";
 import "./signin.css";
 import { SignInTerminal } from "./SignInTerminal";
@@ -48,7 +49,7 @@ export function SignIn({ client, agent, methods }: Props) {
   return (
     <div className="sign-in">
       {known.length > 0 && (
-        <ul className="sign-in-methods" aria-label="Ways to sign in">
+        <ul className="sign-in-methods" aria-label={strings.signin.ways}>
           {known.map((method) => (
             <li key={String(method["id"])}>
               <p className="sign-in-name">{line(method["name"]) ?? String(method["id"])}</p>
@@ -58,18 +59,18 @@ export function SignIn({ client, agent, methods }: Props) {
               )}
               {may && step.at !== "done" && !takesKey(method) && (
                 <button className="button small" type="button" aria-disabled={step.at === "busy"} onClick={() => step.at !== "busy" && void signIn(String(method["id"]))}>
-                  {method["type"] === "terminal" ? "Sign in at a terminal" : "Sign in"}
+                  {method["type"] === "terminal" ? strings.signin.signInAtTerminal : strings.signin.signIn}
                 </button>
               )}
             </li>
           ))}
         </ul>
       )}
-      {!may && <p className="sign-in-who">With an admin key you could sign in here.</p>}
+      {!may && <p className="sign-in-who">{strings.signin.needsAdmin}</p>}
       <p role="status">
-        {step.at === "busy" && "Signing in… This may wait for something that you do elsewhere."}
-        {step.at === "done" && "Signed in. Try again what you wanted to do."}
-        {step.at === "failed" && `That did not work. ${step.why}`}
+        {step.at === "busy" && strings.signin.busy}
+        {step.at === "done" && strings.signin.done}
+        {step.at === "failed" && strings.signin.failed(step.why)}
       </p>
     </div>
   );

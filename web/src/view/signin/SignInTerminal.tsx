@@ -5,6 +5,7 @@ import type { GatewayClient, Problem } from "@acp-gateway/client";
 import { record, text } from "@acp-gateway/client/read";
 import { explain, explainProblem } from "../../model/explain";
 import { plainText } from "../../model/ansi";
+import { strings } from "../../strings";
 
 interface Props {
   client: GatewayClient;
@@ -50,7 +51,7 @@ export function SignInTerminal({ client, url, onEnd }: Props) {
           if (data instanceof ArrayBuffer) setOutput((before) => (before + words.decode(data, { stream: true })).slice(-KEPT));
           else if (typeof data === "string") end(endOf(data));
         };
-        made.onclose = () => end("The connection to the terminal was lost.");
+        made.onclose = () => end(strings.signin.connectionLost);
       },
       (reason: unknown) => end(explain(reason).title),
     );
@@ -75,17 +76,17 @@ export function SignInTerminal({ client, url, onEnd }: Props) {
   }
 
   return (
-    <section className="sign-in" aria-label="Terminal of the sign-in">
-      <pre className="output" ref={shown} tabIndex={0} role="log" aria-label="What the agent says">
+    <section className="sign-in" aria-label={strings.signin.terminal}>
+      <pre className="output" ref={shown} tabIndex={0} role="log" aria-label={strings.signin.agentSays}>
         {plainText(output)}
       </pre>
       <form className="sign-in-line" onSubmit={submit}>
         <label className="hidden" htmlFor="sign-in-line">
-          What you type
+          {strings.signin.youType}
         </label>
         <input id="sign-in-line" autoComplete="off" autoCapitalize="off" spellCheck={false} value={typed} onChange={(event) => setTyped(event.target.value)} />
         <button className="button small" type="submit">
-          Type it
+          {strings.signin.typeIt}
         </button>
       </form>
       <div className="sign-in-keys">
@@ -104,14 +105,14 @@ function endOf(message: string): string | null {
   try {
     said = JSON.parse(message);
   } catch {
-    return "The gateway said something that this page does not know.";
+    return strings.signin.unknownMessage;
   }
   const end = record(said);
   if (end?.["type"] === "problem") {
     const words = explainProblem((record(end["problem"]) ?? { code: "internal" }) as unknown as Problem);
     return [words.title, words.detail].filter(Boolean).join(" ");
   }
-  if (end?.["type"] !== "exit") return "The gateway is about to restart.";
+  if (end?.["type"] !== "exit") return strings.signin.restarts;
   if (end["exitCode"] === 0) return null;
-  return `The command ended ${text(end["signal"]) === null ? `with ${String(end["exitCode"])}` : `by ${String(end["signal"])}`}.`;
+  return text(end["signal"]) === null ? strings.signin.endedWith(String(end["exitCode"])) : strings.signin.endedBy(String(end["signal"]));
 }

@@ -1,0 +1,19 @@
+// The places of the page.
+
+export * as agents from "./agents";
+export * as common from "./common";
+export * as composer from "./composer";
+export * as content from "./content";
+export * as inbox from "./inbox";
+export * as key from "./key";
+export * as panel from "./panel";
+export * as problems from "./problems";
+export * as questions from "./questions";
+export * as requests from "./requests";
+export * as session from "./session";
+export * as sidebar from "./sidebar";
+export * as signin from "./signin";
+export * as start from "./start";
+export * as time from "./time";
+export * as tools from "./tools";
+export * as transcript from "./transcript";

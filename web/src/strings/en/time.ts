@@ -1,0 +1,10 @@
+// Durations and times of the past.
+
+export const underOneSecond = "under a second";
+export const seconds = (count: number) => `${count} s`;
+export const minutes = (count: number, rest: number) => `${count} min ${rest} s`;
+
+export const justNow = "just now";
+export const minutesAgo = (count: number) => `${count} min ago`;
+export const hoursAgo = (count: number) => `${count} h ago`;
+export const daysAgo = (count: number) => `${count} days ago`;

@@ -1,0 +1,81 @@
+// The conversation: turns, the queue, and what has happened since the last visit.
+
+export const name = "Conversation";
+export const messages = "Messages";
+export const loading = "Loading the conversation…";
+export const earlierTurns = (count: number) => `Show earlier turns (${count})`;
+export const newSince = (time: string) => `New since ${time}`;
+export const lastVisit = "your last visit";
+export const jump = "Jump to the latest";
+export const ready = (agent: string | null) => (agent ? `${agent} is ready.` : "Ready.");
+export const readyHint = "Write below what you want done. Enter sends, Shift+Enter starts a new line.";
+
+export const turn = "Turn";
+export const betweenTurns = "Between turns";
+export const youWrote = "You wrote: ";
+export const yourMessage = "Your message";
+export const editAndSend = "Edit and send again";
+export const copyTurnLink = "Copy the link to this turn";
+export const copyAnswer = "Copy the answer";
+export const wasAsked = "It was asked";
+export const answered = "It answered";
+export const removed = "Removed from the queue";
+export const waitingForYou = "Waiting for you";
+export const working = "Working…";
+/** After the name of the key. */
+export const stops = "stops";
+export const writeAgain = "Write it again";
+export const thoughtFor = (duration: string) => `Thought for ${duration}`;
+
+/** By the stop reason of the turn. */
+export const stopReasons: Record<string, string> = {
+  end_turn: "Finished",
+  cancelled: "Stopped",
+  refusal: "The agent declined to go on",
+  max_tokens: "Stopped at the model's length limit",
+  max_turn_requests: "Stopped at the limit of model calls in one turn",
+};
+export const otherStop = (reason: string) => `Ended (${reason})`;
+export const noReason = "no reason given";
+
+/** Why an agent lost the context, by the reason of `session.attached`. */
+export const lost: Record<string, string> = {
+  not_found: "The agent no longer has this session.",
+  unsupported: "This agent cannot load earlier sessions.",
+  rejected_session: "The agent rejected this session after it had loaded it.",
+};
+export const otherLost = "The agent could not continue the session.";
+export const contextLost = (why: string) => `${why} It does not remember what came before.`;
+export const privilegedMode = (mode: string) => `The agent switched to the mode “${mode}”, which nobody can select here. It may act without asking.`;
+export const agentExited = "The agent's process ended. It starts again with the next message.";
+export const agentDisconnected = "The connection to the agent's host was lost. The next message connects again.";
+
+/** By the status of the compaction. */
+export const compactions: Record<string, string> = {
+  in_progress: "The agent sums up the conversation to make room…",
+  completed: "The agent summed up the conversation to make room.",
+  failed: "The agent could not sum up the conversation.",
+  cancelled: "The agent stopped summing up the conversation.",
+};
+export const otherCompaction = (status: string) => `Summing up: ${status}`;
+
+export const queueWaits = "Waiting in the queue";
+export const queued = "Queued";
+export const queuedNumber = (place: number) => `Queued, number ${place}`;
+export const queuedMessage = "Queued message";
+export const sendNow = "Stop and send now";
+export const sendEarlier = "Send earlier";
+export const sendLater = "Send later";
+export const edit = "Edit";
+export const remove = "Remove";
+
+export const away = "While you were away";
+export const turnsFinished = (count: number) => (count === 1 ? "Finished a turn" : `Finished ${count} turns`);
+export const turnsFailed = (count: number) => (count === 1 ? "A turn failed" : `${count} turns failed`);
+export const filesChanged = (count: number) => (count === 1 ? "Changed a file" : `Changed ${count} files`);
+export const theGateway = "The gateway";
+export const answeredBy = (by: string, option: string, title: string) => `${by} answered “${option}”: ${title}`;
+export const needsAnswer = (title: string) => `Needs an answer: ${title}`;
+
+export const planDone = (done: number, all: number) => `${done} of ${all} done`;
+export const stepInProgress = "in progress";
