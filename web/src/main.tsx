@@ -16,11 +16,15 @@ import "./style/permission.css";
 import "./style/panel.css";
 import "./style/print.css";
 import { applyDensity } from "./model/density";
+import { closeCoveringPanel } from "./model/panelTab";
 import { applyTheme } from "./model/theme";
 import { App, firstKeys } from "./view/App";
+import { followTyping } from "./view/typing";
 
 applyTheme();
 applyDensity();
+followTyping();
+closeCoveringPanel();
 const place = document.getElementById("root");
 if (!place) throw new Error("index.html has no place for the page");
 createRoot(place).render(

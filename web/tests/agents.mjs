@@ -133,6 +133,8 @@ test("a session starts in a folder below a workspace root, which is recent then"
   assert.match(await page.getByLabel("Path of the folder").inputValue(), /\/workspaces\/harbor$/);
   await checkAccessibility(page);
   await pictures("start-folder");
+  await page.getByRole("button", { name: "Use this folder" }).click();
+  await page.getByRole("group", { name: "Folder of the session" }).waitFor({ state: "detached" });
   await page.getByLabel("First message").fill("/help");
   await page.getByLabel("First message").press("Enter");
   await page.waitForURL(/#\/s\/[0-9a-f-]+$/);

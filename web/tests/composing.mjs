@@ -126,6 +126,35 @@ test("a file that is too large is not attached", async () => {
   assert.equal(await chips().count(), 0);
 });
 
+test("a question that appears while a person types gets neither the focus nor the keys", async () => {
+  await chat.message.fill("");
+  await chat.message.pressSequentially("/permission");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Enter");
+  await chat.message.pressSequentially("1 more thing");
+  await chat.permission.locator('[aria-disabled="false"]').first().waitFor();
+  assert.equal(await chat.message.inputValue(), "1 more thing");
+  assert.equal(await chat.message.evaluate((field) => field === document.activeElement), true);
+  await page.getByRole("button", { name: "Stop", exact: true }).click();
+  await chat.ended("Stopped");
+  assert.equal(await chat.message.inputValue(), "1 more thing");
+  await chat.message.fill("");
+});
+
+test("a message that is sent shows the end of the conversation, and the page itself does not scroll", async () => {
+  await chat.send("/long 12");
+  await chat.ended("Finished");
+  await page.getByRole("region", { name: "Conversation" }).evaluate((box) => box.scrollTo(0, 0));
+  await page.getByRole("button", { name: "Jump to the latest" }).waitFor();
+  await chat.send("/help");
+  await chat.ended("Finished");
+  await page.waitForFunction(() => {
+    const box = document.querySelector(".transcript");
+    return box.scrollHeight - box.scrollTop - box.clientHeight < 80;
+  });
+  assert.deepEqual(await page.evaluate(() => [document.documentElement.scrollHeight - innerHeight, document.body.scrollHeight - innerHeight]), [0, 0]);
+});
+
 test("a new session begins with a message that is only a picture", async () => {
   await page.goto(`${gateway.origin}/#/`);
   await chat.chooseAgent(/demo/);

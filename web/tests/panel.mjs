@@ -95,8 +95,8 @@ test("comments on lines become a message", async () => {
   await screenshot(page, "panel-comment-light");
   await pane.getByRole("button", { name: "Write 2 comments as a message" }).click();
   const message = await chat.message.inputValue();
-  assert.ok(message.includes("In @add.mjs, line 3:\n> return a + b;\nCheck for numbers first."), message);
-  assert.ok(message.includes("In @add.mjs, the removed line 3:\n> return a - b;\nWhy was this here?"), message);
+  assert.ok(message.includes("In @add.mjs, line 3:\n\n> return a + b;\n\nCheck for numbers first."), message);
+  assert.ok(message.includes("In @add.mjs, the removed line 3:\n\n> return a - b;\n\nWhy was this here?"), message);
   await chat.message.fill("");
 });
 

@@ -105,3 +105,25 @@ test("notifications name the session that asks or has ended, while nobody looks"
   await page.getByRole("button", { name: "Notifications on" }).click();
   await page.getByRole("button", { name: "Notify me" }).waitFor();
 });
+
+test("a service worker shows notifications where the page itself cannot, as on phones", async () => {
+  await page.evaluate(() => {
+    window.Notification = class {
+      static permission = "granted";
+      static requestPermission = async () => "granted";
+      constructor() {
+        throw new TypeError("Illegal constructor");
+      }
+    };
+  });
+  await page.getByRole("button", { name: "Notify me" }).click();
+  await page.getByRole("button", { name: "Notifications on" }).waitFor();
+  await page.keyboard.press("Escape");
+  await page.evaluate(() => Object.defineProperty(document, "hidden", { configurable: true, get: () => true }));
+  await ended(here, await api.prompt(here, "/about on a phone"));
+  await look();
+  const shown = () => page.evaluate(async () => (await (await navigator.serviceWorker.getRegistration())?.getNotifications())?.map(({ title, body, tag, data }) => ({ title, body, tag, data })));
+  await page.waitForFunction(async () => (await (await navigator.serviceWorker.getRegistration())?.getNotifications())?.length > 0);
+  assert.deepEqual(await shown(), [{ title: "/about this session", body: "Finished · demo", tag: here, data: `${gateway.origin}/#/s/${here}` }]);
+  await page.evaluate(() => delete document.hidden);
+});

@@ -7,6 +7,11 @@ export type Tab = (typeof TABS)[number];
 
 export const panelChoice = new Choice<"closed" | Tab>("panel", ["closed", ...TABS]);
 
+/** Where the panel covers the conversation, it does not open by itself. */
+export function closeCoveringPanel(): void {
+  if (matchMedia("(max-width: 1100px)").matches) panelChoice.choose("closed");
+}
+
 /** The tab that opens next. */
 let last: Tab = "plan";
 

@@ -27,10 +27,12 @@ interface Props {
   running: boolean;
   act: Act;
   onStop(): void;
+  /** Called when the gateway has the message. */
+  onSent(): void;
   children: ReactNode;
 }
 
-export function Composer({ client, sessionId, commands, accepted, sent, text, setText, running, act, onStop, children }: Props) {
+export function Composer({ client, sessionId, commands, accepted, sent, text, setText, running, act, onStop, onSent, children }: Props) {
   const field = useRef<HTMLTextAreaElement>(null);
   const [sending, setSending] = useState(false);
   const [caret, setCaret] = useState(text.length);
@@ -115,6 +117,7 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
     // Text in the field is not replaced.
     if (field.current?.value === written) focusNext();
     if (!arrived) return;
+    onSent();
     attachments.clear();
     setText((now) => (now === written ? "" : now));
   }
@@ -181,6 +184,12 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
         <div className="composer-row">
           <AttachButton onPick={attachments.add} />
           <div className="options">{children}</div>
+          {running && !stops && (
+            <button className="icon-button" type="button" title={strings.composer.stopTitle} onClick={onStop}>
+              <Icon name="stop" />
+              <span className="hidden">{strings.composer.stop}</span>
+            </button>
+          )}
           <button
             className={stops ? "button primary round stops" : "button primary round"}
             type={stops ? "button" : "submit"}

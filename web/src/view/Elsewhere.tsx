@@ -5,6 +5,9 @@ import { openRequests, type RequestItem, type SessionLog } from "@acp-gateway/cl
 import { strings } from "../strings";
 import { resolutionWords } from "./RequestLine";
 
+/** The conversation has the answer too, so the note does not stay. */
+const SHOWN_MS = 30_000;
+
 /** Follows the request of the open card. The request is known after its end, unless it was answered here. */
 export function useElsewhere(log: SessionLog, open: RequestItem | null) {
   const [elsewhere, setElsewhere] = useState<RequestItem | null>(null);
@@ -19,6 +22,12 @@ export function useElsewhere(log: SessionLog, open: RequestItem | null) {
     const ended = log.turns.flatMap((turn) => turn.items).find((item) => item.kind === "request" && item.requestId === former);
     if (!open && ended?.kind === "request" && ended.resolution && ended.resolution.how !== "cancelled") setElsewhere(ended);
   }, [open?.requestId, openRequests(log).length]);
+
+  useEffect(() => {
+    if (!elsewhere) return;
+    const timer = setTimeout(() => setElsewhere(null), SHOWN_MS);
+    return () => clearTimeout(timer);
+  }, [elsewhere]);
 
   return { elsewhere, answeredHere: (request: string) => void (here.current = request), dismiss: () => setElsewhere(null) };
 }

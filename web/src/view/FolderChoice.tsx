@@ -51,15 +51,7 @@ export function FolderChoice({ client, browses, recent, folder, onChoose }: Prop
             ))}
             <hr className="popover-line" />
             {other ? (
-              <form
-                className="folder-other"
-                onSubmit={(event) => {
-                  event.preventDefault();
-                  // The form of the page must not start the session.
-                  event.stopPropagation();
-                  close();
-                }}
-              >
+              <div className="folder-other">
                 <input
                   className="field-box folder-path"
                   aria-label={strings.start.path}
@@ -69,12 +61,18 @@ export function FolderChoice({ client, browses, recent, folder, onChoose }: Prop
                   spellCheck={false}
                   value={folder ?? ""}
                   onChange={(event) => onChoose(event.target.value === "" ? null : event.target.value)}
+                  onKeyDown={(event) => {
+                    if (event.key !== "Enter") return;
+                    // It must not start the session.
+                    event.preventDefault();
+                    close();
+                  }}
                 />
                 {browses && <FolderBrowser client={client} onChoose={onChoose} />}
-                <button className="button primary" type="submit" disabled={folder === null}>
+                <button className="button primary" type="button" disabled={folder === null} onClick={close}>
                   {strings.start.useFolder}
                 </button>
-              </form>
+              </div>
             ) : (
               <button className="link-button" type="button" onClick={() => setOther(true)}>
                 <Icon name="search" /> {strings.start.anotherFolder}

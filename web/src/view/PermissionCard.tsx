@@ -8,7 +8,8 @@ import { riskOf } from "../model/risk";
 import { clock } from "../model/words";
 import { strings } from "../strings";
 import { ActionView } from "./ActionView";
-import { isEditable, useArmed, useCardFocus } from "./card";
+import { useArmed, useCardFocus } from "./card";
+import { isEditable, typedJustNow } from "./typing";
 import { QUESTION_ID } from "./focus";
 import { Icon } from "./Icon";
 import { ToolContent } from "./ToolContent";
@@ -50,7 +51,7 @@ export function PermissionCard({ request, tool, terminals, isDenied, onAnswer, l
   useEffect(() => {
     if (listed) return;
     const press = (event: KeyboardEvent) => {
-      if (event.ctrlKey || event.altKey || event.metaKey || isEditable(document.activeElement)) return;
+      if (event.ctrlKey || event.altKey || event.metaKey || isEditable(document.activeElement) || typedJustNow()) return;
       const option = request.options[Number(event.key) - 1];
       if (!option || !/^[1-9]$/.test(event.key)) return;
       event.preventDefault();

@@ -6,7 +6,7 @@ import { strings } from "../strings";
 import { Icon } from "./Icon";
 import { Markdown } from "./Markdown";
 
-export const PlanCard = memo(function PlanCard({ item }: { item: PlanItem }) {
+export const PlanCard = memo(function PlanCard({ item, live }: { item: PlanItem; live: boolean }) {
   if (item.markdown !== null || item.uri !== null) {
     return (
       <div className="plan" role="group" aria-label={strings.common.plan}>
@@ -29,7 +29,7 @@ export const PlanCard = memo(function PlanCard({ item }: { item: PlanItem }) {
         {item.entries.map((entry, index) => (
           <li key={index} className={`plan-entry plan-${entry.status}`}>
             <span className="plan-mark">
-              {entry.status === "in_progress" ? <span className="spinner" /> : <Icon name={entry.status === "completed" ? "check" : "pending"} />}
+              {live && entry.status === "in_progress" ? <span className="spinner" /> : <Icon name={entry.status === "completed" ? "check" : "pending"} />}
             </span>
             <span>
               {entry.content}

@@ -4,6 +4,7 @@ import { createContext, useContext, useState } from "react";
 import { blocksText, type Turn } from "@acp-gateway/client";
 import { strings } from "../strings";
 import { onEscape } from "./escape";
+import { focusMessage } from "./focus";
 import { Icon } from "./Icon";
 
 export interface QueueActions {
@@ -32,8 +33,15 @@ export function QueuedEnd({ turn }: { turn: Turn }) {
     return (
       <EditForm
         words={words}
-        onCancel={() => setEdits(false)}
-        onSave={(text) => void queue.change(promptId, text).then((done) => done && setEdits(false))}
+        onCancel={() => {
+          setEdits(false);
+          focusMessage();
+        }}
+        onSave={(text) => void queue.change(promptId, text).then((done) => {
+          if (!done) return;
+          setEdits(false);
+          focusMessage();
+        })}
       />
     );
   }

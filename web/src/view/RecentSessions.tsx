@@ -21,10 +21,10 @@ export function RecentSessions({ sessions, children }: { sessions: SessionSummar
       </div>
       {shown.map((session) => (
         <a key={session.sessionId} className="recent-row" href={sessionHref(session.sessionId)}>
+          <span className="recent-title">{visible(session.title ?? strings.common.untitled)}</span>
           <span className="recent-state">
             <SessionStateMark mark={sessionMark(session, seen.isUnread(session))} />
           </span>
-          <span className="recent-title">{visible(session.title ?? strings.common.untitled)}</span>
           <span className="recent-where">{session.agent}</span>
           <time dateTime={session.lastActivityAt}>{ago(session.lastActivityAt, Date.now())}</time>
         </a>

@@ -1,10 +1,11 @@
 // The open requests, docked above the composer so that they are always visible.
 
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { type GatewayClient, type RequestItem, type SessionLog, toolOf } from "@acp-gateway/client";
 import { strings } from "../strings";
 import { usePart } from "./lazy";
 import { PermissionCard } from "./PermissionCard";
+import { isTyping } from "./typing";
 import type { Act } from "./act";
 
 interface Props {
@@ -19,10 +20,14 @@ interface Props {
 
 export function RequestDock({ log, requests, client, sessionId, act, onAnswer }: Props) {
   /** On a phone, the question covers the conversation until a person makes it small. */
-  const [small, setSmall] = useState(false);
+  const [small, setSmall] = useState(isTyping);
   const [first] = requests;
   const id = first?.requestId;
-  useEffect(() => setSmall(false), [id]);
+  const shown = useRef(id);
+  useEffect(() => {
+    if (shown.current !== id) setSmall(isTyping());
+    shown.current = id;
+  }, [id]);
   if (!first) return null;
   const more = requests.length - 1;
   return (

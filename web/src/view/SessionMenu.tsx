@@ -9,6 +9,7 @@ import { AgentOutput } from "./AgentOutput";
 import { CopyButton } from "./CopyButton";
 import { Icon } from "./Icon";
 import { Popover } from "./Popover";
+import { RenameDialog } from "./RenameDialog";
 import type { Act } from "./act";
 
 interface Props {
@@ -23,6 +24,7 @@ interface Props {
 
 export function SessionMenu({ client, sessionId, log, title, busy, act }: Props) {
   const [showsOutput, setShowsOutput] = useState(false);
+  const [renames, setRenames] = useState(false);
   const exportJson = async () => {
     const events = await client.allEvents(sessionId);
     download(`${fileName(title)}.json`, "application/json", JSON.stringify({ sessionId, title, events }, null, 1));
@@ -53,6 +55,14 @@ export function SessionMenu({ client, sessionId, log, title, busy, act }: Props)
               >
                 {strings.common.outputOfAgent}
               </Entry>
+              <Entry
+                onChoose={() => {
+                  close();
+                  setRenames(true);
+                }}
+              >
+                {strings.session.rename}
+              </Entry>
               <hr className="popover-line" />
               <Entry disabled={busy} onChoose={() => choose(fork)}>
                 {strings.session.fork}
@@ -62,6 +72,7 @@ export function SessionMenu({ client, sessionId, log, title, busy, act }: Props)
           );
         }}
       </Popover>
+      {renames && <RenameDialog title={title} onClose={() => setRenames(false)} onRename={(given) => act(() => client.renameSession(sessionId, given))} />}
       {showsOutput && <AgentOutput client={client} sessionId={sessionId} onClose={() => setShowsOutput(false)} />}
     </>
   );

@@ -11,7 +11,7 @@ import { Icon } from "./Icon";
 import { SessionStateMark } from "./SessionStateMark";
 
 /** The gateway's limit for a title, in characters. */
-const MAX_TITLE = 512;
+export const MAX_TITLE = 512;
 
 interface Props {
   session: Session;

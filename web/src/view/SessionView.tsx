@@ -51,6 +51,7 @@ export function SessionView(props: Props) {
 function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }: Props & { feed: SessionFeed; seenUntil: string | null }) {
   const { log, connection, caughtUp } = useSessionState(feed);
   const [error, setError] = useState<unknown>(null);
+  const [sends, setSends] = useState(0);
   const [draft, setDraft] = useDraft(sessionId);
   const running = runningTurn(log);
   const sent = useMemo(() => log.turns.map((turn) => blocksText(turn.prompt)).filter((text) => text !== ""), [log.turns]);
@@ -89,7 +90,8 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
 
   const rewrite = useCallback(
     (text: string) => {
-      setDraft(text);
+      // What a person has begun to write stays.
+      setDraft((before) => (before.trim() === "" || before === text ? text : `${before}\n\n${text}`));
       focusMessage();
     },
     [setDraft],
@@ -144,6 +146,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
               agent={log.agent}
               seenUntil={seenUntil}
               named={turn}
+              sends={sends}
               onRewrite={rewrite}
             />
           </Queue>
@@ -183,6 +186,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
                 running={running !== null}
                 act={act}
                 onStop={stop}
+                onSent={() => setSends((before) => before + 1)}
               >
                 <Options log={log} client={client} sessionId={sessionId} act={act} />
               </Composer>
@@ -217,9 +221,6 @@ function Hints() {
       </span>
       <span>
         <kbd>/</kbd> {strings.common.commands}
-      </span>
-      <span>
-        <kbd>?</kbd> {strings.composer.shortcuts}
       </span>
     </p>
   );

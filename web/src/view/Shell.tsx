@@ -92,6 +92,7 @@ export function Shell({ client, hub, onForget }: Props) {
           onHelp={() => setHelp(true)}
         />
       )}
+      {drawer && <div className="drawer-scrim" onClick={() => setDrawer(false)} />}
       <main id="main" tabIndex={-1}>
         {route.page === "inbox" ? (
           <InboxPage client={client} sessions={sessions} menu={menu} onAnswered={refresh} />

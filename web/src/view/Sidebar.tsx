@@ -97,7 +97,10 @@ export function Sidebar({ client, list, route, open, openTitle, onForget, onNavi
                   current={session.sessionId === open}
                   unread={session.sessionId !== open && seen.isUnread(session)}
                   title={titleOf(session)}
-                  onNavigate={onNavigate}
+                  onNavigate={() => {
+                    setSearch("");
+                    onNavigate();
+                  }}
                   onRename={(title) => void act(client.renameSession(session.sessionId, title))}
                   onDelete={() => void act(client.deleteSession(session.sessionId), () => session.sessionId === open && goTo("#/"))}
                 />

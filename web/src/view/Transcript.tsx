@@ -19,6 +19,8 @@ interface Props {
   seenUntil: string | null;
   /** The turn that the address names. */
   named: string | null;
+  /** The number of messages that were sent here. Each of them shows the end of the conversation. */
+  sends: number;
   /** Puts a prompt back into the message field. */
   onRewrite(text: string): void;
 }
@@ -28,7 +30,7 @@ const TURNS = 50;
 /** Nearer to the end than this counts as being there. */
 const NEAR_PX = 80;
 
-export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp, loading, seenUntil, named, onRewrite }: Props) {
+export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp, loading, seenUntil, named, sends, onRewrite }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const nearness = useMemo(() => new Nearness(() => scroller.current), []);
@@ -65,6 +67,12 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
     const box = scroller.current;
     if (box) box.scrollTop = box.scrollHeight;
   }, []);
+
+  useLayoutEffect(() => {
+    if (sends === 0) return;
+    stuck.current = true;
+    toEnd();
+  }, [sends, toEnd]);
 
   useLayoutEffect(() => {
     if (stuck.current) toEnd();

@@ -44,7 +44,7 @@ export const TurnView = memo(function TurnView({ turn, isNamed, terminals, onRew
           <ContentBlocks blocks={turn.prompt} plain />
         </div>
       )}
-      {words !== "" && (
+      {words !== "" && turn.status !== "queued" && (
         <div className="prompt-actions" role="group" aria-label={strings.transcript.yourMessage}>
           <time className="prompt-time" dateTime={turn.createdAt}>
             {clock(turn.createdAt)}
@@ -212,7 +212,7 @@ function ItemView({ item, live, settled, asked, terminals }: Omit<ItemsProps, "i
     case "tool":
       return <ToolCard item={item} live={live} settled={settled} folded={asked.has(item.toolCallId)} terminals={terminals} />;
     case "plan":
-      return <PlanCard item={item} />;
+      return <PlanCard item={item} live={live} />;
     case "request":
       return <RequestLine item={item} live={live} />;
     case "note":
@@ -257,7 +257,7 @@ function TurnEnd({ turn, onRewrite }: { turn: Turn; onRewrite(text: string): voi
           </>
         ) : (
           <>
-            <span className="spinner" aria-hidden="true" /> {strings.transcript.working} <kbd aria-hidden="true">Esc</kbd> <span aria-hidden="true">{strings.transcript.stops}</span>
+            <span className="spinner" aria-hidden="true" /> {strings.transcript.working} <kbd className="key-hint" aria-hidden="true">Esc</kbd> <span className="key-hint" aria-hidden="true">{strings.transcript.stops}</span>
           </>
         )}
       </p>

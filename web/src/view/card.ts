@@ -3,6 +3,7 @@
 
 import { useEffect, useState, type RefObject } from "react";
 import { focusMessage } from "./focus";
+import { isTyping } from "./typing";
 
 /** A button that appears under a moving pointer must not be pressed by it. */
 const ARM_MS = 400;
@@ -16,8 +17,7 @@ export function useArmed(): boolean {
   return armed;
 }
 
-/** The focus moves to the card and not to a button, so that an earlier key press does not answer it. */
-/** Null: nothing moves. */
+/** The focus moves to the card and not to a button, so that an earlier key press does not answer it. Null: nothing moves. */
 export function useCardFocus(card: RefObject<HTMLElement | null> | null): void {
   useEffect(() => {
     if (!card) return;
@@ -27,14 +27,4 @@ export function useCardFocus(card: RefObject<HTMLElement | null> | null): void {
       if (document.activeElement === null || document.activeElement === document.body) focusMessage();
     };
   }, [card]);
-}
-
-/** A person who is typing keeps the focus. */
-function isTyping(): boolean {
-  const active = document.activeElement;
-  return isEditable(active) && (!(active instanceof HTMLTextAreaElement) || active.value !== "");
-}
-
-export function isEditable(element: Element | null): boolean {
-  return element instanceof HTMLTextAreaElement || element instanceof HTMLInputElement || element instanceof HTMLSelectElement;
 }

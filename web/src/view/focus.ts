@@ -1,5 +1,7 @@
 // Where the keyboard's words go: to a question that waits, else to the message field.
 
+import { typedJustNow } from "./typing";
+
 export const MESSAGE_ID = "message";
 export const QUESTION_ID = "question";
 
@@ -16,6 +18,6 @@ export function focusMessageUnlessSearching(): void {
 /** A fast agent may send a request before the gateway's response to the prompt. The request keeps the required data. */
 export function focusNext(): void {
   const question = document.getElementById(QUESTION_ID);
-  if (question) question.focus({ preventScroll: true });
+  if (question && !typedJustNow()) question.focus({ preventScroll: true });
   else focusMessage();
 }

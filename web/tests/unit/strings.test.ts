@@ -7,7 +7,7 @@ const files = Object.entries(SOURCES).filter(([path]) => !path.includes("/src/st
 
 /** Names of keys, of the product and of interfaces. They are the same in each language. */
 const NAMES = new Set([
-  ...["Alt", "Alt N", "Alt+N", "Alt+P", "ArrowDown", "ArrowLeft", "ArrowRight", "ArrowUp", "Control+K", "Ctrl", "Ctrl C", "Ctrl K"],
+  ...["Alt", "Alt N", "Alt+N", "Alt+P", "Backspace", "ArrowDown", "ArrowLeft", "ArrowRight", "ArrowUp", "Control+K", "Ctrl", "Ctrl C", "Ctrl K"],
   ...["Down", "Enter", "Esc", "Escape", "KeyP", "Shift", "Tab", "Up"],
   ...["acp-gateway", "acp-gateway agent add", "Files", "Notification", "noopener noreferrer", "PRE", "TABLE", "IMG"],
 ]);

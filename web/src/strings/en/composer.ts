@@ -9,7 +9,6 @@ export const queue = "Queue";
 export const queueTitle = "Queue (Enter)";
 export const stop = "Stop";
 export const stopTitle = "Stop (Esc)";
-export const shortcuts = "Shortcuts";
 
 export const attach = "Attach files";
 export const attachments = "Attachments";

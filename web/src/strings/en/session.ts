@@ -13,6 +13,7 @@ export const menuName = "This session";
 export const copyLink = "Copy the link";
 export const saveMarkdown = "Download as Markdown";
 export const saveJson = "Download as JSON";
+export const rename = "Rename";
 export const fork = "Fork";
 export const close = "Close";
 

@@ -57,12 +57,15 @@ export function ChangesPane({ client, sessionId, log, act, onWrite }: Props) {
     <>
       <div className="panel-head">
         <span>{strings.panel.since(clock(list.since))}</span>
-        <span className="diff-counts">
-          <span className="diff-plus">+{sum("additions")}</span> <span className="diff-minus">−{sum("deletions")}</span>
-        </span>
+        {list.files.length > 0 && (
+          <span className="diff-counts">
+            <span className="diff-plus">+{sum("additions")}</span> <span className="diff-minus">−{sum("deletions")}</span>
+          </span>
+        )}
       </div>
       {!list.complete && list.reason !== null && <p className="note note-warning">{list.reason}</p>}
       {list.files.length === 0 && <p className="panel-empty">{strings.panel.nothingChanged}</p>}
+      {list.files.length > 0 && comments.length === 0 && <p className="panel-empty">{strings.panel.howToComment}</p>}
       {list.files.map((file, index) => (
         <ChangedFile
           key={file.path}

@@ -1,6 +1,6 @@
 // The plans of the agent: the latest one, and those with names.
 
-import type { Item, PlanItem, SessionLog } from "@acp-gateway/client";
+import { type Item, type PlanItem, runningTurn, type SessionLog } from "@acp-gateway/client";
 import { strings } from "../../strings";
 import { PlanCard } from "../PlanCard";
 
@@ -12,7 +12,7 @@ export function PlanPane({ log }: { log: SessionLog }) {
     return (
       <div key={plan.planId ?? ""}>
         {plan.entries.length > 0 && <progress className="meter" max={plan.entries.length} value={done} aria-label={strings.panel.completedSteps} />}
-        <PlanCard item={plan} />
+        <PlanCard item={plan} live={runningTurn(log) !== null} />
       </div>
     );
   });

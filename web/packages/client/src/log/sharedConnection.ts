@@ -144,8 +144,12 @@ export class SharedConnection {
   }
 
   #beat(): void {
-    this.#leader?.expire();
-    if (this.#leader) return this.#tell({ kind: "beat" });
+    if (this.#leader) {
+      // This tab is one of its own, and tells nobody that it is here.
+      this.#leader.here(this.#tab);
+      this.#leader.expire();
+      return this.#tell({ kind: "beat" });
+    }
     this.#ask({ kind: "here", tab: this.#tab });
     if (!this.#channel || Date.now() - this.#heardAt < SILENT_MS) return;
     this.#heardAt = Date.now();

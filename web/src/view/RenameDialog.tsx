@@ -1,0 +1,45 @@
+// The title of a session, in a dialog.
+
+import { useState } from "react";
+import { strings } from "../strings";
+import { Dialog } from "./Dialog";
+import { MAX_TITLE } from "./SessionRow";
+
+interface Props {
+  title: string;
+  onRename(title: string): Promise<boolean>;
+  onClose(): void;
+}
+
+export function RenameDialog({ title, onRename, onClose }: Props) {
+  const [text, setText] = useState(title);
+  return (
+    <Dialog title={strings.session.rename} onClose={onClose}>
+      <form
+        className="rename-form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void onRename(text.trim()).then((done) => done && onClose());
+        }}
+      >
+        <input
+          className="field-box"
+          aria-label={strings.sidebar.title}
+          autoFocus
+          maxLength={MAX_TITLE}
+          value={text}
+          onChange={(event) => setText(event.target.value)}
+          onFocus={(event) => event.target.select()}
+        />
+        <div className="dialog-actions">
+          <button className="button primary" type="submit" disabled={text.trim() === ""}>
+            {strings.common.save}
+          </button>
+          <button className="button" type="button" onClick={onClose}>
+            {strings.common.cancel}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
