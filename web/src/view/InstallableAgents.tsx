@@ -4,21 +4,15 @@ import { useEffect, useState } from "react";
 import type { GatewayClient, InstallableAgent } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { strings } from "../strings";
+import { useAbout } from "../model/useAbout";
 import { ProblemNote } from "./ProblemNote";
 import { Words } from "./Words";
 
 export function InstallableAgents({ client, configured }: { client: GatewayClient; configured: string[] }) {
-  const [admin, setAdmin] = useState(false);
+  const admin = useAbout(client)?.scopes.includes("admin") ?? false;
   const [open, setOpen] = useState(false);
   const [list, setList] = useState<{ configured: boolean; agents: InstallableAgent[] } | null>(null);
   const [error, setError] = useState<unknown>(null);
-
-  useEffect(() => {
-    client.about().then(
-      (about) => setAdmin(about.scopes.includes("admin")),
-      () => setAdmin(false),
-    );
-  }, [client]);
 
   useEffect(() => {
     if (!open || list !== null) return;

@@ -1,22 +1,14 @@
 // The owner of the key that the page uses, and what the key permits.
 
-import { useEffect, useState } from "react";
-import type { About, GatewayClient } from "@acp-gateway/client";
+import type { GatewayClient } from "@acp-gateway/client";
 import { lookup } from "@acp-gateway/client/read";
+import { useAbout } from "../model/useAbout";
 import { strings } from "../strings";
 import { Icon } from "./Icon";
 import { Popover } from "./Popover";
 
 export function KeyRights({ client }: { client: GatewayClient }) {
-  const [about, setAbout] = useState<About | null>(null);
-  useEffect(() => {
-    let shown = true;
-    // Without the rights, the rest of the page works.
-    client.about().then((answer) => shown && setAbout(answer), () => undefined);
-    return () => {
-      shown = false;
-    };
-  }, [client]);
+  const about = useAbout(client);
   return (
     <div className="key-rights">
       {about && (

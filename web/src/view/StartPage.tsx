@@ -9,6 +9,7 @@ import { type Accepts, accepts, promptBlocks } from "../model/attachments";
 import { recentFolders } from "../model/folders";
 import { goTo, sessionHref } from "../model/route";
 import { strings } from "../strings";
+import { useAbout } from "../model/useAbout";
 import { AgentMenu } from "./AgentMenu";
 import { AgentSessions } from "./AgentSessions";
 import { AttachButton } from "./AttachButton";
@@ -59,6 +60,8 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
   const { agents } = catalogue;
   const chosen = startable(agents ?? [], wanted ?? sessions?.[0]?.agent ?? null);
   const agent = agents?.find(({ name }) => name === chosen);
+  // The list has the sessions of all principals, so only an admin key gets it.
+  const canImport = (useAbout(client)?.scopes.includes("admin") ?? false) && listsSessions(agent);
   const problem = error ?? (agents === null ? catalogue.error : null);
 
   useEffect(() => {
@@ -194,9 +197,9 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
             ))}
           </div>
         )}
-        {sessions !== null && (sessions.length > 0 || listsSessions(agent)) && (
+        {sessions !== null && (sessions.length > 0 || canImport) && (
           <RecentSessions sessions={sessions}>
-            {chosen && listsSessions(agent) && (
+            {chosen && canImport && (
               <button className="link-button" type="button" onClick={() => setImports(true)}>
                 {strings.start.adopt(chosen)}
               </button>
