@@ -93,7 +93,7 @@ fn dockerfile_copies_only_existing_paths() {
             _ => {}
         }
     }
-    assert_eq!(copied, 6);
+    assert_eq!(copied, 8);
     let named = ["web", "rust", "gateway", "gateway-node"].map(str::to_owned);
     assert_eq!(stages, BTreeSet::from(named));
 }
