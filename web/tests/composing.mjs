@@ -133,11 +133,30 @@ test("a question that appears while a person types gets neither the focus nor th
   await page.keyboard.press("Enter");
   await chat.message.pressSequentially("1 more thing");
   await chat.permission.locator('[aria-disabled="false"]').first().waitFor();
-  assert.equal(await chat.message.inputValue(), "1 more thing");
+  await page.waitForFunction(() => document.querySelector("#message").value === "1 more thing");
   assert.equal(await chat.message.evaluate((field) => field === document.activeElement), true);
   await page.getByRole("button", { name: "Stop", exact: true }).click();
   await chat.ended("Stopped");
   assert.equal(await chat.message.inputValue(), "1 more thing");
+  await chat.message.fill("");
+});
+
+test("text that is typed while a message is on its way is the next message", async () => {
+  let respond;
+  const held = new Promise((resolve) => (respond = resolve));
+  await page.route("**/prompts", async (route) => {
+    const response = await route.fetch();
+    await held;
+    await route.fulfill({ response });
+  });
+  await chat.message.fill("/help");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Enter");
+  await chat.message.pressSequentially(" and then");
+  await chat.ended("Finished");
+  respond();
+  await page.waitForFunction(() => document.querySelector("#message").value === " and then");
+  await page.unroute("**/prompts");
   await chat.message.fill("");
 });
 

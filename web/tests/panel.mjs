@@ -53,18 +53,30 @@ test("the commands of the agent and their output are in the panel", async () => 
 });
 
 test("files of the session are listed and read", async () => {
+  await writeFile(path.join(folder, "empty.txt"), "");
+  await writeFile(path.join(folder, "long.txt"), "0123456789abcde\n".repeat(20_000));
   await open("Files");
   await pane.getByRole("button", { name: "add.mjs" }).click();
   await pane.getByRole("region", { name: "Content of add.mjs" }).getByText("Adds two numbers").waitFor();
   assert.equal(await pane.getByRole("region", { name: "Content of add.mjs" }).textContent(), FIXED);
   await checkAccessibility(page);
   await pane.getByRole("button", { name: "All files" }).click();
+  await pane.getByRole("button", { name: "empty.txt" }).click();
+  await pane.getByRole("region", { name: "Content of empty.txt" }).waitFor({ state: "attached" });
+  assert.equal(await pane.getByRole("alert").count(), 0);
+  await pane.getByRole("button", { name: "All files" }).click();
+  await pane.getByRole("button", { name: "long.txt" }).click();
+  await pane.getByText("Only the first 256 KiB are shown.").waitFor();
+  await pane.getByRole("button", { name: "All files" }).click();
   await pane.getByRole("button", { name: "add.test.mjs" }).waitFor();
+  for (const name of ["empty.txt", "long.txt"]) await rm(path.join(folder, name));
 });
 
-test("events are shown as the log has them, and filtered", async () => {
+test("events are shown as the log has them, while they arrive, and filtered", async () => {
   await open("Events");
   await pane.getByText("prompt.completed").first().waitFor();
+  await api.call("PATCH", `sessions/${session}`, { title: "Sums" }, { "Content-Type": "application/merge-patch+json" });
+  await pane.getByText("session.changed").first().waitFor();
   await pane.getByRole("searchbox").fill("request.");
   await pane.getByText("request.resolved").first().click();
   assert.match(await pane.getByRole("group", { name: /^Event / }).first().textContent(), /"optionId": "once"/);
@@ -93,6 +105,8 @@ test("comments on lines become a message", async () => {
   await changed("add.mjs").getByRole("button", { name: "Add the comment" }).click();
   await checkAccessibility(page);
   await screenshot(page, "panel-comment-light");
+  await open("Files");
+  await open("Changes");
   await pane.getByRole("button", { name: "Write 2 comments as a message" }).click();
   const message = await chat.message.inputValue();
   assert.ok(message.includes("In @add.mjs, line 3:\n\n> return a + b;\n\nCheck for numbers first."), message);

@@ -64,7 +64,7 @@ struct Level {
     ignored: bool,
 }
 
-/// What a walk may still use.
+/// The remaining bounds of a walk.
 #[derive(Debug, Clone, Copy)]
 struct Budget {
     names: usize,

@@ -26,7 +26,7 @@ async fn with_queue(prompts: u32) -> (Gateway, String) {
     (gateway, session)
 }
 
-/// What the agent received, from its own record.
+/// The agent's own record of the messages that it received.
 fn received(gateway: &Gateway) -> String {
     std::fs::read_to_string(gateway.path("data/homes/default/fake/received")).expect("the agent's own record")
 }

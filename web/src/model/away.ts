@@ -1,4 +1,4 @@
-// What has happened in a session since a person last saw it, in a few lines.
+// Sums up the events of a session since the last visit, in at most five lines.
 
 import type { Item, RequestItem, ToolItem, Turn } from "@acp-gateway/client";
 import { line } from "@acp-gateway/client/read";

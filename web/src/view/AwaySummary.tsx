@@ -1,4 +1,4 @@
-// What has happened since the last visit, below the mark of the first new turn.
+// Sums up the events since the last visit, below the mark of the first new turn.
 
 import { useMemo } from "react";
 import type { Turn } from "@acp-gateway/client";

@@ -3,15 +3,14 @@
 import { memo, useState } from "react";
 import { visible } from "@acp-gateway/client/read";
 import { CopyButton } from "./CopyButton";
+import { Highlighted } from "./Highlighted";
 import { Icon } from "./Icon";
-import { useHighlighted } from "../highlight/useHighlighted";
 import { strings } from "../strings";
 
 const MAX_LANGUAGE = 24;
 
 export const CodeBlock = memo(function CodeBlock({ language, text }: { language: string; text: string }) {
   const [wrapped, setWrapped] = useState(false);
-  const words = useHighlighted(language, text);
   const name = visible(language).slice(0, MAX_LANGUAGE) || strings.content.plainText;
   return (
     <div className={wrapped ? "code-block wrapped" : "code-block"} role="group" aria-label={strings.content.code(name)}>
@@ -24,17 +23,7 @@ export const CodeBlock = memo(function CodeBlock({ language, text }: { language:
         <CopyButton text={text} icon="copy" />
       </div>
       <pre tabIndex={0}>
-        <code>
-          {words.map((word, index) =>
-            word.kind === "" ? (
-              word.text
-            ) : (
-              <span key={index} className={`code-${word.kind}`}>
-                {word.text}
-              </span>
-            ),
-          )}
-        </code>
+        <Highlighted language={language} text={text} />
       </pre>
     </div>
   );

@@ -119,7 +119,8 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
     if (!arrived) return;
     onSent();
     attachments.clear();
-    setText((now) => (now === written ? "" : now));
+    // What a person typed behind the message meanwhile is the beginning of the next one.
+    setText((now) => (now.startsWith(written) ? now.slice(written.length) : now));
   }
 
   /** The message that the arrow keys have selected, as an index of `sent`. */

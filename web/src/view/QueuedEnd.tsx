@@ -3,9 +3,9 @@
 import { createContext, useContext, useState } from "react";
 import { blocksText, type Turn } from "@acp-gateway/client";
 import { strings } from "../strings";
-import { onEscape } from "./escape";
 import { focusMessage } from "./focus";
 import { Icon } from "./Icon";
+import { TextForm } from "./TextForm";
 
 export interface QueueActions {
   /** The queued turns, in their order. */
@@ -31,8 +31,11 @@ export function QueuedEnd({ turn }: { turn: Turn }) {
   if (!queue || promptId === null) return <p className="turn-end">{strings.transcript.queueWaits}</p>;
   if (edits) {
     return (
-      <EditForm
-        words={words}
+      <TextForm
+        className="queue-edit"
+        label={strings.transcript.queuedMessage}
+        text={words}
+        save={strings.common.save}
         onCancel={() => {
           setEdits(false);
           focusMessage();
@@ -79,29 +82,5 @@ export function QueuedEnd({ turn }: { turn: Turn }) {
         </button>
       </div>
     </div>
-  );
-}
-
-function EditForm({ words, onSave, onCancel }: { words: string; onSave(text: string): void; onCancel(): void }) {
-  const [text, setText] = useState(words);
-  return (
-    <form
-      className="queue-edit"
-      onSubmit={(event) => {
-        event.preventDefault();
-        if (text.trim() !== "") onSave(text);
-      }}
-      onKeyDown={(event) => onEscape(event, onCancel)}
-    >
-      <textarea className="field-box" aria-label={strings.transcript.queuedMessage} autoFocus rows={3} value={text} onChange={(event) => setText(event.target.value)} />
-      <div className="dialog-actions">
-        <button className="button small" type="submit" disabled={text.trim() === ""}>
-          {strings.common.save}
-        </button>
-        <button className="button small" type="button" onClick={onCancel}>
-          {strings.common.cancel}
-        </button>
-      </div>
-    </form>
   );
 }

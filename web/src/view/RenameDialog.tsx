@@ -3,7 +3,7 @@
 import { useState } from "react";
 import { strings } from "../strings";
 import { Dialog } from "./Dialog";
-import { MAX_TITLE } from "./SessionRow";
+import { TitleField } from "./TitleField";
 
 interface Props {
   title: string;
@@ -22,15 +22,7 @@ export function RenameDialog({ title, onRename, onClose }: Props) {
           void onRename(text.trim()).then((done) => done && onClose());
         }}
       >
-        <input
-          className="field-box"
-          aria-label={strings.sidebar.title}
-          autoFocus
-          maxLength={MAX_TITLE}
-          value={text}
-          onChange={(event) => setText(event.target.value)}
-          onFocus={(event) => event.target.select()}
-        />
+        <TitleField className="field-box" value={text} onChange={setText} />
         <div className="dialog-actions">
           <button className="button primary" type="submit" disabled={text.trim() === ""}>
             {strings.common.save}

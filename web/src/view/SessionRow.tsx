@@ -9,9 +9,7 @@ import { strings } from "../strings";
 import { onEscape } from "./escape";
 import { Icon } from "./Icon";
 import { SessionStateMark } from "./SessionStateMark";
-
-/** The gateway's limit for a title, in characters. */
-export const MAX_TITLE = 512;
+import { TitleField } from "./TitleField";
 
 interface Props {
   session: Session;
@@ -82,15 +80,7 @@ function Rename({ title, onRename, onClose }: { title: string; onRename(title: s
   }
   return (
     <form className="confirm" onSubmit={submit} onKeyDown={(event) => onEscape(event, onClose)}>
-      <input
-        className="field-box rename-field"
-        aria-label={strings.sidebar.title}
-        autoFocus
-        maxLength={MAX_TITLE}
-        value={text}
-        onChange={(event) => setText(event.target.value)}
-        onFocus={(event) => event.target.select()}
-      />
+      <TitleField className="field-box rename-field" value={text} onChange={setText} />
       <button className="button small" type="submit">
         {strings.common.save}
       </button>

@@ -6,7 +6,8 @@ import { visible } from "@acp-gateway/client/read";
 import { useSession, useSessionState } from "@acp-gateway/react";
 import { accepts } from "../model/attachments";
 import { useDraft } from "../model/draft";
-import { panelChoice, type Tab, togglePanel } from "../model/panelTab";
+import { panelChoice, togglePanel } from "../model/panelTab";
+import type { LineComment } from "../model/review";
 import { promptTitle } from "../model/words";
 import { seen } from "../model/seen";
 import { strings } from "../strings";
@@ -20,6 +21,7 @@ import { focusMessage } from "./focus";
 import { Icon } from "./Icon";
 import { usePart } from "./lazy";
 import { Options } from "./Options";
+import type { PanelProps } from "./panel/Panel";
 import { ProblemNote } from "./ProblemNote";
 import { Queue } from "./QueuedEnd";
 import { RequestDock } from "./RequestDock";
@@ -52,6 +54,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
   const { log, connection, caughtUp } = useSessionState(feed);
   const [error, setError] = useState<unknown>(null);
   const [sends, setSends] = useState(0);
+  const [comments, setComments] = useState<LineComment[]>([]);
   const [draft, setDraft] = useDraft(sessionId);
   const running = runningTurn(log);
   const sent = useMemo(() => log.turns.map((turn) => blocksText(turn.prompt)).filter((text) => text !== ""), [log.turns]);
@@ -90,7 +93,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
 
   const rewrite = useCallback(
     (text: string) => {
-      // What a person has begun to write stays.
+      // A text that is in the field already stays.
       setDraft((before) => (before.trim() === "" || before === text ? text : `${before}\n\n${text}`));
       focusMessage();
     },
@@ -100,102 +103,93 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
   const where = useMemo(() => ({ client, agent: log.agent }), [client, log.agent]);
   const queue = useQueue(client, sessionId, log, act);
   const panel = useSyncExternalStore(panelChoice.subscribe, panelChoice.value);
-  useEffect(() => {
-    const press = (event: KeyboardEvent) => {
-      if (!event.altKey || event.ctrlKey || event.metaKey || event.code !== "KeyP") return;
-      event.preventDefault();
-      togglePanel();
-    };
-    addEventListener("keydown", press);
-    return () => removeEventListener("keydown", press);
-  }, []);
   const stop = () => void act(() => client.cancel(sessionId));
 
   return (
     <Where value={where}>
       <WorkingFolder value={log.cwd}>
         <div className="session-place">
-        <div className="session">
-          <header className="bar">
-            {menu}
-            <div className="bar-words">
-              <h1 className="bar-title">{title}</h1>
-              {log.cwd && !log.cwd.endsWith(`/${sessionId}`) && (
-                <p className="bar-meta" title={visible(log.cwd)}>
-                  <Icon name="folder" />
-                  <span className="bar-path">{visible(log.cwd.replace(/\/+$/, "").split("/").at(-1) || log.cwd)}</span>
-                </p>
+          <div className="session">
+            <header className="bar">
+              {menu}
+              <div className="bar-words">
+                <h1 className="bar-title">{title}</h1>
+                {log.cwd && !log.cwd.endsWith(`/${sessionId}`) && (
+                  <p className="bar-meta" title={visible(log.cwd)}>
+                    <Icon name="folder" />
+                    <span className="bar-path">{visible(log.cwd.replace(/\/+$/, "").split("/").at(-1) || log.cwd)}</span>
+                  </p>
+                )}
+              </div>
+              <UsageMeter usage={log.usage} />
+              {!gone && !refused && (
+                <button className="icon-button" type="button" title={strings.session.panelTitle} aria-keyshortcuts="Alt+P" aria-pressed={panel !== "closed"} onClick={togglePanel}>
+                  <Icon name="panel" />
+                  <span className="hidden">{strings.session.panel}</span>
+                </button>
               )}
-            </div>
-            <UsageMeter usage={log.usage} />
-            {!gone && !refused && (
-              <button className="icon-button" type="button" title={strings.session.panelTitle} aria-keyshortcuts="Alt+P" aria-pressed={panel !== "closed"} onClick={togglePanel}>
-                <Icon name="panel" />
-                <span className="hidden">{strings.session.panel}</span>
-              </button>
-            )}
-            {!gone && !refused && <SessionMenu client={client} sessionId={sessionId} log={log} title={title} busy={running !== null} act={act} />}
-          </header>
-          <ConnectionBanner connection={connection} onRetry={() => feed.retryNow()} />
-          <Queue value={log.closed || gone ? null : queue}>
-            <Transcript
-              log={log}
-              busy={running !== null}
-              caughtUp={caughtUp}
-              loading={!caughtUp && log.seq === 0 && !refused}
-              agent={log.agent}
-              seenUntil={seenUntil}
-              named={turn}
-              sends={sends}
-              onRewrite={rewrite}
-            />
-          </Queue>
-          <footer className="dock">
-            {!gone && (
-              <Boundary key={requests[0]?.requestId ?? ""}>
-                <RequestDock log={log} requests={requests} client={client} sessionId={sessionId} act={act} onAnswer={answeredHere} />
-              </Boundary>
-            )}
-            {elsewhere && <Elsewhere request={elsewhere} onDismiss={dismiss} />}
-            {error !== null && (
-              <div className="dock-problem">
-                <ProblemNote error={error} />
-                <button className="button small" type="button" onClick={() => setError(null)}>
-                  {strings.common.dismiss}
-                </button>
-              </div>
-            )}
-            {gone || refused ? (
-              <Gone gone={gone} error={refused ? connection.error : null} />
-            ) : log.closed ? (
-              <div className="closed">
-                <p>{strings.session.closed}</p>
-                <button className="button" type="button" onClick={() => void act(() => client.attach(sessionId))}>
-                  {strings.session.reopen}
-                </button>
-              </div>
-            ) : (
-              <Composer
-                client={client}
-                sessionId={sessionId}
-                commands={log.commands}
-                accepted={accepted}
-                sent={sent}
-                text={draft}
-                setText={setDraft}
-                running={running !== null}
-                act={act}
-                onStop={stop}
-                onSent={() => setSends((before) => before + 1)}
-              >
-                <Options log={log} client={client} sessionId={sessionId} act={act} />
-              </Composer>
-            )}
-            {requests.length === 0 && !gone && !refused && !log.closed && <Hints />}
-          </footer>
-          <Announcer log={log} caughtUp={caughtUp} />
-        </div>
-        {panel !== "closed" && !gone && !refused && <PanelPlace client={client} sessionId={sessionId} log={log} tab={panel} act={act} onWrite={rewrite} />}
+              {!gone && !refused && <SessionMenu client={client} sessionId={sessionId} log={log} title={title} busy={running !== null} act={act} />}
+            </header>
+            <ConnectionBanner connection={connection} onRetry={() => feed.retryNow()} />
+            <Queue value={log.closed || gone ? null : queue}>
+              <Transcript
+                log={log}
+                busy={running !== null}
+                caughtUp={caughtUp}
+                loading={!caughtUp && log.seq === 0 && !refused}
+                agent={log.agent}
+                seenUntil={seenUntil}
+                named={turn}
+                sends={sends}
+                onRewrite={rewrite}
+              />
+            </Queue>
+            <footer className="dock">
+              {!gone && (
+                <Boundary key={requests[0]?.requestId ?? ""}>
+                  <RequestDock log={log} requests={requests} client={client} sessionId={sessionId} act={act} onAnswer={answeredHere} />
+                </Boundary>
+              )}
+              {elsewhere && <Elsewhere request={elsewhere} onDismiss={dismiss} />}
+              {error !== null && (
+                <div className="dock-problem">
+                  <ProblemNote error={error} />
+                  <button className="button small" type="button" onClick={() => setError(null)}>
+                    {strings.common.dismiss}
+                  </button>
+                </div>
+              )}
+              {gone || refused ? (
+                <Gone gone={gone} error={refused ? connection.error : null} />
+              ) : log.closed ? (
+                <div className="closed">
+                  <p>{strings.session.closed}</p>
+                  <button className="button" type="button" onClick={() => void act(() => client.attach(sessionId))}>
+                    {strings.session.reopen}
+                  </button>
+                </div>
+              ) : (
+                <Composer
+                  client={client}
+                  sessionId={sessionId}
+                  commands={log.commands}
+                  accepted={accepted}
+                  sent={sent}
+                  text={draft}
+                  setText={setDraft}
+                  running={running !== null}
+                  act={act}
+                  onStop={stop}
+                  onSent={() => setSends((before) => before + 1)}
+                >
+                  <Options log={log} client={client} sessionId={sessionId} act={act} />
+                </Composer>
+              )}
+              {requests.length === 0 && !gone && !refused && !log.closed && <Hints />}
+            </footer>
+            <Announcer log={log} caughtUp={caughtUp} />
+          </div>
+          {panel !== "closed" && !gone && !refused && <PanelPlace client={client} sessionId={sessionId} log={log} tab={panel} act={act} comments={comments} onComments={setComments} onWrite={rewrite} />}
         </div>
       </WorkingFolder>
     </Where>
@@ -204,7 +198,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
 
 const loadPanel = () => import("./panel/Panel");
 
-function PanelPlace(props: { client: GatewayClient; sessionId: string; log: SessionLog; tab: Tab; act: Act; onWrite(text: string): void }) {
+function PanelPlace(props: PanelProps) {
   const panel = usePart(loadPanel);
   return panel.state === "here" ? <panel.part.Panel {...props} /> : <aside className="panel" aria-label={strings.session.details} />;
 }

@@ -4,6 +4,7 @@ import { useCallback, useEffect, useState } from "react";
 import type { GatewayClient, SharedConnection } from "@acp-gateway/client";
 import { noticesAreOn, useNotices } from "../model/notices";
 import { goTo, isEmbedded, sessionHref, useRoute } from "../model/route";
+import { togglePanel } from "../model/panelTab";
 import { seen } from "../model/seen";
 import { strings } from "../strings";
 import { useSessions } from "@acp-gateway/react";
@@ -41,6 +42,7 @@ export function Shell({ client, hub, onForget }: Props) {
       const next = waiting[(waiting.findIndex((session) => session.sessionId === open) + 1) % waiting.length];
       if (next) goTo(sessionHref(next.sessionId));
     },
+    panel: () => open !== null && togglePanel(),
     help: () => setHelp(true),
   });
   const openDrawer = useCallback(() => setDrawer(true), []);

@@ -213,11 +213,10 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
   );
 }
 
-/** What the agent accepts in messages. Before its first start, only text and media are certain to need no file support. */
-function acceptedBy(agent: Agent | undefined): Accepts {
+/** The types of content that the agent accepts. Null before its first start: the gateway then refuses what it does not accept. */
+function acceptedBy(agent: Agent | undefined): Accepts | null {
   const known = record(agent?.capabilities);
-  if (!known) return { image: true, audio: true, embeddedContext: true };
-  return accepts(record(known["promptCapabilities"]) ?? record(record(known["session"])?.["prompt"]) ?? {}) ?? { image: false, audio: false, embeddedContext: false };
+  return known && accepts(record(known["promptCapabilities"]) ?? record(record(known["session"])?.["prompt"]) ?? {});
 }
 
 /** Whether the agent can list the sessions of its own store. */

@@ -82,7 +82,7 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
   useEffect(() => {
     const watch = new ResizeObserver(() => {
       if (stuck.current) toEnd();
-      // What stands below the conversation has the same edges, also where a scroll bar needs space.
+      // The dock below has the same edges as the conversation, also beside a scroll bar that takes space.
       const box = scroller.current;
       const gutter = box ? (box.offsetWidth - box.clientWidth) / 2 : 0;
       box?.closest<HTMLElement>(".session")?.style.setProperty("--gutter", `${gutter}px`);

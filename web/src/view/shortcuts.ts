@@ -7,6 +7,8 @@ export interface Shortcuts {
   newSession(): void;
   /** Opens the next session that waits for an answer. */
   nextWaiting(): void;
+  /** Opens or closes the panel of the session. */
+  panel(): void;
   help(): void;
 }
 
@@ -27,9 +29,9 @@ export function useShortcuts(shortcuts: Shortcuts): void {
   }, []);
 }
 
-function actionOf(event: KeyboardEvent, { newSession, nextWaiting, help }: Shortcuts): (() => void) | null {
+function actionOf(event: KeyboardEvent, { newSession, nextWaiting, panel, help }: Shortcuts): (() => void) | null {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey) return null;
   // The place of the key: with Alt, some systems write another letter.
-  if (event.altKey) return { KeyN: newSession, KeyJ: nextWaiting }[event.code] ?? null;
+  if (event.altKey) return { KeyN: newSession, KeyJ: nextWaiting, KeyP: panel }[event.code] ?? null;
   return event.key === "?" && !isEditable(document.activeElement) ? help : null;
 }

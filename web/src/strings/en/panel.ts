@@ -23,6 +23,7 @@ export const tooLarge = "This file is too large to be shown.";
 export const onlyLineEnd = "Only the end of the last line differs.";
 export const lineNumber = (line: number) => `Line ${line}`;
 export const revert = "Revert";
+export const onlyBeginning = "Only the first 256 KiB are shown.";
 export const howToComment = "Press a line to comment on it.";
 export const commentOnLine = "Comment on this line";
 export const removeComment = "Remove the comment";

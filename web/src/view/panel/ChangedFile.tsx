@@ -11,7 +11,7 @@ import { Icon } from "../Icon";
 import { Popover } from "../Popover";
 import { ProblemNote } from "../ProblemNote";
 import type { Act } from "../act";
-import { CommentForm } from "./CommentForm";
+import { TextForm } from "../TextForm";
 
 interface Props {
   client: GatewayClient;
@@ -133,7 +133,11 @@ function Hunks({ text, path, comments, onComment, onRemove, onRevert }: HunksPro
                   </div>
                 ))}
               {asks === place && (
-                <CommentForm
+                <TextForm
+                  className="comment-form"
+                  label={strings.panel.comment}
+                  text=""
+                  save={strings.panel.addComment}
                   onCancel={() => setAsks(null)}
                   onSave={(words) => {
                     setAsks(null);

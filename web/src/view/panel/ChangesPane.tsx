@@ -1,9 +1,8 @@
 // The files that differ from the start of the session, also after changes by commands. A person reverts a file or a change in
 // it, and comments on lines. The comments become one message.
 
-import { useCallback, useEffect, useState } from "react";
-import type { FileChangeList, GatewayClient, SessionLog } from "@acp-gateway/client";
-import { runningTurn } from "@acp-gateway/client";
+import { type Dispatch, type SetStateAction, useCallback, useEffect, useState } from "react";
+import { type FileChangeList, type GatewayClient, runningTurn, type SessionLog } from "@acp-gateway/client";
 import { type LineComment, reviewMessage } from "../../model/review";
 import { clock } from "../../model/words";
 import { strings } from "../../strings";
@@ -17,17 +16,18 @@ interface Props {
   sessionId: string;
   log: SessionLog;
   act: Act;
+  comments: LineComment[];
+  onComments: Dispatch<SetStateAction<LineComment[]>>;
   onWrite(text: string): void;
 }
 
 /** While the agent works, the list is loaded again after this time. */
 const EVERY_MS = 3_000;
 
-export function ChangesPane({ client, sessionId, log, act, onWrite }: Props) {
+export function ChangesPane({ client, sessionId, log, act, comments, onComments, onWrite }: Props) {
   const [list, setList] = useState<FileChangeList | null>(null);
   const [error, setError] = useState<unknown>(null);
   const [loads, setLoads] = useState(0);
-  const [comments, setComments] = useState<LineComment[]>([]);
   const reload = useCallback(() => setLoads((before) => before + 1), []);
   const running = runningTurn(log) !== null;
   const ended = log.turns.filter((turn) => turn.endedAt !== null).length;
@@ -50,7 +50,7 @@ export function ChangesPane({ client, sessionId, log, act, onWrite }: Props) {
     return () => clearInterval(timer);
   }, [running, reload]);
 
-  if (error !== null && list === null) return <ProblemNote error={error} />;
+  if (list === null && error !== null) return <ProblemNote error={error} />;
   if (list === null) return <p role="status">{strings.panel.comparing}</p>;
   const sum = (of: "additions" | "deletions") => list.files.reduce((all, file) => all + (file[of] ?? 0), 0);
   return (
@@ -63,6 +63,7 @@ export function ChangesPane({ client, sessionId, log, act, onWrite }: Props) {
           </span>
         )}
       </div>
+      {error !== null && <ProblemNote error={error} />}
       {!list.complete && list.reason !== null && <p className="note note-warning">{list.reason}</p>}
       {list.files.length === 0 && <p className="panel-empty">{strings.panel.nothingChanged}</p>}
       {list.files.length > 0 && comments.length === 0 && <p className="panel-empty">{strings.panel.howToComment}</p>}
@@ -76,8 +77,8 @@ export function ChangesPane({ client, sessionId, log, act, onWrite }: Props) {
           startsOpen={index === 0}
           act={act}
           comments={comments.filter((comment) => comment.path === file.path)}
-          onComment={(comment) => setComments((before) => [...before, comment])}
-          onRemove={(key) => setComments((before) => before.filter((comment) => comment.key !== key))}
+          onComment={(comment) => onComments((before) => [...before, comment])}
+          onRemove={(key) => onComments((before) => before.filter((comment) => comment.key !== key))}
           onReverted={reload}
         />
       ))}
@@ -88,7 +89,7 @@ export function ChangesPane({ client, sessionId, log, act, onWrite }: Props) {
           type="button"
           onClick={() => {
             onWrite(reviewMessage(comments));
-            setComments([]);
+            onComments([]);
           }}
         >
           <Icon name="edit" /> {strings.panel.writeComments(comments.length)}

@@ -1,6 +1,6 @@
 // The latest events of the session as the log has them, for people who build clients or look for the cause of a problem.
 
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import type { GatewayClient, LogEvent, SessionLog } from "@acp-gateway/client";
 import { record, text, visible } from "@acp-gateway/client/read";
 import { time } from "../../model/words";
@@ -15,30 +15,39 @@ interface Props {
 }
 
 const MOST = 200;
-/** Events that arrive within this time cause one request. */
-const GATHER_MS = 500;
+/** How often new events are loaded. */
+const EVERY_MS = 500;
 
 export function EventsPane({ client, sessionId, log: { epoch, seq } }: Props) {
   const [events, setEvents] = useState<LogEvent[] | null>(null);
   const [filter, setFilter] = useState("");
   const [error, setError] = useState<unknown>(null);
-  const since = `${epoch}-${Math.max(0, seq - MOST)}`;
-  const isFirst = events === null;
+  const latest = useRef(seq);
+  useEffect(() => {
+    latest.current = seq;
+  }, [seq]);
 
   useEffect(() => {
     if (epoch === null) return;
     const stop = new AbortController();
-    const load = () =>
-      client.eventPage(sessionId, { after: since, limit: 1000 }, { signal: stop.signal }).then(
-        (page) => setEvents(page.events as LogEvent[]),
+    let loaded = -1;
+    const load = () => {
+      const end = latest.current;
+      if (end === loaded) return;
+      loaded = end;
+      client.eventPage(sessionId, { after: `${epoch}-${Math.max(0, end - MOST)}`, limit: 1000 }, { signal: stop.signal }).then(
+        // An earlier page can arrive later.
+        (page) => end === loaded && setEvents(page.events),
         (reason: unknown) => !stop.signal.aborted && setError(reason),
       );
-    const timer = setTimeout(() => void load(), isFirst ? 0 : GATHER_MS);
+    };
+    load();
+    const timer = setInterval(load, EVERY_MS);
     return () => {
-      clearTimeout(timer);
+      clearInterval(timer);
       stop.abort();
     };
-  }, [client, sessionId, epoch, since, isFirst]);
+  }, [client, sessionId, epoch]);
 
   const shown = (events ?? []).filter((event) => nameOf(event).includes(filter.trim())).reverse();
   return (

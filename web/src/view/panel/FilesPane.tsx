@@ -1,11 +1,11 @@
 // The files of the session's folder, and a preview of one.
 
 import { useEffect, useState } from "react";
-import type { FileEntry, GatewayClient } from "@acp-gateway/client";
+import { ApiProblem, type FileEntry, type GatewayClient } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
-import { useHighlighted } from "../../highlight/useHighlighted";
 import { strings } from "../../strings";
 import { CopyButton } from "../CopyButton";
+import { Highlighted } from "../Highlighted";
 import { Icon } from "../Icon";
 import { ProblemNote } from "../ProblemNote";
 
@@ -87,17 +87,23 @@ function FolderRows({ client, sessionId, folder, onFolder, onFile }: FolderProps
 
 function Preview({ client, sessionId, path, onBack }: Props & { path: string; onBack(): void }) {
   const [text, setText] = useState<string | null>(null);
+  const [isCut, setCut] = useState(false);
   const [error, setError] = useState<unknown>(null);
 
   useEffect(() => {
     const stop = new AbortController();
     client
       .readFile(sessionId, path, { range: `bytes=0-${PREVIEW_BYTES - 1}`, signal: stop.signal })
-      .then((response) => response.text())
-      .then(
-        (read) => !stop.signal.aborted && setText(read),
-        (reason: unknown) => !stop.signal.aborted && setError(reason),
-      );
+      .then(async (response) => {
+        setCut(Number(response.headers.get("Content-Range")?.split("/")[1] ?? 0) > PREVIEW_BYTES);
+        setText(await response.text());
+      })
+      .catch((reason: unknown) => {
+        if (stop.signal.aborted) return;
+        // An empty file has no range.
+        if (reason instanceof ApiProblem && reason.status === 416) setText("");
+        else setError(reason);
+      });
     return () => stop.abort();
   }, [client, sessionId, path]);
 
@@ -111,26 +117,16 @@ function Preview({ client, sessionId, path, onBack }: Props & { path: string; on
       </div>
       <code className="change-path">{visible(path)}</code>
       {error !== null && <ProblemNote error={error} />}
+      {isCut && <p className="panel-empty">{strings.panel.onlyBeginning}</p>}
       {text !== null && (text.includes("\0") ? <p className="panel-empty">{strings.panel.noText}</p> : <Text path={path} text={text} />)}
     </>
   );
 }
 
 function Text({ path, text }: { path: string; text: string }) {
-  const words = useHighlighted(path.split(".").at(-1) ?? "", text);
   return (
     <pre className="file-text" tabIndex={0} role="region" aria-label={strings.panel.contentOf(visible(path))}>
-      <code>
-        {words.map((word, index) =>
-          word.kind === "" ? (
-            word.text
-          ) : (
-            <span key={index} className={`code-${word.kind}`}>
-              {word.text}
-            </span>
-          ),
-        )}
-      </code>
+      <Highlighted language={path.split(".").at(-1) ?? ""} text={text} />
     </pre>
   );
 }

@@ -1,9 +1,10 @@
 // Details of a session beside the conversation: plan, changes, files, terminals and raw events.
 
-import { useRef, type KeyboardEvent, type ReactNode } from "react";
+import { type Dispatch, type KeyboardEvent, type ReactNode, type SetStateAction, useRef } from "react";
 import type { GatewayClient, SessionLog } from "@acp-gateway/client";
 import { openPanel, type Tab, TABS, togglePanel } from "../../model/panelTab";
 import { strings } from "../../strings";
+import type { LineComment } from "../../model/review";
 import { onEscape } from "../escape";
 import { focusMessage } from "../focus";
 import { Icon } from "../Icon";
@@ -14,17 +15,20 @@ import { FilesPane } from "./FilesPane";
 import { PlanPane } from "./PlanPane";
 import { TerminalsPane, terminalsOf } from "./TerminalsPane";
 
-interface Props {
+export interface PanelProps {
   client: GatewayClient;
   sessionId: string;
   log: SessionLog;
   tab: Tab;
   act: Act;
+  /** The comments on changed lines that are not in a message yet. They stay when another tab is open. */
+  comments: LineComment[];
+  onComments: Dispatch<SetStateAction<LineComment[]>>;
   /** Puts a text into the message field. */
   onWrite(text: string): void;
 }
 
-export function Panel({ client, sessionId, log, tab, act, onWrite }: Props) {
+export function Panel({ client, sessionId, log, tab, act, comments, onComments, onWrite }: PanelProps) {
   const tabs = useRef<HTMLDivElement>(null);
   const counts: Partial<Record<Tab, number>> = { terminals: terminalsOf(log).length };
 
@@ -44,7 +48,7 @@ export function Panel({ client, sessionId, log, tab, act, onWrite }: Props) {
 
   const panes: Record<Tab, () => ReactNode> = {
     plan: () => <PlanPane log={log} />,
-    changes: () => <ChangesPane client={client} sessionId={sessionId} log={log} act={act} onWrite={onWrite} />,
+    changes: () => <ChangesPane client={client} sessionId={sessionId} log={log} act={act} comments={comments} onComments={onComments} onWrite={onWrite} />,
     files: () => <FilesPane client={client} sessionId={sessionId} />,
     terminals: () => <TerminalsPane log={log} />,
     events: () => <EventsPane client={client} sessionId={sessionId} log={log} />,

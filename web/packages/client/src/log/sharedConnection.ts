@@ -145,7 +145,7 @@ export class SharedConnection {
 
   #beat(): void {
     if (this.#leader) {
-      // This tab is one of its own, and tells nobody that it is here.
+      // The leader also counts its own tab, which sends no message to itself.
       this.#leader.here(this.#tab);
       this.#leader.expire();
       return this.#tell({ kind: "beat" });

@@ -1,0 +1,46 @@
+// A text of several lines that a person writes or changes in its place. Escape leaves it.
+
+import { useState } from "react";
+import { strings } from "../strings";
+import { onEscape } from "./escape";
+
+interface Props {
+  className: string;
+  /** The name of the field. */
+  label: string;
+  text: string;
+  /** The name of the button. */
+  save: string;
+  onSave(text: string): void;
+  onCancel(): void;
+}
+
+export function TextForm({ className, label, text: before, save, onSave, onCancel }: Props) {
+  const [text, setText] = useState(before);
+  const empty = text.trim() === "";
+  return (
+    <form
+      className={className}
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (!empty) onSave(text);
+      }}
+      onKeyDown={(event) => {
+        if (event.key !== "Escape") return;
+        // What is around the form stays open.
+        event.stopPropagation();
+        onEscape(event, onCancel);
+      }}
+    >
+      <textarea className="field-box" aria-label={label} autoFocus rows={3} value={text} onChange={(event) => setText(event.target.value)} />
+      <div className="dialog-actions">
+        <button className="button small" type="submit" disabled={empty}>
+          {save}
+        </button>
+        <button className="button small" type="button" onClick={onCancel}>
+          {strings.common.cancel}
+        </button>
+      </div>
+    </form>
+  );
+}
