@@ -50,14 +50,17 @@ async fn run_over(scheme: &str) {
     let turn = near.turn(&session, "hello").await;
     assert_eq!((&turn["status"], &turn["text"]), (&json!("completed"), &json!("hello")), "{turn}");
 
-    near.prompt(&session, "permission").await;
+    let asks = near.prompt(&session, "permission").await;
     near.log_until(&session, |event| event["type"] == "request.created").await;
     let path = format!("/v1/sessions/{session}/permissions/r1");
     let answered = near.posted(&path, &[], &json!({ "optionId": "reject" })).await;
     assert!(answered.status.is_success(), "{} {}", answered.status, answered.body);
-    let is_answered =
-        |event: &serde_json::Value| event["update"]["content"]["text"].as_str() == Some("permission: reject");
-    near.log_until(&session, is_answered).await;
+    let events = near
+        .log_until(&session, |event| {
+            event["type"] == "prompt.completed" && event["promptId"] == asks["promptId"]
+        })
+        .await;
+    assert!(agent_text(&events).ends_with("permission: reject"), "{}", agent_text(&events));
 
     let prompt = near.prompt(&session, "slow").await;
     near.log_until(&session, |event| event["update"]["content"]["text"] == "chunk 1 ").await;
