@@ -1,11 +1,12 @@
 //! Control frames: events about a stream itself. They are not in the log.
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::framer::blank_line_breaks;
 use super::members::{EncodedEvent, EventMembers};
-use crate::api::{Problem, Session};
+use crate::api::{Problem, Session, SessionSummary};
 use crate::types::{SessionId, Timestamp};
 
 /// An encoded control frame.
@@ -108,6 +109,20 @@ pub struct Ready<'a> {
 /// cursor.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct PositionFrame {}
+
+/// The summary of a session changed. `sessionId` names the session.
+///
+/// Streams of `/v1/events` with `summaries=true` have it after `ready`, at most once for each session in 250 ms.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct SessionSummaryFrame<'a> {
+    /// The session as in `GET /v1/sessions`; null if it was deleted.
+    #[schema(value_type = Option<SessionSummary>, required)]
+    pub session: Option<&'a RawValue>,
+}
+
+/// More sessions changed than the gateway keeps for a slow client. Read the list of sessions again.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct SummariesReset {}
 
 /// The gateway ends the stream because of a problem. The client may reconnect.
 #[derive(Debug, Clone, Serialize, ToSchema)]

@@ -37,7 +37,8 @@ pub use audit::{
     SignInStarted, SignedOut, TicketCreated, WebhookCreated, WebhookDeleted,
 };
 pub use control::{
-    ControlFrame, EndFrame, EndReason, PositionFrame, ProblemFrame, Ready, Reset, ResetReason, ShutdownFrame,
+    ControlFrame, EndFrame, EndReason, PositionFrame, ProblemFrame, Ready, Reset, ResetReason,
+    SessionSummaryFrame, ShutdownFrame, SummariesReset,
 };
 pub use event_ref::{EventRef, Head, events};
 pub use frame::{ends, write_block, write_json};

@@ -319,6 +319,8 @@ proptest! {
         assert_control(&Reset { reason: ResetReason::Pruned, session: v.flag.then_some(&session) }, &v)?;
         assert_control(&Ready { last_event_id: cursor }, &v)?;
         assert_control(&PositionFrame {}, &v)?;
+        assert_control(&SessionSummaryFrame { session: v.flag.then_some(&*v.raw) }, &v)?;
+        assert_control(&SummariesReset {}, &v)?;
         assert_control(&ProblemFrame { problem: &problem }, &v)?;
         assert_control(&ShutdownFrame { retry_ms: v.number }, &v)?;
         assert_control(&EndFrame { reason: EndReason::CaughtUp, last_event_id: cursor }, &v)?;

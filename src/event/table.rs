@@ -4,7 +4,9 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 
 use super::agent::{AgentExited, AgentInvalidOutput, Extension, SessionUpdate};
-use super::control::{EndFrame, PositionFrame, ProblemFrame, Ready, Reset, ShutdownFrame};
+use super::control::{
+    EndFrame, PositionFrame, ProblemFrame, Ready, Reset, SessionSummaryFrame, ShutdownFrame, SummariesReset,
+};
 use super::members::EventMembers;
 use super::prompt::{PromptChanged, PromptCompleted, PromptFailed, PromptQueued, PromptStarted};
 use super::request::{ElicitationCompleted, RequestCreated, RequestResolved};
@@ -63,6 +65,8 @@ events! {
     Reset<'a> = "reset", false;
     Ready<'a> = "ready", false;
     PositionFrame = "position", false;
+    SessionSummaryFrame<'a> = "session.summary", false;
+    SummariesReset = "summaries.reset", false;
     ProblemFrame<'a> = "problem", false;
     ShutdownFrame = "shutdown", false;
     EndFrame<'a> = "end", false;

@@ -6,8 +6,8 @@
 //!
 //! Reading order:
 //!
-//! 1. `records`, `tenant_records`, `pending` (appended events), `queue` (jobs of the writer).
-//! 2. `tails`, `read_cache`, `notify` (committed events in memory), `store_reader`.
+//! 1. `notify`, `summaries` (of changed sessions), `records`, `tenant_records`, `pending` (appended events), `queue` (jobs of the writer).
+//! 2. `tails`, `read_cache` (committed events in memory), `store_reader`.
 //! 3. `state` (all of these together, and one session).
 //! 4. `writer` (append to commit), `session` (the handle), `scope`, `reader_registry` and `reader`.
 //! 5. `growth`, `retention`, `alarm`.
@@ -26,6 +26,7 @@ mod scope;
 mod session;
 mod state;
 mod store_reader;
+mod summaries;
 mod tails;
 mod tenant_records;
 #[cfg(test)]
@@ -58,6 +59,7 @@ pub use reader::{Item, NotReady, Reader, Start, TailCursor};
 pub use records::Records;
 pub use scope::GlobalScope;
 pub use session::{Group, SessionLog};
+pub use summaries::{Summary, SummaryReader};
 pub use tenant_records::{TenantRecords, from_json, tenant_key, tenant_prefix, to_json};
 pub use writer::Fatal;
 
@@ -143,6 +145,11 @@ impl EventLog {
     /// Replays the sessions of `scope` from `start` to the tail, then follows them.
     pub async fn global_reader(&self, scope: GlobalScope, start: Start) -> Result<Reader, ReadError> {
         Reader::of_scope(Arc::clone(&self.shared), scope, start).await
+    }
+
+    /// Reads the summaries of sessions that change from now on.
+    pub fn summaries(&self, tenant: &Tenant) -> SummaryReader {
+        self.shared.published.summaries.reader(tenant)
     }
 
     /// Commits records that belong to no event. Returns when they are durable.

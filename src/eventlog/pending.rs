@@ -6,6 +6,7 @@ use crate::event::{Event, Framer};
 use crate::types::{Epoch, SessionId, Timestamp};
 
 use super::records::{Changes, Records};
+use super::summaries::Summary;
 
 /// One run and the records that belong to its events. The writer dequeues one chunk at a time.
 #[derive(Debug)]
@@ -15,6 +16,7 @@ pub(super) struct Chunk {
     pub(super) last_seq: u64,
     pub(super) frames: Vec<u8>,
     pub(super) changes: Changes,
+    pub(super) summary: Option<Summary>,
     /// The commit also erases the session's earlier runs.
     pub(super) erase: bool,
     /// The bytes of frames and records that this chunk adds to [`Pending::bytes`].
@@ -132,8 +134,9 @@ impl Pending {
         self.before_group.unwrap_or(self.chunks.len()) > 0
     }
 
-    fn add_records(&mut self, records: Records) {
+    fn add_records(&mut self, mut records: Records) {
         let chunk = self.chunks.back_mut().expect("the caller has started a chunk");
+        chunk.summary = records.summary.take().or_else(|| chunk.summary.take());
         let bytes = chunk.changes.add(records);
         chunk.bytes += bytes;
         self.bytes += bytes;
@@ -182,6 +185,7 @@ impl Pending {
             last_seq: self.appended,
             frames: Vec::with_capacity(capacity),
             changes: Changes::default(),
+            summary: None,
             erase: false,
             bytes: 0,
         });

@@ -6,11 +6,16 @@ use bytes::Bytes;
 
 use crate::store::{Batch, Delete, Put, Table};
 
+use super::summaries::Summary;
+
 /// Records for one commit. A later change of a key wins over an earlier one.
 #[derive(Debug, Clone, Default)]
 pub struct Records {
     pub puts: Vec<Put>,
     pub deletes: Vec<Delete>,
+    /// The summary of the session after the commit. [`SessionLog`](super::SessionLog) publishes it; a write
+    /// without a session ignores it.
+    pub summary: Option<Summary>,
 }
 
 impl Records {
@@ -27,7 +32,7 @@ impl Records {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.puts.is_empty() && self.deletes.is_empty()
+        self.puts.is_empty() && self.deletes.is_empty() && self.summary.is_none()
     }
 }
 

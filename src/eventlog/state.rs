@@ -19,6 +19,7 @@ use super::queue::{CommitQueue, Job};
 use super::read_cache::ReadCache;
 use super::reader_registry::ReaderRegistry;
 use super::store_reader::{Store, StoreReader};
+use super::summaries::Summaries;
 use super::tails::{SessionTail, Tails};
 
 /// The state that all parts of the log share.
@@ -38,18 +39,24 @@ pub(super) struct Shared {
     pub(super) sessions: LoadedSessions,
 }
 
-/// Committed events in memory, of all sessions.
+/// Committed events and summaries in memory, of all sessions.
 #[derive(Debug)]
 pub(super) struct Published {
     /// The position of the last event that is durable and published to readers.
     pub(super) last_pos: Watermark,
     tails: Mutex<Tails>,
     read_cache: Mutex<ReadCache>,
+    pub(super) summaries: Summaries,
 }
 
 impl Published {
     pub(super) fn new(last_pos: u64) -> Self {
-        Self { last_pos: Watermark::new(last_pos), tails: Mutex::default(), read_cache: Mutex::default() }
+        Self {
+            last_pos: Watermark::new(last_pos),
+            tails: Mutex::default(),
+            read_cache: Mutex::default(),
+            summaries: Summaries::default(),
+        }
     }
 
     pub(super) fn tails(&self) -> MutexGuard<'_, Tails> {

@@ -11,6 +11,7 @@ use crate::store::{Batch, CommitError, Run, RunHeader};
 use super::queue::{Job, MaintenanceJob};
 use super::records::Changes;
 use super::state::{Shared, State};
+use super::summaries::Summary;
 
 /// Called once on the writer thread when the log can commit nothing more. The process must exit.
 pub type Fatal = Box<dyn FnOnce(&str) + Send>;
@@ -32,6 +33,7 @@ struct SessionPart {
     run: bool,
     erase: bool,
     bytes: usize,
+    summary: Option<Summary>,
 }
 
 /// Runs until the log closes or the store fails.
@@ -164,7 +166,13 @@ impl Transaction {
         }
         self.changes.merge(chunk.changes);
         self.bytes += chunk.bytes;
-        self.parts.push(SessionPart { state, run, erase: chunk.erase, bytes: chunk.bytes });
+        self.parts.push(SessionPart {
+            state,
+            run,
+            erase: chunk.erase,
+            bytes: chunk.bytes,
+            summary: chunk.summary,
+        });
     }
 }
 
@@ -210,6 +218,9 @@ fn publish(shared: &Shared, transaction: Transaction, stored: &[RunHeader]) {
     let mut watermark = Vec::with_capacity(transaction.parts.len());
     for part in transaction.parts {
         part.state.pending().committed(part.bytes);
+        if let Some(summary) = part.summary {
+            shared.published.summaries.publish(&part.state.tenant, part.state.id, summary);
+        }
         if part.run
             && let Some((run, RunHeader { last_seq, last_pos, .. })) = runs.next()
         {

@@ -8,7 +8,7 @@
 //! The module must not know requests, connections, surfaces, the store or agent processes.
 //!
 //! Read in this order:
-//! 1. `event_types`, `source`, `feed`: the events that a client selects.
+//! 1. `event_types`, `summaries`, `source`, `feed`: the events and summaries that a client selects.
 //! 2. `encoder`, `sse`, `ndjson`: their encoding.
 //! 3. `parked`, `write_loop`, `keep_alive`: the states of a stream, its task and its timer.
 //! 4. `sink`, `socket`, `chunk`, `body`: the writers of a socket and of a response body.
@@ -29,6 +29,7 @@ mod sink;
 mod socket;
 mod source;
 mod sse;
+mod summaries;
 mod workers;
 mod write_loop;
 

@@ -1,6 +1,9 @@
 //! The log that a stream reads: of one session, or of all sessions.
 
-use crate::eventlog::{Reader, Run};
+use std::sync::Arc;
+
+use super::summaries::SummaryFeed;
+use crate::eventlog::{DirectSink, Item, Notifier, ReadError, Reader, Run, SummaryReader};
 use crate::session::SessionHandle;
 use crate::types::{Epoch, EventId, Position};
 
@@ -10,6 +13,8 @@ use crate::types::{Epoch, EventId, Position};
 pub(crate) struct Source {
     pub(super) reader: Reader,
     sessions: Sessions,
+    /// Boxed: most streams have none, and an idle stream must be small.
+    pub(super) summaries: Option<Box<SummaryFeed>>,
 }
 
 #[derive(Debug)]
@@ -23,16 +28,48 @@ enum Sessions {
 
 impl Source {
     pub(crate) const fn session(reader: Reader, session: SessionHandle) -> Self {
-        Self { reader, sessions: Sessions::One(session) }
+        Self { reader, sessions: Sessions::One(session), summaries: None }
     }
 
     /// A log of no session: the audit log.
     pub(crate) const fn log(reader: Reader) -> Self {
-        Self { reader, sessions: Sessions::None }
+        Self { reader, sessions: Sessions::None, summaries: None }
     }
 
     pub(crate) const fn merged(reader: Reader, sessions: Vec<SessionHandle>) -> Self {
-        Self { reader, sessions: Sessions::Merged(sessions) }
+        Self { reader, sessions: Sessions::Merged(sessions), summaries: None }
+    }
+
+    /// Adds the summaries of changed sessions.
+    #[must_use]
+    pub(crate) fn with_summaries(self, reader: Option<SummaryReader>) -> Self {
+        Self { summaries: reader.map(|reader| Box::new(SummaryFeed::new(reader))), ..self }
+    }
+
+    /// Registers with the notifier of a thread. `sink` receives events while the reader waits.
+    pub(super) fn subscribe_via(&mut self, notifier: &Arc<Notifier>, sink: Option<Arc<dyn DirectSink>>) {
+        self.reader.subscribe_via(notifier, sink);
+        if let Some(summaries) = &mut self.summaries {
+            summaries.subscribe_via(notifier);
+        }
+    }
+
+    /// Waits for an event of the log, or until summaries are due. Cancel-safe.
+    pub(super) async fn changed(&mut self) {
+        let Some(summaries) = &mut self.summaries else { return self.reader.changed().await };
+        tokio::select! {
+            () = self.reader.changed() => {}
+            () = summaries.due() => {}
+        }
+    }
+
+    /// The next item of the log, or `None` if summaries are due before. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<Result<Item, ReadError>> {
+        let Some(summaries) = &mut self.summaries else { return Some(self.reader.next().await) };
+        tokio::select! {
+            next = self.reader.next() => Some(next),
+            () = summaries.due() => None,
+        }
     }
 
     pub(crate) fn cursor(&self) -> u64 {

@@ -95,7 +95,7 @@ impl Stream {
         notifier: Option<Arc<Notifier>>,
     ) {
         if let Some(notifier) = &notifier {
-            self.feed.source.reader.subscribe_via(notifier, sink.direct_sink());
+            self.feed.source.subscribe_via(notifier, sink.direct_sink());
         }
         drop(notifier);
         self.keep_alive.data_sent();
@@ -125,17 +125,21 @@ impl Stream {
                     if let Some(parked) = Parked::new(feed, &**encoder, keep_alive) {
                         sink.park(parked);
                     }
-                    let reader = &mut feed.source.reader;
-                    let wake = wait_for_wakeup(keep_alive, &mut sink, pin!(reader.changed())).await;
+                    let source = &mut feed.source;
+                    let wake = if source.summaries.is_some() {
+                        wait_for_wakeup(keep_alive, &mut sink, Box::pin(source.changed())).await
+                    } else {
+                        wait_for_wakeup(keep_alive, &mut sink, pin!(source.reader.changed())).await
+                    };
                     if let Some(parked) = sink.unpark() {
                         feed.resume(&parked.cursor);
                     }
                     matches!(wake, Wakeup::Disconnected) || self.flush(&mut sink).await.is_err()
                 }
                 Step::ReadStore => {
-                    match wait_for_wakeup(keep_alive, &mut sink, Box::pin(feed.source.reader.next())).await {
+                    match wait_for_wakeup(keep_alive, &mut sink, Box::pin(feed.source.next())).await {
                         Wakeup::Source(next) => {
-                            read = Some(next);
+                            read = next;
                             false
                         }
                         wake => matches!(wake, Wakeup::Disconnected),
@@ -173,6 +177,7 @@ impl Stream {
             // written first.
             self.send_keep_alive(read.is_none(), sink);
         }
+        self.send_summaries(sink);
         for _ in 0..MAX_READS_PER_STEP {
             if read.is_none() && sink.is_full() {
                 break;
@@ -272,6 +277,9 @@ impl Stream {
             Content::Control(frame) => self.send_control(&frame, sink),
             Content::Ready(frame) => {
                 self.send_control(&frame, sink);
+                if let Some(summaries) = &mut self.feed.source.summaries {
+                    summaries.begin();
+                }
                 end = end.or((!self.follow).then_some(End::new(EndReason::CaughtUp)));
             }
             Content::Nothing => {}
@@ -283,6 +291,19 @@ impl Stream {
             self.send_control(&self.feed.end_frame(end), sink);
         }
         end.is_some()
+    }
+
+    fn send_summaries<W: StreamSink>(&mut self, sink: &mut W) {
+        let Feed { source, ids, .. } = &mut self.feed;
+        if let Some(summaries) = &mut source.summaries
+            && !sink.is_full()
+        {
+            let mut out = BytesMut::new();
+            for frame in summaries.next(ids) {
+                self.encoder.control(&mut out, &frame);
+            }
+            self.send(out.freeze(), sink);
+        }
     }
 
     /// Writes a keep-alive after a silent interval: a position frame if `advance_cursor` is set and the client's

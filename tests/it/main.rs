@@ -66,6 +66,7 @@ mod stream_format;
 mod stream_paths;
 mod streams;
 mod subagents;
+mod summaries;
 mod support;
 mod tasks;
 mod terminals;

@@ -118,6 +118,27 @@ test("another tab leads while the leading tab is frozen", async () => {
   await ask(leading);
 });
 
+test("the lists of all tabs show a session that changes elsewhere at once, without a request", async () => {
+  const other = await api.session("demo");
+  const others = tabs.slice(0, 5);
+  const entry = (page, title) => page.getByRole("listitem").filter({ hasText: title });
+  const asked = [];
+  const count = (request) => /\/v1\/sessions(\?|$)/.test(request.url()) && request.method() === "GET" && asked.push(request.url());
+  for (const { page } of tabs) page.on("request", count);
+  for (const title of ["Repair of the roof", "Paint of the door"]) {
+    const began = Date.now();
+    await api.call("PATCH", `sessions/${other}`, { title });
+    await Promise.all(others.map(({ page }) => entry(page, title).waitFor()));
+    const took = Date.now() - began;
+    assert.ok(took < 1000, `${title}: ${took} ms`);
+  }
+  await api.call("DELETE", `sessions/${other}`);
+  await Promise.all(others.map(({ page }) => entry(page, "Paint of the door").waitFor({ state: "detached" })));
+  for (const { page } of tabs) page.off("request", count);
+  assert.deepEqual(asked, []);
+  await leader();
+});
+
 test("all tabs continue after a kill of the gateway", async () => {
   await gateway.kill();
   for (const { page } of tabs.slice(0, 3)) await page.getByRole("button", { name: "Try now" }).waitFor();

@@ -8,7 +8,7 @@ mod quota;
 
 use std::time::Duration;
 
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 
 use self::quota::Quota;
@@ -22,7 +22,7 @@ use super::record::{
 use super::snapshot::build_snapshot;
 use crate::api::{PendingRequest, Session, SessionState};
 use crate::event::{EncodedEvent, Event, SessionCreated, SessionDeleted};
-use crate::eventlog::{Group, Records, SessionLog};
+use crate::eventlog::{Group, Records, SessionLog, Summary};
 use crate::store::{Delete, Run, Table};
 use crate::transcript::SessionFold;
 use crate::types::{Ids, Limits, PromptId, RequestId, SessionId, TerminalId, Timestamp};
@@ -324,6 +324,7 @@ impl Journal {
             (1..=last).for_each(|number| gone(table, record::numbered_key(id, number)));
         }
         put_open(id, false, &mut records);
+        records.summary = self.record.is_listed().then_some(Summary::Gone);
         let seq = self.log.erase(&EncodedEvent::from(&SessionDeleted { by }).in_turn(None), records);
         self.erased = true;
         seq
@@ -355,6 +356,10 @@ impl Journal {
             FoldRecord { seq, fold: self.fold.clone() }.put(self.record.session_id, records);
         }
         put_open(self.record.session_id, self.is_open(), records);
+        records.summary = self.record.is_listed().then(|| {
+            let summary = self.record.summary(self.log.id(seq).epoch);
+            Summary::Listed(to_raw_value(&summary).expect("a summary has string keys").into())
+        });
     }
 
     fn write(&mut self, prompt: Option<PromptId>, event: &EncodedEvent, records: Records) -> u64 {

@@ -6,12 +6,12 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::metadata::{self, MetadataFilter};
-use crate::api::{SessionList, SessionState, SessionSummary};
+use crate::api::{SessionList, SessionState};
 use crate::session::context::Context;
 use crate::session::error::{InputError, ListError, SessionError};
 use crate::session::record::{self, SessionRecord, SessionRecordView, index_prefix, session_key};
 use crate::store::Table;
-use crate::types::{AgentName, EventId, Principal, SessionId};
+use crate::types::{AgentName, Principal, SessionId};
 
 /// The filter, the position and the size of a page.
 #[derive(Debug, Clone, Default)]
@@ -45,7 +45,9 @@ pub(in crate::session) async fn list(
         Some(candidates) => list_candidates(context, query, &candidates, after).await?,
         None => scan_index(context, query, prefix, after).await?,
     };
-    let sessions = found.records.into_iter().map(|record| summary(context, record)).collect();
+    let epoch = context.log.epoch();
+    let summary = |record: &SessionRecord| record.summary(epoch.clone());
+    let sessions = found.records.iter().map(summary).collect();
     Ok(SessionList {
         sessions,
         next_cursor: found.next.map(|key| URL_SAFE_NO_PAD.encode(key)),
@@ -140,25 +142,5 @@ impl ListQuery {
                 record.title.as_deref().is_some_and(|title| contains(title, &q))
                     || contains(&record.session_id.to_string(), &q)
             })
-    }
-}
-
-fn summary(context: &Context, record: SessionRecord) -> SessionSummary {
-    SessionSummary {
-        session_id: record.session_id,
-        agent: record.agent,
-        title: record.title,
-        metadata: record.metadata,
-        cwd: record.cwd,
-        state: record.state,
-        attached: record.attached,
-        created_at: record.created_at,
-        updated_at: record.updated_at,
-        last_activity_at: record.last_activity_at,
-        last_outcome: record.last_outcome,
-        prompt_id: record.prompt_id,
-        queued: record.queued,
-        task_id: record.task,
-        last_event_id: EventId { epoch: context.log.epoch(), seq: record.seq },
     }
 }

@@ -2,9 +2,10 @@
 
 use super::prompt::PromptRecord;
 use super::request::{PeerRequest, RequestRecord, StoredRequest};
+use super::session::SessionRecord;
 use super::terminal::{StoredExit, StoredTerminal};
-use crate::api::{PendingRequest, Prompt, Resolution, Terminal, TerminalExit};
-use crate::types::{EventId, SessionId};
+use crate::api::{PendingRequest, Prompt, Resolution, SessionSummary, Terminal, TerminalExit};
+use crate::types::{Epoch, EventId, SessionId};
 
 impl From<StoredRequest> for PendingRequest {
     fn from(stored: StoredRequest) -> Self {
@@ -44,6 +45,29 @@ impl From<StoredTerminal> for Terminal {
         let exit_status =
             exit_status.map(|StoredExit { exit_code, signal }| TerminalExit { exit_code, signal });
         Self { terminal_id, prompt_id, command, args, cwd, created_at, exit_status }
+    }
+}
+
+impl SessionRecord {
+    /// The session in a list.
+    pub(in crate::session) fn summary(&self, epoch: Epoch) -> SessionSummary {
+        SessionSummary {
+            session_id: self.session_id,
+            agent: self.agent.clone(),
+            title: self.title.clone(),
+            metadata: self.metadata.clone(),
+            cwd: self.cwd.clone(),
+            state: self.state,
+            attached: self.attached,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            last_activity_at: self.last_activity_at,
+            last_outcome: self.last_outcome,
+            prompt_id: self.prompt_id,
+            queued: self.queued.clone(),
+            task_id: self.task,
+            last_event_id: EventId { epoch, seq: self.seq },
+        }
     }
 }
 

@@ -158,6 +158,11 @@ impl SessionRecord {
         self.state == SessionState::Closed
     }
 
+    /// Whether lists contain the session, unless the client asks for the sessions of tasks.
+    pub(in crate::session) fn is_listed(&self) -> bool {
+        !self.unfinished && self.task.is_none()
+    }
+
     /// Makes a prompt the running one, and removes it from the queue.
     pub(in crate::session) fn begin_prompt(&mut self, prompt: PromptId) {
         self.queued.retain(|queued| *queued != prompt);

@@ -28,7 +28,7 @@ interface Props {
 export function Shell({ client, hub, onForget }: Props) {
   const route = useRoute();
   const embedded = isEmbedded();
-  const list = useSessions(client, { whileHidden: noticesAreOn });
+  const list = useSessions(client, { connection: hub, whileHidden: noticesAreOn });
   const [drawer, setDrawer] = useState(false);
   const [openTitle, setOpenTitle] = useState<string | null>(null);
   const open = route.page === "session" ? route.sessionId : null;
@@ -53,12 +53,17 @@ export function Shell({ client, hub, onForget }: Props) {
     setOpenTitle(null);
   }, [open, route.page]);
 
-  // A session that a person looks at is seen. The list is loaded again when the page becomes visible.
+  // A session that a person looks at is seen.
   useEffect(() => {
     if (!sessions) return;
     seen.begin(sessions);
-    const shown = document.hidden ? undefined : sessions.find((session) => session.sessionId === open);
-    if (shown) seen.mark(shown.sessionId, shown.lastActivityAt);
+    const look = () => {
+      const shown = document.hidden ? undefined : sessions.find((session) => session.sessionId === open);
+      if (shown) seen.mark(shown.sessionId, shown.lastActivityAt);
+    };
+    look();
+    document.addEventListener("visibilitychange", look);
+    return () => document.removeEventListener("visibilitychange", look);
   }, [sessions, open]);
 
   const changed = useCallback(

@@ -186,7 +186,8 @@ async fn respond_turn(
 /// Without `session`, the response has the events of all sessions that the key may read, including new
 /// sessions. It then begins at the end of the log, and contains `session.update`, `terminal.output` and
 /// `extension` events only if `types` names them. `Accept: text/event-stream` returns the same as
-/// `/v1/events/stream`, and also accepts `named` and `follow`.
+/// `/v1/events/stream`. `Accept: application/x-ndjson` streams the same events, one JSON object on each line. Both
+/// formats also accept `named`, `follow` and `summaries`.
 #[utoipa::path(
     get,
     path = "/v1/events",
@@ -197,7 +198,7 @@ pub(super) async fn all_events(
     headers: HeaderMap,
     resume: ResumeOptions,
 ) -> Result<Response, ApiError> {
-    respond_all(request, negotiate(&headers, &FORMATS[..2])?, resume).await
+    respond_all(request, negotiate(&headers, &FORMATS)?, resume).await
 }
 
 /// Streams the events of many sessions in commit order as Server-Sent Events, for any `Accept`.
@@ -205,6 +206,9 @@ pub(super) async fn all_events(
 /// Without `session`, the stream has the events of all sessions that the key may read, including new
 /// sessions. It then begins at the end of the log, and contains `session.update`, `terminal.output` and
 /// `extension` events only if `types` names them.
+///
+/// With `summaries=true`, the stream has the events of the named sessions only, and after `ready` one
+/// `session.summary` for each change of any session of the list of sessions.
 #[utoipa::path(
     get,
     path = "/v1/events/stream",
@@ -228,7 +232,11 @@ async fn respond_all(
     let epoch = request.gateway.epoch();
     let mut query = EventsQuery::parse::<Position>(&mut request.params, &last, &epoch)?;
     let chosen = parse_selected(&request.params.all("session"))?;
+    let summaries = request.params.flag("summaries", false)?;
     request.params.finish()?;
+    if summaries && form == Representation::Json {
+        return Err(ApiError::invalid("summaries", "expected a stream: a page has no summaries"));
+    }
     let sessions = open_selected(&request.gateway, &request.by, &chosen).await?;
     if chosen.is_empty() {
         query.types.get_or_insert(EventTypes::NoBulk);
@@ -249,9 +257,12 @@ async fn respond_all(
     let none = || chosen.iter().map(|(id, _)| (*id, None)).collect();
     let starts = starts.unwrap_or_else(none);
     let tenant = request.by.tenant.clone();
-    let scope = GlobalScope { tenant, sessions: (!chosen.is_empty()).then_some(starts) };
+    let summaries = summaries.then(|| log.summaries(&tenant));
+    let selects = summaries.is_some() || !chosen.is_empty();
+    let scope = GlobalScope { tenant, sessions: selects.then_some(starts) };
     let reader = log.global_reader(scope, start).await?;
-    stream_or_page(request, Source::merged(reader, sessions), None, query, form, wait).await
+    let source = Source::merged(reader, sessions).with_summaries(summaries);
+    stream_or_page(request, source, None, query, form, wait).await
 }
 
 /// A session that the client selects, and the event after which it begins.

@@ -1,8 +1,9 @@
 // The routes of the gateway that a frontend needs. Those of one session are in `sessionRoutes.ts`.
 
 import { type CallOptions, Http, type RepeatableCall, type WaitingCall } from "./http.js";
+import type { MergedCall } from "./log/leader.js";
 import { SharedConnection } from "./log/sharedConnection.js";
-import { type PageQuery, SessionRoutes, type StreamCall } from "./sessionRoutes.js";
+import { type PageQuery, SessionRoutes } from "./sessionRoutes.js";
 import type {
   About,
   Agent,
@@ -78,7 +79,7 @@ export class GatewayClient extends SessionRoutes {
 
   /** The connection that all tabs with this key share, or null if the browser cannot share one here. */
   sharedConnection(): SharedConnection | null {
-    return SharedConnection.of(this.#key, this.http.base.href, (cursors, lastEventId, signal) => this.mergedEvents(cursors, { lastEventId, signal }));
+    return SharedConnection.of(this.#key, this.http.base.href, (cursors, call) => this.mergedEvents(cursors, call));
   }
 
   /** The gateway, the rights of this key and its limits. */
@@ -216,10 +217,13 @@ export class GatewayClient extends SessionRoutes {
     return this.http.address(path, { session: sessions, after, types: types?.join(","), named, ticket }).href;
   }
 
-  /** The events of several sessions as one stream, each after the event that is given with it. The response has any status. */
-  mergedEvents(cursors: [session: string, lastEventId: string][], { lastEventId, signal }: Omit<StreamCall, "follow">): Promise<Response> {
+  /**
+   * The events of several sessions as one stream, each after the event that is given with it. `summaries`: also the changes of the
+   * list of sessions. The response has any status.
+   */
+  mergedEvents(cursors: [session: string, lastEventId: string][], { lastEventId, signal, summaries = false }: MergedCall): Promise<Response> {
     const headers = { Accept: "text/event-stream", ...(lastEventId ? { "Last-Event-ID": lastEventId } : {}) };
-    const query = { session: cursors.map(([session, after]) => `${session}@${after}`) };
+    const query = { session: cursors.map(([session, after]) => `${session}@${after}`), summaries: summaries || undefined };
     return this.http.open("events", { headers, signal, query });
   }
 }

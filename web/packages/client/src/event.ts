@@ -5,7 +5,8 @@ import type { components } from "./schema.js";
 
 /**
  * An event whose type the document lists: `switch (event.type)` selects its members. Get one with `isKnown`. It is an event of the
- * log, which has an `id` and a `seq`, or one about the stream (`ready`, `position`, `reset`, `problem`, `shutdown`, `end`).
+ * log, which has an `id` and a `seq`, or one about the stream (`ready`, `position`, `session.summary`, `summaries.reset`, `reset`, `problem`,
+ * `shutdown`, `end`).
  */
 export type GatewayEvent = Open<components["schemas"]["SessionEvent"]>;
 
@@ -59,6 +60,8 @@ const KNOWN: Record<GatewayEventType, true> = {
   reset: true,
   ready: true,
   position: true,
+  "session.summary": true,
+  "summaries.reset": true,
   problem: true,
   shutdown: true,
   end: true,

@@ -4,6 +4,7 @@ export * from "./client.js";
 export * from "./event.js";
 export type { CallOptions, ConditionalCall, RepeatableCall, WaitingCall } from "./http.js";
 export * from "./idempotency.js";
+export * from "./list.js";
 export * from "./problem.js";
 export * from "./session.js";
 export type { FileQuery, PageQuery, StreamCall, WriteFileCall } from "./sessionRoutes.js";

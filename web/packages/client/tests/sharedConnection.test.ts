@@ -18,7 +18,7 @@ afterEach(() => {
 
 test("the leading tab does not forget itself while nothing happens", async () => {
   const opened: AbortSignal[] = [];
-  const connection = SharedConnection.of("key", "https://gateway.example/", (_cursors, _lastEventId, signal) => {
+  const connection = SharedConnection.of("key", "https://gateway.example/", (_cursors, { signal }) => {
     opened.push(signal);
     const ready = new TextEncoder().encode('data: {"type":"ready","time":""}\n\n');
     const keepAlive = new TextEncoder().encode(": keep-alive\n\n");
@@ -43,5 +43,31 @@ test("the leading tab does not forget itself while nothing happens", async () =>
   for (let minutes = 0; minutes < 10; minutes += 1) await vi.advanceTimersByTimeAsync(60_000);
   expect(stream.aborted).toBe(false);
   expect(opened.at(-1)).toBe(stream);
+  connection.close();
+});
+
+test("a list without other tabs is read when the stream is live, and polls after a refusal", async () => {
+  const answers = [() => new Response(new ReadableStream({ start: (controller) => controller.enqueue(new TextEncoder().encode('data: {"type":"ready","time":""}\n\n')) })), () => new Response("{}", { status: 403 })];
+  const summaries: unknown[] = [];
+  const connection = SharedConnection.of("key", "https://gateway.example/", (cursors, call) => {
+    summaries.push([cursors.length, call.summaries]);
+    return Promise.resolve(answers[summaries.length - 1]!());
+  })!;
+  const heard: string[] = [];
+  const list = { read: () => void heard.push("read"), changes: () => void heard.push("changes"), alone: () => void heard.push("alone") };
+  const leave = connection.listenToList(list);
+  const until = (count: number) =>
+    vi.waitFor(async () => {
+      await vi.advanceTimersByTimeAsync(50);
+      expect(summaries.length).toBe(count);
+    });
+  await until(1);
+  await vi.waitFor(() => expect(heard).toEqual(["read"]));
+  leave();
+  await vi.advanceTimersByTimeAsync(2000);
+  connection.listenToList(list);
+  await until(2);
+  await vi.waitFor(() => expect(heard).toEqual(["read", "alone"]));
+  expect(summaries).toEqual([[0, true], [0, true]]);
   connection.close();
 });

@@ -1,20 +1,33 @@
-// The leading tab's part of the shared connection: one stream of the events of all sessions that the tabs follow.
+// The leading tab's part of the shared connection: one stream of the events of all sessions that the tabs follow, and of the
+// changes of the list of sessions.
 
 import type { LogEvent } from "../event.js";
+import type { ListChange } from "../list.js";
+import type { SessionSummary } from "../types.js";
 import { parseCursor } from "./cursor.js";
 import { Follower } from "./follow.js";
 import type { Cursors, Told } from "./messages.js";
 
+export interface MergedCall {
+  lastEventId: string | null;
+  signal: AbortSignal;
+  /** Whether the stream has the changes of the list of sessions. */
+  summaries?: boolean;
+}
+
 /** Opens the merged stream of these sessions. */
-export type OpenMerged = (cursors: Cursors, lastEventId: string | null, signal: AbortSignal) => Promise<Response>;
+export type OpenMerged = (cursors: Cursors, call: MergedCall) => Promise<Response>;
 
 /** A hidden tab can be silent for a minute, because browsers run its timers once a minute. */
 const TAB_SILENT_MS = 180_000;
 /** Tabs that answer a new leader at the same time cause one request. */
 const GATHER_MS = 30;
+/** Longer than the gateway holds back a change of the list. */
+const LINGER_MS = 1000;
 
 interface Tab {
   sessions: Set<string>;
+  list: boolean;
   heardAt: number;
 }
 
@@ -27,7 +40,13 @@ export class Leader {
   #stream: Follower | null = null;
   /** The stream before, until the present one is live: an agent may ask a question only while somebody follows its session. */
   #former: Follower | null = null;
+  /** Former streams that still bring the changes of the list from before the present stream. */
+  readonly #lingering = new Set<Follower>();
   #streams = 0;
+  /** Whether a tab shows the list of sessions. */
+  #list = false;
+  /** Whether the tabs get each change of the list, from the present stream or the one before. */
+  #listIsLive = false;
   #gathering: ReturnType<typeof setTimeout> | undefined;
 
   constructor(open: OpenMerged, tell: (told: Told) => void) {
@@ -37,8 +56,11 @@ export class Leader {
   }
 
   /** A tab follows these sessions and no others. */
-  follows(tab: string, cursors: Cursors): void {
-    this.#tabs.set(tab, { sessions: new Set(cursors.map(([session]) => session)), heardAt: Date.now() });
+  follows(tab: string, cursors: Cursors, list: boolean): void {
+    const listed = this.#tabs.get(tab)?.list ?? false;
+    this.#tabs.set(tab, { sessions: new Set(cursors.map(([session]) => session)), list, heardAt: Date.now() });
+    // Another tab may have been told of changes before.
+    if (list && !listed && this.#listIsLive) this.#tell({ kind: "readList", tab });
     let changed = false;
     for (const [session, after] of cursors) {
       const sent = this.#cursors.get(session);
@@ -52,6 +74,8 @@ export class Leader {
   here(tab: string): void {
     const known = this.#tabs.get(tab);
     if (known) known.heardAt = Date.now();
+    // A tab that slept was forgotten. It repeats what it follows.
+    else this.#tell({ kind: "leads" });
   }
 
   gone(tab: string): void {
@@ -75,49 +99,83 @@ export class Leader {
 
   #end(): void {
     this.#stream?.close();
-    this.#former?.close();
+    for (const former of [this.#former, ...this.#lingering]) former?.close();
+    this.#lingering.clear();
     this.#stream = this.#former = null;
+    this.#listIsLive = false;
   }
 
-  #endFormer(): void {
-    this.#former?.close();
+  #endFormer(lingers: boolean): void {
+    const former = this.#former;
     this.#former = null;
+    if (!former || !lingers) return former?.close();
+    this.#lingering.add(former);
+    setTimeout(() => {
+      former.close();
+      this.#lingering.delete(former);
+    }, LINGER_MS);
   }
 
+  /** Whether the stream has to be another one. */
   #forgetUnused(): boolean {
+    const list = [...this.#tabs.values()].some((tab) => tab.list);
+    const changed = list !== this.#list;
+    this.#list = list;
     const used = new Set([...this.#tabs.values()].flatMap(({ sessions }) => [...sessions]));
     const unused = [...this.#cursors.keys()].filter((session) => !used.has(session));
     for (const session of unused) this.#cursors.delete(session);
-    return unused.length > 0;
+    return changed || unused.length > 0;
   }
 
   #reopen(): void {
     clearTimeout(this.#gathering);
     this.#gathering = setTimeout(() => {
-      if (this.#cursors.size === 0) return this.#end();
+      if (this.#cursors.size === 0 && !this.#list) return this.#end();
       if (this.#former) this.#stream?.close();
       else this.#former = this.#stream;
       const cursors = [...this.#cursors];
-      const number = ++this.#streams;
+      const [number, summaries] = [++this.#streams, this.#list];
       this.#stream = new Follower({
-        open: (lastEventId, signal) => this.#open(cursors, lastEventId, signal),
+        open: (lastEventId, signal) => this.#open(cursors, { lastEventId, signal, summaries }),
         // The tabs skip the events that both streams bring.
         events: (events) => this.#distribute(events),
         connection: (connection) => {
-          if (number !== this.#streams || (connection.state === "connecting" && this.#former)) return;
-          this.#endFormer();
+          const live = connection.state === "live";
+          if (number !== this.#streams) {
+            // The former stream may have missed a change.
+            if (this.#former && !live) this.#listIsLive = false;
+            return;
+          }
+          if (connection.state === "connecting" && this.#former) return;
+          const lingers = live && summaries && this.#listIsLive;
+          this.#endFormer(lingers);
+          this.#listIsLive = live && summaries;
+          if (this.#listIsLive && !lingers) this.#tell({ kind: "readList", tab: null });
           if (connection.state !== "refused") return this.#tell({ kind: "connection", connection });
-          // One of the sessions may be deleted. The request for each session shows which one.
-          const deleted = connection.error.status === 404;
-          this.#tell(deleted ? { kind: "again", sessions: [...this.#cursors.keys()] } : { kind: "alone" });
+          if (connection.error.status === 404) this.#startAgain();
+          else this.#tell({ kind: "alone" });
         },
       });
     }, GATHER_MS);
   }
 
+  /** One of the sessions may be deleted. The request for each session shows which one. */
+  #startAgain(): void {
+    const sessions = [...this.#cursors.keys()];
+    this.#cursors.clear();
+    this.#tell({ kind: "again", sessions });
+    this.#reopen();
+  }
+
   #distribute(events: readonly LogEvent[]): void {
     const parts = new Map<string, LogEvent[]>();
+    const changes: ListChange[] = [];
     for (const event of events) {
+      if (event.type === "summaries.reset") this.#tell({ kind: "readList", tab: null });
+      if (event.type === "session.summary") {
+        if (event.sessionId !== undefined) changes.push({ session: event.sessionId, summary: (event["session"] ?? null) as SessionSummary | null });
+        continue;
+      }
       if (event.type === "reset") {
         this.#tell({ kind: "again", sessions: event.sessionId === undefined ? [...this.#cursors.keys()] : [event.sessionId] });
       }
@@ -128,6 +186,7 @@ export class Leader {
       if (part) part.push({ ...event, id });
       else parts.set(event.sessionId, [{ ...event, id }]);
     }
+    if (changes.length > 0) this.#tell({ kind: "list", changes });
     for (const [session, part] of parts) this.#tell({ kind: "events", session, events: part });
   }
 }

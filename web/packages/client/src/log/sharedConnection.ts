@@ -7,6 +7,7 @@
 // are no locks: each tab has its own stream.
 
 import type { LogEvent } from "../event.js";
+import type { ListChange } from "../list.js";
 import type { Connection } from "./follow.js";
 import { Leader, type OpenMerged } from "./leader.js";
 import type { Asked, Told } from "./messages.js";
@@ -23,6 +24,17 @@ export interface Listener {
   alone(): void;
 }
 
+/** Shows the list of sessions. */
+export interface ListListener {
+  /** The list has to be read once. Changes after that arrive. */
+  read(): void;
+  changes(changes: ListChange[]): void;
+  /** The listener gets no changes. It is removed. */
+  alone(): void;
+}
+
+/** Tabs with another version of these messages share nothing. */
+const VERSION = 2;
 const BEAT_MS = 20_000;
 /** A leader that is silent for this time has lost its lock. Browsers run the timers of a hidden tab once a minute. */
 const SILENT_MS = 150_000;
@@ -31,6 +43,7 @@ export class SharedConnection {
   readonly #open: OpenMerged;
   readonly #tab = crypto.randomUUID();
   readonly #listeners = new Set<Listener>();
+  readonly #lists = new Set<ListListener>();
   readonly #stop = new AbortController();
   #name = "";
   #channel: BroadcastChannel | null = null;
@@ -51,7 +64,7 @@ export class SharedConnection {
     const { signal } = this.#stop;
     void digest(`${scope} ${key}`).then((name) => {
       if (signal.aborted) return;
-      this.#name = `acp-gateway ${name}`;
+      this.#name = `acp-gateway ${VERSION} ${name}`;
       this.#begin();
     });
     addEventListener("pagehide", () => this.#end(), { signal });
@@ -69,6 +82,16 @@ export class SharedConnection {
     else this.#follow();
     return () => {
       if (this.#listeners.delete(listener)) this.#follow();
+    };
+  }
+
+  /** Follows the list of sessions until the returned function is called. */
+  listenToList(listener: ListListener): () => void {
+    this.#lists.add(listener);
+    if (this.#refused) queueMicrotask(() => this.#leaveAlone());
+    else this.#follow();
+    return () => {
+      if (this.#lists.delete(listener)) this.#follow();
     };
   }
 
@@ -136,6 +159,7 @@ export class SharedConnection {
 
   #leaveAlone(): void {
     this.#each((listener) => this.#listeners.delete(listener) && listener.alone());
+    for (const list of [...this.#lists]) if (this.#lists.delete(list)) list.alone();
   }
 
   #stopLeading(): void {
@@ -159,7 +183,7 @@ export class SharedConnection {
 
   #follow(): void {
     const cursors = [...this.#listeners].map((listener): [string, string] => [listener.session, listener.cursor()]);
-    this.#ask({ kind: "follows", tab: this.#tab, cursors });
+    this.#ask({ kind: "follows", tab: this.#tab, cursors, list: this.#lists.size > 0 });
   }
 
   #ask(asked: Asked): void {
@@ -189,7 +213,7 @@ export class SharedConnection {
   #asked(asked: Asked): void {
     switch (asked.kind) {
       case "follows":
-        return this.#leader?.follows(asked.tab, asked.cursors);
+        return this.#leader?.follows(asked.tab, asked.cursors, asked.list);
       case "here":
         return this.#leader?.here(asked.tab);
       case "gone":
@@ -210,6 +234,11 @@ export class SharedConnection {
         return this.#each((listener) => listener.session === told.session && listener.events(told.events));
       case "connection":
         return this.#each((listener) => listener.connection(told.connection));
+      case "list":
+        return this.#lists.forEach((list) => list.changes(told.changes));
+      case "readList":
+        if (told.tab === null || told.tab === this.#tab) this.#lists.forEach((list) => list.read());
+        return;
       case "again":
         return this.#each((listener) => told.sessions.includes(listener.session) && this.#listeners.delete(listener) && listener.again());
       case "alone":
