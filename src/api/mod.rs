@@ -55,7 +55,7 @@ pub use request::{
     ElicitationAction, ElicitationAnswer, PendingRequest, PendingRequests, PermissionAnswer, RequestAnswer,
 };
 pub use rpc::{RpcCall, RpcError, RpcResult};
-pub use session::{BulkResult, BulkResults, Session, SessionList, SessionSummary};
+pub use session::{BulkResult, BulkResults, Session, SessionList, SessionSummary, TitleBy};
 pub use session_input::{CreateSession, McpServer, SessionPatch};
 pub use settings::{ConfigOptions, Modes, SetConfigOption, SetMode};
 pub use task::{CreateTask, Task, TaskList, TaskPriority, TaskResult, TaskStatus};

@@ -14,6 +14,18 @@ use crate::types::{
 use super::problem::Problem;
 use super::request::PendingRequest;
 
+/// The source of a session's title.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum TitleBy {
+    /// A client set it. Titles of the agent do not change it.
+    Client,
+    /// The agent set it, or a fork took it from its parent.
+    Agent,
+    /// The beginning of the first prompt.
+    Prompt,
+}
+
 /// A session. The object is the exact state at its `lastEventId`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -24,6 +36,9 @@ pub struct Session {
     /// prompt.
     #[schema(required)]
     pub title: Option<String>,
+    /// The source of the title; null without a title.
+    #[schema(required)]
+    pub title_by: Option<TitleBy>,
     /// Arbitrary data of clients.
     #[schema(value_type = Object)]
     pub metadata: Map<String, Value>,

@@ -16,6 +16,7 @@ pub(super) fn build_snapshot(
         session_id: record.session_id,
         agent: record.agent.clone(),
         title: fold.title().map(str::to_owned),
+        title_by: fold.title_by(),
         metadata: record.metadata.clone(),
         cwd: record.cwd.clone(),
         state: record.state,

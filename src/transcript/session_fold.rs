@@ -7,6 +7,7 @@ use super::plans::{Change, Plans};
 use super::prompt_title::prompt_title;
 use super::subagents::Subagents;
 use crate::acp::{RawObject, update};
+use crate::api::TitleBy;
 use crate::event::{ChangedMembers, EventRef};
 use crate::types::limits::{FOLDED_MEMBER_BYTES, TITLE_BYTES};
 
@@ -45,7 +46,20 @@ pub struct SessionFold {
 
 impl SessionFold {
     pub fn title(&self) -> Option<&str> {
-        self.person_title.as_deref().or(self.agent_title.as_deref()).or(self.prompt_title.as_deref())
+        self.titles().map(|(title, _)| title)
+    }
+
+    pub fn title_by(&self) -> Option<TitleBy> {
+        self.titles().map(|(_, by)| by)
+    }
+
+    fn titles(&self) -> Option<(&str, TitleBy)> {
+        let all = [
+            (&self.person_title, TitleBy::Client),
+            (&self.agent_title, TitleBy::Agent),
+            (&self.prompt_title, TitleBy::Prompt),
+        ];
+        all.into_iter().find_map(|(title, by)| Some((title.as_deref()?, by)))
     }
 
     /// Folds the blocks of a prompt.

@@ -67,6 +67,42 @@ test("a session with 50,000 updates in one turn opens at its end without a freez
   await screenshot(page, "long-session-light");
 });
 
+/** The first step whose message is there. */
+const firstStep = () => page.evaluate(() => Math.min(...[...document.querySelectorAll(".turn:last-of-type .chunk")].flatMap((chunk) => (/Step (\d+): /.exec(chunk.textContent) ?? []).slice(1).map(Number))));
+
+test("the opened session has its end, and earlier parts are added on the way up without a jump", async () => {
+  assert.ok((await firstStep()) > STEPS - 110, "only the last 2,000 updates are read");
+  await turn().getByText(String(UPDATES), { exact: true }).first().waitFor({ state: "attached" });
+  const found = [];
+  for (let most = 0; (await firstStep()) > 1; most += 1) {
+    assert.ok(most < 10, JSON.stringify(found));
+    found.push(
+      await scroller.evaluate(async (box) => {
+        const frame = () => new Promise((done) => requestAnimationFrame(done));
+        box.scrollTo(0, 0);
+        const { top, bottom } = box.getBoundingClientRect();
+        const inView = (element) => element.getBoundingClientRect().top > top && element.getBoundingClientRect().bottom < bottom;
+        const steps = () => [...box.querySelectorAll(".message")].filter((element) => element.textContent.startsWith("Step "));
+        const began = performance.now();
+        const before = box.scrollHeight;
+        // The parts in view are mounted.
+        while (!steps().some(inView)) await frame();
+        const seen = steps().filter(inView).at(-1);
+        const [place, words, height] = [seen.getBoundingClientRect().top, seen.textContent, box.scrollHeight];
+        while (box.scrollHeight < height + 5000 && performance.now() - began < 30_000) await frame();
+        const took = performance.now() - began;
+        for (let wait = 0; wait < 5; wait += 1) await frame();
+        const now = steps().find((element) => element.textContent === words);
+        return { words: words.slice(0, 12), moved: Math.round(now.getBoundingClientRect().top - place), grew: box.scrollHeight - height, mounting: height - before, took: Math.round(took) };
+      }),
+    );
+  }
+  console.log(`read on the way up: ${JSON.stringify(found)}`);
+  assert.ok(found.length > 1);
+  for (const { grew } of found) assert.ok(grew > 5000, JSON.stringify(found));
+  for (const { moved } of found) assert.ok(Math.abs(moved) <= 2, JSON.stringify(found));
+});
+
 test("a key press does not wait for the long conversation", async () => {
   await chat.message.focus();
   await page.evaluate(() => {
@@ -149,4 +185,20 @@ test("a print contains all parts", async () => {
   assert.equal(await scroller.evaluate((box) => getComputedStyle(box).overflowY), "visible");
   assert.equal(await page.getByRole("textbox", { name: "Message" }).isVisible(), false);
   await page.emulateMedia({ media: null });
+});
+
+test("the keys of search and print read the whole session first", async () => {
+  const address = page.url();
+  await page.addInitScript(() => {
+    window.print = () => (window.printed = document.querySelectorAll(".turn:last-of-type .chunk").length);
+  });
+  for (const key of ["Control+f", "Control+p"]) {
+    await page.goto("about:blank");
+    await page.goto(address);
+    await turn().getByText("Finished").waitFor();
+    assert.ok((await firstStep()) > 1);
+    await page.keyboard.press(key);
+    await page.waitForFunction(() => [...document.querySelectorAll('[hidden="until-found"]')].some((element) => element.textContent.includes("Step 1: ")));
+  }
+  await page.waitForFunction(() => window.printed > 100);
 });

@@ -16,15 +16,18 @@ interface Props {
   client: GatewayClient;
   sessionId: string;
   log: SessionLog;
+  /** The log with all events. */
+  wholeLog(): Promise<SessionLog>;
   title: string;
   /** Whether a turn runs. */
   busy: boolean;
   act: Act;
 }
 
-export function SessionMenu({ client, sessionId, log, title, busy, act }: Props) {
+export function SessionMenu({ client, sessionId, log, wholeLog, title, busy, act }: Props) {
   const [showsOutput, setShowsOutput] = useState(false);
   const [renames, setRenames] = useState(false);
+  const exportMarkdown = async () => download(`${fileName(title)}.md`, "text/markdown", toMarkdown(await wholeLog(), title));
   const exportJson = async () => {
     const events = await client.allEvents(sessionId);
     download(`${fileName(title)}.json`, "application/json", JSON.stringify({ sessionId, title, events }, null, 1));
@@ -42,9 +45,7 @@ export function SessionMenu({ client, sessionId, log, title, busy, act }: Props)
           return (
             <>
               <CopyButton text={location.href} label={strings.session.copyLink} />
-              <Entry onChoose={() => choose(async () => download(`${fileName(title)}.md`, "text/markdown", toMarkdown(log, title)))}>
-                {strings.session.saveMarkdown}
-              </Entry>
+              <Entry onChoose={() => choose(exportMarkdown)}>{strings.session.saveMarkdown}</Entry>
               <Entry onChoose={() => choose(exportJson)}>{strings.session.saveJson}</Entry>
               <Entry
                 onChoose={() => {

@@ -29,6 +29,7 @@ import { SessionMenu } from "./SessionMenu";
 import { Transcript } from "./Transcript";
 import { UsageMeter } from "./UsageMeter";
 import { useQueue } from "./useQueue";
+import { useWhole } from "./useWhole";
 import { Where } from "./where";
 import { WorkingFolder } from "./workingFolder";
 
@@ -51,7 +52,8 @@ export function SessionView(props: Props) {
 }
 
 function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }: Props & { feed: SessionFeed; seenUntil: string | null }) {
-  const { log, connection, caughtUp } = useSessionState(feed);
+  const shown = useSessionState(feed);
+  const { log, connection, caughtUp, earlier } = shown;
   const [error, setError] = useState<unknown>(null);
   const [sends, setSends] = useState(0);
   const [comments, setComments] = useState<LineComment[]>([]);
@@ -103,6 +105,13 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
   const where = useMemo(() => ({ client, agent: log.agent }), [client, log.agent]);
   const queue = useQueue(client, sessionId, log, act);
   const panel = useSyncExternalStore(panelChoice.subscribe, panelChoice.value);
+  const whole = useWhole(feed, shown);
+  // The state says that it failed.
+  const readEarlier = useCallback(() => void feed.loadEarlier().catch(() => undefined), [feed]);
+  const wholeLog = useCallback(async () => {
+    await feed.loadEarlier(true);
+    return feed.state().log;
+  }, [feed]);
   const stop = () => void act(() => client.cancel(sessionId));
 
   return (
@@ -128,7 +137,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
                   <span className="hidden">{strings.session.panel}</span>
                 </button>
               )}
-              {!gone && !refused && <SessionMenu client={client} sessionId={sessionId} log={log} title={title} busy={running !== null} act={act} />}
+              {!gone && !refused && <SessionMenu client={client} sessionId={sessionId} log={log} wholeLog={wholeLog} title={title} busy={running !== null} act={act} />}
             </header>
             <ConnectionBanner connection={connection} onRetry={() => feed.retryNow()} />
             <Queue value={log.closed || gone ? null : queue}>
@@ -137,6 +146,9 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
                 busy={running !== null}
                 caughtUp={caughtUp}
                 loading={!caughtUp && log.seq === 0 && !refused}
+                earlier={earlier}
+                whole={whole}
+                onEarlier={readEarlier}
                 agent={log.agent}
                 seenUntil={seenUntil}
                 named={turn}
@@ -189,7 +201,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
             </footer>
             <Announcer log={log} caughtUp={caughtUp} />
           </div>
-          {panel !== "closed" && !gone && !refused && <PanelPlace client={client} sessionId={sessionId} log={log} tab={panel} act={act} comments={comments} onComments={setComments} onWrite={rewrite} />}
+          {panel !== "closed" && !gone && !refused && <PanelPlace client={client} sessionId={sessionId} log={log} onEarlier={readEarlier} tab={panel} act={act} comments={comments} onComments={setComments} onWrite={rewrite} />}
         </div>
       </WorkingFolder>
     </Where>

@@ -173,7 +173,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
             <ProblemNote error={problem}>
               {agents === null && (
                 <button className="button small" type="button" onClick={catalogue.refresh}>
-                  {strings.start.tryAgain}
+                  {strings.common.tryAgain}
                 </button>
               )}
             </ProblemNote>

@@ -1,12 +1,13 @@
 // The conversation. It stays at its end while the agent writes, unless the reader has scrolled away.
 
 import { Fragment, memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
-import type { SessionLog, Turn } from "@acp-gateway/client";
+import type { FeedState, SessionLog, Turn } from "@acp-gateway/client";
 import { Icon } from "./Icon";
 import { Nearness, NearnessContext } from "./near";
 import { since } from "../model/words";
 import { strings } from "../strings";
 import { AwaySummary } from "./AwaySummary";
+import { Earlier } from "./Earlier";
 import { turnId, TurnView } from "./TurnView";
 
 interface Props {
@@ -15,6 +16,10 @@ interface Props {
   busy: boolean;
   caughtUp: boolean;
   loading: boolean;
+  /** The state of the part before the log. */
+  earlier: FeedState["earlier"];
+  /** All turns of the log are shown, also those far above. */
+  whole: boolean;
   /** Turns that ended later are new to this browser. Null: unknown. */
   seenUntil: string | null;
   /** The turn that the address names. */
@@ -23,37 +28,43 @@ interface Props {
   sends: number;
   /** Puts a prompt back into the message field. */
   onRewrite(text: string): void;
+  /** Reads the part before the log. */
+  onEarlier(): void;
 }
 
-/** A long conversation is rendered from its end. A button shows earlier turns. */
+/** A long conversation is rendered from its end. */
 const TURNS = 50;
 /** Nearer to the end than this counts as being there. */
 const NEAR_PX = 80;
 
-export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp, loading, seenUntil, named, sends, onRewrite }: Props) {
+export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp, loading, earlier, whole, seenUntil, named, sends, onRewrite, onEarlier }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const nearness = useMemo(() => new Nearness(() => scroller.current), []);
   useEffect(() => nearness.followPrints(), [nearness]);
   const stuck = useRef(true);
-  const lastTop = useRef(0);
+  /** The scroll position and the height before the next change. */
+  const last = useRef({ top: 0, height: 0 });
   const [away, setAway] = useState(false);
-  // Fixed after the replay, so that no turn disappears while a person reads.
-  const [from, setFrom] = useState<number | null>(null);
-  const latest = Math.max(0, log.turns.length - TURNS);
-  const earlier = Math.min(from ?? latest, latest);
-  // The first new turn after the replay. Turns that follow are seen as they arrive.
-  const [firstNew, setFirstNew] = useState<string | null>(null);
-  const [settledAt, setSettledAt] = useState(0);
-  if (caughtUp && from === null) {
-    setFrom(latest);
-    setFirstNew(firstNewTurn(log.turns, seenUntil));
-    setSettledAt(log.turns.length);
-  }
+  // The key of the first turn that is shown. Fixed after the replay, so that no turn disappears while a person reads.
+  const [from, setFrom] = useState<string | null>(null);
+  const first = firstShown(log.turns, from, whole);
+  if (caughtUp && from === null && log.turns.length > 0) setFrom(log.turns[first]!.key);
+  const showEarlier = () => (first > 0 ? setFrom(log.turns[Math.max(0, first - TURNS)]!.key) : onEarlier());
+
+  // The turns that are new after the replay. Turns that follow are seen as they arrive.
+  const [fresh, setFresh] = useState<Fresh | null>(null);
+  const covered = log.start === 0 || seenUntil === null || log.turns.some((turn) => lastChange(turn) <= seenUntil);
+  if (caughtUp && fresh === null && covered) setFresh(freshTurns(log.turns, seenUntil));
+  const lacksSeen = caughtUp && !covered && earlier === "idle";
 
   // A link to a turn: it is shown, and the conversation does not move to its end.
   const index = named === null ? -1 : log.turns.findIndex((turn) => turn.promptId === named);
-  if (caughtUp && index >= 0 && index < earlier) setFrom(index);
+  if (caughtUp && index >= 0 && index < first) setFrom(log.turns[index]!.key);
+  const lacksNamed = caughtUp && named !== null && index < 0 && log.start > 0 && earlier === "idle";
+  useEffect(() => {
+    if (lacksSeen || lacksNamed) onEarlier();
+  }, [lacksSeen, lacksNamed, onEarlier]);
   useLayoutEffect(() => {
     if (!caughtUp || index < 0 || named === null) return;
     stuck.current = false;
@@ -78,10 +89,18 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
     if (stuck.current) toEnd();
   }, [log, toEnd]);
 
+  // Earlier turns are added above what the reader sees, which stays where it is.
+  useLayoutEffect(() => {
+    const box = scroller.current;
+    if (!box || stuck.current || last.current.height === 0) return;
+    box.scrollTop = last.current.top + box.scrollHeight - last.current.height;
+  }, [log.start, log.turns[first]?.key]);
+
   // Cards that open, images that load and a keyboard that slides in change the height without an event.
   useEffect(() => {
     const watch = new ResizeObserver(() => {
       if (stuck.current) toEnd();
+      if (scroller.current) last.current = { top: scroller.current.scrollTop, height: scroller.current.scrollHeight };
       // The dock below has the same edges as the conversation, also beside a scroll bar that takes space.
       const box = scroller.current;
       const gutter = box ? (box.offsetWidth - box.clientWidth) / 2 : 0;
@@ -98,8 +117,8 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
     const { scrollTop } = box;
     // Content that grows between a scroll and its event is no reason to leave the end: only a reader who scrolls up leaves it.
     if (box.scrollHeight - scrollTop - box.clientHeight < NEAR_PX) stuck.current = true;
-    else if (scrollTop < lastTop.current) stuck.current = false;
-    lastTop.current = scrollTop;
+    else if (scrollTop < last.current.top) stuck.current = false;
+    last.current = { top: scrollTop, height: box.scrollHeight };
     setAway(!stuck.current);
   }
 
@@ -109,18 +128,15 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
         <div className="transcript-content" ref={content} role="log" aria-live="off" aria-busy={busy} aria-label={strings.transcript.messages}>
           {loading && <p className="transcript-empty">{strings.transcript.loading}</p>}
           {!loading && log.turns.length === 0 && <Empty agent={agent} />}
-          {earlier > 0 && (
-            <button className="button small earlier" type="button" onClick={() => setFrom(Math.max(0, earlier - TURNS))}>
-              {strings.transcript.earlierTurns(earlier)}
-            </button>
-          )}
+          {log.start > 0 && <p className="not-printed">{strings.transcript.notPrinted}</p>}
+          {caughtUp && (first > 0 || log.start > 0) && <Earlier state={earlier} beginning={`${log.start} ${first}`} onShow={showEarlier} />}
           <NearnessContext value={nearness}>
-            {log.turns.slice(earlier).map((turn) => (
+            {log.turns.slice(first).map((turn) => (
               <Fragment key={turn.key}>
-                {turn.key === firstNew && (
+                {turn.key === fresh?.first && (
                   <>
                     <p className="new-mark">{strings.transcript.newSince(seenUntil === null ? strings.transcript.lastVisit : since(seenUntil))}</p>
-                    <AwaySummary turns={log.turns.slice(log.turns.findIndex(({ key }) => key === firstNew), settledAt)} since={seenUntil} />
+                    <AwaySummary turns={turnsBetween(log.turns, fresh.first, fresh.last)} since={seenUntil} />
                   </>
                 )}
                 <TurnView turn={turn} isNamed={turn.promptId !== null && turn.promptId === named} terminals={log.terminals} onRewrite={onRewrite} />
@@ -145,11 +161,33 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
   );
 });
 
-/** Null if no turn is new, or if all are. */
-function firstNewTurn(turns: Turn[], seenUntil: string | null): string | null {
-  if (seenUntil === null) return null;
-  const index = turns.findIndex((turn) => (turn.endedAt ?? turn.createdAt) > seenUntil);
-  return index > 0 ? turns[index]!.key : null;
+/** The index of the first turn that is shown. */
+function firstShown(turns: Turn[], from: string | null, whole: boolean): number {
+  if (whole) return 0;
+  const latest = Math.max(0, turns.length - TURNS);
+  const index = from === null ? -1 : turns.findIndex(({ key }) => key === from);
+  return index < 0 ? latest : Math.min(index, latest);
+}
+
+/** The keys of the first and of the last turn since the last visit. */
+interface Fresh {
+  first: string | null;
+  last: string | null;
+}
+
+/** `first` is null if no turn is new, or if all are. */
+function freshTurns(turns: Turn[], seenUntil: string | null): Fresh {
+  const index = seenUntil === null ? -1 : turns.findIndex((turn) => lastChange(turn) > seenUntil);
+  return { first: index > 0 ? turns[index]!.key : null, last: turns.at(-1)?.key ?? null };
+}
+
+function turnsBetween(turns: Turn[], first: string | null, last: string | null): Turn[] {
+  const at = (key: string | null) => turns.findIndex((turn) => turn.key === key);
+  return turns.slice(at(first), at(last) + 1);
+}
+
+function lastChange(turn: Turn): string {
+  return turn.endedAt ?? turn.createdAt;
 }
 
 function Empty({ agent }: { agent: string | null }) {

@@ -57,6 +57,7 @@ export const TurnView = memo(function TurnView({ turn, isNamed, terminals, onRew
           {turn.promptId !== null && <CopyButton text={() => linkTo(turn.promptId!)} label={strings.transcript.copyTurnLink} icon="link" />}
         </div>
       )}
+      {turn.cut && turn.items.length > 0 && <p className="turn-cut">{strings.transcript.cut}</p>}
       {turn.items.length > 0 && <Speaker />}
       <Items items={turn.items} live={turn.status === "running"} settled={settled(turn)} asked={asked} terminals={terminals} />
       <TurnEnd turn={turn} onRewrite={onRewrite} />
@@ -124,23 +125,49 @@ interface ItemsProps {
   terminals: Record<string, Terminal>;
 }
 
-/** The number of parts of a chunk. */
-const CHUNK = 25;
+/** A turn with more parts is rendered in chunks. */
+const SHORT = 25;
+/** The parts that began within this number of events are one chunk. It stays the same when earlier parts are added. */
+const CHUNK_EVENTS = 128;
 
 function Items({ items, ...rest }: ItemsProps) {
   const shown = shownTerminals(items);
-  const chunks = Array.from({ length: Math.ceil(items.length / CHUNK) }, (_, index) => index * CHUNK);
-  return chunks.map((from) => <PartsChunk key={items[from]!.key} items={items} from={from} shown={shown} {...rest} />);
+  return chunksOf(items).map(({ key, from, to }) => <PartsChunk key={key} items={items} from={from} to={to} shown={shown} {...rest} />);
+}
+
+/** The places of the first part of a chunk and of the first part after it. */
+interface Chunk {
+  key: number;
+  from: number;
+  to: number;
+}
+
+function chunksOf(items: readonly Item[]): Chunk[] {
+  const chunks: Chunk[] = [];
+  for (let from = 0; from < items.length; from = chunks.at(-1)!.to) {
+    const key = chunkKey(items[from]!);
+    let to = items.length > SHORT ? from + 1 : items.length;
+    // The parts are in the order of their events.
+    for (let end = items.length; to < end; ) {
+      const middle = (to + end) >> 1;
+      if (chunkKey(items[middle]!) > key) end = middle;
+      else to = middle + 1;
+    }
+    chunks.push({ key, from, to });
+  }
+  return chunks;
+}
+
+/** A key is a letter and the number of the event that added the part. */
+function chunkKey(item: Item): number {
+  return Math.floor(Number(item.key.slice(1)) / CHUNK_EVENTS);
 }
 
 interface PartsProps extends ItemsProps {
   shown: Set<unknown>;
 }
 
-interface ChunkProps extends PartsProps {
-  /** The place of the first part of the chunk. */
-  from: number;
-}
+interface ChunkProps extends PartsProps, Pick<Chunk, "from" | "to"> {}
 
 const PartsChunk = memo(function PartsChunk(props: ChunkProps) {
   return (
@@ -150,16 +177,16 @@ const PartsChunk = memo(function PartsChunk(props: ChunkProps) {
   );
 }, isSameChunk);
 
-function chunkOf({ items, from }: ChunkProps): readonly Item[] {
-  return items.slice(from, from + CHUNK);
+function chunkOf({ items, from, to }: ChunkProps): readonly Item[] {
+  return items.slice(from, to);
 }
 
-function isLastChunk({ items, from }: ChunkProps): boolean {
-  return from + CHUNK >= items.length;
+function isLastChunk({ items, to }: ChunkProps): boolean {
+  return to === items.length;
 }
 
 function isOnlyChunk({ items }: ChunkProps): boolean {
-  return items.length <= CHUNK;
+  return items.length <= SHORT;
 }
 
 /** The list of a running turn is another one after each event. Nearly all of its chunks are the same as before. */
@@ -167,7 +194,8 @@ function isSameChunk(before: ChunkProps, now: ChunkProps): boolean {
   if (isOnlyChunk(before) !== isOnlyChunk(now) || isLastChunk(before) !== isLastChunk(now)) return false;
   if (before.live !== now.live || before.settled !== now.settled || before.terminals !== now.terminals) return false;
   if (!isSameSet(before.asked, now.asked) || !isSameSet(before.shown, now.shown)) return false;
-  for (let at = now.from; at < now.from + CHUNK; at += 1) if (before.items[at] !== now.items[at]) return false;
+  if (before.to - before.from !== now.to - now.from) return false;
+  for (let at = 0; at < now.to - now.from; at += 1) if (before.items[before.from + at] !== now.items[now.from + at]) return false;
   return true;
 }
 

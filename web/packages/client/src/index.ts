@@ -10,6 +10,7 @@ export * from "./session.js";
 export type { FileQuery, PageQuery, StreamCall, WriteFileCall } from "./sessionRoutes.js";
 export type { Open } from "./open.js";
 export type { components } from "./schema.js";
+export { logBefore } from "./tail.js";
 export * from "./types.js";
 export * from "./log/backoff.js";
 export * from "./log/cursor.js";

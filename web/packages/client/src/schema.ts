@@ -1971,6 +1971,7 @@ export interface components {
              *     prompt.
              */
             title: string | null;
+            titleBy: components["schemas"]["TitleBy"] | null;
             updatedAt: components["schemas"]["Timestamp"];
             /** @description The last usage report of the agent (tokens and cost), raw ACP. */
             usage: {
@@ -2672,6 +2673,11 @@ export interface components {
          * @description A time in RFC 3339 format, in UTC with milliseconds.
          */
         Timestamp: string;
+        /**
+         * @description The source of a session's title.
+         * @enum {string}
+         */
+        TitleBy: "client" | "agent" | "prompt";
         /** @description A page of turns, the newest first, and the session at the same cursor. */
         Transcript: {
             /**

@@ -200,6 +200,12 @@ export class SessionRoutes {
     return this.http.call(`${below(session)}/events`, { ...call, query: { ...page, types: page.types?.join(",") } });
   }
 
+  /** A page of the events of a turn: 1 to 1000 events, by default 500, after the event `after`. */
+  promptEventPage(session: string, prompt: string, { after, limit }: { after?: string | null; limit?: number } = {}, call: WaitingCall = {}): Promise<EventPage> {
+    const headers = { Accept: "application/json", ...(after ? { "Last-Event-ID": after } : {}) };
+    return this.http.call(`${below(session)}/prompts/${encodeURIComponent(prompt)}/events`, { ...call, headers, query: { limit } });
+  }
+
   /** All events of a session up to now. */
   async allEvents(session: string, call: CallOptions = {}): Promise<EventPage["events"]> {
     const all: EventPage["events"] = [];

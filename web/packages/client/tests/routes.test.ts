@@ -10,7 +10,7 @@ interface Operation {
 const { paths } = JSON.parse(text) as { paths: Record<string, Record<string, Operation>> };
 
 /** Operations for keys of a page that the client does not have: for operators, and a WebSocket that has its own method. */
-const OTHERS = ["create_broadcast", "open_terminal", "prompt_events", "prompt_events_stream"];
+const OTHERS = ["create_broadcast", "open_terminal", "prompt_events_stream"];
 /** The client has only those operations of administrators that the chat page uses. */
 const ADMIN = ["list_installable_agents", "sign_in", "sign_out"];
 
@@ -94,6 +94,7 @@ test("each route that a page needs is a method, with the parameters of the docum
   await client.transcriptMarkdown("s", { before: "p9", limit: 2 });
   await client.events("s", { lastEventId: "k-1", follow: false, signal: stop });
   await client.eventPage("s", { after: "k-1", limit: 2, types: ["prompt."] }, { waitSeconds: 1 });
+  await client.promptEventPage("s", "p1", { after: "k-1", limit: 2 }, { waitSeconds: 1 });
   await client.files("s", { path: "d", match: "x", ...page });
   await client.readFile("s", "d/a b.txt", { range: "bytes=0-1" });
   await client.writeFile("s", "/w/a", "x", { create: true });

@@ -23,3 +23,4 @@ export const untitled = "Untitled session";
 export const bytes = (count: number) => `${count} B`;
 export const kibibytes = (count: number) => `${count} KiB`;
 export const mebibytes = (count: string) => `${count} MiB`;
+export const tryAgain = "Try again";

@@ -4,6 +4,7 @@ export const tabs = { plan: "Plan", changes: "Changes", files: "Files", terminal
 export const close = "Close the panel";
 export const closeTitle = "Close the panel (Alt+P)";
 
+export const notLoaded = "The earlier part of the conversation is not loaded.";
 export const noPlan = "The agent has made no plan yet.";
 export const completedSteps = "Completed steps";
 

@@ -8,7 +8,6 @@ export const start = "Start session";
 export const startTitle = "Start and send (Enter)";
 export const startAndSend = "Start and send";
 export const starting = "Starting the agent…";
-export const tryAgain = "Try again";
 export const suggestions = "Suggestions";
 export const fixTest = "Fix a failing test";
 export const reviewChanges = "Review my uncommitted changes";

@@ -3,7 +3,11 @@
 export const name = "Conversation";
 export const messages = "Messages";
 export const loading = "Loading the conversation…";
-export const earlierTurns = (count: number) => `Show earlier turns (${count})`;
+export const cut = "Earlier steps of this turn are not loaded.";
+export const showEarlier = "Show earlier messages";
+export const loadingEarlier = "Loading earlier messages…";
+export const earlierFailed = "Earlier messages could not be loaded.";
+export const notPrinted = "Earlier messages are not part of this print.";
 export const newSince = (time: string) => `New since ${time}`;
 export const lastVisit = "your last visit";
 export const jump = "Jump to the latest";

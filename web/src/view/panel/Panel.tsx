@@ -19,6 +19,8 @@ export interface PanelProps {
   client: GatewayClient;
   sessionId: string;
   log: SessionLog;
+  /** Reads the part before the log. */
+  onEarlier(): void;
   tab: Tab;
   act: Act;
   /** The comments on changed lines that are not in a message yet. They stay when another tab is open. */
@@ -28,7 +30,7 @@ export interface PanelProps {
   onWrite(text: string): void;
 }
 
-export function Panel({ client, sessionId, log, tab, act, comments, onComments, onWrite }: PanelProps) {
+export function Panel({ client, sessionId, log, onEarlier, tab, act, comments, onComments, onWrite }: PanelProps) {
   const tabs = useRef<HTMLDivElement>(null);
   const counts: Partial<Record<Tab, number>> = { terminals: terminalsOf(log).length };
 
@@ -47,10 +49,10 @@ export function Panel({ client, sessionId, log, tab, act, comments, onComments, 
   }
 
   const panes: Record<Tab, () => ReactNode> = {
-    plan: () => <PlanPane log={log} />,
+    plan: () => <PlanPane log={log} onEarlier={onEarlier} />,
     changes: () => <ChangesPane client={client} sessionId={sessionId} log={log} act={act} comments={comments} onComments={onComments} onWrite={onWrite} />,
     files: () => <FilesPane client={client} sessionId={sessionId} />,
-    terminals: () => <TerminalsPane log={log} />,
+    terminals: () => <TerminalsPane log={log} onEarlier={onEarlier} />,
     events: () => <EventsPane client={client} sessionId={sessionId} log={log} />,
   };
 

@@ -3,10 +3,11 @@
 import { type Item, type PlanItem, runningTurn, type SessionLog } from "@acp-gateway/client";
 import { strings } from "../../strings";
 import { PlanCard } from "../PlanCard";
+import { LoadEarlier } from "./LoadEarlier";
 
-export function PlanPane({ log }: { log: SessionLog }) {
+export function PlanPane({ log, onEarlier }: { log: SessionLog; onEarlier(): void }) {
   const plans = latestPlans(log);
-  if (plans.length === 0) return <p className="panel-empty">{strings.panel.noPlan}</p>;
+  if (plans.length === 0) return log.start > 0 ? <LoadEarlier onLoad={onEarlier} /> : <p className="panel-empty">{strings.panel.noPlan}</p>;
   return plans.map((plan) => {
     const done = plan.entries.filter((entry) => entry.status === "completed").length;
     return (

@@ -3,17 +3,22 @@
 import type { Item, SessionLog, Terminal } from "@acp-gateway/client";
 import { strings } from "../../strings";
 import { TerminalBlock } from "../TerminalBlock";
+import { LoadEarlier } from "./LoadEarlier";
 
 /** Older commands are in the conversation. */
 const MOST = 30;
 
-export function TerminalsPane({ log }: { log: SessionLog }) {
+export function TerminalsPane({ log, onEarlier }: { log: SessionLog; onEarlier(): void }) {
   const terminals = terminalsOf(log);
-  if (terminals.length === 0) return <p className="panel-empty">{strings.panel.noTerminals}</p>;
-  return terminals
-    .slice(-MOST)
-    .reverse()
-    .map((terminal) => <TerminalBlock key={terminal.terminalId} terminal={terminal} />);
+  const newest = terminals.slice(-MOST).reverse();
+  return (
+    <>
+      {newest.map((terminal) => (
+        <TerminalBlock key={terminal.terminalId} terminal={terminal} />
+      ))}
+      {newest.length < MOST && log.start > 0 ? <LoadEarlier onLoad={onEarlier} /> : newest.length === 0 && <p className="panel-empty">{strings.panel.noTerminals}</p>}
+    </>
+  );
 }
 
 /** The terminals of the gateway, and the commands that the agent ran by itself. */

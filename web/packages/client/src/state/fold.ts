@@ -10,8 +10,8 @@ import { blocks, line, record, records, text } from "./read.js";
 import { elicitationCompleted, requestCreated, requestResolved } from "./request.js";
 import { EMPTY, type SessionLog, type Turn } from "./state.js";
 import { terminalChanged } from "./terminal.js";
-import { addItem, addTurn, moveQueued, updateOwner, updateTurn } from "./turns.js";
-import { foldUpdate, note } from "./update.js";
+import { addItem, addTurn, changeOwner, moveQueued, updateTurn } from "./turns.js";
+import { foldUpdate, note, usage } from "./update.js";
 
 export function foldAll(log: SessionLog, events: readonly LogEvent[]): SessionLog {
   return batch(() => events.reduce(fold, log));
@@ -28,7 +28,20 @@ export function fold(log: SessionLog, event: LogEvent): SessionLog {
   if (event.seq === undefined) return log;
   const base = log.epoch === null || log.epoch === cursor.epoch ? log : EMPTY;
   if (cursor.seq <= base.seq) return base;
-  return { ...step(base, event), epoch: cursor.epoch, seq: cursor.seq };
+  return { ...(isOfEarlierTurn(base, event) ? withoutTurn(base, event) : step(base, event)), epoch: cursor.epoch, seq: cursor.seq };
+}
+
+/** Whether the turn of an event began before the events that were read. */
+function isOfEarlierTurn(log: SessionLog, event: LogEvent): boolean {
+  if (log.start === 0 || event.promptId === undefined || event.type === "prompt.queued") return false;
+  // A prompt that was queued has its content in an earlier event.
+  if (event.type === "prompt.started" && Array.isArray(event["prompt"])) return false;
+  return !log.turns.some((turn) => turn.promptId === event.promptId);
+}
+
+/** A late update changes only what is among the earlier parts. */
+function withoutTurn(log: SessionLog, event: LogEvent): SessionLog {
+  return event["late"] === true ? log : { ...log, incomplete: true };
 }
 
 function step(log: SessionLog, event: LogEvent): SessionLog {
@@ -74,14 +87,15 @@ function step(log: SessionLog, event: LogEvent): SessionLog {
   }
 }
 
-function withSession(log: SessionLog, value: unknown): SessionLog {
+/** The log with what a snapshot of the session says. */
+export function withSession(log: SessionLog, value: unknown): SessionLog {
   const session = record(value);
   if (!session) return log;
   return {
-    ...log,
+    ...usage(log, record(session["usage"]) ?? {}),
     agent: text(session["agent"]),
     title: line(session["title"]),
-    titleByPerson: text(session["title"]) !== null,
+    titleByPerson: session["titleBy"] === "client",
     cwd: line(session["cwd"]),
     closed: session["state"] === "closed",
     modes: modes(session["modes"]) ?? log.modes,
@@ -104,7 +118,7 @@ function attached(log: SessionLog, event: LogEvent): SessionLog {
   };
   if (event["context"] !== "lost") return next;
   const item = note(event, "warning", "context_lost", text(event["reason"]) ?? "", line(event["detail"]));
-  return { ...next, turns: updateOwner(log.turns, event, (turn) => addItem(turn, item)) };
+  return changeOwner(next, event, (turn) => addItem(turn, item));
 }
 
 /** An agent that reports none accepts only text. Version 2 of ACP has them in another place. */
@@ -127,7 +141,7 @@ function changed(log: SessionLog, event: LogEvent): SessionLog {
 function privileged(log: SessionLog, event: LogEvent): SessionLog {
   const mode = text(event["modeId"]) ?? text(event["value"]) ?? text(event["configId"]) ?? "";
   const item = note(event, "warning", "privileged_mode", mode);
-  return { ...log, turns: updateOwner(log.turns, event, (turn) => addItem(turn, item)) };
+  return changeOwner(log, event, (turn) => addItem(turn, item));
 }
 
 /** A client changed the content of a queued prompt, its place, or both. */
@@ -158,6 +172,7 @@ function turnOf(event: LogEvent, status: "queued" | "running"): Turn {
     endedAt: null,
     stopReason: null,
     problem: null,
+    cut: false,
     items: [],
   };
 }
@@ -185,7 +200,7 @@ function agentExited(log: SessionLog, event: LogEvent): SessionLog {
     disconnected === null
       ? note(event, "info", "agent_exited", "", text(event["stderrTail"]))
       : note(event, "warning", "agent_disconnected", "", disconnected);
-  return { ...log, turns: updateOwner(log.turns, event, (turn) => addItem(turn, item)) };
+  return changeOwner(log, event, (turn) => addItem(turn, item));
 }
 
 function deniedModes(value: unknown): ModeSelection[] {

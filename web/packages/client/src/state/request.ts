@@ -6,16 +6,17 @@ import { line, record, records, text, visible } from "./read.js";
 import type { Item, PermissionOption, RequestItem, Resolution, SessionLog, Turn } from "./state.js";
 import { placeOf, replaceItem } from "./items.js";
 import { replaced } from "./lists.js";
-import { addItem, updateOwner } from "./turns.js";
+import { addItem, changeOwner } from "./turns.js";
 import { tool } from "./update.js";
 
 export function requestCreated(log: SessionLog, event: LogEvent): SessionLog {
   const item = requestItem(event, `r${event.seq}`);
-  if (item === null) return log;
+  // A log that begins after the request has it from the session.
+  if (item === null || log.turns.some(({ items }) => placeOf(items, "request", item.requestId) >= 0)) return log;
   const { toolCall } = item;
   // Some agents show a call nowhere else before they report its result.
   const shown = (turn: Turn) => (toolCall && text(event["subagent"]) === null ? tool(turn, toolCall, event) : turn);
-  return { ...log, turns: updateOwner(log.turns, event, (turn) => addItem(shown(turn), item)) };
+  return changeOwner(log, event, (turn) => addItem(shown(turn), item));
 }
 
 /** The request of an event `request.created`, or of the list of pending requests, which have the same members. */

@@ -160,6 +160,8 @@ export interface Turn {
   endedAt: string | null;
   stopReason: string | null;
   problem: Problem | null;
+  /** Earlier parts of the turn were not read. */
+  cut: boolean;
   items: Item[];
 }
 
@@ -183,7 +185,12 @@ export interface Terminal {
 
 export interface SessionLog {
   epoch: string | null;
+  /** The number of the last event. */
   seq: number;
+  /** The number of the last event before those that were read. 0: the log was read from its beginning. */
+  start: number;
+  /** Events belong to turns whose beginning was not read. They are not in the log. */
+  incomplete: boolean;
   agent: string | null;
   title: string | null;
   /** A person's title outranks the agent's. */
@@ -206,6 +213,8 @@ export interface SessionLog {
 export const EMPTY: SessionLog = {
   epoch: null,
   seq: 0,
+  start: 0,
+  incomplete: false,
   agent: null,
   title: null,
   titleByPerson: false,

@@ -6,7 +6,7 @@ import type { Raw } from "../types.js";
 import { blocks, line, record, text } from "./read.js";
 import type { RelayItem, SessionLog, SubagentItem, Turn } from "./state.js";
 import { placeOf, updateItem } from "./items.js";
-import { addItem, updateHolder, updateOwner } from "./turns.js";
+import { addItem, changeOwner, updateHolder } from "./turns.js";
 import { joined } from "./update.js";
 
 /** Applies updates to a subagent's messages and actions, as to a turn. */
@@ -44,7 +44,7 @@ export function relayed(log: SessionLog, update: Raw, event: LogEvent): SessionL
     subagents.findLast((item) => placeOf(item.items, "relay", messageId) >= 0) ?? subagents.findLast((item) => item.subagent === from || item.subagent === to);
   if (owner) return inSubagent(log, event, owner.subagent, put);
   const held = updateHolder(log.turns, "relay", messageId, put);
-  return { ...log, turns: held ?? updateOwner(log.turns, event, put) };
+  return held ? { ...log, turns: held } : changeOwner(log, event, put);
 }
 
 function said(item: RelayItem, update: Raw): RelayItem {
@@ -62,7 +62,7 @@ function patch(log: SessionLog, event: LogEvent, subagent: string, change: (item
     return addItem(turn, change(fresh, turn));
   };
   const held = updateHolder(log.turns, "subagent", subagent, put);
-  return { ...log, turns: held ?? updateOwner(log.turns, event, put) };
+  return held ? { ...log, turns: held } : changeOwner(log, event, put);
 }
 
 function stateOf(value: unknown): string | null {

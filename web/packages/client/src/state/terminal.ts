@@ -3,7 +3,7 @@
 import type { LogEvent } from "../event.js";
 import { line, lookup, number, text, visible } from "./read.js";
 import type { SessionLog, Terminal } from "./state.js";
-import { addItem, updateOwner } from "./turns.js";
+import { addItem, changeOwner } from "./turns.js";
 
 /** Characters of output that are held; the gateway has more. */
 const KEPT = 200_000;
@@ -24,7 +24,7 @@ export function terminalChanged(log: SessionLog, event: LogEvent): SessionLog {
   const before = known ?? newTerminal(terminalId);
   const next = { ...log, terminals: { ...log.terminals, [terminalId]: changed(before, event) } };
   if (known) return next;
-  return { ...next, turns: updateOwner(log.turns, event, (turn) => addItem(turn, { kind: "terminal", key: `c${event.seq}`, terminalId })) };
+  return changeOwner(next, event, (turn) => addItem(turn, { kind: "terminal", key: `c${event.seq}`, terminalId }));
 }
 
 function changed(terminal: Terminal, event: LogEvent): Terminal {

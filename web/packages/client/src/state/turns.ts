@@ -3,7 +3,7 @@
 import type { LogEvent } from "../event.js";
 import { appendItem, placeOf, type Kind } from "./items.js";
 import { added, replaced } from "./lists.js";
-import type { Item, Turn } from "./state.js";
+import type { Item, SessionLog, Turn } from "./state.js";
 
 export function addTurn(turns: Turn[], turn: Turn): Turn[] {
   return added(turns, turn);
@@ -37,16 +37,21 @@ export function moveQueued(turns: Turn[], promptId: string, before: string | nul
   return next;
 }
 
-/** Finds the turn of an event, or creates the place for events outside of turns. */
-export function updateOwner(turns: Turn[], event: LogEvent, change: (turn: Turn) => Turn): Turn[] {
+/** Changes the turn of an event, or the place for events outside of turns. */
+export function changeOwner(log: SessionLog, event: LogEvent, change: (turn: Turn) => Turn): SessionLog {
+  return { ...log, turns: changedOwner(log, event, change) };
+}
+
+function changedOwner({ turns, start }: SessionLog, event: LogEvent, change: (turn: Turn) => Turn): Turn[] {
   const index = event.promptId ? turns.findLastIndex((turn) => turn.promptId === event.promptId) : -1;
   if (index >= 0) return replaced(turns, index, change(turns[index]!));
   const last = turns.at(-1);
   if (last?.status === "between") return replaced(turns, turns.length - 1, change(last));
-  return added(turns, change(between(event)));
+  const cut = start > 0 && turns.every((turn) => turn.status === "queued");
+  return added(turns, change(between(event, cut)));
 }
 
-function between(event: LogEvent): Turn {
+function between(event: LogEvent, cut: boolean): Turn {
   return {
     key: `between-${event.seq ?? 0}`,
     promptId: null,
@@ -57,6 +62,7 @@ function between(event: LogEvent): Turn {
     endedAt: null,
     stopReason: null,
     problem: null,
+    cut,
     items: [],
   };
 }

@@ -9,7 +9,7 @@ import { blocksText } from "./state.js";
 import { inSubagent, relayed, subagentUpdate } from "./subagent.js";
 import { appended, newTerminal } from "./terminal.js";
 import { placeOf, replaceItem, updateItem } from "./items.js";
-import { addItem, updateHolder, updateOwner } from "./turns.js";
+import { addItem, changeOwner, updateHolder } from "./turns.js";
 
 export function foldUpdate(log: SessionLog, event: LogEvent): SessionLog {
   const update = record(event["update"]);
@@ -38,7 +38,7 @@ export function foldUpdate(log: SessionLog, event: LogEvent): SessionLog {
     case "plan_removed":
       return namedPlan(log, update, event);
     default:
-      return SHOWN.has(update["sessionUpdate"]) ? inTurn(log, event, (turn) => inPlace(turn, update, event)) : log;
+      return SHOWN.has(update["sessionUpdate"]) ? changeOwner(log, event, (turn) => inPlace(turn, update, event)) : log;
   }
 }
 
@@ -85,10 +85,6 @@ export function note(event: LogEvent, severity: NoteItem["severity"], cause: Not
   return { kind: "note", key: `n${event.seq}`, severity, cause, text: words, ...(detail ? { detail } : {}) };
 }
 
-function inTurn(log: SessionLog, event: LogEvent, change: (turn: Turn) => Turn): SessionLog {
-  return { ...log, turns: updateOwner(log.turns, event, change) };
-}
-
 /** A chunk belongs to the message before it when both name the same message, or when neither names any. */
 function chunk(turn: Turn, kind: MessageItem["kind"], update: Raw, event: LogEvent): Turn {
   const [block] = blocks([update["content"]]);
@@ -127,6 +123,8 @@ export function tool(turn: Turn, update: Raw, event: LogEvent): Turn {
   if (toolCallId === null) return turn;
   const items = updateItem(turn.items, "tool", toolCallId, (item) => patchTool(item, update));
   if (items) return { ...turn, items };
+  // The card of the call is among the earlier parts.
+  if (turn.cut && !("title" in update)) return turn;
   const fresh: ToolItem = {
     kind: "tool",
     key: `t${event.seq}`,
@@ -197,7 +195,7 @@ function namedPlan(log: SessionLog, update: Raw, event: LogEvent): SessionLog {
   const change = (turn: Turn) => inPlace(turn, update, event);
   const held = updateHolder(log.turns, "plan", planId, change);
   if (held) return { ...log, turns: held };
-  return update["sessionUpdate"] === "plan_removed" ? log : inTurn(log, event, change);
+  return update["sessionUpdate"] === "plan_removed" ? log : changeOwner(log, event, change);
 }
 
 function compaction(turn: Turn, update: Raw, event: LogEvent): Turn {
@@ -224,7 +222,7 @@ function notice(update: Raw, event: LogEvent): NoteItem {
   return note(event, severity, "agent", text(update["title"]) ?? "", text(update["description"]));
 }
 
-function usage(log: SessionLog, update: Raw): SessionLog {
+export function usage(log: SessionLog, update: Raw): SessionLog {
   const used = number(update["used"]);
   const size = number(update["size"]);
   if (used === null || size === null) return log;
