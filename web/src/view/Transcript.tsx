@@ -3,6 +3,7 @@
 import { Fragment, memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 import type { FeedState, SessionLog, Turn } from "@acp-gateway/client";
 import { Icon } from "./Icon";
+import { KeepPlace } from "./KeepPlace";
 import { Nearness, NearnessContext } from "./near";
 import { since } from "../model/words";
 import { strings } from "../strings";
@@ -43,8 +44,7 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
   const nearness = useMemo(() => new Nearness(() => scroller.current), []);
   useEffect(() => nearness.followPrints(), [nearness]);
   const stuck = useRef(true);
-  /** The scroll position and the height before the next change. */
-  const last = useRef({ top: 0, height: 0 });
+  const lastTop = useRef(0);
   const [away, setAway] = useState(false);
   // The key of the first turn that is shown. Fixed after the replay, so that no turn disappears while a person reads.
   const [from, setFrom] = useState<string | null>(null);
@@ -74,6 +74,9 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
     setAway(true);
   }, [caughtUp, named, index < 0]);
 
+  const beginning = `${log.start} ${log.turns[first]?.key ?? ""}`;
+  const reads = useCallback(() => !stuck.current, []);
+
   const toEnd = useCallback(() => {
     const box = scroller.current;
     if (box) box.scrollTop = box.scrollHeight;
@@ -89,18 +92,10 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
     if (stuck.current) toEnd();
   }, [log, toEnd]);
 
-  // Earlier turns are added above what the reader sees, which stays where it is.
-  useLayoutEffect(() => {
-    const box = scroller.current;
-    if (!box || stuck.current || last.current.height === 0) return;
-    box.scrollTop = last.current.top + box.scrollHeight - last.current.height;
-  }, [log.start, log.turns[first]?.key]);
-
   // Cards that open, images that load and a keyboard that slides in change the height without an event.
   useEffect(() => {
     const watch = new ResizeObserver(() => {
       if (stuck.current) toEnd();
-      if (scroller.current) last.current = { top: scroller.current.scrollTop, height: scroller.current.scrollHeight };
       // The dock below has the same edges as the conversation, also beside a scroll bar that takes space.
       const box = scroller.current;
       const gutter = box ? (box.offsetWidth - box.clientWidth) / 2 : 0;
@@ -117,8 +112,8 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
     const { scrollTop } = box;
     // Content that grows between a scroll and its event is no reason to leave the end: only a reader who scrolls up leaves it.
     if (box.scrollHeight - scrollTop - box.clientHeight < NEAR_PX) stuck.current = true;
-    else if (scrollTop < last.current.top) stuck.current = false;
-    last.current = { top: scrollTop, height: box.scrollHeight };
+    else if (scrollTop < lastTop.current) stuck.current = false;
+    lastTop.current = scrollTop;
     setAway(!stuck.current);
   }
 
@@ -129,19 +124,21 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
           {loading && <p className="transcript-empty">{strings.transcript.loading}</p>}
           {!loading && log.turns.length === 0 && <Empty agent={agent} />}
           {log.start > 0 && <p className="not-printed">{strings.transcript.notPrinted}</p>}
-          {caughtUp && (first > 0 || log.start > 0) && <Earlier state={earlier} beginning={`${log.start} ${first}`} onShow={showEarlier} />}
+          {caughtUp && (first > 0 || log.start > 0) && <Earlier state={earlier} beginning={beginning} onShow={showEarlier} />}
           <NearnessContext value={nearness}>
-            {log.turns.slice(first).map((turn) => (
-              <Fragment key={turn.key}>
-                {turn.key === fresh?.first && (
-                  <>
-                    <p className="new-mark">{strings.transcript.newSince(seenUntil === null ? strings.transcript.lastVisit : since(seenUntil))}</p>
-                    <AwaySummary turns={turnsBetween(log.turns, fresh.first, fresh.last)} since={seenUntil} />
-                  </>
-                )}
-                <TurnView turn={turn} isNamed={turn.promptId !== null && turn.promptId === named} terminals={log.terminals} onRewrite={onRewrite} />
-              </Fragment>
-            ))}
+            <KeepPlace scroller={scroller} beginning={beginning} reads={reads}>
+              {log.turns.slice(first).map((turn) => (
+                <Fragment key={turn.key}>
+                  {turn.key === fresh?.first && (
+                    <>
+                      <p className="new-mark">{strings.transcript.newSince(seenUntil === null ? strings.transcript.lastVisit : since(seenUntil))}</p>
+                      <AwaySummary turns={turnsBetween(log.turns, fresh.first, fresh.last)} since={seenUntil} />
+                    </>
+                  )}
+                  <TurnView turn={turn} isNamed={turn.promptId !== null && turn.promptId === named} terminals={log.terminals} onRewrite={onRewrite} />
+                </Fragment>
+              ))}
+            </KeepPlace>
           </NearnessContext>
         </div>
       </div>

@@ -46,7 +46,7 @@ export class Watch {
     page.on("console", (message) => {
       if (!["error", "warning"].includes(message.type())) return;
       if (this.allowFailedRequests && FAILED_REQUEST.test(message.text())) return;
-      this.seen.push(`console: ${message.text()}`);
+      this.seen.push(`console: ${message.text()} ${message.location().url}`);
     });
     page.on("request", (request) => {
       const url = new URL(request.url());
