@@ -9,8 +9,11 @@ use super::context::Context;
 use super::entry::ActorEntry;
 use super::error::SessionError;
 use super::idempotency::IdempotencyKeys;
+use super::record::{SessionRecord, session_key};
+use super::stored::read_record;
 use crate::eventlog::SessionLog;
 use crate::shutdown::lock_or_abort;
+use crate::store::Table;
 use crate::types::{SessionId, Tenant};
 
 /// The number of locks for loading. Part of the session id selects the lock.
@@ -68,8 +71,15 @@ impl ActorEntries {
     /// The entry of a session that clients of the tenant can find.
     pub(super) async fn find(&self, tenant: &Tenant, id: SessionId) -> Result<Arc<ActorEntry>, SessionError> {
         let entry = self.entry_for(Some(tenant), id).await?;
-        let visible = entry.log.tenant() == tenant && entry.visible.load(Ordering::Acquire);
+        // A list has a new session as soon as its record is stored, before the request that creates it continues.
+        let visible = entry.log.tenant() == tenant
+            && (entry.visible.load(Ordering::Acquire) || self.is_created(id).await?);
         if visible { Ok(entry) } else { Err(SessionError::NoSuchSession) }
+    }
+
+    async fn is_created(&self, id: SessionId) -> Result<bool, SessionError> {
+        let record = read_record::<SessionRecord>(self.context(), Table::Session, session_key(id)).await?;
+        Ok(record.is_some_and(|record| !record.unfinished))
     }
 
     /// The entry of the session's actor. Loads the session if it has no actor.

@@ -47,6 +47,23 @@ async fn listed(gateway: &Gateway, session: &str) -> Value {
 }
 
 #[tokio::test]
+async fn a_new_session_can_be_read_as_soon_as_its_summary_arrives() {
+    let gateway = Setup::fake(&[]).start();
+    let mut stream = live(&gateway, STREAM).await;
+    for _ in 0..8 {
+        let read = async {
+            let event = stream.until("session.summary").await.pop().expect("the last one");
+            let session = event.data["sessionId"].as_str().expect("an id").to_owned();
+            gateway.call(Method::GET, &format!("/v1/sessions/{session}")).await.status
+        };
+        let (created, status) = tokio::join!(gateway.session("fake"), read);
+        assert_eq!(status, 200, "{created}");
+        // The next summary is sent at once again.
+        drop(settled(&mut stream).await);
+    }
+}
+
+#[tokio::test]
 async fn a_stream_tells_every_change_of_the_list() {
     let gateway = Setup::fake(&[]).start();
     let mut stream = live(&gateway, STREAM).await;

@@ -12,7 +12,9 @@ import { Gateway } from "./gateway.mjs";
 export async function oneChat({ config, agent, link = (gateway) => gateway.link, ...options }) {
   const open = [];
   const close = async () => {
-    for (const end of open.reverse()) await end();
+    const failures = [];
+    for (const end of open.reverse()) await end().catch((error) => failures.push(error));
+    if (failures.length > 0) throw failures[0];
   };
   after(close);
   try {
