@@ -3,7 +3,7 @@
 // The environment is that of browser.mjs.
 
 import assert from "node:assert/strict";
-import { mkdir } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -147,6 +147,30 @@ test("a session starts in a folder below a workspace root, which is recent then"
   const recent = page.getByRole("group", { name: "Folder of the session" }).locator("code");
   await recent.first().waitFor();
   assert.match((await recent.allTextContents()).join(), /^[^,]*\/workspaces\/harbor$/);
+  await page.keyboard.press("Escape");
+});
+
+test("the start page keeps the folder, and suggests the commands of the agent and the files of the folder", async () => {
+  await writeFile(path.join(gateway.folder, "data", "workspaces", "harbor", "web", "berth.ts"), "export const berths = 4;\n");
+  await page.reload();
+  await page.getByRole("button", { name: /^Folder:.*harbor/ }).waitFor();
+  const field = page.getByLabel("First message");
+  await field.pressSequentially("/pl");
+  await page.getByRole("option", { name: /^\/plan / }).waitFor();
+  await checkAccessibility(page);
+  await pictures("start-suggestions");
+  await field.press("Tab");
+  assert.equal(await field.inputValue(), "/plan ");
+  await field.fill("look at @bert");
+  await page.getByRole("option", { name: /^web\/berth\.ts/ }).waitFor();
+  await field.press("Enter");
+  assert.equal(await field.inputValue(), "look at @web/berth.ts ");
+  await field.press("Enter");
+  await page.waitForURL(/#\/s\/[0-9a-f-]+$/);
+  await chat.ended("Finished");
+  const session = page.url().split("/").at(-1);
+  const { events } = await new Api(link).call("GET", `sessions/${session}/events?types=prompt.started&limit=200`);
+  assert.deepEqual(events[0].prompt.map(({ type, uri }) => [type, uri?.split("/").slice(-2).join("/")]), [["text", undefined], ["resource_link", "web/berth.ts"]]);
 });
 
 test("a folder outside of the roots shows the error and keeps the message", async () => {

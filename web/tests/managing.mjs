@@ -187,8 +187,8 @@ test("the menu of a session shows the output of the agent", async () => {
   await page.setViewportSize({ width: 1280, height: 720 });
   const more = page.getByRole("button", { name: "More about this session" });
   await more.click();
-  await page.getByRole("group", { name: "This session" }).getByRole("button", { name: "Output of the agent" }).click();
-  const dialog = page.getByRole("dialog", { name: "Output of the agent" });
+  await page.getByRole("group", { name: "This session" }).getByRole("button", { name: "Error output of the agent" }).click();
+  const dialog = page.getByRole("dialog", { name: "Error output of the agent" });
   await dialog.getByText("The process has written nothing").waitFor();
   await checkAccessibility(page, "output of the agent");
   await screenshot(page, "agent-output-light");
@@ -209,11 +209,11 @@ test("the menu of a session forks and closes it", async () => {
   await chat.send("/about");
   await chat.ended("Finished");
   await more.click();
-  await items.getByRole("button", { name: "Close" }).click();
+  await items.getByRole("button", { name: "Close the session" }).click();
   await page.getByText("This session is closed.").waitFor();
   await screenshot(page, "session-closed-light");
   await more.click();
-  assert.equal(await items.getByRole("button", { name: "Close" }).count(), 0);
+  assert.equal(await items.getByRole("button", { name: "Close the session" }).count(), 0);
   await page.keyboard.press("Escape");
   await page.getByRole("button", { name: "Open it again" }).click();
   await chat.message.waitFor();

@@ -94,7 +94,7 @@ test("the session is found again by its words, renamed and closed", async () => 
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "Recorded work" }).waitFor();
   await page.getByRole("button", { name: "More about this session" }).click();
-  await page.getByRole("button", { name: "Close", exact: true }).click();
+  await page.getByRole("button", { name: "Close the session", exact: true }).click();
   await page.getByText("This session is closed").waitFor();
   await page.getByRole("button", { name: "Open it again" }).click();
   await chat.message.waitFor();

@@ -1,6 +1,6 @@
 // A choice of a person that this browser keeps. A browser without storage keeps it until the page is closed.
 
-const PREFIX = "acp-gateway.";
+import { load, save } from "./stored";
 
 export class Choice<T extends string> {
   readonly #name: string;
@@ -10,7 +10,7 @@ export class Choice<T extends string> {
 
   /** The first value is the default. */
   constructor(name: string, values: readonly [T, ...T[]]) {
-    this.#name = PREFIX + name;
+    this.#name = name;
     this.#values = values;
     const stored = load(this.#name);
     this.#value = values.find((value) => value === stored) ?? values[0];
@@ -27,22 +27,5 @@ export class Choice<T extends string> {
     this.#value = value;
     save(this.#name, value === this.#values[0] ? null : value);
     this.#listeners.forEach((listener) => listener());
-  }
-}
-
-function load(name: string): string | null {
-  try {
-    return localStorage.getItem(name);
-  } catch {
-    return null;
-  }
-}
-
-function save(name: string, value: string | null): void {
-  try {
-    if (value === null) localStorage.removeItem(name);
-    else localStorage.setItem(name, value);
-  } catch {
-    // The choice remains until the page is closed.
   }
 }

@@ -1,6 +1,7 @@
 // Folders that sessions used before.
 
 import type { SessionSummary as Session } from "@acp-gateway/client";
+import { load, save } from "./stored";
 
 const MOST = 8;
 
@@ -8,4 +9,18 @@ const MOST = 8;
 export function recentFolders(sessions: Session[] | null, agent: string | null): string[] {
   const chosen = (sessions ?? []).filter((session) => session.agent === agent && session.cwd && !session.cwd.endsWith(`/${session.sessionId}`));
   return [...new Set(chosen.map((session) => session.cwd!))].slice(0, MOST);
+}
+
+/** The folder in which a person last started a session of the agent in this browser. Null: a new one. */
+export function lastFolder(agent: string): string | null {
+  return load(`folder.${agent}`);
+}
+
+export function keepFolder(agent: string, folder: string | null): void {
+  save(`folder.${agent}`, folder);
+}
+
+/** The latest session in a folder. Its files can be named in the first message of a new one. */
+export function sessionIn(sessions: Session[] | null, folder: string | null): string | null {
+  return (folder !== null && sessions?.find(({ cwd, state }) => cwd === folder && state !== "closed")?.sessionId) || null;
 }

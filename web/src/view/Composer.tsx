@@ -1,19 +1,18 @@
 // Where a message is written. Enter sends, Shift+Enter makes a line, Escape stops the agent. One button sends, or stops while
 // the field is empty.
 
-import { useEffect, useLayoutEffect, useRef, useState, type Dispatch, type KeyboardEvent, type ReactNode, type SetStateAction } from "react";
+import { useEffect, useRef, useState, type Dispatch, type KeyboardEvent, type ReactNode, type SetStateAction } from "react";
 import { type GatewayClient, type Command, idempotencyKey, mayHaveHappened, type NewPrompt } from "@acp-gateway/client";
 import { promptBlocks, type Accepts } from "../model/attachments";
-import { mentioned, type Typed } from "../model/suggest";
+import { mentioned } from "../model/suggest";
 import { strings } from "../strings";
 import { AttachButton } from "./AttachButton";
 import { AttachmentChips } from "./AttachmentChips";
-import { focusMessageUnlessSearching, focusNext, MESSAGE_ID } from "./focus";
+import { focusMessageUnlessSearching, focusNext } from "./focus";
 import { Icon } from "./Icon";
 import type { Act } from "./act";
-import { SuggestionList, suggestionId, SUGGESTIONS_ID } from "./SuggestionList";
-import { pasteFiles, useAttachments, useDroppedFiles } from "./useAttachments";
-import { useSuggestions, type Suggestion } from "./useSuggestions";
+import { MessageField } from "./MessageField";
+import { useAttachments, useDroppedFiles } from "./useAttachments";
 
 interface Props {
   client: GatewayClient;
@@ -33,14 +32,12 @@ interface Props {
 }
 
 export function Composer({ client, sessionId, commands, accepted, sent, text, setText, running, act, onStop, onSent, children }: Props) {
-  const field = useRef<HTMLTextAreaElement>(null);
   const [sending, setSending] = useState(false);
-  const [caret, setCaret] = useState(text.length);
   const attachments = useAttachments(accepted);
   const dropping = useDroppedFiles(attachments.add);
-  /** The files that were chosen from suggestions. */
-  const known = useRef(new Set<string>());
-  const suggestions = useSuggestions({ client, sessionId, commands, text, caret, onPick: pick });
+  const chosenFiles = useRef(new Set<string>());
+  const latestText = useRef(text);
+  latestText.current = text;
   /**
    * A message without a response may have arrived. The page sends the same message again with the same key, and it runs
    * once.
@@ -49,20 +46,6 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
   const empty = text.trim() === "" && attachments.all.length === 0;
 
   useEffect(focusMessageUnlessSearching, []);
-
-  // The field grows with its content up to the maximum in the style sheet.
-  useLayoutEffect(() => {
-    const box = field.current;
-    if (!box) return;
-    box.style.height = "auto";
-    box.style.height = `${box.scrollHeight + 2}px`;
-  }, [text]);
-
-  useEffect(() => {
-    const moved = () => field.current && document.activeElement === field.current && setCaret(field.current.selectionStart);
-    document.addEventListener("selectionchange", moved);
-    return () => document.removeEventListener("selectionchange", moved);
-  }, []);
 
   useEffect(() => {
     if (!running) return;
@@ -73,32 +56,11 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
     return () => removeEventListener("keydown", press);
   }, [running, onStop]);
 
-  /** Writes the suggestion in place of what was typed. */
-  function pick(suggestion: Suggestion, typed: Typed) {
-    const box = field.current;
-    if (!box) return;
-    if (suggestion.path !== null) known.current.add(suggestion.path);
-    const at = typed.from + suggestion.text.length;
-    const rest = text.slice(caret).replace(/^ /, suggestion.text.endsWith(" ") ? "" : " ");
-    setText(text.slice(0, typed.from) + suggestion.text + rest);
-    setCaret(at);
-    placeCaret.current = at;
-    box.focus();
-  }
-
-  /** React puts the caret at the end of a text that it changes. */
-  const placeCaret = useRef<number | null>(null);
-  useLayoutEffect(() => {
-    if (placeCaret.current === null) return;
-    field.current?.setSelectionRange(placeCaret.current, placeCaret.current);
-    placeCaret.current = null;
-  });
-
   async function send() {
     if (empty || sending || !attachments.areAccepted(accepted)) return;
     setSending(true);
     const written = text;
-    const files = mentioned(text, known.current).map((path) => ({ path }));
+    const files = mentioned(text, chosenFiles.current).map((path) => ({ path }));
     const body: NewPrompt = { prompt: promptBlocks(text, attachments.all, accepted), ...(files.length > 0 ? { attachments: files } : {}) };
     const before = unanswered.current;
     const isSame = before && JSON.stringify({ ...before.body, queue: undefined }) === JSON.stringify(body);
@@ -115,7 +77,7 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
     });
     setSending(false);
     // Text in the field is not replaced.
-    if (field.current?.value === written) focusNext();
+    if (latestText.current === written) focusNext();
     if (!arrived) return;
     onSent();
     attachments.clear();
@@ -139,7 +101,6 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
   }
 
   function press(event: KeyboardEvent) {
-    if (suggestions.press(event)) return;
     if ((event.key === "ArrowUp" || event.key === "ArrowDown") && recall(event)) {
       event.preventDefault();
       return;
@@ -149,7 +110,6 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
     void send();
   }
 
-  const suggests = suggestions.all.length > 0;
   const stops = running && empty && !sending;
   return (
     <form
@@ -160,27 +120,19 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
         void send();
       }}
     >
-      <SuggestionList suggestions={suggestions} onPick={pick} />
       <div className={dropping ? "composer-box dropping" : "composer-box"}>
         <AttachmentChips attachments={attachments} />
-        <label className="hidden" htmlFor={MESSAGE_ID}>
-          {strings.composer.message}
-        </label>
-        <textarea
-          id={MESSAGE_ID}
-          ref={field}
-          rows={1}
-          value={text}
+        <MessageField
+          client={client}
+          sessionId={sessionId}
+          commands={commands}
+          label={strings.composer.message}
           placeholder={running ? strings.composer.placeholderRunning : strings.composer.placeholder}
-          aria-autocomplete="list"
-          aria-controls={suggests ? SUGGESTIONS_ID : undefined}
-          aria-activedescendant={suggests ? suggestionId(suggestions.active) : undefined}
-          onChange={(event) => {
-            setText(event.target.value);
-            setCaret(event.target.selectionStart);
-          }}
-          onKeyDown={press}
-          onPaste={(event) => pasteFiles(event, attachments.add)}
+          text={text}
+          onText={setText}
+          chosenFiles={chosenFiles}
+          onPress={press}
+          onFiles={attachments.add}
         />
         <div className="composer-row">
           <AttachButton onPick={attachments.add} />

@@ -11,16 +11,13 @@ export interface StartSelection {
 }
 
 interface Props {
-  client: GatewayClient;
   /** The latest session of the agent. */
-  latest: string | null;
+  known: Session;
   selection: StartSelection;
   onSelect(selection: StartSelection): void;
 }
 
-export function StartOptions({ client, latest, selection, onSelect }: Props) {
-  const known = useSession(client, latest);
-  if (!known) return null;
+export function StartOptions({ known, selection, onSelect }: Props) {
   const options = readConfigOptions(known.configOptions).filter((option) => option.type === "select" && (option.category === "mode" || option.category === "model"));
   const modes = options.some((option) => option.category === "mode") ? [] : (readModes(known.modes)?.availableModes ?? []);
   const denied = known.deniedModes ?? [];
@@ -57,7 +54,8 @@ function flat(choice: ConfigChoice | ConfigGroup): ConfigChoice[] {
   return "group" in choice ? choice.options : [choice];
 }
 
-function useSession(client: GatewayClient, sessionId: string | null): Session | null {
+/** A session as it is now. Null until it is known. */
+export function useKnownSession(client: GatewayClient, sessionId: string | null): Session | null {
   const [session, setSession] = useState<Session | null>(null);
   useEffect(() => {
     setSession(null);

@@ -1,27 +1,29 @@
 // The start page: a message, the agent and the folder of a new session. The first Enter creates the session and sends.
 
-import { useEffect, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
-import { type Agent, type GatewayClient, idempotencyKey, mayHaveHappened, type SessionSummary } from "@acp-gateway/client";
+import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
+import { type Agent, type GatewayClient, idempotencyKey, mayHaveHappened, readCommands, type SessionSummary } from "@acp-gateway/client";
 import { record } from "@acp-gateway/client/read";
 import { useAgents } from "@acp-gateway/react";
 import { agentState, agentTitle, startable } from "../model/agents";
 import { type Accepts, accepts, promptBlocks } from "../model/attachments";
-import { recentFolders } from "../model/folders";
+import { keepFolder, lastFolder, recentFolders, sessionIn } from "../model/folders";
 import { goTo, sessionHref } from "../model/route";
+import { mentioned } from "../model/suggest";
 import { strings } from "../strings";
 import { useAbout } from "../model/useAbout";
 import { AgentMenu } from "./AgentMenu";
 import { AgentSessions } from "./AgentSessions";
 import { AttachButton } from "./AttachButton";
 import { AttachmentChips } from "./AttachmentChips";
-import { focusMessage, MESSAGE_ID } from "./focus";
+import { focusMessage } from "./focus";
 import { FolderChoice } from "./FolderChoice";
 import { Icon } from "./Icon";
 import { InstallableAgents } from "./InstallableAgents";
+import { MessageField } from "./MessageField";
 import { ProblemNote } from "./ProblemNote";
 import { RecentSessions } from "./RecentSessions";
-import { StartOptions, type StartSelection } from "./StartOptions";
-import { pasteFiles, useAttachments, useDroppedFiles } from "./useAttachments";
+import { StartOptions, type StartSelection, useKnownSession } from "./StartOptions";
+import { useAttachments, useDroppedFiles } from "./useAttachments";
 import { Where } from "./where";
 
 interface Props {
@@ -47,7 +49,8 @@ const SUGGESTED = [
 export function StartPage({ client, menu, sessions, onCreated }: Props) {
   const catalogue = useAgents(client);
   const [wanted, setWanted] = useState<string | null>(null);
-  const [folder, setFolder] = useState<string | null>(null);
+  /** Undefined: the folder of the last start. */
+  const [choice, setFolder] = useState<string | null>();
   const [text, setText] = useState("");
   const [selection, setSelection] = useState<StartSelection>({});
   const [busy, setBusy] = useState(false);
@@ -60,6 +63,11 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
   const { agents } = catalogue;
   const chosen = startable(agents ?? [], wanted ?? sessions?.[0]?.agent ?? null);
   const agent = agents?.find(({ name }) => name === chosen);
+  const folder = choice === undefined ? chosen && lastFolder(chosen) : choice;
+  // An agent says its commands, modes and models only in a session.
+  const known = useKnownSession(client, sessions?.find((session) => session.agent === chosen)?.sessionId ?? null);
+  const commands = useMemo(() => readCommands(known?.availableCommands), [known]);
+  const chosenFiles = useRef(new Set<string>());
   // The list has the sessions of all principals, so only an admin key gets it.
   const canImport = (useAbout(client)?.scopes.includes("admin") ?? false) && listsSessions(agent);
   const problem = error ?? (agents === null ? catalogue.error : null);
@@ -71,7 +79,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
 
   function choose(name: string) {
     setWanted(name);
-    setFolder(null);
+    setFolder(undefined);
     setSelection({});
     setError(null);
   }
@@ -80,7 +88,9 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
     const accepted = acceptedBy(agent);
     if (!chosen || busy || !attachments.areAccepted(accepted)) return;
     const prompt = empty ? {} : { prompt: promptBlocks(text, attachments.all, accepted) };
-    const body = { agent: chosen, ...(folder?.trim() ? { cwd: folder.trim() } : {}), ...prompt, ...selection };
+    const files = mentioned(text, chosenFiles.current).map((path) => ({ path }));
+    const cwd = folder?.trim() || null;
+    const body = { agent: chosen, ...(cwd ? { cwd } : {}), ...prompt, ...(files.length > 0 ? { attachments: files } : {}), ...selection };
     const repeats = attempt.current?.body === JSON.stringify(body);
     const now = repeats ? attempt.current! : { body: JSON.stringify(body), key: idempotencyKey() };
     attempt.current = now;
@@ -88,6 +98,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
     setError(null);
     try {
       const session = await client.createSession(body, { idempotencyKey: now.key });
+      keepFolder(chosen, cwd);
       onCreated();
       attempt.current = null;
       goTo(sessionHref(session.sessionId));
@@ -122,27 +133,22 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
         >
           <div className={dropping ? "composer-box dropping" : "composer-box"}>
             <AttachmentChips attachments={attachments} />
-            <label className="hidden" htmlFor={MESSAGE_ID}>
-              {strings.start.message}
-            </label>
-            <textarea
-              id={MESSAGE_ID}
-              rows={3}
-              value={text}
+            <MessageField
+              client={client}
+              sessionId={sessionIn(sessions, folder)}
+              commands={commands}
+              label={strings.start.message}
               placeholder={strings.start.placeholder}
-              onChange={(event) => setText(event.target.value)}
-              onKeyDown={press}
-              onPaste={(event) => pasteFiles(event, attachments.add)}
+              text={text}
+              onText={setText}
+              chosenFiles={chosenFiles}
+              onPress={press}
+              onFiles={attachments.add}
             />
             <div className="composer-row">
               <AttachButton onPick={attachments.add} />
               <div className="options">
-                <StartOptions
-                  client={client}
-                  latest={sessions?.find((session) => session.agent === chosen)?.sessionId ?? null}
-                  selection={selection}
-                  onSelect={setSelection}
-                />
+                {known && <StartOptions known={known} selection={selection} onSelect={setSelection} />}
               </div>
               <button
                 className="button primary round"

@@ -26,7 +26,8 @@ export interface Suggestions {
 
 interface Field {
   client: GatewayClient;
-  sessionId: string;
+  /** The session whose files are suggested. Null: no files are. */
+  sessionId: string | null;
   commands: Command[];
   text: string;
   caret: number;
@@ -68,10 +69,10 @@ export function useSuggestions({ client, sessionId, commands, text, caret, onPic
 }
 
 /** `query`: null if no file is typed. */
-function useFiles(client: GatewayClient, sessionId: string, query: string | null): FileEntry[] {
+function useFiles(client: GatewayClient, sessionId: string | null, query: string | null): FileEntry[] {
   const [files, setFiles] = useState<FileEntry[]>([]);
   useEffect(() => {
-    if (query === null) return setFiles([]);
+    if (query === null || sessionId === null) return setFiles([]);
     const abort = new AbortController();
     const timer = setTimeout(() => {
       client.files(sessionId, { match: query }, { signal: abort.signal }).then(

@@ -15,7 +15,7 @@ export const saveMarkdown = "Download as Markdown";
 export const saveJson = "Download as JSON";
 export const rename = "Rename";
 export const fork = "Fork";
-export const close = "Close";
+export const close = "Close the session";
 
 export const retry = (seconds: number) => `Trying again ${seconds > 0 ? `in ${seconds} s` : "now"}.`;
 export const tryNow = "Try now";
