@@ -170,7 +170,7 @@ test("the start page keeps the folder, and suggests the commands of the agent an
   await chat.ended("Finished");
   const session = page.url().split("/").at(-1);
   const { events } = await new Api(link).call("GET", `sessions/${session}/events?types=prompt.started&limit=200`);
-  assert.deepEqual(events[0].prompt.map(({ type, uri }) => [type, uri?.split("/").slice(-2).join("/")]), [["text", undefined], ["resource_link", "web/berth.ts"]]);
+  assert.deepEqual(events[0].prompt.map(({ type, resource }) => [type, resource?.text]), [["text", undefined], ["resource", "export const berths = 4;\n"]]);
 });
 
 test("a folder outside of the roots shows the error and keeps the message", async () => {
