@@ -37,6 +37,8 @@ test("commands are suggested while they are typed, and keys select one", async (
   await chat.message.press("Tab");
   assert.equal(await chat.message.inputValue(), "/plan ");
   assert.equal(await options().count(), 0);
+  await chat.message.fill("/slo");
+  await options().filter({ hasText: "seconds, 1 to 600" }).waitFor();
   await chat.message.fill("");
 });
 

@@ -56,10 +56,7 @@ async function open(session, { bypassCSP = false } = {}) {
 /** Loads the session again in a page without the policy. */
 async function replayed(session) {
   const opened = await open(session, { bypassCSP: true });
-  // A long session opens with its end. The key of the search reads all of it.
-  await opened.page.waitForFunction(() => document.querySelector(".turn"));
-  await opened.page.keyboard.press("Control+f");
-  await opened.page.waitForFunction(() => document.querySelector(".turn") && !document.querySelector(".earlier"));
+  await new Chat(opened.page).readAll();
   return opened;
 }
 

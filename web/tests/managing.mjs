@@ -156,6 +156,7 @@ test("the chosen theme stays, and the system's return", async () => {
   const light = await ground();
   const choice = page.getByRole("combobox", { name: "Theme" });
   await page.getByRole("button", { name: "Settings" }).click();
+  await page.getByText(/^acp-gateway \d+\.\d+/).waitFor();
   await choice.selectOption("Dark");
   const dark = await ground();
   assert.notEqual(dark, light);

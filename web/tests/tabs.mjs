@@ -88,6 +88,8 @@ test("twenty tabs with a session each work over HTTP/1.1 with one stream", async
 test("two tabs with one session show the same", async () => {
   const [first] = tabs;
   const second = await open(first.session, await watch.newPage());
+  // A turn that it found at its start would be marked as new.
+  await second.chat.ended("Finished");
   await ask(first);
   await second.chat.turns.nth(1).waitFor();
   await second.chat.ended("Finished");

@@ -1,15 +1,18 @@
 // The settings of the page in this browser, and the ways out of it.
 
 import { useSyncExternalStore } from "react";
+import type { GatewayClient } from "@acp-gateway/client";
 import type { Choice } from "../model/choice";
 import { applyDensity, DENSITIES, densityChoice } from "../model/density";
 import { applyTheme, themeChoice, THEMES } from "../model/theme";
+import { useAbout } from "../model/useAbout";
 import { strings } from "../strings";
 import { Icon } from "./Icon";
 import { NoticesChoice } from "./NoticesChoice";
 import { Popover } from "./Popover";
 
-export function Settings({ onForget }: { onForget(): void }) {
+export function Settings({ client, onForget }: { client: GatewayClient; onForget(): void }) {
+  const about = useAbout(client);
   return (
     <Popover button={<Icon name="settings" />} className="icon-button" label={strings.sidebar.settings} name={strings.sidebar.settings} side="right">
       {() => (
@@ -24,6 +27,7 @@ export function Settings({ onForget }: { onForget(): void }) {
           <button className="link-button" type="button" onClick={onForget}>
             {strings.sidebar.signOut}
           </button>
+          {about && <p className="popover-title">{`${about.name} ${about.version}`}</p>}
         </>
       )}
     </Popover>

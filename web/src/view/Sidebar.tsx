@@ -58,7 +58,7 @@ export function Sidebar({ client, list, route, open, openTitle, onForget, onNavi
             <Brand />
             acp-gateway
           </a>
-          <Settings onForget={onForget} />
+          <Settings client={client} onForget={onForget} />
         </div>
         <a className="sidebar-action" href="#/" aria-keyshortcuts="Alt+N" onClick={onNavigate}>
           <Icon name="plus" /> {strings.common.newSession}

@@ -30,7 +30,7 @@ export function SuggestionList({ suggestions, onPick }: { suggestions: Suggestio
           onMouseDown={(event) => event.preventDefault()}
           onClick={() => onPick(suggestion, typed)}
         >
-          <code>{suggestion.words}</code> <span>{suggestion.about}</span>
+          <code>{suggestion.words}</code> {suggestion.hint && <em>{suggestion.hint}</em>} <span>{suggestion.about}</span>
         </li>
       ))}
     </ul>

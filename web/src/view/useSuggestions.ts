@@ -9,6 +9,8 @@ import { strings } from "../strings";
 export interface Suggestion {
   key: string;
   words: string;
+  /** What a person writes behind it. */
+  hint: string | null;
   about: string;
   /** Replaces what was typed. */
   text: string;
@@ -89,12 +91,12 @@ function useFiles(client: GatewayClient, sessionId: string | null, query: string
   return files;
 }
 
-function ofCommand({ name, description }: Command): Suggestion {
-  return { key: name, words: `/${visible(name)}`, about: description ?? "", text: `/${name} `, path: null };
+function ofCommand({ name, description, hint }: Command): Suggestion {
+  return { key: name, words: `/${visible(name)}`, hint, about: description ?? "", text: `/${name} `, path: null };
 }
 
 /** A folder continues the search in it. */
 function ofFile({ path, type }: FileEntry): Suggestion {
-  if (type === "folder") return { key: path, words: `${visible(path)}/`, about: strings.composer.folder, text: `@${path}/`, path: null };
-  return { key: path, words: visible(path), about: "", text: `@${path} `, path };
+  if (type === "folder") return { key: path, words: `${visible(path)}/`, hint: null, about: strings.composer.folder, text: `@${path}/`, path: null };
+  return { key: path, words: visible(path), hint: null, about: "", text: `@${path} `, path };
 }

@@ -73,6 +73,13 @@ export class Chat {
     await this.lastTurn.locator(".turn-end, .problem").filter({ hasText: words }).waitFor();
   }
 
+  /** Reads the earlier part of a long session. The key of the browser's search does it. */
+  async readAll() {
+    await this.turns.first().waitFor();
+    await this.page.keyboard.press("Control+f");
+    await this.page.locator(".earlier").waitFor({ state: "detached" });
+  }
+
   /** All that the conversation shows, folded parts included. */
   transcript() {
     return this.page.getByRole("log").evaluate((log) => log.textContent);

@@ -17,7 +17,7 @@ describe("what is typed at the caret", () => {
   ])("%s", (marked, expected) => expect(typedAt(marked.replace("|", ""), marked.indexOf("|"))).toEqual(expected));
 });
 
-const commands = ["help", "plan", "slow", "explain", "settings"].map((name) => ({ name, description: "" }));
+const commands = ["help", "plan", "slow", "explain", "settings"].map((name) => ({ name, description: "", hint: null }));
 const names = (query: string) => commandsLike(commands, query).map((command) => command.name);
 
 test("commands that begin with the text are first, then similar ones", () => {

@@ -40,6 +40,8 @@ export interface ConfigOption {
 export interface Command {
   name: string;
   description: string;
+  /** What to write behind the name. Null: nothing. */
+  hint: string | null;
 }
 
 export interface AuthMethod {

@@ -248,13 +248,13 @@ describe("the session around the turns", () => {
     const script = startedScript()
       .update("p1", "current_mode_update", { currentModeId: "act" })
       .update("p1", "config_option_update", { configOptions: [{ id: "model", name: "Model", type: "select", currentValue: "a", options: [] }] })
-      .update("p1", "available_commands_update", { availableCommands: [{ name: "help", description: "d" }] })
+      .update("p1", "available_commands_update", { availableCommands: [{ name: "help", description: "d" }, { name: "web", description: "d", input: { hint: "query" } }] })
       .update("p1", "usage_update", { used: 10, size: 100, cost: { amount: 0.5, currency: "EUR" } })
       .update("p1", "session_info_update", { title: "From the agent" });
     const log = played(script);
     expect(log.modes?.currentModeId).toBe("act");
     expect(log.configOptions[0]?.id).toBe("model");
-    expect(log.commands[0]?.name).toBe("help");
+    expect(log.commands.map(({ name, hint }) => [name, hint])).toEqual([["help", null], ["web", "query"]]);
     expect(log.usage).toEqual({ used: 10, size: 100, cost: { amount: 0.5, currency: "EUR" } });
     expect(log.title).toBe("From the agent");
   });

@@ -20,7 +20,7 @@ export function configOptions(value: unknown): ConfigOption[] {
 }
 
 export function commands(value: unknown): Command[] {
-  return all<Command>(value, "name", ({ name }) => ({ name }));
+  return all<Command>(value, "name", ({ name, input }) => ({ name, hint: line(record(input)?.["hint"]) }));
 }
 
 function choices({ options }: Raw): Raw {
