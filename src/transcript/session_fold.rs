@@ -285,13 +285,13 @@ mod tests {
     fn client_title_outranks_agent_title() {
         let mut fold = SessionFold::default();
         update(&mut fold, r#"{"sessionUpdate":"session_info_update","title":"Agent"}"#);
-        assert_eq!(fold.title(), Some("Agent"));
+        assert_eq!((fold.title(), fold.title_by()), (Some("Agent"), Some(TitleBy::Agent)));
         assert!(changed(&mut fold, r#""by":"alice","title":"Mine","metadata":{"a":1}"#));
         update(
             &mut fold,
             r#"{"sessionUpdate":"session_info_update","title":"Other","updatedAt":"2026-01-01"}"#,
         );
-        assert_eq!(fold.title(), Some("Mine"));
+        assert_eq!((fold.title(), fold.title_by()), (Some("Mine"), Some(TitleBy::Client)));
         assert!(!changed(&mut fold, r#""by":"alice""#), "absent members stay");
         assert!(changed(&mut fold, r#""title":null,"metadata":null"#));
         assert_eq!((fold.title(), fold.metadata.is_none()), (Some("Other"), true));

@@ -97,18 +97,22 @@ async fn a_persons_title_outranks_the_agents_until_it_is_cleared() {
 #[tokio::test]
 async fn the_first_prompt_is_the_title_until_there_is_another() {
     let (mut gateway, session) = fake().await;
-    assert_eq!(gateway.get_session(&session).await["title"], Value::Null);
+    let shown = async |gateway: &Gateway| {
+        let shown = gateway.get_session(&session).await;
+        (shown["title"].clone(), shown["titleBy"].clone())
+    };
+    assert_eq!(shown(&gateway).await, (Value::Null, Value::Null));
     gateway.turn(&session, "Fix the roof, then the door, and the window, and all other things").await;
     gateway.turn(&session, "hello").await;
     let title = "Fix the roof, then the door, and the window, and all other\u{2026}";
     gateway.kill();
     gateway.start();
-    assert_eq!(gateway.get_session(&session).await["title"], title);
+    assert_eq!(shown(&gateway).await, (json!(title), json!("prompt")));
     assert_eq!(gateway.get("/v1/sessions?q=ROOF").await["sessions"][0]["title"], title);
     gateway.turn(&session, "title text=Agent").await;
-    assert_eq!(gateway.get_session(&session).await["title"], "Agent");
+    assert_eq!(shown(&gateway).await, (json!("Agent"), json!("agent")));
     patch(&gateway, &session, None, &json!({ "title": "Person" })).await;
-    assert_eq!(gateway.get_session(&session).await["title"], "Person");
+    assert_eq!(shown(&gateway).await, (json!("Person"), json!("client")));
 }
 
 #[tokio::test]

@@ -31,6 +31,7 @@ async fn new_session_is_complete_and_is_the_first_event_of_its_log() {
         "sessionId",
         "agent",
         "title",
+        "titleBy",
         "metadata",
         "cwd",
         "state",
@@ -57,6 +58,7 @@ async fn new_session_is_complete_and_is_the_first_event_of_its_log() {
     for (member, value) in [
         ("agent", json!("fake")),
         ("title", json!("First")),
+        ("titleBy", json!("client")),
         ("metadata", json!({ "a": [1, null] })),
         ("state", json!("idle")),
         ("attached", json!(true)),
