@@ -133,6 +133,13 @@ test("a session starts in a folder below a workspace root, which is recent then"
   assert.match(await page.getByLabel("Path of the folder").inputValue(), /\/workspaces\/harbor$/);
   await checkAccessibility(page);
   await pictures("start-folder");
+  // A folder that was only looked at is not the folder of the session.
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: /^Folder:.*New folder/ }).click();
+  await page.getByRole("button", { name: "Another folder…" }).click();
+  await folders.getByRole("button", { name: "workspaces" }).click();
+  await folders.getByRole("button", { name: "harbor" }).click();
+  await folders.getByRole("button", { name: "web" }).waitFor();
   await page.getByRole("button", { name: "Use this folder" }).click();
   await page.getByRole("group", { name: "Folder of the session" }).waitFor({ state: "detached" });
   await page.getByLabel("First message").fill("/help");
@@ -179,6 +186,7 @@ test("a folder outside of the roots shows the error and keeps the message", asyn
   await openFolders();
   await page.getByRole("button", { name: "Another folder…" }).click();
   await page.getByLabel("Path of the folder").fill("/etc");
+  await page.getByLabel("Path of the folder").press("Enter");
   await page.getByLabel("First message").fill("hello");
   await page.getByLabel("First message").press("Enter");
   await page.getByRole("alert").filter({ hasText: /outside the workspace roots/ }).waitFor();

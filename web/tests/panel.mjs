@@ -156,3 +156,27 @@ test("the keyboard moves between the tabs and closes the panel", async () => {
   await chat.message.waitFor();
   assert.equal(await panel.count(), 0, "a closed panel stays closed");
 });
+
+test("a finger pulls the sheet of a phone away", async () => {
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.keyboard.press("Alt+p");
+  await panel.waitFor();
+  await screenshot(page, "panel-sheet-phone");
+  const head = panel.locator(".panel-tabs");
+  const pull = (by) =>
+    head.evaluate((element, distance) => {
+      const { left, top } = element.getBoundingClientRect();
+      const touch = (type, below) => element.dispatchEvent(new PointerEvent(type, { bubbles: true, pointerType: "touch", clientX: left + 20, clientY: top + below }));
+      touch("pointerdown", 10);
+      touch("pointermove", 10 + distance);
+      const moved = element.parentElement.style.transform;
+      touch("pointerup", 10 + distance);
+      return moved;
+    }, by);
+  assert.equal(await pull(40), "translateY(40px)");
+  assert.equal(await panel.evaluate((element) => element.style.transform), "", "a short pull changes nothing");
+  assert.equal(await panel.isVisible(), true);
+  await pull(200);
+  await panel.waitFor({ state: "detached" });
+  assert.equal(await chat.message.evaluate((field) => field === document.activeElement), true);
+});

@@ -14,6 +14,34 @@ fn received(gateway: &Gateway) -> String {
     std::fs::read_to_string(gateway.path("data/homes/default/fake/received")).expect("the agent's own record")
 }
 
+/// The members of a new session, sorted.
+const MEMBERS: [&str; 24] = [
+    "agent",
+    "attached",
+    "availableCommands",
+    "configOptions",
+    "createdAt",
+    "cwd",
+    "isolation",
+    "lastActivityAt",
+    "lastEventId",
+    "lastOutcome",
+    "metadata",
+    "modes",
+    "plan",
+    "policy",
+    "promptCapabilities",
+    "promptId",
+    "queued",
+    "requests",
+    "sessionId",
+    "state",
+    "title",
+    "titleBy",
+    "updatedAt",
+    "usage",
+];
+
 #[tokio::test]
 async fn new_session_is_complete_and_is_the_first_event_of_its_log() {
     let gateway = Setup::fake(&[]).start();
@@ -27,34 +55,7 @@ async fn new_session_is_complete_and_is_the_first_event_of_its_log() {
     assert_eq!(answer.header("etag"), Some(&*format!("\"{last}\"")));
     let mut members: Vec<&str> = session.as_object().expect("an object").keys().map(String::as_str).collect();
     members.sort_unstable();
-    let mut expected = [
-        "sessionId",
-        "agent",
-        "title",
-        "titleBy",
-        "metadata",
-        "cwd",
-        "state",
-        "attached",
-        "createdAt",
-        "updatedAt",
-        "lastActivityAt",
-        "lastOutcome",
-        "promptId",
-        "queued",
-        "requests",
-        "isolation",
-        "promptCapabilities",
-        "modes",
-        "configOptions",
-        "availableCommands",
-        "plan",
-        "usage",
-        "policy",
-        "lastEventId",
-    ];
-    expected.sort_unstable();
-    assert_eq!(members, expected);
+    assert_eq!(members, MEMBERS);
     for (member, value) in [
         ("agent", json!("fake")),
         ("title", json!("First")),

@@ -10,7 +10,7 @@ import { ProblemNote } from "./ProblemNote";
 interface Props {
   client: GatewayClient;
   /** Called with each folder that is opened. */
-  onChoose(path: string): void;
+  onOpen(path: string): void;
 }
 
 interface Level {
@@ -20,7 +20,7 @@ interface Level {
   next: string | null;
 }
 
-export function FolderBrowser({ client, onChoose }: Props) {
+export function FolderBrowser({ client, onOpen }: Props) {
   const [at, setAt] = useState<{ path: string | null; cursor: string | null }>({ path: null, cursor: null });
   const [level, setLevel] = useState<Level | null>(null);
   const [error, setError] = useState<unknown>(null);
@@ -44,7 +44,7 @@ export function FolderBrowser({ client, onChoose }: Props) {
 
   function open(path: string | null) {
     setAt({ path, cursor: null });
-    if (path !== null) onChoose(path);
+    if (path !== null) onOpen(path);
   }
 
   if (error !== null) return <ProblemNote error={error} />;

@@ -18,8 +18,7 @@ interface Props {
   onChoose(folder: string | null): void;
 }
 
-export function FolderChoice({ client, browses, recent, folder, onChoose }: Props) {
-  const [other, setOther] = useState(false);
+export function FolderChoice({ folder, onChoose, ...rest }: Props) {
   const button = (
     <>
       <Icon name="folder" />
@@ -30,58 +29,82 @@ export function FolderChoice({ client, browses, recent, folder, onChoose }: Prop
   );
   return (
     <Popover button={button} name={strings.start.folderMenu} boxClassName="folder-menu">
-      {(close) => {
-        const choose = (path: string | null) => {
-          onChoose(path);
-          close();
-        };
-        return (
-          <>
-            <button className="link-button" type="button" aria-pressed={folder === null} onClick={() => choose(null)}>
-              <Icon name="plus" /> {strings.start.newFolder}
-            </button>
-            {recent.length > 0 && <p className="popover-title">{strings.start.recentFolders}</p>}
-            {recent.map((path) => (
-              <button key={path} className="link-button" type="button" aria-pressed={folder === path} title={visible(path)} onClick={() => choose(path)}>
-                <Icon name="folder" />
-                <code>
-                  <bdi>{visible(path)}</bdi>
-                </code>
-              </button>
-            ))}
-            <hr className="popover-line" />
-            {other ? (
-              <div className="folder-other">
-                <input
-                  className="field-box folder-path"
-                  aria-label={strings.start.path}
-                  placeholder={strings.start.pathExample}
-                  autoComplete="off"
-                  autoFocus
-                  spellCheck={false}
-                  value={folder ?? ""}
-                  onChange={(event) => onChoose(event.target.value === "" ? null : event.target.value)}
-                  onKeyDown={(event) => {
-                    if (event.key !== "Enter") return;
-                    // It must not start the session.
-                    event.preventDefault();
-                    close();
-                  }}
-                />
-                {browses && <FolderBrowser client={client} onChoose={onChoose} />}
-                <button className="button primary" type="button" disabled={folder === null} onClick={close}>
-                  {strings.start.useFolder}
-                </button>
-              </div>
-            ) : (
-              <button className="link-button" type="button" onClick={() => setOther(true)}>
-                <Icon name="search" /> {strings.start.anotherFolder}
-              </button>
-            )}
-          </>
-        );
-      }}
+      {(close) => (
+        <FolderMenu
+          {...rest}
+          folder={folder}
+          onChoose={(path) => {
+            onChoose(path);
+            close();
+          }}
+        />
+      )}
     </Popover>
+  );
+}
+
+function FolderMenu({ client, browses, recent, folder, onChoose }: Props) {
+  const [other, setOther] = useState(false);
+  return (
+    <>
+      <button className="link-button" type="button" aria-pressed={folder === null} onClick={() => onChoose(null)}>
+        <Icon name="plus" /> {strings.start.newFolder}
+      </button>
+      {recent.length > 0 && <p className="popover-title">{strings.start.recentFolders}</p>}
+      {recent.map((path) => (
+        <button key={path} className="link-button" type="button" aria-pressed={folder === path} title={visible(path)} onClick={() => onChoose(path)}>
+          <Icon name="folder" />
+          <code>
+            <bdi>{visible(path)}</bdi>
+          </code>
+        </button>
+      ))}
+      <hr className="popover-line" />
+      {other ? (
+        <OtherFolder client={client} browses={browses} folder={folder} onUse={onChoose} />
+      ) : (
+        <button className="link-button" type="button" onClick={() => setOther(true)}>
+          <Icon name="search" /> {strings.start.anotherFolder}
+        </button>
+      )}
+    </>
+  );
+}
+
+interface OtherProps {
+  client: GatewayClient;
+  browses: boolean;
+  folder: string | null;
+  onUse(path: string): void;
+}
+
+/** A path that a person types or finds. It is the folder of the session when it is used. */
+function OtherFolder({ client, browses, folder, onUse }: OtherProps) {
+  const [path, setPath] = useState(folder ?? "");
+  const use = () => path.trim() !== "" && onUse(path.trim());
+  return (
+    <div className="folder-other">
+      <input
+        className="field-box folder-path"
+        aria-label={strings.start.path}
+        placeholder={strings.start.pathExample}
+        autoComplete="off"
+        autoFocus
+        spellCheck={false}
+        value={path}
+        onChange={(event) => setPath(event.target.value)}
+        onKeyDown={(event) => {
+          if (event.key !== "Enter") return;
+          // It must not start the session.
+          event.preventDefault();
+          use();
+        }}
+      />
+      {browses && <FolderBrowser client={client} onOpen={setPath} />}
+      <button className="button primary" type="button" disabled={path.trim() === ""} onClick={use}>
+        {strings.start.useFolder}
+      </button>
+    </div>
   );
 }
 

@@ -8,6 +8,7 @@ import type { LineComment } from "../../model/review";
 import { onEscape } from "../escape";
 import { focusMessage } from "../focus";
 import { Icon } from "../Icon";
+import { useSwipeAway } from "../useSwipeAway";
 import type { Act } from "../act";
 import { ChangesPane } from "./ChangesPane";
 import { EventsPane } from "./EventsPane";
@@ -32,12 +33,10 @@ export interface PanelProps {
 
 export function Panel({ client, sessionId, log, onEarlier, tab, act, comments, onComments, onWrite }: PanelProps) {
   const tabs = useRef<HTMLDivElement>(null);
+  const sheet = useRef<HTMLElement>(null);
+  const head = useRef<HTMLDivElement>(null);
+  useSwipeAway(sheet, head, close);
   const counts: Partial<Record<Tab, number>> = { terminals: terminalsOf(log).length };
-
-  function close() {
-    togglePanel();
-    focusMessage();
-  }
 
   function move(event: KeyboardEvent) {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
@@ -57,8 +56,8 @@ export function Panel({ client, sessionId, log, onEarlier, tab, act, comments, o
   };
 
   return (
-    <aside className="panel" aria-label={strings.session.details} onKeyDown={(event) => onEscape(event, close)}>
-      <div className="panel-tabs">
+    <aside className="panel" ref={sheet} aria-label={strings.session.details} onKeyDown={(event) => onEscape(event, close)}>
+      <div className="panel-tabs" ref={head}>
         <div role="tablist" aria-label={strings.session.details} ref={tabs} onKeyDown={move}>
           {TABS.map((name) => (
             <button
@@ -86,4 +85,9 @@ export function Panel({ client, sessionId, log, onEarlier, tab, act, comments, o
       </div>
     </aside>
   );
+}
+
+function close() {
+  togglePanel();
+  focusMessage();
 }
