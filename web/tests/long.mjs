@@ -24,12 +24,16 @@ const { page, chat } = await oneChat({
   viewport: { width: 1280, height: 800 },
   colorScheme: "light",
   reducedMotion: "reduce",
+  allowFailedRequests: true,
 });
 const turn = () => chat.lastTurn;
 const text = (words) => turn().getByText(words, { exact: true });
 const nodes = () => page.evaluate(() => document.querySelectorAll("*").length);
 const scroller = page.getByRole("region", { name: "Conversation" });
 const scroll = (top) => scroller.evaluate((box, to) => box.scrollTo(0, to), top);
+
+/** The first step whose message is there. */
+const firstStep = () => page.evaluate(() => Math.min(...[...document.querySelectorAll(".turn:last-of-type .chunk")].flatMap((chunk) => (/Step (\d+): /.exec(chunk.textContent) ?? []).slice(1).map(Number))));
 
 await chat.send(String(UPDATES));
 await turn().getByText("Finished").waitFor({ timeout: 120_000 });
@@ -63,15 +67,28 @@ test("a session with 50,000 updates in one turn opens at its end without a freez
   assert.ok(Math.min(...times.map(({ opened }) => opened)) <= OPEN_MS * NOISE, JSON.stringify(times));
   assert.ok(Math.min(...times.map(({ longest }) => longest)) <= TASK_MS * NOISE, JSON.stringify(times));
   assert.ok(count < NODES, `${count} nodes`);
+  assert.ok((await firstStep()) > STEPS - 110, "only the last 2,000 updates are read");
   await checkAccessibility(page);
   await screenshot(page, "long-session-light");
 });
 
-/** The first step whose message is there. */
-const firstStep = () => page.evaluate(() => Math.min(...[...document.querySelectorAll(".turn:last-of-type .chunk")].flatMap((chunk) => (/Step (\d+): /.exec(chunk.textContent) ?? []).slice(1).map(Number))));
+test("an earlier part that is refused says so, and is read after another try", async () => {
+  const events = /\/v1\/sessions\/[^/]+\/events/;
+  await page.route(events, (route) => route.fulfill({ status: 403, contentType: "application/json", body: '{"code":"forbidden","title":"Forbidden"}' }));
+  const before = await firstStep();
+  await scroll(0);
+  await page.getByText("Earlier messages could not be loaded.").waitFor();
+  assert.equal(await firstStep(), before, "what was read stays");
+  await checkAccessibility(page);
+  await screenshot(page, "earlier-failed-light");
+  await page.unroute(events);
+  await page.getByRole("button", { name: "Try again" }).click();
+  await page.waitForFunction((step) => !document.querySelector(".turn:last-of-type .chunk").textContent.includes(`Step ${step}: `), before);
+  await page.getByRole("button", { name: "Jump to the latest" }).click();
+  await turn().getByText("Finished").waitFor();
+});
 
 test("the opened session has its end, and earlier parts are added on the way up without a jump", async () => {
-  assert.ok((await firstStep()) > STEPS - 110, "only the last 2,000 updates are read");
   await turn().getByText(String(UPDATES), { exact: true }).first().waitFor({ state: "attached" });
   // The parts in view have their heights before the earlier part arrives.
   const events = /\/v1\/sessions\/[^/]+\/events/;
