@@ -161,6 +161,16 @@ test("the start page keeps the folder, and suggests the commands of the agent an
   await writeFile(path.join(gateway.folder, "data", "workspaces", "harbor", "web", "berth.ts"), "export const berths = 4;\n");
   await page.reload();
   await page.getByRole("button", { name: /^Folder:.*harbor/ }).waitFor();
+  // Another agent of this host works there too. One of another host does not.
+  await chat.openAgents();
+  await choice("early").click();
+  await page.getByRole("button", { name: /^Folder:.*harbor/ }).waitFor();
+  await chat.openAgents();
+  await choice("far").click();
+  await page.getByRole("button", { name: /^Folder:.*New folder/ }).waitFor();
+  await chat.openAgents();
+  await choice("demo").click();
+  await page.getByRole("button", { name: /^Folder:.*harbor/ }).waitFor();
   const field = page.getByLabel("First message");
   await field.pressSequentially("/pl");
   await page.getByRole("option", { name: /^\/plan / }).waitFor();
@@ -195,6 +205,8 @@ test("a folder outside of the roots shows the error and keeps the message", asyn
 
 test("an agent whose start failed is unavailable, with the reason", async () => {
   await startPage();
+  await page.reload();
+  await chat.openAgents();
   await choice("broken").click();
   await page.getByLabel("First message").fill("hello");
   await page.getByLabel("First message").press("Enter");

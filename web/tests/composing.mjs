@@ -7,6 +7,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { Api } from "./support/api.mjs";
 import { checkAccessibility, screenshot } from "./support/browser.mjs";
+import { Chat } from "./support/chat.mjs";
 import { nodeAgent, oneChat } from "./support/one_chat.mjs";
 
 const agent = fileURLToPath(new URL("support/terse_agent.mjs", import.meta.url));
@@ -207,4 +208,31 @@ test("an agent that accepts only text gets a text file as text, and no picture",
   await chat.lastTurn.locator(".problem").waitFor();
   const blocks = await sentBlocks();
   assert.deepEqual(blocks.map((block) => block.text), ["read this", "\n\nnotes.md:\n\n```\n# Notes\n```\n"]);
+});
+
+test("on a touch screen, Enter begins a line, and the button sends and puts the keyboard away", async () => {
+  const context = await page.context().browser().newContext({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
+  try {
+    const phone = new Chat(await context.newPage());
+    await phone.page.goto(link);
+    await phone.message.tap();
+    await phone.message.pressSequentially("one");
+    await phone.page.keyboard.press("Enter");
+    await phone.message.pressSequentially("two");
+    assert.equal(await phone.message.inputValue(), "one\ntwo");
+    await phone.chooseAgent(/demo/);
+    await phone.page.getByRole("button", { name: "Start and send" }).tap();
+    await phone.page.waitForURL(/#\/s\/[0-9a-f-]+$/);
+    await phone.ended("Finished");
+    await phone.message.tap();
+    await phone.message.fill("/about");
+    await phone.page.keyboard.press("Enter");
+    assert.equal(await phone.message.inputValue(), "/about\n");
+    await phone.page.getByRole("button", { name: "Send", exact: true }).tap();
+    await phone.turns.nth(1).waitFor();
+    await phone.ended("Finished");
+    assert.equal(await phone.message.evaluate((field) => field === document.activeElement), false);
+  } finally {
+    await context.close();
+  }
 });

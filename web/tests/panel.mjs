@@ -99,7 +99,9 @@ test("changes since the start of the session include those of commands", async (
 test("comments on lines become a message", async () => {
   await changed("add.mjs").getByRole("button", { name: /return a \+ b/ }).click();
   await changed("add.mjs").getByLabel("Comment on the line").fill("Check for numbers first.");
-  await changed("add.mjs").getByRole("button", { name: "Add the comment" }).click();
+  await page.keyboard.press("Enter");
+  await changed("add.mjs").getByText("Check for numbers first.").waitFor();
+  assert.match(await page.evaluate(() => document.activeElement.textContent), /return a \+ b/, "the focus is at the line again");
   await changed("add.mjs").getByRole("button", { name: /return a - b/ }).click();
   await changed("add.mjs").getByLabel("Comment on the line").fill("Why was this here?");
   await changed("add.mjs").getByRole("button", { name: "Add the comment" }).click();

@@ -60,3 +60,26 @@ test("the next message is sent now, and the others wait", async () => {
   await chat.ended("Finished");
   await turn("/slow 301").getByText("Stopped").waitFor();
 });
+
+test("a stop returns the messages that waited to the field", async () => {
+  await chat.send("/slow 302");
+  await chat.send("the third idea");
+  await chat.send("the fourth idea");
+  await chat.message.fill("and this");
+  await page.keyboard.press("Escape");
+  await turn("/slow 302").getByText("Stopped").waitFor();
+  await page.waitForFunction(() => document.getElementById("message").value === "and this\n\nthe third idea\n\nthe fourth idea");
+  await chat.message.fill("");
+});
+
+test("the button that sends does not stop the turn at once", async () => {
+  await chat.message.fill("/slow 303");
+  const button = page.getByRole("button", { name: "Send", exact: true });
+  const { x, y, width, height } = await button.boundingBox();
+  await page.mouse.dblclick(x + width / 2, y + height / 2, { delay: 20 });
+  await turn("/slow 303").locator(".working").waitFor();
+  await page.getByRole("button", { name: "Stop", exact: true }).waitFor();
+  await turn("/slow 303").locator(".working").waitFor();
+  await page.getByRole("button", { name: "Stop", exact: true }).click();
+  await turn("/slow 303").getByText("Stopped").waitFor();
+});

@@ -8,7 +8,7 @@ import { mentioned } from "../model/suggest";
 import { strings } from "../strings";
 import { AttachButton } from "./AttachButton";
 import { AttachmentChips } from "./AttachmentChips";
-import { focusMessageUnlessSearching, focusNext } from "./focus";
+import { focusMessageUnlessSearching, focusNext, sendsText } from "./focus";
 import { Icon } from "./Icon";
 import type { Act } from "./act";
 import { MessageField } from "./MessageField";
@@ -31,8 +31,13 @@ interface Props {
   children: ReactNode;
 }
 
+/** The button that sends becomes the one that stops. A second press of it must not stop the turn. */
+const SETTLE_MS = 600;
+
 export function Composer({ client, sessionId, commands, accepted, sent, text, setText, running, act, onStop, onSent, children }: Props) {
   const [sending, setSending] = useState(false);
+  /** A message was sent a moment ago. */
+  const [settles, setSettles] = useState(false);
   const attachments = useAttachments(accepted);
   const dropping = useDroppedFiles(attachments.add);
   const chosenFiles = useRef(new Set<string>());
@@ -79,6 +84,8 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
     // Text in the field is not replaced.
     if (latestText.current === written) focusNext();
     if (!arrived) return;
+    setSettles(true);
+    setTimeout(() => setSettles(false), SETTLE_MS);
     onSent();
     attachments.clear();
     // What a person typed behind the message meanwhile is the beginning of the next one.
@@ -105,12 +112,12 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
       event.preventDefault();
       return;
     }
-    if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
+    if (!sendsText(event)) return;
     event.preventDefault();
     void send();
   }
 
-  const stops = running && empty && !sending;
+  const stops = running && empty && !sending && !settles;
   return (
     <form
       className="composer"
@@ -127,7 +134,7 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
           sessionId={sessionId}
           commands={commands}
           label={strings.composer.message}
-          placeholder={running ? strings.composer.placeholderRunning : strings.composer.placeholder}
+          placeholder={running ? strings.composer.placeholderRunning : strings.composer.placeholder(commands.length > 0)}
           text={text}
           onText={setText}
           chosenFiles={chosenFiles}

@@ -1,8 +1,10 @@
 // The folder of a new session: a new one, one that an earlier session used, or one below the workspace roots.
 
-import { useState } from "react";
+import { useRef, useState } from "react";
+import { flushSync } from "react-dom";
 import type { GatewayClient } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
+import { lastName } from "../model/folders";
 import { strings } from "../strings";
 import { FolderBrowser } from "./FolderBrowser";
 import { Icon } from "./Icon";
@@ -81,10 +83,17 @@ interface OtherProps {
 /** A path that a person types or finds. It is the folder of the session when it is used. */
 function OtherFolder({ client, browses, folder, onUse }: OtherProps) {
   const [path, setPath] = useState(folder ?? "");
+  const field = useRef<HTMLInputElement>(null);
+  // The end of a path says which folder it is.
+  const open = (opened: string) => {
+    flushSync(() => setPath(opened));
+    if (field.current) field.current.scrollLeft = field.current.scrollWidth;
+  };
   const use = () => path.trim() !== "" && onUse(path.trim());
   return (
     <div className="folder-other">
       <input
+        ref={field}
         className="field-box folder-path"
         aria-label={strings.start.path}
         placeholder={strings.start.pathExample}
@@ -100,14 +109,10 @@ function OtherFolder({ client, browses, folder, onUse }: OtherProps) {
           use();
         }}
       />
-      {browses && <FolderBrowser client={client} onOpen={setPath} />}
+      {browses && <FolderBrowser client={client} onOpen={open} />}
       <button className="button primary" type="button" disabled={path.trim() === ""} onClick={use}>
         {strings.start.useFolder}
       </button>
     </div>
   );
-}
-
-function lastName(path: string): string {
-  return path.replace(/\/+$/, "").split("/").at(-1) || path;
 }

@@ -28,8 +28,8 @@ const GROUPS: [name: string, keys: [what: string, ...keys: string[]][]][] = [
   [
     strings.sidebar.inApproval,
     [
+      [strings.sidebar.toApproval, "Shift", "Tab"],
       [strings.sidebar.chooseOption, "1", "…", "9"],
-      [strings.sidebar.moveBetween, "Tab"],
     ],
   ],
 ];

@@ -2,6 +2,7 @@
 
 import type { SessionSummary } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
+import { folderName } from "../model/folders";
 import { sessionHref } from "../model/route";
 import { seen } from "../model/seen";
 import { sessionMark } from "../model/sessionState";
@@ -25,10 +26,15 @@ export function RecentSessions({ sessions, children }: { sessions: SessionSummar
           <span className="recent-state">
             <SessionStateMark mark={sessionMark(session, seen.isUnread(session))} />
           </span>
-          <span className="recent-where">{session.agent}</span>
+          <span className="recent-where">{[session.agent, folderOf(session)].filter((part) => part !== null).join(" · ")}</span>
           <time dateTime={session.lastActivityAt}>{ago(session.lastActivityAt, Date.now())}</time>
         </a>
       ))}
     </section>
   );
+}
+
+function folderOf({ cwd, sessionId }: SessionSummary): string | null {
+  const name = folderName(cwd, sessionId);
+  return name === null ? null : visible(name);
 }

@@ -6,6 +6,7 @@ import { visible } from "@acp-gateway/client/read";
 import { useSession, useSessionState } from "@acp-gateway/react";
 import { accepts } from "../model/attachments";
 import { useDraft } from "../model/draft";
+import { folderName } from "../model/folders";
 import { panelChoice, togglePanel } from "../model/panelTab";
 import type { LineComment } from "../model/review";
 import { promptTitle } from "../model/words";
@@ -63,6 +64,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
   const requests = useMemo(() => openRequests(log), [log]);
   const { elsewhere, answeredHere, dismiss } = useElsewhere(log, requests[0] ?? null);
   const title = titleOf(log);
+  const folder = log.cwd === null ? null : folderName(log.cwd, sessionId);
   const gone = log.deleted || (connection.state === "ended" && connection.why === "deleted");
   const refused = connection.state === "refused";
 
@@ -112,7 +114,15 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
     await feed.loadEarlier(true);
     return feed.state().log;
   }, [feed]);
-  const stop = () => void act(() => client.cancel(sessionId));
+  // The messages that waited go back to the field.
+  const stop = () => {
+    const waiting = log.turns.filter(({ status }) => status === "queued");
+    void act(async () => {
+      const cancelled = new Set<string | null>((await client.cancel(sessionId))?.promptIds);
+      const texts = waiting.filter(({ promptId }) => cancelled.has(promptId)).map(({ prompt }) => blocksText(prompt));
+      if (texts.length > 0) rewrite(texts.join("\n\n"));
+    });
+  };
 
   return (
     <Where value={where}>
@@ -123,10 +133,10 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
               {menu}
               <div className="bar-words">
                 <h1 className="bar-title">{title}</h1>
-                {log.cwd && !log.cwd.endsWith(`/${sessionId}`) && (
+                {folder !== null && log.cwd !== null && (
                   <p className="bar-meta" title={visible(log.cwd)}>
                     <Icon name="folder" />
-                    <span className="bar-path">{visible(log.cwd.replace(/\/+$/, "").split("/").at(-1) || log.cwd)}</span>
+                    <span className="bar-path">{visible(folder)}</span>
                   </p>
                 )}
               </div>
@@ -197,7 +207,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
                   <Options log={log} client={client} sessionId={sessionId} act={act} />
                 </Composer>
               )}
-              {requests.length === 0 && !gone && !refused && !log.closed && <Hints />}
+              {!gone && !refused && !log.closed && <Hints asks={requests.length > 0} hasCommands={log.commands.length > 0} />}
             </footer>
             <Announcer log={log} caughtUp={caughtUp} />
           </div>
@@ -215,19 +225,17 @@ function PanelPlace(props: PanelProps) {
   return panel.state === "here" ? <panel.part.Panel {...props} /> : <aside className="panel" aria-label={strings.session.details} />;
 }
 
-/** The keys of the message field. */
-function Hints() {
+/** The keys of the message field, or those of a question above it. */
+function Hints({ asks, hasCommands }: { asks: boolean; hasCommands: boolean }) {
+  const field = [["Enter", strings.common.send], ["@", strings.common.files], ...(hasCommands ? [["/", strings.common.commands]] : [])];
+  const question = [["Shift+Tab", strings.session.toQuestion], ["1–9", strings.session.answer]];
   return (
     <p className="hints" aria-hidden="true">
-      <span>
-        <kbd>Enter</kbd> {strings.common.send}
-      </span>
-      <span>
-        <kbd>@</kbd> {strings.common.files}
-      </span>
-      <span>
-        <kbd>/</kbd> {strings.common.commands}
-      </span>
+      {(asks ? question : field).map(([key, words]) => (
+        <span key={key}>
+          <kbd>{key}</kbd> {words}
+        </span>
+      ))}
     </p>
   );
 }

@@ -15,7 +15,7 @@ import { AgentMenu } from "./AgentMenu";
 import { AgentSessions } from "./AgentSessions";
 import { AttachButton } from "./AttachButton";
 import { AttachmentChips } from "./AttachmentChips";
-import { focusMessage } from "./focus";
+import { focusMessage, sendsText } from "./focus";
 import { FolderChoice } from "./FolderChoice";
 import { Icon } from "./Icon";
 import { InstallableAgents } from "./InstallableAgents";
@@ -79,7 +79,9 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
 
   function choose(name: string) {
     setWanted(name);
-    setFolder(undefined);
+    // The agents of this host share its folders.
+    const isLocal = (of: string | null) => agents?.find((one) => one.name === of)?.kind === "local";
+    setFolder(folder !== null && isLocal(chosen) && isLocal(name) ? folder : undefined);
     setSelection({});
     setError(null);
   }
@@ -112,7 +114,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
   }
 
   function press(event: KeyboardEvent) {
-    if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
+    if (!sendsText(event)) return;
     event.preventDefault();
     if (!empty) void start();
   }

@@ -1,8 +1,9 @@
-// A text of several lines that a person writes or changes in its place. Escape leaves it.
+// A text of several lines that a person writes or changes in its place. Enter saves it, and Escape leaves it.
 
 import { useState } from "react";
 import { strings } from "../strings";
 import { onEscape } from "./escape";
+import { sendsText } from "./focus";
 
 interface Props {
   className: string;
@@ -26,6 +27,10 @@ export function TextForm({ className, label, text: before, save, onSave, onCance
         if (!empty) onSave(text);
       }}
       onKeyDown={(event) => {
+        if (event.target instanceof HTMLTextAreaElement && sendsText(event)) {
+          event.preventDefault();
+          if (!empty) onSave(text);
+        }
         if (event.key !== "Escape") return;
         // What is around the form stays open.
         event.stopPropagation();

@@ -1,13 +1,23 @@
 // Where the keyboard's words go: to a question that waits, else to the message field.
 
+import type { KeyboardEvent } from "react";
 import { typedJustNow } from "./typing";
 
 export const MESSAGE_ID = "message";
 export const QUESTION_ID = "question";
 
-/** Only where a keyboard is at hand: on a touch screen it would cover half of the page. */
+/** A pointer that can hover comes with a keyboard. The one of a touch screen covers half of the page. */
+function hasKeyboard(): boolean {
+  return matchMedia("(hover: hover)").matches;
+}
+
 export function focusMessage(): void {
-  if (matchMedia("(hover: hover)").matches) document.getElementById(MESSAGE_ID)?.focus();
+  if (hasKeyboard()) document.getElementById(MESSAGE_ID)?.focus();
+}
+
+/** Whether a key press in a field of several lines sends its text. On a touch screen, Enter begins a line. */
+export function sendsText(event: KeyboardEvent): boolean {
+  return event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing && hasKeyboard();
 }
 
 /** For a session that opens: a person who searches already keeps the focus. */
@@ -15,9 +25,13 @@ export function focusMessageUnlessSearching(): void {
   if (document.activeElement?.matches("input[type=search]") !== true) focusMessage();
 }
 
-/** A fast agent may send a request before the gateway's response to the prompt. The request keeps the required data. */
+/**
+ * After a message. A fast agent may have asked already: the question keeps the focus. On a touch screen the keyboard goes, so that the
+ * page shows the answer.
+ */
 export function focusNext(): void {
   const question = document.getElementById(QUESTION_ID);
   if (question && !typedJustNow()) question.focus({ preventScroll: true });
-  else focusMessage();
+  else if (hasKeyboard()) focusMessage();
+  else document.getElementById(MESSAGE_ID)?.blur();
 }

@@ -30,6 +30,7 @@ class Turn {
   }
 
   update(sessionUpdate, members) {
+    if (this.ended) return;
     send({ method: "session/update", params: { sessionId: this.session, update: { sessionUpdate, ...members } } });
   }
 
@@ -123,7 +124,10 @@ const METHODS = {
   "session/set_mode": () => ({}),
   "session/prompt": async ({ sessionId, prompt }) => {
     const ended = new Promise((resolve) => waiting.set(sessionId, resolve));
-    const stopReason = await Promise.race([new Turn(sessionId).play(prompt[0].text ?? ""), ended]);
+    const turn = new Turn(sessionId);
+    const stopReason = await Promise.race([turn.play(prompt[0].text ?? ""), ended]);
+    // A cancelled turn says nothing more.
+    turn.ended = true;
     return { stopReason };
   },
 };

@@ -8,7 +8,7 @@ const files = Object.entries(SOURCES).filter(([path]) => !path.includes("/src/st
 /** Names of keys, of the product and of interfaces. They are the same in each language. */
 const NAMES = new Set([
   ...["Alt", "Alt N", "Alt+N", "Alt+P", "Backspace", "ArrowDown", "ArrowLeft", "ArrowRight", "ArrowUp", "Control+K", "Ctrl", "Ctrl C", "Ctrl K"],
-  ...["Down", "Enter", "Esc", "Escape", "KeyP", "Shift", "Tab", "Up"],
+  ...["Down", "Enter", "Esc", "Escape", "KeyP", "Shift", "Shift+Tab", "Tab", "Up"],
   ...["acp-gateway", "acp-gateway agent add", "Content-Range", "Files", "Notification", "noopener noreferrer", "PRE", "TABLE", "IMG"],
 ]);
 /** Texts for programs: errors that no person can cause, queries, HTML, and an answer to an agent. */

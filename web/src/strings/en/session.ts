@@ -35,3 +35,7 @@ export const exportFolder = (folder: string) => `Folder: \`${folder}\``;
 export const exportYou = "You";
 export const exportAgentHeading = "Agent";
 export const exportName = "session";
+
+/** Beside the keys that do it. */
+export const toQuestion = "To the question";
+export const answer = "Answer";

@@ -56,4 +56,4 @@ export const stopAgent = "Stop the agent";
 export const earlierMessage = "Earlier message";
 export const inApproval = "Approval";
 export const chooseOption = "Choose an option";
-export const moveBetween = "Move between the options";
+export const toApproval = "From the message to the question";

@@ -1,6 +1,6 @@
 // A changed file with its changes.
 
-import { useEffect, useMemo, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import type { FileChange, FileChangeText, GatewayClient } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { type DiffLine, type Hunk, hunksOf, textOf, withoutHunk } from "../../model/diff";
@@ -104,6 +104,11 @@ interface HunksProps {
 function Hunks({ text, path, comments, onComment, onRemove, onRevert }: HunksProps) {
   const hunks = useMemo(() => hunksOf(text.oldText, text.newText), [text]);
   const [asks, setAsks] = useState<string | null>(null);
+  const pressed = useRef<HTMLElement>(null);
+  const leave = () => {
+    setAsks(null);
+    pressed.current?.focus();
+  };
   if (hunks.length === 0) return <p className="comment panel-empty">{strings.panel.onlyLineEnd}</p>;
   return hunks.map((hunk) => (
     <div key={hunk.start} className="hunk">
@@ -118,7 +123,11 @@ function Hunks({ text, path, comments, onComment, onRemove, onRevert }: HunksPro
           const place = placeOf(line);
           return (
             <div key={index}>
-              <button className="line-comment" type="button" title={strings.panel.commentOnLine} aria-expanded={asks === place} onClick={() => setAsks(asks === place ? null : place)}>
+              <button className="line-comment" type="button" title={strings.panel.commentOnLine} aria-expanded={asks === place} onClick={(event) => {
+                  pressed.current = event.currentTarget;
+                  setAsks(asks === place ? null : place);
+                }}
+              >
                 <Line line={line} number={line.after ?? line.before} />
               </button>
               {comments
@@ -138,9 +147,9 @@ function Hunks({ text, path, comments, onComment, onRemove, onRevert }: HunksPro
                   label={strings.panel.comment}
                   text=""
                   save={strings.panel.addComment}
-                  onCancel={() => setAsks(null)}
+                  onCancel={leave}
                   onSave={(words) => {
-                    setAsks(null);
+                    leave();
                     onComment({ key: `${path} ${place} ${Date.now()}`, path, line: (line.after ?? line.before)!, removed: line.after === null, code: textOf(line), text: words });
                   }}
                 />
