@@ -182,3 +182,12 @@ test("a finger pulls the sheet of a phone away", async () => {
   await panel.waitFor({ state: "detached" });
   assert.equal(await chat.message.evaluate((field) => field === document.activeElement), true);
 });
+
+test("a call that was rejected is not shown as a failure", async () => {
+  await page.setViewportSize({ width: 1440, height: 900 });
+  await chat.send("Fix the failing test again");
+  await chat.permission.getByRole("button", { name: "Reject" }).and(page.locator('[aria-disabled="false"]')).click();
+  await chat.ended("Finished");
+  await chat.lastTurn.locator(".tool").filter({ hasText: "node --test" }).getByText("not run").waitFor();
+  assert.equal(await chat.lastTurn.getByText("failed", { exact: true }).count(), 0);
+});

@@ -18,6 +18,8 @@ interface Props {
   /** The final state of a call that was open at the end of its turn. */
   settled: string;
   folded: boolean;
+  /** Nobody permitted the call, so it did not run. */
+  declined: boolean;
   terminals: Record<string, Terminal>;
 }
 
@@ -28,10 +30,11 @@ const STATUS: Record<string, string> = {
   failed: "failed",
 };
 
-export const ToolCard = memo(function ToolCard({ item, live, settled, folded, terminals }: Props) {
+export const ToolCard = memo(function ToolCard({ item, live, settled, folded, declined, terminals }: Props) {
   // A call that was open at the end of its turn is not running any more.
   const open = item.status === "pending" || item.status === "in_progress";
-  const status = open && !live ? settled : (lookup(STATUS, item.status) ?? visible(item.status));
+  const ended = declined && item.status === "failed" ? "declined" : (lookup(STATUS, item.status) ?? visible(item.status));
+  const status = open && !live ? settled : ended;
   const action = actionOf(null, item);
   const hides = action.command !== null && action.command !== item.title && item.commands === undefined;
   const commands = Object.values(item.commands ?? {}).map((command) => (open && live ? command : { ...command, exited: true }));

@@ -34,7 +34,7 @@ interface Props {
 }
 
 export const TurnView = memo(function TurnView({ turn, isNamed, terminals, onRewrite }: Props) {
-  const asked = askedAbout(turn);
+  const [asked, declined] = [askedAbout(turn), declinedIn(turn)];
   const words = blocksText(turn.prompt);
   return (
     <article id={turn.promptId === null ? undefined : turnId(turn.promptId)} className={isNamed ? `turn turn-${turn.status} named` : `turn turn-${turn.status}`} tabIndex={-1} aria-label={turn.status === "between" ? strings.transcript.betweenTurns : strings.transcript.turn}>
@@ -59,7 +59,7 @@ export const TurnView = memo(function TurnView({ turn, isNamed, terminals, onRew
       )}
       {turn.cut && turn.items.length > 0 && <p className="turn-cut">{strings.transcript.cut}</p>}
       {turn.items.length > 0 && <Speaker />}
-      <Items items={turn.items} live={turn.status === "running"} settled={settled(turn)} asked={asked} terminals={terminals} />
+      <Items items={turn.items} live={turn.status === "running"} settled={settled(turn)} asked={asked} declined={declined} terminals={terminals} />
       <TurnEnd turn={turn} onRewrite={onRewrite} />
     </article>
   );
@@ -97,6 +97,14 @@ function askedAbout(turn: Turn): Set<string | null> {
   return new Set(open.filter(shows).map((request) => request.toolCallId));
 }
 
+/** Calls that a person rejected, or that nobody permitted. */
+function declinedIn(turn: Turn): Set<string | null> {
+  const isDeclined = ({ options, resolution }: RequestItem) =>
+    resolution !== null && (resolution.optionId === null || options.some(({ optionId, kind }) => optionId === resolution.optionId && kind.startsWith("reject")));
+  const requests = turn.items.filter((item): item is RequestItem => item.kind === "request" && item.method === "session/request_permission");
+  return new Set(requests.filter(isDeclined).map((request) => request.toolCallId));
+}
+
 /** The text of the agent's messages in the turn. */
 function answerText(turn: Turn): string {
   const texts = turn.items.map((item) => (item.kind === "message" ? blocksText(item.blocks) : ""));
@@ -122,6 +130,7 @@ interface ItemsProps {
   live: boolean;
   settled: string;
   asked: Set<string | null>;
+  declined: Set<string | null>;
   terminals: Record<string, Terminal>;
 }
 
@@ -193,7 +202,7 @@ function isOnlyChunk({ items }: ChunkProps): boolean {
 function isSameChunk(before: ChunkProps, now: ChunkProps): boolean {
   if (isOnlyChunk(before) !== isOnlyChunk(now) || isLastChunk(before) !== isLastChunk(now)) return false;
   if (before.live !== now.live || before.settled !== now.settled || before.terminals !== now.terminals) return false;
-  if (!isSameSet(before.asked, now.asked) || !isSameSet(before.shown, now.shown)) return false;
+  if (!isSameSet(before.asked, now.asked) || !isSameSet(before.declined, now.declined) || !isSameSet(before.shown, now.shown)) return false;
   if (before.to - before.from !== now.to - now.from) return false;
   for (let at = 0; at < now.to - now.from; at += 1) if (before.items[before.from + at] !== now.items[now.from + at]) return false;
   return true;
@@ -221,7 +230,7 @@ function Parts({ items, shown, isEnd, ...rest }: PartsProps & { isEnd: boolean }
   );
 }
 
-function ItemView({ item, live, settled, asked, terminals }: Omit<ItemsProps, "items"> & { item: Item }) {
+function ItemView({ item, live, settled, asked, declined, terminals }: Omit<ItemsProps, "items"> & { item: Item }) {
   switch (item.kind) {
     case "message":
       return (
@@ -238,7 +247,7 @@ function ItemView({ item, live, settled, asked, terminals }: Omit<ItemsProps, "i
     case "thought":
       return <Thought item={item} />;
     case "tool":
-      return <ToolCard item={item} live={live} settled={settled} folded={asked.has(item.toolCallId)} terminals={terminals} />;
+      return <ToolCard item={item} live={live} settled={settled} folded={asked.has(item.toolCallId)} declined={declined.has(item.toolCallId)} terminals={terminals} />;
     case "plan":
       return <PlanCard item={item} live={live} />;
     case "request":
@@ -266,7 +275,7 @@ function ItemView({ item, live, settled, asked, terminals }: Omit<ItemsProps, "i
     case "subagent":
       return (
         <SubagentCard item={item} live={live}>
-          <Items items={item.items} live={live} settled={settled} asked={asked} terminals={terminals} />
+          <Items items={item.items} live={live} settled={settled} asked={asked} declined={declined} terminals={terminals} />
         </SubagentCard>
       );
   }

@@ -21,6 +21,7 @@ export const states: Record<string, string> = {
   failed: "failed",
   stopped: "stopped",
   unfinished: "unfinished",
+  declined: "not run",
 };
 export const subagent = "Subagent";
 export const subagentLabel = "Subagent: ";
