@@ -56,14 +56,14 @@ export class SessionFeed {
       events: (events) => {
         this.#log = foldAll(this.#log, events);
         this.#meanwhile?.push(...events);
-        if (this.#state.caughtUp) this.#complete();
+        if (this.#state.caughtUp) void this.#complete();
         this.#schedule();
       },
       connection: (connection) => {
         this.#connection = connection;
         if (connection.state !== "live" || this.#state.caughtUp) return this.#schedule();
         this.#flush();
-        this.#complete();
+        void this.#complete();
       },
     });
   }
@@ -108,8 +108,9 @@ export class SessionFeed {
   }
 
   /** Reads earlier events if the log has events of turns whose beginning it does not have. */
-  #complete(): void {
-    if (this.#log.incomplete && !this.#earlier) this.loadEarlier().catch(() => undefined);
+  async #complete(): Promise<void> {
+    // The state says that it failed.
+    while (this.#log.incomplete && this.#state.earlier === "idle") await this.loadEarlier().catch(() => undefined);
   }
 
   /** Replaces the log by one with an earlier beginning. */
@@ -121,6 +122,7 @@ export class SessionFeed {
     try {
       const { signal } = this.#stop;
       const before = all ? null : await beforeTail(this.#client, this.sessionId, 2 * Math.max(former.seq - former.start, TAIL_EVENTS), signal);
+      signal.throwIfAborted();
       const open = (lastEventId: string | null, signal: AbortSignal) => this.#client.events(this.sessionId, { lastEventId, follow: false, signal });
       const log = foldAll(await readToEnd(open, before ?? EMPTY, signal), meanwhile);
       // After a reset, the log is another one.
