@@ -144,7 +144,7 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
         <div className="composer-row">
           <AttachButton onPick={attachments.add} />
           <div className="options">{children}</div>
-          {running && !stops && (
+          {running && !empty && !sending && !settles && (
             <button className="icon-button" type="button" title={strings.composer.stopTitle} onClick={onStop}>
               <Icon name="stop" />
               <span className="hidden">{strings.composer.stop}</span>

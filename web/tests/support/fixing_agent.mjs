@@ -65,7 +65,7 @@ class Turn {
     const env = { PATH: process.env.PATH, FORCE_COLOR: "1" };
     const run = promisify(execFile)(process.execPath, ["--test"], { cwd: this.folder, env });
     const { stdout, code } = await run.then(({ stdout }) => ({ stdout, code: 0 }), (error) => error);
-    const _meta = { terminal_output: { terminal_id: toolCallId, data: stdout.replaceAll(/ *duration_ms [\d.]+/g, "") } };
+    const _meta = { terminal_output: { terminal_id: toolCallId, data: stdout.replaceAll(/^.*duration_ms.*\n/gm, "") } };
     this.update("tool_call_update", { toolCallId, _meta });
     this.update("tool_call_update", { toolCallId, status: code === 0 ? "completed" : "failed", _meta: { terminal_exit: { terminal_id: toolCallId, exit_code: code, signal: null } } });
     return code;

@@ -5,7 +5,7 @@ export const openList = "Open the list of sessions";
 export const closeList = "Close the list of sessions";
 export const skip = "Skip to the conversation";
 
-export const search = "Search titles and folders";
+export const search = "Search titles";
 export const searchName = "Search sessions";
 export const noSessions = "No sessions yet.";
 export const noMatch = "No session matches.";
