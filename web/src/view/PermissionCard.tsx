@@ -22,6 +22,8 @@ interface Props {
   /** The card of the call that it is about, if the agent has shown the call already. */
   tool: ToolItem | null;
   terminals: Record<string, Terminal>;
+  /** Whether it has its full size. On a phone, a small one shows its first line only. */
+  shown?: boolean;
   /** Options that select a mode which no client can select. */
   isDenied(optionId: string): boolean;
   onAnswer(answer: Answer): Promise<boolean>;
@@ -29,9 +31,9 @@ interface Props {
   listed?: boolean;
 }
 
-export function PermissionCard({ request, tool, terminals, isDenied, onAnswer, listed = false }: Props) {
+export function PermissionCard({ request, tool, terminals, shown = true, isDenied, onAnswer, listed = false }: Props) {
   const card = useRef<HTMLElement>(null);
-  const armed = useArmed();
+  const armed = useArmed(shown);
   const agent = useContext(Where)?.agent ?? null;
   const [busy, setBusy] = useState(false);
 

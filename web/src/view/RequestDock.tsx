@@ -18,27 +18,46 @@ interface Props {
   onAnswer(requestId: string): void;
 }
 
+/** How often the page looks whether a person still types. */
+const TYPING_MS = 300;
+
 export function RequestDock({ log, requests, client, sessionId, act, onAnswer }: Props) {
-  /** On a phone, the question covers the conversation until a person makes it small. */
+  /** On a phone, the question covers the conversation until a person makes it small, but not while a person types. */
   const [small, setSmall] = useState(isTyping);
   const [first] = requests;
   const id = first?.requestId;
   const shown = useRef(id);
+  /** A person has chosen the size. */
+  const chosen = useRef(false);
   useEffect(() => {
-    if (shown.current !== id) setSmall(isTyping());
+    if (shown.current !== id) {
+      setSmall(isTyping());
+      chosen.current = false;
+    }
     shown.current = id;
   }, [id]);
+  useEffect(() => {
+    if (!small || chosen.current) return;
+    const timer = setInterval(() => !isTyping() && setSmall(false), TYPING_MS);
+    return () => clearInterval(timer);
+  }, [small, id]);
   if (!first) return null;
   const more = requests.length - 1;
   return (
     <div className={small ? "requests small" : "requests"}>
-      <button className="link-button requests-toggle" type="button" aria-expanded={!small} onClick={() => setSmall(!small)}>
+      <button className="link-button requests-toggle" type="button" aria-expanded={!small}
+        onClick={() => {
+          chosen.current = true;
+          setSmall(!small);
+        }}
+      >
         {small ? strings.requests.show : strings.requests.readFirst}
       </button>
       {first.method === "session/request_permission" ? (
         <PermissionCard
           key={first.requestId}
           request={first}
+          shown={!small}
           tool={toolOf(log, first)}
           terminals={log.terminals}
           isDenied={(option) => log.deniedModes.some((denied) => denied.modeId === option)}

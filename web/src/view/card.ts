@@ -8,12 +8,13 @@ import { isTyping } from "./typing";
 /** A button that appears under a moving pointer must not be pressed by it. */
 const ARM_MS = 400;
 
-export function useArmed(): boolean {
+export function useArmed(shown = true): boolean {
   const [armed, setArmed] = useState(false);
   useEffect(() => {
+    setArmed(false);
     const timer = setTimeout(() => setArmed(true), ARM_MS);
     return () => clearTimeout(timer);
-  }, []);
+  }, [shown]);
   return armed;
 }
 
