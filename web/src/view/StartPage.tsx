@@ -188,23 +188,21 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
           </Where>
         )}
         {agent && <AgentProblem agent={agent} />}
-        {text === "" && (
-          <div className="suggested" role="group" aria-label={strings.start.suggestions}>
-            {SUGGESTED.map(({ icon, text: suggestion }) => (
-              <button
-                key={suggestion}
-                className="button"
-                type="button"
-                onClick={() => {
-                  setText(suggestion);
-                  focusMessage();
-                }}
-              >
-                <Icon name={icon} /> {suggestion}
-              </button>
-            ))}
-          </div>
-        )}
+        <div className={text === "" ? "suggested" : "suggested kept"} role="group" aria-label={strings.start.suggestions}>
+          {SUGGESTED.map(({ icon, text: suggestion }) => (
+            <button
+              key={suggestion}
+              className="button"
+              type="button"
+              onClick={() => {
+                setText(suggestion);
+                focusMessage();
+              }}
+            >
+              <Icon name={icon} /> {suggestion}
+            </button>
+          ))}
+        </div>
         {sessions !== null && (sessions.length > 0 || canImport) && (
           <RecentSessions sessions={sessions}>
             {chosen && canImport && (
