@@ -33,6 +33,7 @@ for (const width of [390, 1280, 1920]) {
       await checkAccessibility(page);
       // A number that follows words belongs to them.
       await page.waitForTimeout(1600);
+      await chat.permission.getByRole("button", { name: "Allow once" }).and(page.locator('[aria-disabled="false"]')).waitFor();
       await press("1");
       await chat.ended("Finished");
       await page.waitForFunction(() => document.activeElement?.id === "message");

@@ -18,6 +18,9 @@ interface Props {
   onAnswer(requestId: string): void;
 }
 
+/** Elsewhere a question has one size. */
+const isPhone = () => matchMedia("(max-width: 700px)").matches;
+
 /** How often the page looks whether a person still types. */
 const TYPING_MS = 300;
 
@@ -57,7 +60,7 @@ export function RequestDock({ log, requests, client, sessionId, act, onAnswer }:
         <PermissionCard
           key={first.requestId}
           request={first}
-          shown={!small}
+          shown={!small || !isPhone()}
           tool={toolOf(log, first)}
           terminals={log.terminals}
           isDenied={(option) => log.deniedModes.some((denied) => denied.modeId === option)}
