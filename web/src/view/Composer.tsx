@@ -88,7 +88,7 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
     setTimeout(() => setSettles(false), SETTLE_MS);
     onSent();
     attachments.clear();
-    // What a person typed behind the message meanwhile is the beginning of the next one.
+    // Text that was typed after the sent message begins the next one.
     setText((now) => (now.startsWith(written) ? now.slice(written.length) : now));
   }
 

@@ -32,7 +32,7 @@ export function TextForm({ className, label, text: before, save, onSave, onCance
           if (!empty) onSave(text);
         }
         if (event.key !== "Escape") return;
-        // What is around the form stays open.
+        // Escape closes the form alone, and not the panel with it.
         event.stopPropagation();
         onEscape(event, onCancel);
       }}

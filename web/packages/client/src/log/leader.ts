@@ -59,7 +59,7 @@ export class Leader {
   follows(tab: string, cursors: Cursors, list: boolean): void {
     const listed = this.#tabs.get(tab)?.list ?? false;
     this.#tabs.set(tab, { sessions: new Set(cursors.map(([session]) => session)), list, heardAt: Date.now() });
-    // Another tab may have been told of changes before.
+    // The changes so far went to the other tabs only.
     if (list && !listed && this.#listIsLive) this.#tell({ kind: "readList", tab });
     let changed = false;
     for (const [session, after] of cursors) {
