@@ -29,12 +29,16 @@ export function useWhole(feed: SessionFeed, { caughtUp, log }: FeedState): boole
 
   useEffect(() => {
     if (asked === 0 || !caughtUp) return;
+    let left = false;
     const print = () => {
+      if (left) return;
       if (prints.current) window.print();
       prints.current = false;
     };
     // A print without the earlier part says so.
     void feed.loadEarlier(true).then(() => requestAnimationFrame(print), print);
+    // A person who leaves the session meanwhile prints nothing.
+    return () => void (left = true);
   }, [feed, asked, caughtUp]);
   return asked > 0;
 }
