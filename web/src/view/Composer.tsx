@@ -38,6 +38,7 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
   const [sending, setSending] = useState(false);
   /** A message was sent a moment ago. */
   const [settles, setSettles] = useState(false);
+  const settled = useRef<ReturnType<typeof setTimeout>>(undefined);
   const attachments = useAttachments(accepted);
   const dropping = useDroppedFiles(attachments.add);
   const chosenFiles = useRef(new Set<string>());
@@ -85,7 +86,8 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
     if (latestText.current === written) focusNext();
     if (!arrived) return;
     setSettles(true);
-    setTimeout(() => setSettles(false), SETTLE_MS);
+    clearTimeout(settled.current);
+    settled.current = setTimeout(() => setSettles(false), SETTLE_MS);
     onSent();
     attachments.clear();
     // Text that was typed after the sent message begins the next one.
@@ -159,7 +161,9 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
             aria-busy={sending}
             onClick={
               stops
-                ? () => {
+                ? (event) => {
+                    // The second click of a double click was meant for the button that sends, however late it arrives.
+                    if (event.detail > 1) return;
                     onStop();
                     focusNext();
                   }
