@@ -25,6 +25,9 @@ const PAGE_CSP: &str = "default-src 'none'; script-src 'self'; worker-src 'self'
     font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; \
     require-trusted-types-for 'script'; trusted-types dompurify worker";
 
+/// The policy of a worker is that of its own script. A worker imports scripts of the page, and connects nowhere.
+const ASSET_CSP: &str = "default-src 'none'; script-src 'self'; frame-ancestors 'none'";
+
 pub(super) fn routes() -> Router<Gateway> {
     Router::new()
         .route("/", get(index))
@@ -49,7 +52,10 @@ async fn index(State(gateway): State<Gateway>, headers: HeaderMap) -> Result<Res
 
 /// The assets of the page. Their names contain a hash of their content, so they never change.
 async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, ApiError> {
-    cached(&format!("assets/{name}"), &headers, "public, max-age=31536000, immutable")
+    let mut response = cached(&format!("assets/{name}"), &headers, "public, max-age=31536000, immutable")?;
+    let policy = HeaderValue::from_static(ASSET_CSP);
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    Ok(response)
 }
 
 async fn favicon(headers: HeaderMap) -> Result<Response, ApiError> {

@@ -12,6 +12,7 @@ import "./style/markdown.css";
 import "./style/cards.css";
 import "./style/code.css";
 import "./style/composer.css";
+import "./style/queue.css";
 import "./style/permission.css";
 import "./style/panel.css";
 import "./style/print.css";

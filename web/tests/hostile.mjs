@@ -311,11 +311,11 @@ describe("turns", () => {
     const prompt = (place) => texts.map((payload, index) => wordsOf(place, index, payload));
     await api.prompt(session, "permission", ...prompt("u1"));
     const queued = await api.prompt(session, "later");
-    const waits = live.page.locator(".turn-end").filter({ hasText: "Queued" });
-    await waits.waitFor();
+    await live.page.locator(".queued").waitFor();
     const changed = ["stop", ...prompt("u2")].map((text) => ({ type: "text", text }));
     await api.call("PATCH", `sessions/${session}/prompts/${queued}`, { prompt: changed });
-    for (const place of ["u1", "u2"]) await assertShown(live.page, { place, payloads: texts, at: ".turn > .from-person" });
+    await assertShown(live.page, { place: "u1", payloads: texts, at: ".turn > .from-person" });
+    await assertShown(live.page, { place: "u2", payloads: texts, at: ".queue-words" });
     await api.answer(session, await api.request(session), "permissions", { cancelled: true });
     await ended(live.page, 2);
     const replay = await replayed(session);

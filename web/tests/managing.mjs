@@ -11,7 +11,7 @@ import { oneChat } from "./support/one_chat.mjs";
 const DEMO = /demo/;
 const CODE = "/// Adds two numbers.\nfn add(a: u64, b: u64) -> u64 {\n    a + b // <- not HTML\n}";
 
-const { page, chat } = await oneChat({ agent: DEMO, viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" });
+const { page, chat, watch, link } = await oneChat({ agent: DEMO, viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" });
 await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
 await chat.send("/markdown");
 await chat.ended("Finished");
@@ -182,6 +182,18 @@ test("on a narrow screen Ctrl+K opens the list over the conversation", async () 
   await page.getByRole("searchbox", { name: "Search sessions" }).waitFor();
   await checkAccessibility(page, "list at 390 px");
   await screenshot(page, "groups-small");
+});
+
+test("the times of the list grow while nothing happens", async () => {
+  const other = await watch.newPage();
+  await other.clock.install();
+  await other.goto(link);
+  const time = other.locator(".session-row time").first();
+  const before = await time.textContent();
+  await other.clock.fastForward("07:30");
+  await other.waitForFunction((text) => document.querySelector(".session-row time").textContent !== text, before);
+  assert.match(await time.textContent(), /^[78] min ago$/);
+  await other.close();
 });
 
 test("the menu of a session shows the output of the agent", async () => {

@@ -9,7 +9,9 @@ import { oneChat } from "./support/one_chat.mjs";
 
 const { page, chat } = await oneChat({ agent: /demo/ });
 const turn = (words) => chat.turns.filter({ hasText: words });
-const queued = (words, name) => turn(words).getByRole("button", { name, exact: true });
+const waiting = (words) => chat.queued.filter({ hasText: words });
+const queued = (words, name) => waiting(words).getByRole("button", { name, exact: true });
+const order = () => page.locator(".queue-words").allTextContents();
 
 test("a queued message is edited where it is, and moved", async () => {
   await chat.send("/slow 300");
@@ -27,38 +29,58 @@ test("a queued message is edited where it is, and moved", async () => {
   await field.fill("a better idea");
   await checkAccessibility(page);
   await page.getByRole("button", { name: "Save" }).click();
-  await turn("a better idea").getByText("Queued, number 1").waitFor();
-  assert.equal(await turn("the first idea").count(), 0);
+  await waiting("a better idea").waitFor();
+  assert.deepEqual(await order(), ["a better idea", "the second idea"]);
   await queued("a better idea", "Send later").click();
-  await turn("a better idea").getByText("Queued, number 2").waitFor();
-  await turn("the second idea").getByText("Queued, number 1").waitFor();
-  assert.deepEqual((await chat.turns.locator(".from-person").allTextContents()).map((text) => text.replace("You wrote: ", "")), ["/slow 300", "the second idea", "a better idea"]);
+  await waiting("a better idea").and(chat.queued.nth(1)).waitFor();
+  assert.deepEqual(await order(), ["the second idea", "a better idea"]);
   await queued("a better idea", "Send earlier").click();
-  await turn("a better idea").getByText("Queued, number 1").waitFor();
+  await waiting("a better idea").and(chat.queued.nth(0)).waitFor();
   await queued("a better idea", "Edit").click();
   await page.keyboard.press("Escape");
   await queued("a better idea", "Remove").click();
   await turn("a better idea").getByText("Removed from the queue").waitFor();
+  assert.deepEqual(await order(), ["the second idea"]);
 });
 
 test("a queued message is removed", async () => {
   await queued("the second idea", "Remove").click();
   await turn("the second idea").getByText("Removed from the queue").waitFor();
+  assert.equal(await chat.queued.count(), 0);
   assert.equal(await chat.message.inputValue(), "");
   await turn("/slow 300").locator(".working").waitFor();
 });
 
-test("the next message is sent now, and the others wait", async () => {
-  await chat.send("/slow 301");
+test("any message is sent now, and the others wait", async () => {
   await chat.send("/about");
-  await queued("/slow 301", "Stop and send now").waitFor();
-  assert.equal(await queued("/about", "Stop and send now").count(), 0);
-  await queued("/slow 301", "Stop and send now").click();
+  await chat.send("/slow 301");
+  await queued("/slow 301", "Send now").click();
   await turn("/slow 300").getByText("Stopped").waitFor();
   await turn("/slow 301").locator(".working").waitFor();
-  await queued("/about", "Stop and send now").click();
-  await chat.ended("Finished");
+  assert.deepEqual(await order(), ["/about"]);
+  await queued("/about", "Send now").click();
+  await turn("/about").getByText("Finished").waitFor();
   await turn("/slow 301").getByText("Stopped").waitFor();
+  assert.equal(await chat.queued.count(), 0);
+});
+
+test("many messages that wait leave the place of the running turn", async () => {
+  await chat.send("/slow 304");
+  for (const number of [1, 2, 3, 4, 5, 6]) await chat.send(`idea ${number} ${"with many words ".repeat(20)}`);
+  const box = async (selector) => page.locator(selector).boundingBox();
+  for (const [width, height] of [[1280, 720], [390, 844]]) {
+    await page.setViewportSize({ width, height });
+    const [queue, running] = [await box(".queue"), await turn("/slow 304").locator(".working").boundingBox()];
+    assert.ok(queue.height <= height * 0.4, `${queue.height} of ${height} px`);
+    assert.ok(running.y >= 0 && running.y + running.height <= queue.y, `${running.y} above ${queue.y}`);
+    await checkAccessibility(page);
+    await screenshot(page, `queue-many-${width}`);
+  }
+  await page.setViewportSize({ width: 1280, height: 720 });
+  await page.keyboard.press("Escape");
+  await turn("/slow 304").getByText("Stopped").waitFor();
+  await page.waitForFunction(() => document.getElementById("message").value.startsWith("idea 1"));
+  await chat.message.fill("");
 });
 
 test("a stop returns the messages that waited to the field", async () => {

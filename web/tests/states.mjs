@@ -116,9 +116,11 @@ test("a running turn with a queued message", async () => {
   await session("demo");
   await chat.send("/slow 120");
   await chat.send("Then run the whole suite once with --release");
-  await chat.turns.filter({ hasText: "whole suite" }).getByRole("button", { name: "Edit", exact: true }).waitFor();
+  await chat.send("Update CHANGELOG under “Fixed”, and name the two modules that read the clock of the machine before");
+  await chat.send("Open a pull request");
+  await chat.queued.nth(2).getByRole("button", { name: "Edit", exact: true }).waitFor();
   await look("queue");
-  await component("queued", chat.turns.filter({ hasText: "whole suite" }));
+  await component("queue", page.getByRole("region", { name: "Queue" }));
   await component("working", page.locator(".working"));
   await chat.message.fill("/");
   await page.getByRole("listbox").waitFor();

@@ -59,7 +59,8 @@ function show({ sessionId, title, agent }: Session, words: string): void {
     };
   } catch {
     // Phones show notifications only through a service worker.
-    void showByWorker(name, { ...options, data: new URL(sessionHref(sessionId), document.baseURI).href });
+    // A system without notifications refuses them. The list of sessions marks the session anyway.
+    showByWorker(name, { ...options, data: new URL(sessionHref(sessionId), document.baseURI).href }).catch(() => undefined);
   }
 }
 

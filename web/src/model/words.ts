@@ -5,11 +5,13 @@ import { lookup, visible } from "@acp-gateway/client/read";
 import { strings } from "../strings";
 
 export function duration(from: string, to: string): string {
-  const seconds = Math.max(0, (Date.parse(to) - Date.parse(from)) / 1000);
-  if (!Number.isFinite(seconds)) return "";
-  if (seconds < 1) return strings.time.underOneSecond;
-  if (seconds < 60) return strings.time.seconds(Math.round(seconds));
-  return strings.time.minutes(Math.floor(seconds / 60), Math.round(seconds % 60));
+  const exact = Math.max(0, (Date.parse(to) - Date.parse(from)) / 1000);
+  if (!Number.isFinite(exact)) return "";
+  if (exact < 1) return strings.time.underOneSecond;
+  const seconds = Math.round(exact);
+  if (seconds < 60) return strings.time.seconds(seconds);
+  if (seconds < 3600) return strings.time.minutes(Math.floor(seconds / 60), seconds % 60);
+  return strings.time.hours(Math.floor(seconds / 3600), Math.floor((seconds % 3600) / 60));
 }
 
 export function ago(time: string, now: number): string {

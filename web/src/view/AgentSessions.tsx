@@ -4,8 +4,8 @@ import { useEffect, useState } from "react";
 import { type AgentSession, type GatewayClient, idempotencyKey } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { goTo, sessionHref } from "../model/route";
-import { ago } from "../model/words";
 import { strings } from "../strings";
+import { Ago } from "./Ago";
 import { Dialog } from "./Dialog";
 import { ProblemNote } from "./ProblemNote";
 import { Where } from "./where";
@@ -70,7 +70,7 @@ export function AgentSessions({ client, agent, onClose }: Props) {
                 <code title={visible(session.cwd)}>{visible(session.cwd)}</code>
                 <span>
                   {session.sessionId !== null && `${strings.agents.isHere} · `}
-                  {session.updatedAt && ago(session.updatedAt, Date.now())}
+                  {session.updatedAt && <Ago time={session.updatedAt} />}
                 </span>
               </button>
             </li>

@@ -4,6 +4,7 @@ import { useEffect, useState } from "react";
 import type { Connection } from "@acp-gateway/client";
 import { strings } from "../strings";
 import { Icon } from "./Icon";
+import { useNow } from "./now";
 
 /** An immediate reconnect is not shown. */
 const GRACE_MS = 400;
@@ -49,12 +50,6 @@ function useLoss(connection: Connection): string | null {
 }
 
 function useCountdown(until: number | null): number {
-  const [now, setNow] = useState(() => Date.now());
-  useEffect(() => {
-    if (until === null) return;
-    setNow(Date.now());
-    const timer = setInterval(() => setNow(Date.now()), 250);
-    return () => clearInterval(timer);
-  }, [until]);
+  const now = useNow(until === null ? null : 250);
   return until === null ? 0 : Math.max(0, Math.ceil((until - now) / 1000));
 }

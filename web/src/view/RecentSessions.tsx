@@ -6,8 +6,8 @@ import { folderName } from "../model/folders";
 import { sessionHref } from "../model/route";
 import { seen } from "../model/seen";
 import { sessionMark } from "../model/sessionState";
-import { ago } from "../model/words";
 import { strings } from "../strings";
+import { Ago } from "./Ago";
 import { SessionStateMark } from "./SessionStateMark";
 
 const MOST = 5;
@@ -27,7 +27,7 @@ export function RecentSessions({ sessions, children }: { sessions: SessionSummar
             <SessionStateMark mark={sessionMark(session, seen.isUnread(session))} />
           </span>
           <span className="recent-where">{[session.agent, folderOf(session)].filter((part) => part !== null).join(" · ")}</span>
-          <time dateTime={session.lastActivityAt}>{ago(session.lastActivityAt, Date.now())}</time>
+          <Ago time={session.lastActivityAt} />
         </a>
       ))}
     </section>

@@ -4,8 +4,8 @@ import { useState, type FormEvent } from "react";
 import type { SessionSummary as Session } from "@acp-gateway/client";
 import { sessionHref } from "../model/route";
 import { sessionMark } from "../model/sessionState";
-import { ago } from "../model/words";
 import { strings } from "../strings";
+import { Ago } from "./Ago";
 import { onEscape } from "./escape";
 import { Icon } from "./Icon";
 import { SessionStateMark } from "./SessionStateMark";
@@ -50,7 +50,7 @@ export function SessionRow({ session, current, unread, title, onNavigate, onRena
               <SessionStateMark mark={mark} />
               {mark.word !== null && " · "}
               <span className="session-about">
-                {ago(session.lastActivityAt, Date.now())} · {session.agent}
+                <Ago time={session.lastActivityAt} /> · {session.agent}
               </span>
             </span>
           </a>

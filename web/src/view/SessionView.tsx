@@ -24,12 +24,11 @@ import { usePart } from "./lazy";
 import { Options } from "./Options";
 import type { PanelProps } from "./panel/Panel";
 import { ProblemNote } from "./ProblemNote";
-import { Queue } from "./QueuedEnd";
+import { Queue } from "./Queue";
 import { RequestDock } from "./RequestDock";
 import { SessionMenu } from "./SessionMenu";
 import { Transcript } from "./Transcript";
 import { UsageMeter } from "./UsageMeter";
-import { useQueue } from "./useQueue";
 import { useWhole } from "./useWhole";
 import { Where } from "./where";
 import { WorkingFolder } from "./workingFolder";
@@ -105,7 +104,6 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
   );
   const accepted = useMemo(() => accepts(log.promptCapabilities), [log.promptCapabilities]);
   const where = useMemo(() => ({ client, agent: log.agent }), [client, log.agent]);
-  const queue = useQueue(client, sessionId, log, act);
   const panel = useSyncExternalStore(panelChoice.subscribe, panelChoice.value);
   const whole = useWhole(feed, shown);
   // The state says that it failed.
@@ -114,12 +112,12 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
     await feed.loadEarlier(true);
     return feed.state().log;
   }, [feed]);
+  const queued = log.turns.filter(({ status }) => status === "queued");
   // The messages that waited go back to the field.
   const stop = () => {
-    const waiting = log.turns.filter(({ status }) => status === "queued");
     void act(async () => {
       const cancelled = new Set<string | null>((await client.cancel(sessionId))?.promptIds);
-      const texts = waiting.filter(({ promptId }) => cancelled.has(promptId)).map(({ prompt }) => blocksText(prompt));
+      const texts = queued.filter(({ promptId }) => cancelled.has(promptId)).map(({ prompt }) => blocksText(prompt));
       if (texts.length > 0) rewrite(texts.join("\n\n"));
     });
   };
@@ -150,22 +148,20 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
               {!gone && !refused && <SessionMenu client={client} sessionId={sessionId} log={log} wholeLog={wholeLog} title={title} busy={running !== null} act={act} />}
             </header>
             <ConnectionBanner connection={connection} onRetry={() => feed.retryNow()} />
-            <Queue value={log.closed || gone ? null : queue}>
-              <Transcript
-                log={log}
-                busy={running !== null}
-                caughtUp={caughtUp}
-                loading={!caughtUp && log.seq === 0 && !refused}
-                earlier={earlier}
-                whole={whole}
-                onEarlier={readEarlier}
-                agent={log.agent}
-                seenUntil={seenUntil}
-                named={turn}
-                sends={sends}
-                onRewrite={rewrite}
-              />
-            </Queue>
+            <Transcript
+              log={log}
+              busy={running !== null}
+              caughtUp={caughtUp}
+              loading={!caughtUp && log.seq === 0 && !refused}
+              earlier={earlier}
+              whole={whole}
+              onEarlier={readEarlier}
+              agent={log.agent}
+              seenUntil={seenUntil}
+              named={turn}
+              sends={sends}
+              onRewrite={rewrite}
+            />
             <footer className="dock">
               {!gone && (
                 <Boundary key={requests[0]?.requestId ?? ""}>
@@ -181,6 +177,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
                   </button>
                 </div>
               )}
+              {!gone && !refused && !log.closed && <Queue client={client} sessionId={sessionId} turns={queued} running={running?.promptId ?? null} act={act} />}
               {gone || refused ? (
                 <Gone gone={gone} error={refused ? connection.error : null} />
               ) : log.closed ? (

@@ -10,6 +10,7 @@ import { strings } from "../strings";
 import type { SessionList } from "@acp-gateway/react";
 import { Icon } from "./Icon";
 import { KeyRights } from "./KeyRights";
+import { SHORT_MS, useNow } from "./now";
 import { ProblemNote } from "./ProblemNote";
 import { SessionRow } from "./SessionRow";
 import { moveFocus, SessionSearch } from "./SessionSearch";
@@ -33,6 +34,7 @@ export function Sidebar({ client, list, route, open, openTitle, onForget, onNavi
   const [error, setError] = useState<unknown>(null);
   const [search, setSearch] = useState("");
   useSyncExternalStore(seen.subscribe, seen.stored);
+  const now = useNow(SHORT_MS);
   const titleOf = (session: Session) =>
     visible(session.title ?? (session.sessionId === open ? openTitle : null) ?? strings.common.untitled);
   const found = list.sessions?.filter((session) => matches({ ...session, title: titleOf(session) }, search.trim())) ?? [];
@@ -83,7 +85,7 @@ export function Sidebar({ client, list, route, open, openTitle, onForget, onNavi
         </p>
       )}
       <div className="session-groups" onKeyDown={moveFocus}>
-        {grouped(found, Date.now()).map((group) => (
+        {grouped(found, now).map((group) => (
           <section key={group.name} aria-label={group.name}>
             <h2 className="session-group">
               {group.name}

@@ -5,9 +5,9 @@ import type { GatewayClient, Task } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { sessionHref } from "../model/route";
 import { useTasks } from "@acp-gateway/react";
-import { ago } from "../model/words";
 import { taskTone, taskWords } from "../model/tasks";
 import { strings } from "../strings";
+import { Ago } from "./Ago";
 import { ProblemNote } from "./ProblemNote";
 import { Words } from "./Words";
 
@@ -69,7 +69,7 @@ function TaskRow({ task, onCancel }: { task: Task; onCancel(): void }) {
           {taskWords(task)}
         </span>
         <span>
-          {task.agent} · {task.priority} · {task.by} · {ago(task.endedAt ?? task.startedAt ?? task.createdAt, Date.now())}
+          {task.agent} · {task.priority} · {task.by} · <Ago time={task.endedAt ?? task.startedAt ?? task.createdAt} />
         </span>
       </p>
       {task.result?.error && <ProblemNote problem={task.result.error} />}

@@ -127,7 +127,7 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
           {caughtUp && (first > 0 || log.start > 0) && <Earlier state={earlier} beginning={beginning} onShow={showEarlier} />}
           <NearnessContext value={nearness}>
             <KeepPlace scroller={scroller} beginning={beginning} reads={reads}>
-              {log.turns.slice(first).map((turn) => (
+              {log.turns.slice(first).filter(hasBegun).map((turn) => (
                 <Fragment key={turn.key}>
                   {turn.key === fresh?.first && (
                     <>
@@ -157,6 +157,11 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
     </div>
   );
 });
+
+/** The queue has the other turns. */
+function hasBegun({ status }: Turn): boolean {
+  return status !== "queued";
+}
 
 /** The index of the first turn that is shown. */
 function firstShown(turns: Turn[], from: string | null, whole: boolean): number {

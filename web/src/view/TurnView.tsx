@@ -9,6 +9,7 @@ import { parseRoute, turnHref } from "../model/route";
 import { clock, duration, noteWords, stopWords } from "../model/words";
 import { strings } from "../strings";
 import { ActivityGroup } from "./ActivityGroup";
+import { Elapsed } from "./Ago";
 import { Boundary } from "./Boundary";
 import { CompactionCard } from "./CompactionCard";
 import { ContentBlocks } from "./ContentBlocks";
@@ -17,7 +18,6 @@ import { Icon } from "./Icon";
 import { ItemChunk } from "./ItemChunk";
 import { PlanCard } from "./PlanCard";
 import { ProblemNote } from "./ProblemNote";
-import { QueuedEnd } from "./QueuedEnd";
 import { RequestLine } from "./RequestLine";
 import { SubagentCard } from "./SubagentCard";
 import { TerminalBlock } from "./TerminalBlock";
@@ -44,7 +44,7 @@ export const TurnView = memo(function TurnView({ turn, isNamed, terminals, onRew
           <ContentBlocks blocks={turn.prompt} plain />
         </div>
       )}
-      {words !== "" && turn.status !== "queued" && (
+      {words !== "" && (
         <div className="prompt-actions" role="group" aria-label={strings.transcript.yourMessage}>
           <time className="prompt-time" dateTime={turn.createdAt}>
             {clock(turn.createdAt)}
@@ -282,7 +282,6 @@ function ItemView({ item, live, settled, asked, declined, terminals }: Omit<Item
 }
 
 function TurnEnd({ turn, onRewrite }: { turn: Turn; onRewrite(text: string): void }) {
-  if (turn.status === "queued") return <QueuedEnd turn={turn} />;
   if (turn.status === "removed") return <p className="turn-end">{strings.transcript.removed}</p>;
   if (turn.status === "running") {
     const waits = turn.items.some((item) => item.kind === "request" && item.resolution === null && !item.reserved);
@@ -294,7 +293,7 @@ function TurnEnd({ turn, onRewrite }: { turn: Turn; onRewrite(text: string): voi
           </>
         ) : (
           <>
-            <span className="spinner" aria-hidden="true" /> {strings.transcript.working} <kbd className="key-hint" aria-hidden="true">Esc</kbd> <span className="key-hint" aria-hidden="true">{strings.transcript.stops}</span>
+            <span className="spinner" aria-hidden="true" /> {strings.transcript.working} <Elapsed since={turn.createdAt} /> <kbd className="key-hint" aria-hidden="true">Esc</kbd> <span className="key-hint" aria-hidden="true">{strings.transcript.stops}</span>
           </>
         )}
       </p>

@@ -6,9 +6,9 @@ import { typedJustNow } from "./typing";
 export const MESSAGE_ID = "message";
 export const QUESTION_ID = "question";
 
-/** A pointer that can hover comes with a keyboard. The one of a touch screen covers half of the page. */
+/** The keyboard of a touch screen covers half of the page. A machine without any pointer has a keyboard too. */
 function hasKeyboard(): boolean {
-  return matchMedia("(hover: hover)").matches;
+  return !matchMedia("(pointer: coarse)").matches;
 }
 
 export function focusMessage(): void {

@@ -19,6 +19,11 @@ export class Chat {
     return this.turns.last();
   }
 
+  /** The messages that wait. */
+  get queued() {
+    return this.page.getByRole("region", { name: "Queue" }).getByRole("listitem");
+  }
+
   get permission() {
     return this.page.getByRole("region", { name: /asks permission/ });
   }
@@ -63,10 +68,11 @@ export class Chat {
   }
 
   async send(text) {
-    const before = await this.turns.count();
+    const messages = this.turns.or(this.queued);
+    const before = await messages.count();
     await this.message.fill(text);
     await this.message.press("Enter");
-    await this.turns.nth(before).waitFor();
+    await messages.nth(before).waitFor();
   }
 
   async ended(words) {

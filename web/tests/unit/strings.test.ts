@@ -12,7 +12,7 @@ const NAMES = new Set([
   ...["acp-gateway", "acp-gateway agent add", "Content-Range", "Files", "Notification", "noopener noreferrer", "PRE", "TABLE", "IMG"],
 ]);
 /** Texts for programs: errors that no person can cause, queries, HTML, and an answer to an agent. */
-const TECHNICAL = new Set(["index.html has no place for the page", "input, select, textarea", "(hover: hover)", '<a href="', '<img src="', "A person refused it."]);
+const TECHNICAL = new Set(["index.html has no place for the page", "input, select, textarea", "(pointer: coarse)", '<a href="', '<img src="', "A person refused it."]);
 const TEXT_ATTRIBUTES = ["title", "aria-label", "placeholder", "label", "alt", "head"];
 const CODE_ATTRIBUTES = ["className", "d", "viewBox"];
 

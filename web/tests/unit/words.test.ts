@@ -19,6 +19,8 @@ test("paths in the working folder are short, and no other path pretends to be", 
 test("durations and stop reasons in words", () => {
   expect(duration("2026-11-21T22:00:00.000Z", "2026-11-21T22:01:05.000Z")).toBe("1 min 5 s");
   expect(duration("2026-11-21T22:00:00.000Z", "2026-11-21T22:00:00.300Z")).toBe("under a second");
+  expect(duration("2026-11-21T22:00:00.000Z", "2026-11-21T22:00:59.600Z")).toBe("1 min 0 s");
+  expect(duration("2026-11-21T22:00:00.000Z", "2026-11-21T23:59:59.600Z")).toBe("2 h 0 min");
   expect(stopWords("cancelled")).toBe("Stopped");
   expect(stopWords("constructor")).toBe("Ended (constructor)");
 });

@@ -9,6 +9,7 @@ export * as key from "./key";
 export * as panel from "./panel";
 export * as problems from "./problems";
 export * as questions from "./questions";
+export * as queue from "./queue";
 export * as requests from "./requests";
 export * as session from "./session";
 export * as sidebar from "./sidebar";

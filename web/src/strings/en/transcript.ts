@@ -63,16 +63,6 @@ export const compactions: Record<string, string> = {
 };
 export const otherCompaction = (status: string) => `Summing up: ${status}`;
 
-export const queueWaits = "Waiting in the queue";
-export const queued = "Queued";
-export const queuedNumber = (place: number) => `Queued, number ${place}`;
-export const queuedMessage = "Queued message";
-export const sendNow = "Stop and send now";
-export const sendEarlier = "Send earlier";
-export const sendLater = "Send later";
-export const edit = "Edit";
-export const remove = "Remove";
-
 export const away = "While you were away";
 export const turnsFinished = (count: number) => (count === 1 ? "Finished a turn" : `Finished ${count} turns`);
 export const turnsFailed = (count: number) => (count === 1 ? "A turn failed" : `${count} turns failed`);

@@ -1,0 +1,12 @@
+// The messages that wait until the running turn ends.
+
+export const name = "Queue";
+export const heading = "Queued · sent when this turn ends";
+export const message = "Queued message";
+export const sendNow = "Send now";
+export const sendNowTitle = "Stop the running turn and send this message now";
+export const sendEarlier = "Send earlier";
+export const sendLater = "Send later";
+export const edit = "Edit";
+export const remove = "Remove";
+export const attachments = (count: number) => (count === 1 ? "1 attachment" : `${count} attachments`);
