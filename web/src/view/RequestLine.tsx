@@ -1,4 +1,5 @@
-// A request in the transcript: open, or answered with author and answer. The dock below contains the form.
+// A request in the transcript, with its answer and who gave it. An open one is in the dock below, unless another editor has to
+// answer it.
 
 import { memo } from "react";
 import type { RequestItem, Resolution } from "@acp-gateway/client";
@@ -8,12 +9,13 @@ import { Icon } from "./Icon";
 
 export const RequestLine = memo(function RequestLine({ item, live }: { item: RequestItem; live: boolean }) {
   const waits = item.resolution === null && live;
+  if (waits && !item.reserved) return null;
   return (
     <p className={waits ? "request-line waits" : "request-line"}>
       <Icon name={waits ? "waiting" : "mode"} />
       <span className="request-line-title">{item.title.replace(/[.:]$/, "") || strings.requests.asked}</span>
       <span>
-        {item.resolution ? resolutionWords(item, item.resolution) : live ? (item.reserved ? strings.requests.waitsForEditor : strings.requests.waitsForYou) : strings.requests.notAnswered}
+        {item.resolution ? resolutionWords(item, item.resolution) : waits ? strings.requests.waitsForEditor : strings.requests.notAnswered}
         {item.done && strings.requests.andDone}
       </span>
     </p>

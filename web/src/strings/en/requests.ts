@@ -23,7 +23,6 @@ export const theRequest = "The request";
 
 export const asked = "The agent asked a question";
 export const waitsForEditor = "waits for the editor";
-export const waitsForYou = "waits for your answer";
 export const notAnswered = "was not answered";
 export const andDone = ", and done";
 export const by = (name: string) => ` by ${name}`;
