@@ -43,6 +43,20 @@ test("a queued message is edited where it is, and moved", async () => {
   assert.deepEqual(await order(), ["the second idea"]);
 });
 
+test("a message that is moved by keys keeps the focus on its button", async () => {
+  await chat.send("the third idea");
+  const earlier = queued("the third idea", "Send earlier");
+  await earlier.press("Enter");
+  await waiting("the third idea").and(chat.queued.nth(0)).waitFor();
+  assert.equal(await earlier.getAttribute("aria-disabled"), "true");
+  assert.equal(await earlier.evaluate((button) => button === document.activeElement), true);
+  await earlier.press("Enter");
+  assert.deepEqual(await order(), ["the third idea", "the second idea"]);
+  await queued("the third idea", "Remove").press("Enter");
+  await chat.queued.and(waiting("the second idea")).waitFor();
+  await page.waitForFunction(() => document.activeElement?.id === "message");
+});
+
 test("a queued message is removed", async () => {
   await queued("the second idea", "Remove").click();
   await turn("the second idea").getByText("Removed from the queue").waitFor();

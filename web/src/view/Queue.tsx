@@ -107,9 +107,10 @@ function Row({ turn, place, length, onSend, onMove, onChange, onRemove }: RowPro
   );
 }
 
+/** A button that moves its row to an end is disabled then, and keeps the focus. */
 function Action({ name, icon, disabled = false, onPress }: { name: string; icon: string; disabled?: boolean; onPress(): void }) {
   return (
-    <button className="icon-button" type="button" title={name} disabled={disabled} onClick={onPress}>
+    <button className="icon-button" type="button" title={name} aria-disabled={disabled || undefined} onClick={() => disabled || onPress()}>
       <Icon name={icon} />
       <span className="hidden">{name}</span>
     </button>
