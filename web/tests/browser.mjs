@@ -229,6 +229,18 @@ describe("with the demo agent", () => {
     await watch.close();
   });
 
+  test("a running turn shows how long it has been running", async () => {
+    const { watch, page, chat } = await open();
+    await page.clock.install();
+    await chat.start(DEMO);
+    await chat.send("/slow 120");
+    await page.clock.fastForward("01:10");
+    await chat.lastTurn.locator(".working .elapsed").filter({ hasText: /^1 min \d+ s$/ }).waitFor();
+    await page.keyboard.press("Escape");
+    await chat.ended("Stopped");
+    await watch.close();
+  });
+
   test("a message sent during a turn waits in the queue", async () => {
     const { watch, page, chat } = await open();
     await chat.start(DEMO);
@@ -237,8 +249,8 @@ describe("with the demo agent", () => {
     await chat.send("/help");
     await chat.queued.filter({ hasText: "/help" }).waitFor();
     await page.keyboard.press("Escape");
-    await chat.turns.nth(1).waitFor();
-    await chat.lastTurn.locator(".turn-end").filter({ hasText: /Stopped|Finished|Removed/ }).waitFor();
+    await chat.ended("Stopped");
+    await chat.queued.waitFor({ state: "detached" });
     await watch.close();
   });
 

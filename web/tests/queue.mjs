@@ -4,14 +4,15 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Api } from "./support/api.mjs";
 import { checkAccessibility, screenshot } from "./support/browser.mjs";
 import { oneChat } from "./support/one_chat.mjs";
 
-const { page, chat } = await oneChat({ agent: /demo/ });
+const { page, chat, link } = await oneChat({ agent: /demo/ });
 const turn = (words) => chat.turns.filter({ hasText: words });
 const waiting = (words) => chat.queued.filter({ hasText: words });
 const queued = (words, name) => waiting(words).getByRole("button", { name, exact: true });
-const order = () => page.locator(".queue-words").allTextContents();
+const order = () => page.locator(".queue-text").allTextContents();
 
 test("a queued message is edited where it is, and moved", async () => {
   await chat.send("/slow 300");
@@ -39,27 +40,56 @@ test("a queued message is edited where it is, and moved", async () => {
   await queued("a better idea", "Edit").click();
   await page.keyboard.press("Escape");
   await queued("a better idea", "Remove").click();
-  await turn("a better idea").getByText("Removed from the queue").waitFor();
+  await waiting("a better idea").waitFor({ state: "detached" });
   assert.deepEqual(await order(), ["the second idea"]);
+  assert.equal(await turn("a better idea").count(), 0);
 });
 
 test("a message that is moved by keys keeps the focus on its button", async () => {
   await chat.send("the third idea");
-  const earlier = queued("the third idea", "Send earlier");
+  const changes = [];
+  page.on("request", (request) => request.method() === "PATCH" && changes.push(request.url()));
+  const [earlier, later] = [queued("the third idea", "Send earlier"), queued("the third idea", "Send later")];
+  const isFocused = (button) => button.evaluate((element) => element === document.activeElement);
   await earlier.press("Enter");
   await waiting("the third idea").and(chat.queued.nth(0)).waitFor();
   assert.equal(await earlier.getAttribute("aria-disabled"), "true");
-  assert.equal(await earlier.evaluate((button) => button === document.activeElement), true);
+  assert.equal(await isFocused(earlier), true);
   await earlier.press("Enter");
-  assert.deepEqual(await order(), ["the third idea", "the second idea"]);
+  assert.equal(changes.length, 1, "a disabled button does nothing");
+  await later.press("Enter");
+  await waiting("the third idea").and(chat.queued.nth(1)).waitFor();
+  assert.equal(await isFocused(later), true);
   await queued("the third idea", "Remove").press("Enter");
-  await chat.queued.and(waiting("the second idea")).waitFor();
+  await waiting("the third idea").waitFor({ state: "detached" });
   await page.waitForFunction(() => document.activeElement?.id === "message");
+});
+
+test("a double click on an action does not act on the next row", async () => {
+  await chat.send("the third idea");
+  const { x, y, width, height } = await queued("the third idea", "Remove").boundingBox();
+  // The row above moves below the pointer.
+  await page.mouse.dblclick(x + width / 2, y + height / 2, { delay: 60 });
+  await waiting("the third idea").waitFor({ state: "detached" });
+  await page.waitForTimeout(500);
+  assert.deepEqual(await order(), ["the second idea"]);
+});
+
+test("a message is read as a whole", async () => {
+  const whole = `first line\n${"many words ".repeat(40)}end`;
+  await chat.send(whole);
+  await waiting("many words").getByRole("button", { expanded: false }).click();
+  assert.equal(await page.locator(".queue-whole").innerText(), whole);
+  await checkAccessibility(page);
+  await screenshot(page, "queue-open");
+  await waiting("many words").getByRole("button", { expanded: true }).click();
+  await queued("many words", "Remove").click();
+  await waiting("many words").waitFor({ state: "detached" });
 });
 
 test("a queued message is removed", async () => {
   await queued("the second idea", "Remove").click();
-  await turn("the second idea").getByText("Removed from the queue").waitFor();
+  await waiting("the second idea").waitFor({ state: "detached" });
   assert.equal(await chat.queued.count(), 0);
   assert.equal(await chat.message.inputValue(), "");
   await turn("/slow 300").locator(".working").waitFor();
@@ -78,7 +108,19 @@ test("any message is sent now, and the others wait", async () => {
   assert.equal(await chat.queued.count(), 0);
 });
 
-test("many messages that wait leave the place of the running turn", async () => {
+test("a change of a message that starts meanwhile returns to the field", async () => {
+  await chat.send("/slow 305");
+  await chat.send("/about");
+  await queued("/about", "Edit").click();
+  await page.getByRole("textbox", { name: "Queued message" }).fill("a changed text");
+  const running = (await turn("/slow 305").getAttribute("id")).slice("turn-".length);
+  await new Api(link).call("POST", `${new URL(page.url()).hash.replace("#/s/", "sessions/")}/prompts/${running}/cancel`);
+  await turn("/about").getByText("Finished").waitFor();
+  await page.waitForFunction(() => document.getElementById("message").value === "a changed text");
+  await chat.message.fill("");
+});
+
+test("a long queue does not hide the running turn", async () => {
   await chat.send("/slow 304");
   for (const number of [1, 2, 3, 4, 5, 6]) await chat.send(`idea ${number} ${"with many words ".repeat(20)}`);
   const box = async (selector) => page.locator(selector).boundingBox();
@@ -90,6 +132,12 @@ test("many messages that wait leave the place of the running turn", async () => 
     await checkAccessibility(page);
     await screenshot(page, `queue-many-${width}`);
   }
+  // On a phone, a row has its actions when it is open.
+  assert.equal(await queued("idea 1", "Remove").isVisible(), false);
+  await waiting("idea 1").getByRole("button", { expanded: false }).click();
+  await queued("idea 1", "Remove").waitFor();
+  await checkAccessibility(page);
+  await screenshot(page, "queue-open-phone");
   await page.setViewportSize({ width: 1280, height: 720 });
   await page.keyboard.press("Escape");
   await turn("/slow 304").getByText("Stopped").waitFor();

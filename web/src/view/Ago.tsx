@@ -1,14 +1,14 @@
-// How long ago something was, and how long it has been going on.
+// The age of an event, and the duration of something that runs.
 
 import { ago, duration } from "../model/words";
-import { SECOND_MS, SHORT_MS, useNow } from "./now";
+import { SECOND_MS, MINUTE_STEP_MS, useNow } from "./now";
 
 export function Ago({ time }: { time: string }) {
-  const now = useNow(SHORT_MS);
+  const now = useNow(MINUTE_STEP_MS);
   return <time dateTime={time}>{ago(time, now)}</time>;
 }
 
-/** Nothing in the first second. */
+/** Renders nothing in the first second. */
 export function Elapsed({ since }: { since: string }) {
   const now = useNow(SECOND_MS);
   return now - Date.parse(since) < SECOND_MS ? null : <span className="elapsed">{duration(since, new Date(now).toISOString())}</span>;

@@ -36,9 +36,9 @@ const SETTLE_MS = 600;
 
 export function Composer({ client, sessionId, commands, accepted, sent, text, setText, running, act, onStop, onSent, children }: Props) {
   const [sending, setSending] = useState(false);
-  /** A message was sent a moment ago. */
-  const [settles, setSettles] = useState(false);
-  const settled = useRef<ReturnType<typeof setTimeout>>(undefined);
+  /** The number of messages that were sent here, and of those that were sent more than a moment ago. */
+  const [[messages, settled], setSent] = useState([0, 0]);
+  const settles = settled < messages;
   const attachments = useAttachments(accepted);
   const dropping = useDroppedFiles(attachments.add);
   const chosenFiles = useRef(new Set<string>());
@@ -52,6 +52,12 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
   const empty = text.trim() === "" && attachments.all.length === 0;
 
   useEffect(focusMessageUnlessSearching, []);
+
+  // The time begins when the button has changed on the page.
+  useEffect(() => {
+    const timer = setTimeout(() => setSent([messages, messages]), SETTLE_MS);
+    return () => clearTimeout(timer);
+  }, [messages]);
 
   useEffect(() => {
     if (!running) return;
@@ -85,9 +91,7 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
     // Text in the field is not replaced.
     if (latestText.current === written) focusNext();
     if (!arrived) return;
-    setSettles(true);
-    clearTimeout(settled.current);
-    settled.current = setTimeout(() => setSettles(false), SETTLE_MS);
+    setSent(([before, old]) => [before + 1, old]);
     onSent();
     attachments.clear();
     // Text that was typed after the sent message begins the next one.

@@ -1,9 +1,10 @@
-// The messages that wait until the running turn ends, with what a person can do about each.
+// The queued messages, and the actions on each.
 
-import { useState } from "react";
+import { useEffect, useId, useRef, useState } from "react";
 import { blocksText, type GatewayClient, type Turn } from "@acp-gateway/client";
 import { strings } from "../strings";
 import type { Act } from "./act";
+import { ContentBlocks } from "./ContentBlocks";
 import { focusMessage } from "./focus";
 import { Icon } from "./Icon";
 import { TextForm } from "./TextForm";
@@ -16,39 +17,74 @@ interface Props {
   /** The prompt of the running turn. */
   running: string | null;
   act: Act;
+  /** Receives a text that a person changed in a message which has started or was removed meanwhile. */
+  onLate(text: string): void;
 }
 
-export function Queue({ client, sessionId, turns, running, act }: Props) {
-  if (turns.length === 0) return null;
-  const order = turns.map(({ promptId }) => promptId ?? "");
+export function Queue({ client, sessionId, turns, running, act, onLate }: Props) {
+  const queued = turns.flatMap((turn) => (turn.promptId === null ? [] : [{ turn, promptId: turn.promptId }]));
+  const [edited, setEdited] = useState<{ promptId: string; before: string; text: string } | null>(null);
+  const isLate = edited !== null && !queued.some(({ promptId }) => promptId === edited.promptId);
+  useEffect(() => {
+    if (!isLate) return;
+    setEdited(null);
+    if (edited.text !== edited.before) onLate(edited.text);
+  }, [isLate, edited, onLate]);
+
+  if (queued.length === 0) return null;
   const change = (promptId: string, changes: Parameters<GatewayClient["changePrompt"]>[2]) => act(() => client.changePrompt(sessionId, promptId, changes));
   const cancel = (promptId: string) => client.cancelPrompt(sessionId, promptId);
   const sendNow = async (promptId: string, turn: string) => {
-    if (order[0] !== promptId) await client.changePrompt(sessionId, promptId, { before: order[0] ?? null });
+    const next = queued[0]!.promptId;
+    if (next !== promptId) await client.changePrompt(sessionId, promptId, { before: next });
     await cancel(turn);
   };
   return (
     <section className="queue" aria-label={strings.queue.name}>
-      <p className="queue-heading" aria-hidden="true">
-        {strings.queue.heading}
-      </p>
-      <ol>
-        {order.map((promptId, place) => (
-          <Row
-            key={promptId}
-            turn={turns[place]!}
-            place={place}
-            length={order.length}
-            onSend={running === null ? null : () => void act(() => sendNow(promptId, running)).then(focusMessage)}
-            // Before the message that follows the new place.
-            onMove={(step) => void change(promptId, { before: order[step === -1 ? place - 1 : place + 2] ?? null })}
-            onChange={(text) => change(promptId, { prompt: text })}
-            onRemove={() => void act(() => cancel(promptId)).then(focusMessage)}
-          />
-        ))}
+      <p className="queue-heading">{running === null ? strings.queue.queued : strings.queue.sentLater}</p>
+      <ol role="list">
+        {queued.map(({ turn, promptId }, place) =>
+          edited?.promptId === promptId ? (
+            <li key={promptId}>
+              <TextForm
+                className="queue-edit"
+                label={strings.queue.message}
+                text={edited.text}
+                save={strings.common.save}
+                onText={(text) => setEdited({ ...edited, text })}
+                onCancel={() => {
+                  setEdited(null);
+                  focusMessage();
+                }}
+                onSave={(text) => void change(promptId, { prompt: text }).then((done) => {
+                  if (!done) return;
+                  setEdited(null);
+                  focusMessage();
+                })}
+              />
+            </li>
+          ) : (
+            <Row
+              key={promptId}
+              turn={turn}
+              place={place}
+              length={queued.length}
+              onSend={running === null ? null : () => void act(() => sendNow(promptId, running)).then(focusAfter)}
+              // Before the message that follows the new place.
+              onMove={(step) => void change(promptId, { before: queued[step === -1 ? place - 1 : place + 2]?.promptId ?? null })}
+              onEdit={(text) => setEdited({ promptId, before: text, text })}
+              onRemove={() => void act(() => cancel(promptId)).then(focusAfter)}
+            />
+          ),
+        )}
       </ol>
     </section>
   );
+}
+
+/** A person may have begun to change another message. */
+function focusAfter(done: boolean): void {
+  if (done && !document.activeElement?.closest(".queue-edit")) focusMessage();
 }
 
 interface RowProps {
@@ -58,51 +94,54 @@ interface RowProps {
   /** Stops the running turn, so that this message is next. Null if no turn is running. */
   onSend: (() => void) | null;
   onMove(step: -1 | 1): void;
-  /** Resolves to whether it succeeded. */
-  onChange(text: string): Promise<boolean>;
+  onEdit(text: string): void;
   onRemove(): void;
 }
 
-function Row({ turn, place, length, onSend, onMove, onChange, onRemove }: RowProps) {
-  const [edits, setEdits] = useState(false);
+function Row({ turn, place, length, onSend, onMove, onEdit, onRemove }: RowProps) {
+  const [open, setOpen] = useState(false);
+  const id = useId();
+  const row = useRef<HTMLLIElement>(null);
+  // A row that moves by keys stays in view.
+  useEffect(() => {
+    if (row.current?.contains(document.activeElement)) row.current.scrollIntoView({ block: "nearest" });
+  }, [place]);
   const words = blocksText(turn.prompt);
-  const attachments = turn.prompt.filter(({ type }) => type !== "text").length;
-  if (edits) {
-    const leave = () => {
-      setEdits(false);
-      focusMessage();
-    };
-    return (
-      <li>
-        <TextForm className="queue-edit" label={strings.queue.message} text={words} save={strings.common.save} onCancel={leave} onSave={(text) => void onChange(text).then((done) => done && leave())} />
-      </li>
-    );
-  }
+  const count = turn.prompt.filter(({ type }) => type !== "text").length;
+  const attachments = count > 0 ? strings.queue.attachments(count) : "";
   return (
-    <li className="queued">
-      <span className="queue-number" aria-hidden="true">
-        {place + 1}
-      </span>
-      <span className="queue-words" dir="auto" title={words}>
-        {words}
-      </span>
-      {attachments > 0 && <span className="queue-number">{strings.queue.attachments(attachments)}</span>}
-      <span className="queue-actions">
-        {onSend && (
-          <button className="link-button" type="button" title={strings.queue.sendNowTitle} onClick={onSend}>
-            {strings.queue.sendNow}
-          </button>
-        )}
-        {length > 1 && (
-          <>
-            <Action name={strings.queue.sendEarlier} icon="up" disabled={place === 0} onPress={() => onMove(-1)} />
-            <Action name={strings.queue.sendLater} icon="down" disabled={place === length - 1} onPress={() => onMove(1)} />
-          </>
-        )}
-        {/* A message with pictures or files keeps them, so only a text alone is edited here. */}
-        {words !== "" && attachments === 0 && <Action name={strings.queue.edit} icon="edit" onPress={() => setEdits(true)} />}
-        <Action name={strings.queue.remove} icon="close" onPress={onRemove} />
-      </span>
+    <li ref={row}>
+      <div className={open ? "queued open" : "queued"}>
+        <span className="queue-meta" aria-hidden="true">
+          {place + 1}
+        </span>
+        <button className="queue-words" id={id} type="button" dir="auto" title={strings.queue.whole} aria-expanded={open} onClick={() => setOpen(!open)}>
+          <span className="queue-text">{words || attachments}</span>
+          <Icon name="open" className="queue-open" />
+        </button>
+        {words !== "" && attachments !== "" && <span className="queue-meta">{attachments}</span>}
+        <span className="queue-actions" role="group" aria-labelledby={id}>
+          {onSend && (
+            <button className="link-button" type="button" title={strings.queue.sendNowTitle} onClick={once(onSend)}>
+              {strings.queue.sendNow}
+            </button>
+          )}
+          {length > 1 && (
+            <>
+              <Action name={strings.queue.sendEarlier} icon="up" disabled={place === 0} onPress={() => onMove(-1)} />
+              <Action name={strings.queue.sendLater} icon="down" disabled={place === length - 1} onPress={() => onMove(1)} />
+            </>
+          )}
+          {/* A message with pictures or files keeps them, so only a text alone is edited here. */}
+          {words !== "" && count === 0 && <Action name={strings.queue.edit} icon="edit" onPress={() => onEdit(words)} />}
+          <Action name={strings.queue.remove} icon="close" onPress={onRemove} />
+        </span>
+      </div>
+      {open && (
+        <div className="queue-whole">
+          <ContentBlocks blocks={turn.prompt} plain />
+        </div>
+      )}
     </li>
   );
 }
@@ -110,9 +149,16 @@ function Row({ turn, place, length, onSend, onMove, onChange, onRemove }: RowPro
 /** A button that moves its row to an end is disabled then, and keeps the focus. */
 function Action({ name, icon, disabled = false, onPress }: { name: string; icon: string; disabled?: boolean; onPress(): void }) {
   return (
-    <button className="icon-button" type="button" title={name} aria-disabled={disabled || undefined} onClick={() => disabled || onPress()}>
+    <button className="icon-button" type="button" title={name} aria-disabled={disabled || undefined} onClick={once(() => disabled || onPress())}>
       <Icon name={icon} />
       <span className="hidden">{name}</span>
     </button>
   );
+}
+
+/** Without the second click of a double click: after the first one, another row can be below the pointer. */
+function once(action: () => void) {
+  return (event: React.MouseEvent) => {
+    if (event.detail < 2) action();
+  };
 }

@@ -1,4 +1,4 @@
-// A request in the transcript, with its answer and who gave it. An open one is in the dock below, unless another editor has to
+// A request in the transcript, with its answer and the author of the answer. An open one is in the dock below, unless another editor has to
 // answer it.
 
 import { memo } from "react";

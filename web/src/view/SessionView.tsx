@@ -177,7 +177,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
                   </button>
                 </div>
               )}
-              {!gone && !refused && !log.closed && <Queue client={client} sessionId={sessionId} turns={queued} running={running?.promptId ?? null} act={act} />}
+              {!gone && !refused && !log.closed && <Queue client={client} sessionId={sessionId} turns={queued} running={running?.promptId ?? null} act={act} onLate={rewrite} />}
               {gone || refused ? (
                 <Gone gone={gone} error={refused ? connection.error : null} />
               ) : log.closed ? (

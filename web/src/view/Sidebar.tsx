@@ -10,7 +10,7 @@ import { strings } from "../strings";
 import type { SessionList } from "@acp-gateway/react";
 import { Icon } from "./Icon";
 import { KeyRights } from "./KeyRights";
-import { SHORT_MS, useNow } from "./now";
+import { GROUP_STEP_MS, useNow } from "./now";
 import { ProblemNote } from "./ProblemNote";
 import { SessionRow } from "./SessionRow";
 import { moveFocus, SessionSearch } from "./SessionSearch";
@@ -34,7 +34,7 @@ export function Sidebar({ client, list, route, open, openTitle, onForget, onNavi
   const [error, setError] = useState<unknown>(null);
   const [search, setSearch] = useState("");
   useSyncExternalStore(seen.subscribe, seen.stored);
-  const now = useNow(SHORT_MS);
+  const now = useNow(GROUP_STEP_MS);
   const titleOf = (session: Session) =>
     visible(session.title ?? (session.sessionId === open ? openTitle : null) ?? strings.common.untitled);
   const found = list.sessions?.filter((session) => matches({ ...session, title: titleOf(session) }, search.trim())) ?? [];

@@ -12,13 +12,19 @@ interface Props {
   text: string;
   /** The name of the button. */
   save: string;
+  /** Receives the text after each change. */
+  onText?(text: string): void;
   onSave(text: string): void;
   onCancel(): void;
 }
 
-export function TextForm({ className, label, text: before, save, onSave, onCancel }: Props) {
+export function TextForm({ className, label, text: before, save, onText, onSave, onCancel }: Props) {
   const [text, setText] = useState(before);
   const empty = text.trim() === "";
+  const change = (written: string) => {
+    setText(written);
+    onText?.(written);
+  };
   return (
     <form
       className={className}
@@ -37,7 +43,7 @@ export function TextForm({ className, label, text: before, save, onSave, onCance
         onEscape(event, onCancel);
       }}
     >
-      <textarea className="field-box" aria-label={label} autoFocus rows={3} value={text} onChange={(event) => setText(event.target.value)} />
+      <textarea className="field-box" aria-label={label} autoFocus rows={3} value={text} onChange={(event) => change(event.target.value)} />
       <div className="dialog-actions">
         <button className="button small" type="submit" disabled={empty}>
           {save}

@@ -158,9 +158,9 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
   );
 });
 
-/** The queue has the other turns. */
+/** `Queue` shows queued turns. A message that was removed from the queue is not a part of the conversation. */
 function hasBegun({ status }: Turn): boolean {
-  return status !== "queued";
+  return status !== "queued" && status !== "removed";
 }
 
 /** The index of the first turn that is shown. */

@@ -282,7 +282,6 @@ function ItemView({ item, live, settled, asked, declined, terminals }: Omit<Item
 }
 
 function TurnEnd({ turn, onRewrite }: { turn: Turn; onRewrite(text: string): void }) {
-  if (turn.status === "removed") return <p className="turn-end">{strings.transcript.removed}</p>;
   if (turn.status === "running") {
     const waits = turn.items.some((item) => item.kind === "request" && item.resolution === null && !item.reserved);
     return (

@@ -1,8 +1,10 @@
 // The messages that wait until the running turn ends.
 
 export const name = "Queue";
-export const heading = "Queued · sent when this turn ends";
+export const queued = "Queued";
+export const sentLater = "Queued · sent when this turn ends";
 export const message = "Queued message";
+export const whole = "Show the whole message";
 export const sendNow = "Send now";
 export const sendNowTitle = "Stop the running turn and send this message now";
 export const sendEarlier = "Send earlier";

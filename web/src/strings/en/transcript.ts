@@ -1,4 +1,4 @@
-// The conversation: turns, the queue, and what has happened since the last visit.
+// The conversation: turns, and what has happened since the last visit.
 
 export const name = "Conversation";
 export const messages = "Messages";
@@ -23,7 +23,6 @@ export const copyTurnLink = "Copy the link to this turn";
 export const copyAnswer = "Copy the answer";
 export const wasAsked = "It was asked";
 export const answered = "It answered";
-export const removed = "Removed from the queue";
 export const waitingForYou = "Waiting for you";
 export const working = "Working…";
 /** After the name of the key. */
