@@ -117,7 +117,26 @@ test("a change of a message that starts meanwhile returns to the field", async (
   await new Api(link).call("POST", `${new URL(page.url()).hash.replace("#/s/", "sessions/")}/prompts/${running}/cancel`);
   await turn("/about").getByText("Finished").waitFor();
   await page.waitForFunction(() => document.getElementById("message").value === "a changed text");
-  await chat.message.fill("");
+  const note = page.getByText("The changed text is in the field.");
+  await note.waitFor();
+  await chat.send("/about");
+  await note.waitFor({ state: "detached" });
+  await chat.ended("Finished");
+});
+
+test("Shift+Tab leads from the field to a question, also with a queue", async () => {
+  await chat.message.fill("/permission");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Enter");
+  await chat.permission.waitFor();
+  await chat.send("the fifth idea");
+  // The question has the focus after a message.
+  await page.waitForFunction(() => document.getElementById("message").value === "");
+  await chat.message.focus();
+  await page.keyboard.press("Shift+Tab");
+  assert.equal(await chat.permission.evaluate((card) => card.contains(document.activeElement)), true);
+  await chat.permission.getByRole("button", { name: "Allow once" }).and(page.locator('[aria-disabled="false"]')).click();
+  await turn("the fifth idea").getByText("Finished").waitFor();
 });
 
 test("a long queue does not hide the running turn", async () => {
@@ -153,6 +172,23 @@ test("a stop returns the messages that waited to the field", async () => {
   await page.keyboard.press("Escape");
   await turn("/slow 302").getByText("Stopped").waitFor();
   await page.waitForFunction(() => document.getElementById("message").value === "and this\n\nthe third idea\n\nthe fourth idea");
+  await chat.message.fill("");
+});
+
+test("a double click on the button that stops does not send what it returns", async () => {
+  await chat.send("/slow 306");
+  await chat.send("the third idea");
+  await page.getByRole("button", { name: "Stop", exact: true }).waitFor();
+  const prompts = [];
+  page.on("request", (request) => request.url().endsWith("/prompts") && prompts.push(request.url()));
+  const { x, y, width, height } = await page.getByRole("button", { name: "Stop", exact: true }).boundingBox();
+  await page.mouse.dblclick(x + width / 2, y + height / 2, { delay: 60 });
+  await turn("/slow 306").getByText("Stopped").waitFor();
+  await page.waitForFunction(() => document.getElementById("message").value === "the third idea");
+  // As a late second click.
+  await page.getByRole("button", { name: "Send", exact: true }).dispatchEvent("click", { detail: 2 });
+  await page.evaluate(() => fetch("livez"));
+  assert.deepEqual(prompts, []);
   await chat.message.fill("");
 });
 

@@ -31,14 +31,20 @@ interface Props {
   children: ReactNode;
 }
 
-/** The button that sends becomes the one that stops. A second press of it must not stop the turn. */
+/** The button that sends becomes the one that stops, and returns. A second press of it must not do the opposite. */
 const SETTLE_MS = 600;
 
 export function Composer({ client, sessionId, commands, accepted, sent, text, setText, running, act, onStop, onSent, children }: Props) {
   const [sending, setSending] = useState(false);
-  /** The number of messages that were sent here, and of those that were sent more than a moment ago. */
-  const [[messages, settled], setSent] = useState([0, 0]);
-  const settles = settled < messages;
+  /** The number of messages and stops here, and of those that were more than a moment ago. */
+  const [[actions, settled], setActions] = useState<[number, number]>([0, 0]);
+  const settles = settled < actions;
+  const settle = () => setActions(([before, old]) => [before + 1, old]);
+  /** A press after a text was typed is meant. */
+  const write: typeof setText = (written) => {
+    setText(written);
+    setActions((before) => (before[0] === before[1] ? before : [before[0], before[0]]));
+  };
   const attachments = useAttachments(accepted);
   const dropping = useDroppedFiles(attachments.add);
   const chosenFiles = useRef(new Set<string>());
@@ -55,9 +61,9 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
 
   // The time begins when the button has changed on the page.
   useEffect(() => {
-    const timer = setTimeout(() => setSent([messages, messages]), SETTLE_MS);
+    const timer = setTimeout(() => setActions([actions, actions]), SETTLE_MS);
     return () => clearTimeout(timer);
-  }, [messages]);
+  }, [actions]);
 
   useEffect(() => {
     if (!running) return;
@@ -91,7 +97,7 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
     // Text in the field is not replaced.
     if (latestText.current === written) focusNext();
     if (!arrived) return;
-    setSent(([before, old]) => [before + 1, old]);
+    settle();
     onSent();
     attachments.clear();
     // Text that was typed after the sent message begins the next one.
@@ -142,7 +148,7 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
           label={strings.composer.message}
           placeholder={running ? strings.composer.placeholderRunning : strings.composer.placeholder(commands.length > 0)}
           text={text}
-          onText={setText}
+          onText={write}
           chosenFiles={chosenFiles}
           onPress={press}
           onFiles={attachments.add}
@@ -163,16 +169,14 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
             aria-keyshortcuts={stops ? "Escape" : "Enter"}
             disabled={!stops && (empty || sending)}
             aria-busy={sending}
-            onClick={
-              stops
-                ? (event) => {
-                    // The second click of a double click was meant for the button that sends, however late it arrives.
-                    if (event.detail > 1) return;
-                    onStop();
-                    focusNext();
-                  }
-                : undefined
-            }
+            onClick={(event) => {
+              // The second click of a double click was meant for the first button, however late it arrives.
+              if (settles || event.detail > 1) return event.preventDefault();
+              if (!stops) return;
+              settle();
+              onStop();
+              focusNext();
+            }}
           >
             <Icon name={stops ? "stop" : "send"} />
             <span className="hidden">{stops ? strings.composer.stop : running ? strings.composer.queue : strings.common.send}</span>

@@ -1,6 +1,6 @@
 // The folders below the workspace roots, level by level.
 
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import type { GatewayClient, Folder } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { strings } from "../strings";
@@ -42,7 +42,16 @@ export function FolderBrowser({ client, onOpen }: Props) {
     return () => stop.abort();
   }, [client, at]);
 
+  // The pressed button is not in the next level.
+  const list = useRef<HTMLUListElement>(null);
+  const opened = useRef(false);
+  useEffect(() => {
+    if (opened.current) list.current?.querySelector("button")?.focus();
+    opened.current = false;
+  }, [level]);
+
   function open(path: string | null) {
+    opened.current = true;
     setAt({ path, cursor: null });
     if (path !== null) onOpen(path);
   }
@@ -50,7 +59,7 @@ export function FolderBrowser({ client, onOpen }: Props) {
   if (error !== null) return <ProblemNote error={error} />;
   if (level === null) return null;
   return (
-    <ul className="folders" aria-label={level.path === null ? strings.start.roots : strings.start.foldersIn(visible(level.path))}>
+    <ul className="folders" ref={list} aria-label={level.path === null ? strings.start.roots : strings.start.foldersIn(visible(level.path))}>
       {level.path !== null && (
         <li>
           <button type="button" onClick={() => open(level.parent)}>

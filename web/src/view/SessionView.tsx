@@ -56,6 +56,8 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
   const { log, connection, caughtUp, earlier } = shown;
   const [error, setError] = useState<unknown>(null);
   const [sends, setSends] = useState(0);
+  /** A change of a queued message came too late. */
+  const [isLate, setIsLate] = useState(false);
   const [comments, setComments] = useState<LineComment[]>([]);
   const [draft, setDraft] = useDraft(sessionId);
   const running = runningTurn(log);
@@ -101,6 +103,13 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
       focusMessage();
     },
     [setDraft],
+  );
+  const keepChange = useCallback(
+    (text: string) => {
+      rewrite(text);
+      setIsLate(true);
+    },
+    [rewrite],
   );
   const accepted = useMemo(() => accepts(log.promptCapabilities), [log.promptCapabilities]);
   const where = useMemo(() => ({ client, agent: log.agent }), [client, log.agent]);
@@ -163,12 +172,18 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
               onRewrite={rewrite}
             />
             <footer className="dock">
+              {!gone && !refused && !log.closed && <Queue client={client} sessionId={sessionId} turns={queued} running={running?.promptId ?? null} act={act} onLate={keepChange} />}
               {!gone && (
                 <Boundary key={requests[0]?.requestId ?? ""}>
                   <RequestDock log={log} requests={requests} client={client} sessionId={sessionId} act={act} onAnswer={answeredHere} />
                 </Boundary>
               )}
               {elsewhere && <Elsewhere request={elsewhere} onDismiss={dismiss} />}
+              {isLate && (
+                <p className="dock-note" role="status">
+                  {strings.queue.late}
+                </p>
+              )}
               {error !== null && (
                 <div className="dock-problem">
                   <ProblemNote error={error} />
@@ -177,7 +192,6 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
                   </button>
                 </div>
               )}
-              {!gone && !refused && !log.closed && <Queue client={client} sessionId={sessionId} turns={queued} running={running?.promptId ?? null} act={act} onLate={rewrite} />}
               {gone || refused ? (
                 <Gone gone={gone} error={refused ? connection.error : null} />
               ) : log.closed ? (
@@ -199,12 +213,15 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
                   running={running !== null}
                   act={act}
                   onStop={stop}
-                  onSent={() => setSends((before) => before + 1)}
+                  onSent={() => {
+                    setSends((before) => before + 1);
+                    setIsLate(false);
+                  }}
                 >
                   <Options log={log} client={client} sessionId={sessionId} act={act} />
                 </Composer>
               )}
-              {!gone && !refused && !log.closed && <Hints asks={requests.length > 0} hasCommands={log.commands.length > 0} />}
+              {!gone && !refused && !log.closed && <Hints asks={requests.length > 0} queues={running !== null} hasCommands={log.commands.length > 0} />}
             </footer>
             <Announcer log={log} caughtUp={caughtUp} />
           </div>
@@ -223,8 +240,8 @@ function PanelPlace(props: PanelProps) {
 }
 
 /** The keys of the message field, or those of a question above it. */
-function Hints({ asks, hasCommands }: { asks: boolean; hasCommands: boolean }) {
-  const field = [["Enter", strings.common.send], ["@", strings.common.files], ...(hasCommands ? [["/", strings.common.commands]] : [])];
+function Hints({ asks, queues, hasCommands }: { asks: boolean; queues: boolean; hasCommands: boolean }) {
+  const field = [["Enter", queues ? strings.composer.queue : strings.common.send], ["@", strings.common.files], ...(hasCommands ? [["/", strings.common.commands]] : [])];
   const question = [["Shift+Tab", strings.session.toQuestion], ["1–9", strings.session.answer]];
   return (
     <p className="hints" aria-hidden="true">

@@ -316,7 +316,7 @@ function TurnEnd({ turn, onRewrite }: { turn: Turn; onRewrite(text: string): voi
   return (
     <div className="turn-foot">
       <p className={turn.stopReason === "end_turn" ? "turn-end" : "turn-end notable"}>
-        {turn.stopReason === "end_turn" && <Icon name="check" className="state-good" />}
+        {turn.stopReason === "end_turn" ? <Icon name="check" className="state-good" /> : <Icon name={turn.stopReason === "cancelled" ? "stop" : "warning"} />}
         {stopWords(turn.stopReason)}
         {took && ` · ${took}`}
       </p>

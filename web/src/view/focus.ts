@@ -26,12 +26,14 @@ export function focusMessageUnlessSearching(): void {
 }
 
 /**
- * After a message. A fast agent may have asked already: the question keeps the focus. On a touch screen the keyboard goes, so that the
- * page shows the answer.
+ * After a message or an answer. An open change of a queued message goes on. A fast agent may have asked already: the question keeps
+ * the focus. On a touch screen the keyboard goes, so that the page shows the answer.
  */
 export function focusNext(): void {
   const question = document.getElementById(QUESTION_ID);
-  if (question && !typedJustNow()) question.focus({ preventScroll: true });
+  const edited = document.querySelector(".queue-edit")?.querySelector("textarea");
+  if (edited) edited.focus();
+  else if (question && !typedJustNow()) question.focus({ preventScroll: true });
   else if (hasKeyboard()) focusMessage();
   else document.getElementById(MESSAGE_ID)?.blur();
 }

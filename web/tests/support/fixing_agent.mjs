@@ -49,6 +49,7 @@ class Turn {
 
   /** Resolves to whether a person allows the call. */
   async ask(toolCall) {
+    if (this.ended) return false;
     if (this.always) return true;
     const id = ++requests;
     send({ id, method: "session/request_permission", params: { sessionId: this.session, toolCall, options: OPTIONS } });

@@ -3,6 +3,7 @@
 export const name = "Queue";
 export const queued = "Queued";
 export const sentLater = "Queued · sent when this turn ends";
+export const late = "The message was sent or removed before your change. The changed text is in the field.";
 export const message = "Queued message";
 export const whole = "Show the whole message";
 export const sendNow = "Send now";
