@@ -40,7 +40,7 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
   const [[actions, settled], setActions] = useState<[number, number]>([0, 0]);
   const settles = settled < actions;
   const settle = () => setActions(([before, old]) => [before + 1, old]);
-  /** A press after a text was typed is meant. */
+  /** A press that follows typed text is intended. */
   const write: typeof setText = (written) => {
     setText(written);
     setActions((before) => (before[0] === before[1] ? before : [before[0], before[0]]));

@@ -21,12 +21,22 @@ interface Props {
   onLate(text: string): void;
 }
 
+/** A change of a message by a person. */
+interface Edit {
+  promptId: string;
+  before: string;
+  text: string;
+  /** The change is on its way to the gateway. */
+  saves: boolean;
+}
+
 export function Queue({ client, sessionId, turns, running, act, onLate }: Props) {
   const queued = turns.flatMap((turn) => (turn.promptId === null ? [] : [{ turn, promptId: turn.promptId }]));
-  const [edited, setEdited] = useState<{ promptId: string; before: string; text: string } | null>(null);
+  const [edited, setEdited] = useState<Edit | null>(null);
   const isLate = edited !== null && !queued.some(({ promptId }) => promptId === edited.promptId);
   useEffect(() => {
-    if (!isLate) return;
+    // The response says whether a change that is on its way was in time.
+    if (!isLate || edited.saves) return;
     setEdited(null);
     if (edited.text !== edited.before) onLate(edited.text);
   }, [isLate, edited, onLate]);
@@ -56,11 +66,14 @@ export function Queue({ client, sessionId, turns, running, act, onLate }: Props)
                   setEdited(null);
                   focusMessage();
                 }}
-                onSave={(text) => void change(promptId, { prompt: text }).then((done) => {
-                  if (!done) return;
-                  setEdited(null);
-                  focusMessage();
-                })}
+                onSave={(text) => {
+                  setEdited({ ...edited, saves: true });
+                  void change(promptId, { prompt: text }).then((done) => {
+                    if (!done) return setEdited((now) => now && { ...now, saves: false });
+                    setEdited(null);
+                    focusMessage();
+                  });
+                }}
               />
             </li>
           ) : (
@@ -72,7 +85,7 @@ export function Queue({ client, sessionId, turns, running, act, onLate }: Props)
               onSend={running === null ? null : () => void act(() => sendNow(promptId, running)).then(focusAfter)}
               // Before the message that follows the new place.
               onMove={(step) => void change(promptId, { before: queued[step === -1 ? place - 1 : place + 2]?.promptId ?? null })}
-              onEdit={(text) => setEdited({ promptId, before: text, text })}
+              onEdit={(text) => setEdited({ promptId, before: text, text, saves: false })}
               onRemove={() => void act(() => cancel(promptId)).then(focusAfter)}
             />
           ),
@@ -115,7 +128,7 @@ function Row({ turn, place, length, onSend, onMove, onEdit, onRemove }: RowProps
         <span className="queue-meta" aria-hidden="true">
           {place + 1}
         </span>
-        <button className="queue-words" id={id} type="button" dir="auto" title={strings.queue.whole} aria-expanded={open} onClick={() => setOpen(!open)}>
+        <button className="row-opener queue-words" id={id} type="button" dir="auto" title={strings.queue.whole} aria-expanded={open} onClick={() => setOpen(!open)}>
           <span className="queue-text">{words || attachments}</span>
           <Icon name="open" className="queue-open" />
         </button>

@@ -60,7 +60,7 @@ export function ChangedFile({ client, sessionId, file, loads, startsOpen, act, c
   return (
     <section className="change" aria-label={visible(file.path)}>
       <div className="change-head">
-        <button className="change-open" type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
+        <button className="row-opener change-open" type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
           <Icon name="chevron" className="chevron" />
           <span className="change-path" title={visible(file.path)}>
             {visible(file.path)}
